@@ -17,6 +17,7 @@ from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs import workers
 from agentcore_site.jobs.models import Job, ShareLink
 from agentcore_site.jobs.services import share_create, share_revoke_all
+from agentcore_site.models import SavedView
 from agentcore_site.notices.models import WebhookEndpoint
 from agentcore_site.routing import websocket_urlpatterns
 from agentcore_site.rpc import METHODS
@@ -53,7 +54,8 @@ from tests.support.routes import filled, parameters, routes
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
 from tests.support.suites import suite_run_stored
-from training.models import PolicyCheckpoint, TrainingRun
+from training.models import JobComment, PolicyCheckpoint, TrainingRun
+from training.services.notes import comment_add, job_describe
 
 pytestmark = pytest.mark.django_db
 
@@ -147,6 +149,9 @@ CONSOLE = {
     "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
     "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/unshare/<uuid:link_id>/",
     "jobs/compare/", "jobs/chosen/", "jobs/landscape/",
+    "jobs/columns/", "jobs/<uuid:job_id>/note/", "jobs/<uuid:job_id>/pin/", "jobs/<uuid:job_id>/unpin/",
+    "jobs/<uuid:job_id>/comments/", "jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/",
+    "views/save/", "views/<uuid:view_id>/", "views/<uuid:view_id>/remove/",
     "datasets/", "datasets/new/", "datasets/<uuid:dataset_id>/", "datasets/<uuid:dataset_id>/checks/",
     "datasets/<uuid:dataset_id>/edit/", "datasets/<uuid:dataset_id>/archive/", "datasets/<uuid:dataset_id>/restore/",
     "datasets/<uuid:dataset_id>/download/", "datasets/<uuid:dataset_id>/overlaps/",
@@ -168,6 +173,7 @@ CONSOLE = {
 OWN = {"notices/read/"}
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
+    "views/save/": "view",
     "audit/webhook/": "audit.stream",
     **{f"audit/webhook/{one}/": "audit.stream" for one in STREAM_ACTS},
     "people/": "members.edit",
@@ -263,6 +269,10 @@ CONSOLE_WRITES = {
     "endpoints/test/": "agent.edit",
     "endpoints/<uuid:endpoint_id>/": "endpoint.edit",
     "endpoints/<uuid:endpoint_id>/archive/": "endpoint.edit",
+    "jobs/<uuid:job_id>/note/": "agent.edit",
+    "jobs/<uuid:job_id>/comments/": "agent.edit",
+    "jobs/<uuid:job_id>/pin/": "view",
+    "jobs/<uuid:job_id>/unpin/": "view",
     "jobs/<uuid:job_id>/pause/": "run.pause",
     "jobs/<uuid:job_id>/resume/": "run.resume",
     "budgets/of-job/<uuid:job_id>/ask/": "run.resume",
@@ -298,7 +308,7 @@ REST_READS = {
     "me", "me/sessions",
     "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
     "datasets/<uuid:pk>", "datasets/<uuid:pk>/checks", "datasets/<uuid:dataset>/rows",
-    "training-jobs", "training-jobs/<uuid:pk>",
+    "training-jobs", "training-jobs/<uuid:pk>", "training-jobs/<uuid:pk>/comments",
     "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "training-jobs/<uuid:pk>/epochs",
     "training-jobs/<uuid:pk>/manifest", "training-jobs/<uuid:pk>/metrics.jsonl",
     "training-jobs/<uuid:pk>/per-epoch.json", "training-jobs/<uuid:pk>/model-card.md",
@@ -421,6 +431,9 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "datasets/<uuid:pk>/restore"): ("dataset.edit", {}),
     ("post", "training-jobs"): ("run.start", {"agent": "router-7", "config": {"n_iterations": 1}}),
     ("post", "training-jobs/estimate"): ("view", {"agent": "router-7"}),
+    ("patch", "training-jobs/<uuid:pk>"): ("agent.edit", {"note": "Kept.", "tags": ["kept"]}),
+    ("post", "training-jobs/<uuid:pk>/comments"): ("agent.edit", {"text": "Look at it."}),
+    ("delete", "training-jobs/<uuid:pk>/comments/<uuid:comment>"): ("agent.edit", {}),
     ("post", "training-jobs/<uuid:pk>/pause"): ("run.pause", {}),
     ("post", "training-jobs/<uuid:pk>/resume"): ("run.resume", {}),
     ("post", "training-jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
@@ -528,6 +541,11 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     share_create(operator, run.job)
     link = ShareLink.objects.get(job=run.job)
     hooked = factories.WebhookDeliveryFactory(organization=run.organization, endpoint__name="Zanzibar hook")
+    comment = comment_add(operator, run, "As in Zanzibar.")
+    job_describe(operator, run, note="Of Zanzibar.", tags=["Zanzibar"])
+    view = SavedView.objects.create(
+        organization=run.organization, person=operator.user, page="training:jobs", name="Zanzibar's", shared=True
+    )
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
     alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error="Zanzibar is away.")
@@ -581,6 +599,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "share_link_id": link.id,
         "webhook_id": hooked.endpoint_id,
         "delivery_id": hooked.pk,
+        "view_id": view.id,
+        "comment": comment.id,
+        "comment_id": comment.id,
         "link": link.id,
         "budget": budget.id,
         "budget_id": budget.id,
@@ -749,8 +770,11 @@ def snapshot() -> dict[str, Any]:
         "agents": list(Agent.objects.order_by("id").values_list("id", "name", "slug", "description", "archived_at")),
         "datasets": Dataset.objects.count(),
         "tags": list(PolicyCheckpoint.objects.order_by("id").values_list("id", "tags", "promoted_at")),
+        "notes": list(TrainingRun.objects.order_by("pk").values_list("pk", "note", "tags")),
+        "comments": list(JobComment.objects.order_by("id").values_list("id", "text")),
         "evaluations": EvaluationRun.objects.count(),
         "webhooks": list(WebhookEndpoint.objects.filter(user=None).values_list("id", "name", "on", "types")),
+        "views": list(SavedView.objects.filter(organization__slug="acme").values_list("id", "name", "shared", "asked")),
         "links": list(ShareLink.objects.values_list("id", "revoked_at")),
         "keys": list(ApiKey.objects.filter(user__username="olivia").values_list("id", "revoked_at")),
         "trajectories": TrajectoryRecord.objects.count(),
@@ -876,6 +900,8 @@ def test_rest_writes_ask_for_the_right_role(
     mine = {"trajectory": str(values["trajectory_id"]), "label": "mine"}  # nor is another's annotation changed
     if (given := caller.post("annotations", mine)).status_code == 201:
         values["pk"]["annotations"] = given.json()["id"]
+    if (said := caller.post(f"training-jobs/{run.pk}/comments", {"text": "Mine."})).status_code == 201:
+        values["comment"] = said.json()["id"]
     may = allowed_of(user)
     for (method, route), (action, body) in REST_WRITES.items():
         sent = body(values) if callable(body) else body

@@ -14,7 +14,7 @@ from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, service_action
-from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
+from training.models import Epoch, Iteration, JobComment, JobPin, PolicyCheckpoint, TrainingRun
 from training.presenters.epochs import outcome
 
 
@@ -87,3 +87,19 @@ class PolicyCheckpointAdmin(ReadOnlyAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[PolicyCheckpoint]:
         return super().get_queryset(request).defer("data")
+
+
+@admin.register(JobComment)
+class JobCommentAdmin(LongTableAdmin):
+    list_display = ["run", "author", "created_at"]
+    list_filter = ["organization"]
+    list_select_related = ["run", "run__agent", "author"]
+    search_fields = ["author__username", "run__agent__slug"]
+
+
+@admin.register(JobPin)
+class JobPinAdmin(LongTableAdmin):
+    list_display = ["run", "person", "created_at"]
+    list_filter = ["organization"]
+    list_select_related = ["run", "run__agent", "person"]
+    search_fields = ["person__username", "run__agent__slug"]

@@ -11,7 +11,7 @@ from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewr
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
-from training.models import OF_ACTIONS, Epoch, PolicyCheckpoint, TrainingRun
+from training.models import OF_ACTIONS, Epoch, JobComment, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 
 UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
@@ -87,6 +87,17 @@ def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 @places.register("tags of checkpoints")
 def tags(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(PolicyCheckpoint.objects.filter(organization_id=organization_id), words, values=("tags",))
+
+
+@places.register("notes and tags of training jobs")
+def notes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = TrainingRun.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("note",), values=("tags",))
+
+
+@places.register("comments on training jobs")
+def comments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(JobComment.objects.filter(organization_id=organization_id), words, texts=("text",))
 
 
 @places.register("checkpoints that tell of it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import Any, ClassVar, Final
 
+from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.db.models import OuterRef, Q, QuerySet, Subquery
@@ -26,6 +27,8 @@ from training.learners import Learner, UnfitLearner, learner_of
 # Up to some 100 KB each, which only the run and the next one read.
 LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")
 
+# So that a release that knows no tags still writes a run.
+NO_TAGS: Final = models.Value([], output_field=ArrayField(models.CharField(max_length=40)))
 
 # Runs by whether their rollouts are a language model's (``TrainingRun.calls_model``).
 OF_ACTIONS: Final = Q(policy_kind="action")
@@ -105,6 +108,10 @@ class TrainingRun(Scoped):
     best_checkpoint = models.ForeignKey(
         "PolicyCheckpoint", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
+
+    # What people say of it; nothing of its work reads that.
+    note = models.CharField(max_length=2000, blank=True, default="", db_default="")
+    tags = ArrayField(models.CharField(max_length=40), default=list, db_default=NO_TAGS, blank=True)
 
     class Meta:
         ordering = ["-job__created_at"]
@@ -289,3 +296,34 @@ class PolicyCheckpoint(Scoped):
     @staticmethod
     def digest(data: bytes) -> str:
         return hashlib.sha256(data).hexdigest()
+
+
+class JobComment(Scoped):
+    """What a person said of a training job, in a thread on its page."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="comments")
+    author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    text = models.CharField(max_length=2000)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        ordering = ["created_at", "id"]
+        indexes = [models.Index(fields=["run", "created_at"], name="comments_of_a_job")]
+
+    def __str__(self) -> str:
+        return f"{self.author or 'somebody'} on {self.run}"
+
+
+class JobPin(Scoped):
+    """A job that stands first in one person's list."""
+
+    person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
+    run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    class Meta:
+        constraints = [models.UniqueConstraint(fields=["person", "run"], name="one_pin_of_a_job")]
+
+    def __str__(self) -> str:
+        return f"{self.person}: {self.run}"

@@ -22,3 +22,4 @@ rules.register("checkpoints")(
     )
 )
 kept("runs and iterations", "Kept: what was learned, and how.", "training_trainingrun", "training_iteration")
+kept("comments and pins", "Kept as long as their job.", "training_jobcomment", "training_jobpin")

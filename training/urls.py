@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.views import annotated, checkpoints, datasets, jobs, launch, shared
+from training.views import annotated, checkpoints, datasets, jobs, launch, notes, shared
 
 app_name = "training"
 urlpatterns = [
@@ -16,6 +16,12 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
     path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),
+    path("jobs/columns/", notes.columns, name="columns"),
+    path("jobs/<uuid:job_id>/note/", notes.note, name="note"),
+    path("jobs/<uuid:job_id>/pin/", notes.pin, name="pin"),
+    path("jobs/<uuid:job_id>/unpin/", notes.unpin, name="unpin"),
+    path("jobs/<uuid:job_id>/comments/", notes.comment, name="comment"),
+    path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/", notes.uncomment, name="comment_remove"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/new/", datasets.new, name="dataset_new"),
     path("datasets/annotated/", annotated.new, name="annotated_new"),

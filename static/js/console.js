@@ -82,6 +82,7 @@ document.addEventListener("keydown", (event) => {
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);
   if (event.key === "Enter") return openFromList(event);
   if (event.key === "x") return document.querySelector("[data-row].chosen input[name=pick]")?.click();
+  if (event.key === "p") return document.querySelector("[data-row].chosen [data-pin]")?.click();
   if (event.key === "o") return document.querySelector("[data-row].chosen [data-peek]")?.click();
   if (event.key === "Escape") return document.querySelector("[data-panel-close]")?.click();
   if (event.key === "ArrowLeft" || event.key === "ArrowRight") return follow(event);

@@ -23,7 +23,7 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import HostProcess, Job, Status
 from agentcore_site.jobs.services import share_create
-from agentcore_site.models import IdempotencyRecord, SiteFact, TableSize
+from agentcore_site.models import IdempotencyRecord, SavedView, SiteFact, TableSize
 from agentcore_site.notices.models import Notice, NoticePreferences, WebhookAttempt
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
@@ -59,6 +59,7 @@ from tests.budgets.rows import a_row_of_each
 from tests.support.playbooks import a_row_of_each_playbook_table
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
 from training.models import Epoch, TrainingRun
+from training.services.notes import comment_add, job_pin
 
 pytestmark = pytest.mark.django_db
 
@@ -73,7 +74,7 @@ READ_ONLY = {
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
     "siteevent", "webhookendpoint", "webhookdelivery", "webhookattempt", "notice", "noticepreferences",
-    "datakey", "browsersession", "secondfactor", "provideraccount",
+    "savedview", "jobcomment", "jobpin", "datakey", "browsersession", "secondfactor", "provideraccount",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -125,6 +126,9 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     event_erase(record(None, "test.line").pk, target="", before=None, after=None)
     seal_all()
     ArchiveRule.objects.create(organization=run.organization, keep_days=30)
+    comment_add(operator, run, "Look at it.")
+    job_pin(operator, run)
+    SavedView.objects.create(organization=run.organization, person=adam, page="training:jobs", name="mine")
     AuditStream.objects.create(organization=run.organization, url="https://siem.example.org/log")
     told = factories.WebhookDeliveryFactory(organization=run.organization)
     WebhookAttempt.objects.create(organization=run.organization, delivery=told, duration_ms=1)

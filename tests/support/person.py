@@ -54,7 +54,7 @@ OURS: Final = frozenset(
         "training.PolicyCheckpoint.sha256", "evaluation.HeldOutLook.fingerprint",
         "site_roof.IdempotencyRecord.fingerprint", "audit.Seal.kind",
         "audit.Seal.digests", "audit.Seal.previous", "audit.Seal.digest", "audit.ErasedWords.digest",
-        "site_roof.SiteFact.name", "site_roof.SiteFact.value",
+        "site_roof.SavedView.page", "site_roof.SiteFact.name", "site_roof.SiteFact.value",
         "encryption.DataKey.holder", "encryption.DataKey.sealed",
         "jobs.HostProcess.place", "jobs.HostProcess.name", "jobs.HostProcess.host",
         # Words from a closed list of ours.

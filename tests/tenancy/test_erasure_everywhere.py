@@ -18,7 +18,7 @@ from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.lib import row_scope
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.models import IdempotencyRecord
+from agentcore_site.models import IdempotencyRecord, SavedView
 from agentcore_site.notices.models import NoticePreferences, WebhookAttempt
 from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
@@ -46,6 +46,7 @@ from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.suites import suite_run_stored
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save, checkpoint_tag
+from training.services.notes import comment_add, job_describe
 from training.services.runs import run_start
 from warehouse.rollups import roll_up
 
@@ -117,6 +118,9 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     budget = budget_set_limit(boss, organization=acme.id, limit=10**9, note="for the year")
     BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1)
     BudgetSettings.objects.get_or_create(organization=acme)
+    job_describe(boss, run, note="said", tags=["said"])
+    comment_add(boss, run, "said")
+    SavedView.objects.create(organization=acme, person=adam, page="training:jobs", name="said", asked={"q": ["said"]})
     AuditStream.objects.create(organization=acme, url="https://siem.example.org/log")
     hooked = factories.WebhookDeliveryFactory(organization=acme)
     WebhookAttempt.objects.create(organization=acme, delivery=hooked, duration_ms=1, answer="said", error="said")

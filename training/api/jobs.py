@@ -34,7 +34,9 @@ from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
 from training.selectors.learned import run_epochs
+from training.selectors.notes import comments_of
 from training.selectors.runs import called, group_grid, run_get, run_series, runs_visible
+from training.services.notes import NOTE, TAG, TAGS, comment_add, comment_remove, job_describe
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
@@ -112,9 +114,33 @@ class GroupsOut(serializers.Serializer[Any]):
     queries = GroupRowOut(many=True)
 
 
+class DescriptionIn(Strict):
+    note = serializers.CharField(
+        max_length=NOTE, required=False, allow_blank=True, help_text="What people say of it; plain text."
+    )
+    tags = serializers.ListField(
+        child=serializers.CharField(max_length=TAG, allow_blank=True),
+        max_length=TAGS,
+        required=False,
+        help_text="The whole list.",
+    )
+
+
+class CommentIn(Strict):
+    text = serializers.CharField(max_length=NOTE)
+
+
+class CommentOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    author = serializers.CharField(allow_null=True, source="author.username", help_text="Null: the account is gone.")
+    text = serializers.CharField()
+    created_at = serializers.DateTimeField()
+
+
 class JobFilters(OfAgent):
     status = filters.MultipleChoiceFilter(field_name="job__status", choices=Status.choices, help_text="Repeatable.")
-    search = filters.CharFilter(method="matching", help_text="Text in the job's title or the agent's name.")
+    search = filters.CharFilter(method="matching", help_text="Text in its title, note or the agent's name.")
+    tag = filters.CharFilter(method="tagged", help_text="Carries this tag.")
 
     class Meta:
         model = TrainingRun
@@ -122,6 +148,9 @@ class JobFilters(OfAgent):
 
     def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
         return rows.filter(called(value))
+
+    def tagged(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
+        return rows.filter(tags__contains=[value])
 
 
 START = OpenApiExample(
@@ -152,7 +181,7 @@ class TrainingJobViewSet(ScopedViewSet):
         "agent": "agent__slug",
     }
     known_query = {"series": ("after",), "groups": ("first", "last")}
-    versioned, locks = ("status", "status_reason", "requested"), Job
+    versioned, locks = ("status", "status_reason", "requested", "note", "tags"), Job
 
     @extend_schema(summary="List training jobs", tags=["training jobs"], responses=JobRow(many=True))
     def list(self, request: Request) -> Response:
@@ -186,6 +215,54 @@ class TrainingJobViewSet(ScopedViewSet):
     @extend_schema(summary="One training job", tags=["training jobs"], responses=JobOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return self._job(pk)
+
+    @extend_schema(
+        summary="Set a job's note and tags",
+        description="What is not given stays.",
+        tags=["training jobs"],
+        request=DescriptionIn,
+        responses=JobOut,
+    )
+    def partial_update(self, request: Request, pk: UUID) -> Response:
+        values = parsed(DescriptionIn, request.data)
+        job_describe(self.actor, run_get(self.actor, pk), **values)
+        return self._job(pk)
+
+    @extend_schema(
+        methods=["GET"],
+        summary="Comments on a job",
+        tags=["training jobs"],
+        responses=CommentOut(many=True),
+        filters=False,
+    )
+    @extend_schema(
+        methods=["POST"],
+        summary="Comment on a job",
+        tags=["training jobs"],
+        request=CommentIn,
+        responses={201: CommentOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["get", "post"], pagination_class=None, filter_backends=[])
+    def comments(self, request: Request, pk: UUID) -> Response:
+        run = run_get(self.actor, pk)
+        if request.method == "POST":
+            values = parsed(CommentIn, request.data)
+            return self.once(request, lambda: Response(CommentOut(comment_add(self.actor, run, **values)).data, 201))
+        # GET, and HEAD, which is sent here too.
+        return Response(CommentOut(comments_of(self.actor, run), many=True).data)
+
+    @extend_schema(
+        operation_id="training_jobs_comment_destroy",
+        summary="Remove a comment of one's own",
+        tags=["training jobs"],
+        request=None,
+        responses={204: None},
+    )
+    @action(detail=True, methods=["delete"], url_path="comments/<uuid:comment>", pagination_class=None)
+    def comment(self, request: Request, pk: UUID, comment: UUID) -> Response:
+        comment_remove(self.actor, run_get(self.actor, pk), comment)
+        return Response(status=204)
 
     @extend_schema(summary="Pause a job", tags=["training jobs"], request=None, responses=JobOut)
     @action(detail=True, methods=["post"])

@@ -177,6 +177,8 @@ class JobRow(Shape):
     trajectories = serializers.IntegerField()
     cost_usd = serializers.FloatField()
     best_checkpoint = serializers.CharField(allow_null=True)
+    note = serializers.CharField(help_text="What people say of it.")
+    tags = serializers.ListField(child=serializers.CharField())
     created_by = serializers.CharField(allow_null=True, source="job.created_by.username")
     created_at = serializers.DateTimeField(source="job.created_at")
     started_at = serializers.DateTimeField(allow_null=True, source="job.started_at")

@@ -61,12 +61,14 @@ def run_get(actor: Any, job_id: Any) -> TrainingRun:
 
 
 def called(query: str) -> Q:
-    """Rows whose job's title or agent's name holds the text."""
-    return Q(job__title__icontains=query) | Q(agent__name__icontains=query) | Q(agent__slug__icontains=query)
+    """Rows whose job's title or note or whose agent's name holds the text, or that carry it as a tag."""
+    names = Q(job__title__icontains=query) | Q(agent__name__icontains=query) | Q(agent__slug__icontains=query)
+    return names | Q(note__icontains=query) | Q(tags__contains=[query])
 
 
 def searched(rows: QuerySet[Any], query: str) -> QuerySet[Any]:
-    """Rows that a person finds by the text: in the job's title, the agent's name or at the end of the job's id."""
+    """Rows that a person finds by the text: in the job's title, note or tags, in the agent's name, or at the end of
+    the job's id."""
     rows = rows.annotate(key=Cast("job_id", CharField()))
     return rows.filter(called(query) | Q(key__endswith=query.lower()))
 

@@ -37,10 +37,12 @@ from budgets.alerts.raise_requests import asked_at
 from budgets.ledger.chain import blocking
 from training.models import Iteration, TrainingRun
 from training.presenters import panel
+from training.presenters.columns import column_choices
 from training.presenters.requests import again_call, watch_call
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.learned import learns_context
+from training.selectors.notes import comments_of, pinned_jobs
 from training.selectors.runs import SERIES_METRICS, run_get, run_series, run_verdict, runs_visible, searched
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
@@ -59,6 +61,8 @@ COLUMNS = {
     "status": "job.status",
     "status_reason": "job.status_reason",
     "preset": "preset",
+    "note": "note",
+    "tags": "tags",
     "iteration": "iteration",
     "iterations": "total_iterations",
     "trajectories": "trajectories",
@@ -81,17 +85,28 @@ SERIES_COLUMNS = {
 @page
 def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = runs_visible(actor)
-    status, agent, query = asked(request, "status", "agent", "q")
+    status, agent, query, tag = asked(request, "status", "agent", "q", "tag")
     rows = searched(everything, query) if query else everything
     if status in STATUSES:
         rows = rows.filter(job__status=status)
     if agent:
         rows = rows.filter(agent__slug=agent)
-    found = listing(request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything, columns=COLUMNS)
+    if tag:
+        rows = rows.filter(tags__contains=[tag])
+    pinned, choices = pinned_jobs(actor), column_choices(request)
+    found = listing(
+        request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything, columns=COLUMNS, first=pinned
+    )
     sparks = success_sparks(found.rows)
     context = {
         "listing": found,
-        "rows": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in found.rows],
+        "rows": [
+            {"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk], "pinned": run.pk in pinned}
+            for run in found.rows
+        ],
+        "tag": tag,
+        "choices": choices,
+        "without": {one.key: not one.shown for one in choices},
         "statuses": STATUSES,
         "status": status,
         "agent": agent,
@@ -116,6 +131,9 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "tabs": tabs,
         "series_url": reverse("training:series", args=[run.pk]),
         "socket": f"/ws/jobs/{run.pk}/",
+        "comments": comments_of(actor, run),
+        "me": actor.user.pk,
+        "pinned": run.pk in pinned_jobs(actor),
         "watching": panel.watching(run),
         "budget_usd": dollars(run.limit_micros),
         "links": share_links(actor, run.job) if "share.edit" in may else [],

@@ -1,0 +1,120 @@
+"""What people say of a job: a note, tags and comments for all, pins for themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from uuid import UUID
+
+from django.db import transaction
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Forbidden, Invalid, Missing
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from training.models import JobComment, JobPin, TrainingRun
+
+NOTE: Final = 2_000  # characters of a note, and of a comment
+TAG: Final = 40
+TAGS: Final = 20
+COMMENTS: Final = 500  # of a job
+PINS: Final = 25  # of a person: a page of the list
+
+
+@transaction.atomic
+def job_describe(
+    who: Any, run: TrainingRun, *, note: str | None = None, tags: Sequence[str] | None = None
+) -> TrainingRun:
+    """Sets the note, the tags or both; what is None stays.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: the note or a tag is too long, or there are too many tags.
+    """
+    require(who, "agent.edit", run.organization_id)
+    wanted: dict[str, Any] = {}
+    if note is not None:
+        wanted["note"] = _text(note, "note", "A note")
+    if tags is not None:
+        wanted["tags"] = _tags(tags)
+    before = {name: getattr(run, name) for name in wanted}
+    if before == wanted:
+        return run
+    for name, value in wanted.items():
+        setattr(run, name, value)
+    run.save(update_fields=[*wanted])
+    record(who, "job.described", run, before=before, after=wanted)
+    return run
+
+
+@transaction.atomic
+def comment_add(who: Any, run: TrainingRun, text: str) -> JobComment:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Invalid: it is empty or too long, or the job has too many."""
+    require(who, "agent.edit", run.organization_id)
+    said = _text(text, "text", "A comment")
+    if not said:
+        raise Invalid("Write a comment first.", fields={"text": "Write something."})
+    if run.comments.count() >= COMMENTS:
+        raise Invalid(f"A job has at most {COMMENTS} comments.")
+    comment = JobComment.objects.create(
+        organization_id=run.organization_id, run=run, author=Actor.of(who).user, text=said
+    )
+    record(who, "job.commented", run, after={"comment": str(comment.pk)})
+    return comment
+
+
+@transaction.atomic
+def comment_remove(who: Any, run: TrainingRun, comment_id: UUID) -> None:
+    """Raises:
+    Missing: there is no such comment.
+    Forbidden: it is another person's."""
+    require(who, "agent.edit", run.organization_id)
+    comment = run.comments.filter(pk=comment_id).first()
+    if comment is None:
+        raise Missing("There is no such comment.")
+    if comment.author_id != Actor.of(who).user.pk:
+        raise Forbidden("This comment is another person's. Its author may remove it.")
+    comment.delete()
+    record(who, "job.comment_removed", run, before={"comment": str(comment_id)})
+
+
+@transaction.atomic
+def job_pin(who: Any, run: TrainingRun) -> None:
+    """Puts the job first in the person's own list. Pinned already: nothing happens.
+
+    Raises:
+        Invalid: the person has pinned too many.
+    """
+    require(who, "view", run.organization_id)
+    user = Actor.of(who).user
+    if JobPin.objects.filter(person=user).exclude(run=run).count() >= PINS:
+        raise Invalid(f"You have pinned {PINS} jobs already. Take a pin off first.")
+    _, new = JobPin.objects.get_or_create(person=user, run=run, defaults={"organization_id": run.organization_id})
+    if new:
+        record(who, "job.pinned", run)
+
+
+@transaction.atomic
+def job_unpin(who: Any, run: TrainingRun) -> None:
+    require(who, "view", run.organization_id)
+    gone, _ = JobPin.objects.filter(person=Actor.of(who).user, run=run).delete()
+    if gone:
+        record(who, "job.unpinned", run)
+
+
+def _text(given: str, name: str, what: str) -> str:
+    """A form sends line ends as two characters, which a person has not typed."""
+    text = given.replace("\r\n", "\n").strip()
+    if len(text) > NOTE:
+        raise Invalid(f"{what} has at most {NOTE:,} characters.", fields={name: f"At most {NOTE:,} characters."})
+    return text
+
+
+def _tags(given: Sequence[str]) -> list[str]:
+    tags = sorted({" ".join(one.split()) for one in given} - {""})
+    if any(len(one) > TAG for one in tags) or len(tags) > TAGS:
+        message = f"A job has at most {TAGS} tags of at most {TAG} characters."
+        raise Invalid(message, fields={"tags": message})
+    return tags

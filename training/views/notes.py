@@ -1,0 +1,66 @@
+"""What people say of a job, and which jobs stand first in their list: forms of the list and of a job's page."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.contrib import messages
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect, resolve_url
+from django.utils.http import url_has_allowed_host_and_scheme
+
+from agentcore_site.console.pages import post_page
+from agentcore_site.tenancy.actors import Actor
+from training.presenters.columns import COOKIE, COOKIE_AGE, as_cookie
+from training.selectors.runs import run_get
+from training.services.notes import comment_add, comment_remove, job_describe, job_pin, job_unpin
+
+
+@post_page
+def note(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    run = run_get(actor, job_id)
+    job_describe(actor, run, note=request.POST.get("note", ""), tags=request.POST.get("tags", "").split(","))
+    messages.success(request, "Note and tags were saved.")
+    return redirect("training:job", job_id=run.pk)
+
+
+@post_page
+def comment(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    run = run_get(actor, job_id)
+    made = comment_add(actor, run, request.POST.get("text", ""))
+    return redirect(f"{resolve_url('training:job', job_id=run.pk)}#comment-{made.pk}")
+
+
+@post_page
+def uncomment(request: HttpRequest, actor: Actor, job_id: Any, comment_id: UUID) -> HttpResponse:
+    run = run_get(actor, job_id)
+    comment_remove(actor, run, comment_id)
+    return redirect(f"{resolve_url('training:job', job_id=run.pk)}#comments")
+
+
+@post_page
+def pin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    job_pin(actor, run_get(actor, job_id))
+    return _back(request)
+
+
+@post_page
+def unpin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    job_unpin(actor, run_get(actor, job_id))
+    return _back(request)
+
+
+@post_page
+def columns(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """Which columns the list of jobs shows, kept in this browser."""
+    response = _back(request)
+    chosen = as_cookie(request.POST.getlist("column"))
+    response.set_cookie(COOKIE, chosen, max_age=COOKIE_AGE, samesite="Lax", secure=request.is_secure(), httponly=True)
+    return response
+
+
+def _back(request: HttpRequest) -> HttpResponse:
+    back = request.POST.get("next", "")
+    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()})
+    return redirect(back if safe else "training:jobs")
