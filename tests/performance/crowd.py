@@ -22,16 +22,24 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from tests import factories
-from tests.performance.jobs import _ask, people, start
+from tests.performance.jobs import NO_STOP, _ask, people
 from tests.performance.table import Figure, at_least, at_most
+from tests.support.running import SMALL_POOL
 from tests.support.workers import Fleet, eventually
+from training.services.runs import run_start
 
 JOBS, VIEWERS, PEOPLE, WORKERS = 500, 200, 5, 2
 ALONE_ASKED: Final = 300
 ROUNDS: Final = 3  # of all jobs, that are watched
 LONGEST: Final = 600.0  # seconds that they may take
 SHIPPED: Final = {"JOB_SWEEP_SECONDS": "5"}
-ENDLESS: Final = {"n_iterations": 10_000, "eval_interval": 10_000, "eval_samples": 1, "batch_size": 1}
+ENDLESS: Final = {
+    "n_iterations": 10_000,
+    "eval_interval": 10_000,
+    "eval_samples": 1,
+    "batch_size": 1,
+    "n_trajectories_per_query": 2,
+}
 
 
 def crowd() -> list[Figure]:
@@ -49,15 +57,12 @@ def crowd() -> list[Figure]:
             fleet.worker(**SHIPPED)
         fleet.beat(**SHIPPED)
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}) as client:
-            ids.append(start(actor, home, "crowd-0", seed=0, n_trajectories_per_query=2, **ENDLESS).job_id)
+            ids.append(_begun(actor, home, 0))
             eventually(lambda: Job.objects.get(id=ids[0]).progress > 0, why="the first progress")
             while len(alone) < ALONE_ASKED:
                 _ask(client, ids[0], alone)
                 time.sleep(0.05)
-            ids += [
-                start(actor, home, f"crowd-{n}", seed=n, n_trajectories_per_query=2, **ENDLESS).job_id
-                for n in range(1, JOBS)
-            ]
+            ids += [_begun(actor, home, n) for n in range(1, JOBS)]
             began = time.monotonic()
             with Viewers(port, keys, ids) as viewers:
                 eventually(lambda: turns.look(ids) == JOBS, seconds=LONGEST, every=0.2, why="a turn of each job")
@@ -105,6 +110,14 @@ def crowd() -> list[Figure]:
             "14", f"jobs to do by KEDA's query, less those in rows ({active})", abs(shown - active), 0.999, "", digits=0
         ),
     ]
+
+
+def _begun(actor: Actor, home: Any, n: int) -> Any:
+    """A job of the smallest iterations that does not end by itself, with few selection queries: its first turn looks at
+    them all."""
+    agent = factories.AgentFactory(organization=home, created_by=actor.user, name=f"crowd {n}", slug=f"crowd-{n}")
+    config = NO_STOP | ENDLESS | {"seed": n}
+    return run_start(actor, agent=agent, environment_options=SMALL_POOL, config=config).job_id
 
 
 def _viewers(home: Any) -> list[Actor]:
