@@ -146,6 +146,7 @@ def test_a_person_chooses_the_columns_of_the_list(console: Client, operator: Act
     shown = html(console.get("/jobs/"))
     assert 'data-label="Status"' in shown and 'data-label="Started"' in shown
     assert 'data-label="Verdict"' not in shown and 'data-label="Cost"' not in shown and ">Cost</a>" not in shown
+    assert console.post("/jobs/columns/", {"column": "nonsense"}).status_code == 400
     # The few jobs on an agent's page are shown as ever.
     assert 'data-label="Verdict"' in html(console.get(f"/agents/{TrainingRun.objects.get().agent_id}/"))
     console.cookies["jobs_without"] = "nonsense.<b>"

@@ -35,7 +35,7 @@ from training.models import TrainingRun
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
 from training.selectors.learned import run_epochs
 from training.selectors.notes import comments_of
-from training.selectors.runs import called, group_grid, run_get, run_series, runs_visible
+from training.selectors.runs import called, described, group_grid, run_get, run_series, runs_visible
 from training.services.notes import NOTE, TAG, TAGS, comment_add, comment_remove, job_describe
 from training.services.runs import run_estimate, run_start
 
@@ -147,7 +147,7 @@ class JobFilters(OfAgent):
         fields: list[str] = []
 
     def matching(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
-        return rows.filter(called(value))
+        return rows.filter(called(value) | described(value))
 
     def tagged(self, rows: QuerySet[TrainingRun], name: str, value: str) -> QuerySet[TrainingRun]:
         return rows.filter(tags__contains=[value])

@@ -61,16 +61,20 @@ def run_get(actor: Any, job_id: Any) -> TrainingRun:
 
 
 def called(query: str) -> Q:
-    """Rows whose job's title or note or whose agent's name holds the text, or that carry it as a tag."""
-    names = Q(job__title__icontains=query) | Q(agent__name__icontains=query) | Q(agent__slug__icontains=query)
-    return names | Q(note__icontains=query) | Q(tags__contains=[query])
+    """Rows whose job's title or agent's name holds the text."""
+    return Q(job__title__icontains=query) | Q(agent__name__icontains=query) | Q(agent__slug__icontains=query)
 
 
-def searched(rows: QuerySet[Any], query: str) -> QuerySet[Any]:
-    """Rows that a person finds by the text: in the job's title, note or tags, in the agent's name, or at the end of
-    the job's id."""
+def described(query: str) -> Q:
+    """Training runs whose note holds the text, or that carry it as a tag."""
+    return Q(note__icontains=query) | Q(tags__contains=[query])
+
+
+def searched(rows: QuerySet[Any], query: str, *, also: Q | None = None) -> QuerySet[Any]:
+    """Rows that a person finds by the text: in the job's title, the agent's name, at the end of the job's id, or as
+    ``also`` says."""
     rows = rows.annotate(key=Cast("job_id", CharField()))
-    return rows.filter(called(query) | Q(key__endswith=query.lower()))
+    return rows.filter(called(query) | Q(key__endswith=query.lower()) | (also or Q()))
 
 
 def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:

@@ -43,7 +43,7 @@ from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.learned import learns_context
 from training.selectors.notes import comments_of, pinned_jobs
-from training.selectors.runs import SERIES_METRICS, run_get, run_series, run_verdict, runs_visible, searched
+from training.selectors.runs import SERIES_METRICS, described, run_get, run_series, run_verdict, runs_visible, searched
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
@@ -86,7 +86,7 @@ SERIES_COLUMNS = {
 def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = runs_visible(actor)
     status, agent, query, tag = asked(request, "status", "agent", "q", "tag")
-    rows = searched(everything, query) if query else everything
+    rows = searched(everything, query, also=described(query)) if query else everything
     if status in STATUSES:
         rows = rows.filter(job__status=status)
     if agent:

@@ -11,8 +11,9 @@ from django.shortcuts import redirect, resolve_url
 from django.utils.http import url_has_allowed_host_and_scheme
 
 from agentcore_site.console.pages import post_page
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from training.presenters.columns import COOKIE, COOKIE_AGE, as_cookie
+from training.presenters.columns import COOKIE, COOKIE_AGE, NAMES, as_cookie
 from training.selectors.runs import run_get
 from training.services.notes import comment_add, comment_remove, job_describe, job_pin, job_unpin
 
@@ -54,8 +55,10 @@ def unpin(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 @post_page
 def columns(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Which columns the list of jobs shows, kept in this browser."""
+    if not (shown := set(request.POST.getlist("column")) & NAMES.keys()):
+        raise Invalid("Choose one column at least.")
     response = _back(request)
-    chosen = as_cookie(request.POST.getlist("column"))
+    chosen = as_cookie(shown)
     response.set_cookie(COOKIE, chosen, max_age=COOKIE_AGE, samesite="Lax", secure=request.is_secure(), httponly=True)
     return response
 
