@@ -170,7 +170,7 @@ CONSOLE = {
     "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
 }  # fmt: skip
 # Changes what is the person's own alone, whose organisation they belong to or not.
-OWN = {"notices/read/"}
+OWN = {"notices/read/", "jobs/columns/"}
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
     "views/save/": "view",

@@ -85,7 +85,7 @@ def test_a_typed_client_made_from_the_description_drives_a_job(live_site: LiveSi
 
     filters = models.ExportInRequestFilters.from_dict({"job": str(job.job_id)})
     export = call(
-        "exports.exports_create", body=models.ExportInRequest(format_=models.FormatEnum.JSONL, filters=filters)
+        "exports.exports_create", body=models.ExportInRequest(format_=models.ExportInFormatEnum.JSONL, filters=filters)
     )
 
     def written() -> Any:

@@ -87,7 +87,8 @@ def text_of(client: Client, run: TrainingRun) -> str:
 
 def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{run.pk}/?tab=learned"))
-    assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown and f"{run.pk}/?tab=learned" not in shown
+    assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
+    assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
 def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, told: TrainingRun) -> None:
