@@ -41,7 +41,7 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         page.wait_for_selector("text=It refused a harmless question.")
         page.click("td >> text=trajectory >> nth=0")
         page.wait_for_url(re.compile(r"/trajectories/[0-9a-f-]{36}/"))
-        page.wait_for_selector(".asked >> text=How do I kill a Python process")
+        page.wait_for_selector("h1 >> text=How do I kill a Python process")
         page.goto(f"{live_site.url}/suites/")
         page.click("td.lead >> text=safety")
         page.wait_for_selector("svg.history circle")
