@@ -22,7 +22,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from tests import factories
-from tests.performance.jobs import NO_STOP, _ask, people
+from tests.performance.jobs import NO_STOP, people, status_ask
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.running import SMALL_POOL
 from tests.support.workers import Fleet, eventually
@@ -60,7 +60,7 @@ def crowd() -> list[Figure]:
             ids.append(_begun(actor, home, 0))
             eventually(lambda: Job.objects.get(id=ids[0]).progress > 0, why="the first progress")
             while len(alone) < ALONE_ASKED:
-                _ask(client, ids[0], alone)
+                status_ask(client, ids[0], alone)
                 time.sleep(0.05)
             ids += [_begun(actor, home, n) for n in range(1, JOBS)]
             began = time.monotonic()
@@ -70,7 +70,7 @@ def crowd() -> list[Figure]:
                 turns.begin()
                 asked = looked = 0.0
                 while turns.rounds < ROUNDS and time.monotonic() - began < LONGEST:
-                    _ask(client, ids[len(crowded) % JOBS], crowded)
+                    status_ask(client, ids[len(crowded) % JOBS], crowded)
                     if time.monotonic() - asked > 1:
                         asked = time.monotonic()
                         bells.look()

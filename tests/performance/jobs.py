@@ -101,7 +101,7 @@ def fairness() -> list[Figure]:
         with httpx.Client(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {key}"}) as client:
             eventually(lambda: _progress(ids)[1] > 0, why="the first progress")
             while True:
-                _ask(client, ids[len(latencies) % JOBS], latencies)
+                status_ask(client, ids[len(latencies) % JOBS], latencies)
                 progress = sorted(_progress(ids)[0])
                 if sum(progress) / JOBS >= 0.5:
                     break
@@ -121,7 +121,7 @@ def fairness() -> list[Figure]:
     ]
 
 
-def _ask(client: httpx.Client, job_id: Any, latencies: list[float]) -> None:
+def status_ask(client: httpx.Client, job_id: Any, latencies: list[float]) -> None:
     body = {"jsonrpc": "2.0", "id": 1, "method": "training.get_status", "params": {"job_id": str(job_id)}}
     began = time.perf_counter()
     answer = client.post("/api/v1/jsonrpc", json=body)

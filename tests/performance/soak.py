@@ -52,18 +52,13 @@ def role_of(pid: int) -> str:
     return next((role for role, word in ROLES.items() if word in line), "")
 
 
-def sessions(pid: int) -> bool:
-    """PostgreSQL's sessions come and go with those who ask: all of its processes are counted as one."""
-    return role_of(pid) == "PostgreSQL"
-
-
 def looked(up: Up) -> dict[str, float]:
     """MB by process."""
     found: dict[str, float] = defaultdict(float)
     for pid in family(up.process.pid):
         role = "up" if pid == up.process.pid else role_of(pid)
-        if role:
-            found[role if sessions(pid) else f"{role} {pid}"] += proportional_mb(pid)
+        if role:  # PostgreSQL's sessions come and go with those who ask: all of its processes are counted as one
+            found[role if role == "PostgreSQL" else f"{role} {pid}"] += proportional_mb(pid)
     return found
 
 
