@@ -14,6 +14,7 @@ from evaluation.presenters.charts import metric_rows, metrics_forest
 from experiences.models import Annotation, DatasetRow, TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
+from experiences.trajectories.presenters.shape_of_steps import waterfall
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import trajectories_write
 from tests.factories import ExperienceFactory
@@ -312,6 +313,16 @@ def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: Tra
     other = TrajectoryRecord.objects.get(job_id=run.pk, iteration=10)
     shown = html(console.get(f"/trajectories/{other.pk}/?view=waterfall"))
     assert "No times are known" in shown and "span-bar" not in shown
+
+
+def test_steps_that_are_shorter_than_the_clock_of_their_beginnings_stand_one_behind_the_other() -> None:
+    def step(began_ms: float, took_ms: float) -> dict[str, Any]:
+        return {"timestamp": 1_700_000_000 + began_ms / 1e3, "duration_ms": took_ms, "action": {"type": "tool"}}
+
+    quick = waterfall([step(0, 0.5), step(0, 0.25), step(1, 0.25), step(5, 1)])
+    assert [bar.starts for bar in quick.bars] == pytest.approx([0, 0.5, 1, 5], abs=1e-3)
+    at_once = waterfall([step(0, 200), step(0, 100)])  # two tools that ran beside each other
+    assert [bar.starts for bar in at_once.bars] == [0, 0] and at_once.length == 200
 
 
 def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: TrainingRun) -> None:

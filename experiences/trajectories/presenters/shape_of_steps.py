@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from agentcore_site.console.svg import Picture, span_bar
 
+RESOLUTION_MS: Final = 1.0  # of the moment that a step began (experiences.trajectories.storage)
 Shown = Mapping[str, Any]  # a step as stored, with its "number"
 
 
@@ -79,23 +80,40 @@ def tree(steps: Sequence[Shown]) -> list[CallNode]:
 
 def waterfall(steps: Sequence[Shown]) -> Waterfall:
     """Never invents a time: a step without a beginning or a duration gets no bar."""
-    known = [one for one in steps if _timed(one)]
-    if not known:
+    starts = _starts(steps)
+    if not starts:
         return Waterfall([], None, len(steps))
-    first = min(float(one["timestamp"]) for one in known)
-    length = max((float(one["timestamp"]) - first) * 1e3 + float(one["duration_ms"]) for one in known)
-    bars = [_bar(one, deep, first, length) for node in tree(steps) for one, deep in _flat(node)]
-    return Waterfall(bars, length, len(steps) - len(known))
+    length = max(began + float(steps[at]["duration_ms"]) for at, began in starts.items())
+    flat = [pair for node in tree(steps) for pair in _flat(node)]
+    bars = [_bar(one, deep, starts.get(at), length) for at, (one, deep) in enumerate(flat)]
+    return Waterfall(bars, length, len(steps) - len(starts))
+
+
+def _starts(steps: Sequence[Shown]) -> dict[int, float]:
+    """Milliseconds after the first step at which each began that says so, by its place.
+
+    Beginnings are stored to the millisecond, durations exactly: of steps that are shorter, several would begin at once.
+    One that is within that of the end before it is the next in a row, and begins there.
+    """
+    known = [(at, one) for at, one in enumerate(steps) if _timed(one)]
+    first = min((float(one["timestamp"]) for _, one in known), default=0.0)
+    found: dict[int, float] = {}
+    ended = 0.0
+    for at, one in known:
+        began = (float(one["timestamp"]) - first) * 1e3
+        found[at] = ended if 0 < ended - began <= RESOLUTION_MS else began
+        ended = found[at] + float(one["duration_ms"])
+    return found
 
 
 def _flat(node: CallNode) -> list[tuple[Shown, bool]]:
     return [(node.step, False), *((one.step, True) for one in node.under)]
 
 
-def _bar(step: Shown, deep: bool, first: float, length: float) -> Bar:
-    if not _timed(step):
+def _bar(step: Shown, deep: bool, starts: float | None, length: float) -> Bar:
+    if starts is None:
         return Bar(step, deep, None, None)
-    starts, took = (float(step["timestamp"]) - first) * 1e3, float(step["duration_ms"])
+    took = float(step["duration_ms"])
     kind = "answer" if step.get("action", {}).get("type") == "answer" else "ok"
     kind = "failed" if kind == "ok" and not step.get("result", {}).get("success") else kind
     label = f"begins after {starts:,.0f} ms, takes {took:,.3g} ms"
