@@ -190,7 +190,7 @@ class Viewers:
             for n in range(VIEWERS)
         ]
         self._told = [False] * VIEWERS
-        self._loop = asyncio.new_event_loop()
+        self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
@@ -202,20 +202,19 @@ class Viewers:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._loop.call_soon_threadsafe(self._task.cancel)
+        self._over.set()
         self._thread.join(30)
 
     def _run(self) -> None:
-        self._task = self._loop.create_task(self._all())
-        try:
-            self._loop.run_until_complete(self._task)
-        except asyncio.CancelledError:
-            pass
-        finally:
-            self._loop.close()
+        asyncio.run(self._all())  # which waits for the sockets' own tasks as well
 
     async def _all(self) -> None:
-        await asyncio.gather(*(self._one(n) for n in range(VIEWERS)))
+        reading = [asyncio.create_task(self._one(n)) for n in range(VIEWERS)]
+        while not self._over.is_set():
+            await asyncio.sleep(0.5)
+        for one in reading:
+            one.cancel()
+        await asyncio.gather(*reading, return_exceptions=True)
 
     async def _one(self, n: int) -> None:
         where, key = self._where[n]

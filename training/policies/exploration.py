@@ -16,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from experiences.rollouts.types import Observation
 from training.algorithm.arrays import FloatArray, IntArray
-from training.policies.features import Encoding, TextEncoder
+from training.policies.features import Encoding, FeatureOptions, TextEncoder
 
 FORGET_BY_SUCCESS = 0.5  # of the failures of similar questions, for each rollout that succeeds
 RECENCY = 0.8  # weight of the past in the success of similar questions, for each group
@@ -39,13 +40,23 @@ class PoolEvidence:
 
     @classmethod
     def of(cls, encoder: TextEncoder, queries: Sequence[str]) -> PoolEvidence:
-        encodings = [encoder.encode(Observation(query, "", ())) for query in queries]
-        return cls(
-            size=len(queries),
-            question=np.repeat(np.arange(len(queries)), [len(encoding.ids) for encoding in encodings]),
-            ids=np.concatenate([encoding.ids for encoding in encodings]),
-            evidence=np.concatenate([encoding.evidence for encoding in encodings]),
-        )
+        """Remembered by what it is made from: a job asks anew in each of its turns, some two seconds long, and to
+        read a thousand questions takes a tenth of one."""
+        return _evidence(encoder.options, tuple(encoder.vocabulary.items()), encoder.documents, tuple(queries))
+
+
+@lru_cache(maxsize=4)
+def _evidence(
+    options: FeatureOptions, vocabulary: tuple[tuple[str, int], ...], documents: int, queries: tuple[str, ...]
+) -> PoolEvidence:
+    encoder = TextEncoder(options, dict(vocabulary), documents)
+    encodings = [encoder.encode(Observation(query, "", ())) for query in queries]
+    return PoolEvidence(
+        size=len(queries),
+        question=np.repeat(np.arange(len(queries)), [len(encoding.ids) for encoding in encodings]),
+        ids=np.concatenate([encoding.ids for encoding in encodings]),
+        evidence=np.concatenate([encoding.evidence for encoding in encodings]),
+    )
 
 
 class FailureMemory:
