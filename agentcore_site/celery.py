@@ -8,6 +8,7 @@ from celery import Celery, Task
 from celery.signals import beat_init, celeryd_init
 
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.lib.steady_broker import SteadyBroker
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 # Django's checks load every page and form, 9 MB in each worker. The web process and CI make them.
@@ -22,7 +23,7 @@ class ScopedTask(Task):
             return super().__call__(*args, **kwargs)
 
 
-app = Celery("agentcore", task_cls=ScopedTask)
+app = Celery("agentcore", task_cls=ScopedTask, amqp=SteadyBroker)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 app.steps["consumer"].add("agentcore_site.jobs.ticking:Ticking")

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from kombu.exceptions import OperationalError
 
+from agentcore_site.celery import app
+from agentcore_site.embedded.ports import free_port
 from agentcore_site.jobs.models import Job, Priority, Status
 from agentcore_site.lib.queues import broker_settings
 from agentcore_site.lib.redis_address import AnyPool, channels_host, sentinels_of
@@ -89,6 +92,14 @@ def test_jobs_go_on_over_a_killed_rabbitmq(rabbit: RabbitNode, fleet: Fleet, ope
     rabbit.kill()
     rabbit.start()
     eventually(lambda: done(job), seconds=120, why="the job is done")
+
+
+def test_a_worker_asks_each_second_for_a_broker_that_is_away() -> None:
+    waits: list[float] = []
+    away = f"amqp://guest:guest@127.0.0.1:{free_port(0)}//"
+    with app.connection_for_read(away) as connection, pytest.raises(OperationalError):
+        connection.ensure_connection(lambda error, wait: waits.append(wait), 3)  # as Celery's consumer does
+    assert waits == [1, 1, 1]
 
 
 @pytest.mark.django_db(transaction=True)
