@@ -430,6 +430,8 @@ def main() -> int:
             name = "takeover" if kind == "killed" else f"takeover_{kind}"
             found[f"{name}_p50_s"] = round(statistics.median(taken), 1) if taken else None
             found[f"{name}_n"] = len(taken)
+            held = takeovers.held[kind]  # of these seconds, until the job was free
+            found[f"{name}_held_p50_s"] = round(statistics.median(held), 1) if held else None
         print(json.dumps(found), flush=True)
         wrong = found["lost"] + found["doubled"] + found["events_lost"] + found["events_doubled"]
         return 1 if wrong or found["identical"] != found["jobs"] else 0
