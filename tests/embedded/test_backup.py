@@ -72,6 +72,19 @@ def test_each_file_is_checked(folder: Path, name: str) -> None:
         backup_read(folder / "backup.tar", folder / "out")
 
 
+@pytest.mark.parametrize("hostile", ["link", "above"])
+def test_nothing_but_files_below_the_folder_is_unpacked(folder: Path, hostile: str) -> None:
+    entry = tarfile.TarInfo("objects/one" if hostile == "link" else "../one")
+    if hostile == "link":
+        entry.type, entry.linkname = tarfile.SYMTYPE, "/etc/passwd"
+    with tarfile.open(folder / "backup.tar", "w") as archive:
+        archive.addfile(entry)
+    (folder / "out").mkdir()
+    with pytest.raises(BackupUnusable, match="is not a file of a backup"):
+        backup_read(folder / "backup.tar", folder / "out")
+    assert not (folder / "one").exists() and not list((folder / "out").rglob("one"))
+
+
 def owner_url() -> str:
     given = environment()
     return given.get("DATABASE_OWNER_URL") or given["DATABASE_URL"]

@@ -25,23 +25,30 @@ class Command(BaseCommand):
                 self.stdout.write(f"{name}: {said}. {rule.says}")
             return
         try:
-            self._archive()
+            said = self._archive()
         except (DomainError, FileNotFoundError) as error:
             raise CommandError(str(error)) from error
         for name, rule in rules.items():
             if rule.age is not None and (gone := rule.age()):
                 self.stdout.write(f"{name}: {gone:,}")
+                said = True
+        if not said:
+            self.stdout.write("Nothing is due. --dry-run says by which rule each kind of row ages.")
 
-    def _archive(self) -> None:
-        """Here and now, and not by jobs."""
+    def _archive(self) -> bool:
+        """Here and now, and not by jobs. Returns whether there was anything to do."""
         from experiences.trajectories.archive.ageing import Unhindered, stray_delete
         from experiences.trajectories.archive.execution import do, months_drop, todo
 
+        done = False
         for organization in Organization.objects.all():
             left = todo(organization.pk)
+            done = done or bool(left)
             for place, one in enumerate(left, 1):
                 _, said, _ = do(Unhindered(), one)
                 self.stdout.write(f"{organization.slug} {place}/{len(left)}: {said}")
             stray_delete(organization.pk)
         for month in months_drop():
             self.stdout.write(f"{month} is in the archive alone now.")
+            done = True
+        return done

@@ -272,6 +272,9 @@ def test_commands_archive_and_bring_back_without_a_worker(
     assert "trajectories: 24 rows are due" in out.getvalue() and TrajectoryRecord.objects.count() == 24
     call_command("retention", stdout=out)
     assert "is in the archive alone now" in out.getvalue() and not TrajectoryRecord.objects.exists()
+    again = StringIO()
+    call_command("retention", stdout=again)
+    assert again.getvalue().startswith("Nothing is due.")
     call_command("restore_archive", "--month", f"{this_month:%Y-%m}", stdout=out)
     assert TrajectoryRecord.objects.count() == 24
 

@@ -32,6 +32,8 @@ class Command(BaseCommand):
             if options["seal"]:
                 self.stdout.write(f"{keys_seal_again(found.get() if slug else None)} data keys were sealed anew.")
                 return
+            if not found:
+                self.stdout.write("No organisation's texts are encrypted: there is no key to change.")
             for organization in found:
                 job = key_rotate(None, organization)
                 self.stdout.write(f"{organization.slug}: a new key; job {job.pk} encrypts with it what is stored.")
