@@ -7,6 +7,7 @@ would stop the whole site for as long as it takes. Each migration is one transac
 
 from __future__ import annotations
 
+import sys
 import time
 from typing import Any, Final
 
@@ -15,14 +16,23 @@ from django.core.management.commands import migrate
 from django.db import OperationalError, connections
 from psycopg.errors import LockNotAvailable
 
+from agentcore_site.secret_key import OtherSecretKey, require_same
+
 LOCK_SECONDS: Final = 5
+REFUSED: Final = 3  # the exit code of --check where this host may not work on the database
 TRIES: Final = 20
 PAUSE_SECONDS: Final = 2.0  # in which those who waited behind us have their turn
 
 
 class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError: a table was in use through all tries."""
+        """With ``--check`` also whether this host's SECRET_KEY is the database's: the one question that a role asks
+        before it starts, in one process.
+
+        Raises:
+            CommandError: a table was in use through all tries.
+            SystemExit: with ``--check``, 1 where something is to be migrated, REFUSED where the key is another.
+        """
         connection = connections[options["database"]]
         for number in range(1, TRIES + 1):
             try:
@@ -37,5 +47,14 @@ class Command(migrate.Command):
             else:
                 with connection.cursor() as cursor:
                     cursor.execute("RESET lock_timeout")
+                if options["check_unapplied"]:
+                    self._check_key()
                 return
         raise CommandError("A table was in use all the time. End what uses it (pg_stat_activity), then migrate again.")
+
+    def _check_key(self) -> None:
+        try:
+            require_same()
+        except OtherSecretKey as error:
+            self.stderr.write(str(error))
+            sys.exit(REFUSED)

@@ -19,6 +19,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
+from agentcore_site.embedded.management.commands.migrate import REFUSED
 from agentcore_site.embedded.ports import answers, free_port, is_free
 from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.service_paths import CannotStart
@@ -130,7 +131,6 @@ class Command(BaseCommand):
             self._prepare(warehouse="clickhouse_url" in urls)
         else:
             self._await_migrations()
-            self._run("check", "--database", "default", "--tag", "database")  # among them: the same SECRET_KEY
             if "web" in names:
                 self._run("collectstatic", "--no-input", "--verbosity", "0")
         if not urls.get("nats_url"):
@@ -181,23 +181,22 @@ class Command(BaseCommand):
 
     def _run(self, *command: str) -> None:
         """Raises CannotStart."""
-        done = subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
-        if done.returncode:
-            raise CannotStart(f"{command[0]} failed:\n{done.stderr.strip() or done.stdout.strip()}")
+        if (done := self._ran(*command)).returncode:
+            raise _failed(done)
+
+    def _ran(self, *command: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
 
     def _await_migrations(self) -> None:
         """Until another host, or a step of its own, has migrated: a role's process owns no tables.
 
         Raises:
-            CannotStart: it took too long, the database is away, or this process is to stop.
+            CannotStart: it took too long, the database is away or has another SECRET_KEY, or this process is to stop.
         """
         ends = time.monotonic() + MIGRATION_SECONDS
-        while True:
-            try:
-                return self._run("migrate", "--check", "--skip-checks", "--verbosity", "0")
-            except CannotStart:
-                if time.monotonic() > ends:
-                    raise
+        while (done := self._ran("migrate", "--check", "--skip-checks", "--verbosity", "0")).returncode:
+            if done.returncode == REFUSED or time.monotonic() > ends:
+                raise _failed(done)
             self.say("waits until the database is migrated")
             if self._stopping.wait(2):
                 raise CannotStart("stopped before the database was migrated")
@@ -312,6 +311,11 @@ class Demo:
             if self.last_line:
                 print(self.last_line, flush=True)
             self.last_line = line.rstrip("\n")
+
+
+def _failed(done: subprocess.CompletedProcess[str]) -> CannotStart:
+    command = done.args[len(_manage())]
+    return CannotStart(f"{command} failed:\n{done.stderr.strip() or done.stdout.strip()}")
 
 
 def _check_environment(role: str, options: dict[str, Any]) -> None:
