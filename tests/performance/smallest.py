@@ -10,10 +10,10 @@ from typing import Any
 from unittest import mock
 
 from agentcore_site.celery import app
-from agentcore_site.jobs.models import ENDED, Job, Status
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.wakeup import messages_waiting
 from tests import services
-from tests.performance.jobs import people, start
+from tests.performance.jobs import people, start, warm_up
 from tests.performance.processor import seconds_of
 from tests.performance.table import Figure, at_most
 from tests.support.running import run_to_end
@@ -39,9 +39,7 @@ def iteration() -> list[Figure]:
     fleet = Fleet()
     try:
         roots |= {"worker": fleet.worker(**SHIPPED).pid, "beat": fleet.beat(**SHIPPED).pid}
-        warm = start(actor, home, "warm", n_iterations=20, seed=1)
-        eventually(lambda: Job.objects.get(id=warm.job_id).ended, why="the first job")
-        eventually(lambda: not Job.objects.exclude(status__in=ENDED).exists(), why="its proof on held-out queries")
+        warm_up(actor, home)
         with measured(roots) as whole:
             run = start(actor, home, "smallest", n_iterations=ITERATIONS, seed=3, **SMALLEST)
             eventually(lambda: Job.objects.get(id=run.job_id).ended, seconds=300, why="the job of smallest iterations")
