@@ -11,6 +11,7 @@ from django.db import connection
 from django.test import TransactionTestCase
 from redis import Redis
 
+from agentcore_site import env
 from agentcore_site.lib import row_scope
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -18,6 +19,7 @@ from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
 from tests import factories
 from tests.support import emptying, owner
+from tests.support.warm_start import WarmStart
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
 
@@ -102,16 +104,23 @@ def agent(acme: Organization, olivia: Any) -> Agent:
     return factories.AgentFactory(organization=acme, created_by=olivia)
 
 
+@pytest.fixture(scope="session")
+def warm_start() -> Iterator[WarmStart]:
+    found = WarmStart(str(env.ROOT))
+    yield found
+    found.end()
+
+
 @pytest.fixture
-def fleet(transactional_db: None) -> Iterator[Fleet]:
+def fleet(transactional_db: None, warm_start: WarmStart) -> Iterator[Fleet]:
     """Real worker processes on the test's database and broker; started by the test, ended with it."""
-    running = Fleet()
+    running = Fleet(warm_start)
     yield running
     running.stop()
 
 
 @pytest.fixture
-def live_site(transactional_db: None) -> Iterator[LiveSite]:
+def live_site(transactional_db: None, warm_start: WarmStart) -> Iterator[LiveSite]:
     """The real server and a real worker on the test's database."""
-    with live_site_running() as site:
+    with live_site_running(warm_start) as site:
         yield site

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -15,13 +14,9 @@ from tests.support.workers import Fleet, LiveSite
 
 
 @pytest.fixture
-def web(transactional_db: None) -> Iterator[LiveSite]:
+def web(fleet: Fleet) -> LiveSite:
     """The real server alone: no job runs here."""
-    fleet = Fleet()
-    try:
-        yield LiveSite(f"http://127.0.0.1:{fleet.web()}", fleet)
-    finally:
-        fleet.stop()
+    return LiveSite(f"http://127.0.0.1:{fleet.web()}", fleet)
 
 
 def invited(adam: Any, acme: Organization, site: LiveSite, email: str) -> str:

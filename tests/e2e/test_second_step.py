@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pyotp
@@ -17,13 +16,9 @@ from tests.support.workers import Fleet, LiveSite
 
 
 @pytest.fixture
-def web(transactional_db: None) -> Iterator[LiveSite]:
+def web(fleet: Fleet) -> LiveSite:
     """The real server alone: no job runs here."""
-    fleet = Fleet()
-    try:
-        yield LiveSite(f"http://127.0.0.1:{fleet.web()}", fleet)
-    finally:
-        fleet.stop()
+    return LiveSite(f"http://127.0.0.1:{fleet.web()}", fleet)
 
 
 def test_an_authenticator_is_set_up_and_asked_for(web: LiveSite, olivia: Any, chrome: Any) -> None:  # noqa: F811

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -47,3 +49,16 @@ def console(olivia: Any) -> Client:
     client = Client(raise_request_exception=True)
     client.force_login(olivia)
     return client
+
+
+@pytest.fixture(scope="session")
+def journals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("gateway") / "journal"
+
+
+@pytest.fixture
+def journal(journals: Path) -> str:
+    """A gateway's folder, empty. All have one name: their processes begin loaded (``tests.support.warm_start``)."""
+    shutil.rmtree(journals, ignore_errors=True)
+    journals.mkdir()
+    return str(journals)

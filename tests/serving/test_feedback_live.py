@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,10 +20,10 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def test_a_program_that_speaks_at_once_is_heard_and_its_words_are_there_within_a_second(
-    fleet: Fleet, adam: Any, acme: Any, tmp_path: Path
+    fleet: Fleet, adam: Any, acme: Any, journal: str
 ) -> None:
     with ModelServer(prices={"small": PRICE}) as server:
-        shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+        shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
         _, gives = api_key_create(Actor(adam), name="gives", scopes=["feedback:write"])
         _, reads = api_key_create(Actor(adam), name="reads", scopes=["training:view"])
         api, took = f"http://127.0.0.1:{shop.port}/api/v1", []

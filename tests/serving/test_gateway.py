@@ -45,8 +45,8 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path) -> Production:
-    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str) -> Production:
+    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
 
 
 def client_of(shop: Production) -> openai.OpenAI:

@@ -4,7 +4,6 @@ and key are ours."""
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -45,8 +44,8 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path) -> Production:
-    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str) -> Production:
+    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
 
 
 def calls_the_tool(server: ModelServer) -> None:

@@ -7,7 +7,6 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -32,8 +31,8 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.fixture
-def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path) -> Production:
-    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str) -> Production:
+    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
 
 
 def asks(shop: Production, *, stream: bool) -> socket.socket:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -134,9 +133,9 @@ def test_the_fast_path_of_contexts_leaves_such_a_key_to_the_ordinary_one(operato
 
 
 @pytest.mark.django_db(transaction=True)
-def test_the_gateway_opens_to_its_addresses_alone(fleet: Fleet, adam: Any, acme: Organization, tmp_path: Path) -> None:
+def test_the_gateway_opens_to_its_addresses_alone(fleet: Fleet, adam: Any, acme: Organization, journal: str) -> None:
     with ModelServer(prices={"small": PRICE}) as server:
-        shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+        shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
         for places, code in (([HERE], 200), ([ELSEWHERE], 401), ([ELSEWHERE, "127.0.0.1"], 200)):
             _, key = api_key_create(Actor(adam), name="k", scopes=["gateway:call"], addresses=places)
             asked = shop.ask(headers={"authorization": f"Bearer {key}"})

@@ -6,7 +6,6 @@ import io
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,9 +42,9 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.mark.django_db(transaction=True)
 def test_calls_beyond_the_dollars_a_minute_of_their_organisation_are_told_when_to_come_again(
-    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, tmp_path: Path
+    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, journal: str
 ) -> None:
-    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
     BudgetSettings.objects.create(organization=acme, most_per_minute=1)
     assert shop.ask().status_code == 200  # dearer than a minute, which was empty
     refused = shop.ask()
@@ -55,9 +54,9 @@ def test_calls_beyond_the_dollars_a_minute_of_their_organisation_are_told_when_t
 
 @pytest.mark.django_db(transaction=True)
 def test_the_gateway_keeps_a_key_to_its_rate_and_to_its_months_budget(
-    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, tmp_path: Path
+    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, journal: str
 ) -> None:
-    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=str(tmp_path))
+    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
     _, often = api_key_create(Actor(adam), name="often", scopes=CALLS, per_minute=3)
     poor, dear = api_key_create(Actor(adam), name="dear", scopes=CALLS, monthly_micros=1)
 

@@ -21,6 +21,9 @@ from django.db import connection
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers, free_port, wait_until
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
+from tests.support.warm_start import Forked, WarmStart
+
+Started = subprocess.Popen[bytes] | Forked
 
 
 def environment() -> dict[str, str]:
@@ -43,20 +46,22 @@ def environment() -> dict[str, str]:
 
 
 class Fleet:
-    """Worker processes. Each is its own process group, so that ``kill`` takes all of it."""
+    """Worker processes. Each is its own process group, so that ``kill`` takes all of it. With ``warm`` they begin
+    loaded, where that pays."""
 
-    def __init__(self) -> None:
-        self.processes: list[subprocess.Popen[bytes]] = []
+    def __init__(self, warm: WarmStart | None = None) -> None:
+        self.processes: list[Started] = []
+        self._warm = warm
         self._folder = Path(tempfile.mkdtemp(prefix="fleet-"))
         self.log = self._folder / "log"
 
-    def worker(self, *, concurrency: int = 1, **extra: str) -> subprocess.Popen[bytes]:
+    def worker(self, *, concurrency: int = 1, **extra: str) -> Started:
         queues = ["--queues", ",".join((*JOB_QUEUES, SHORT_TASKS)), "--concurrency", str(concurrency)]
         name = ["--hostname", f"w{len(self.processes)}-{os.getpid()}@%h"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         return self._spawn(["-m", "celery", "-A", "agentcore_site.celery", "worker", *queues, *name, *quiet], extra)
 
-    def beat(self, **extra: str) -> subprocess.Popen[bytes]:
+    def beat(self, **extra: str) -> Started:
         schedule = str(self._folder / f"schedule-{len(self.processes)}")
         command = ["-m", "celery", "-A", "agentcore_site.celery", "beat", "--pidfile", "", "--schedule", schedule]
         return self._spawn([*command, "--loglevel", "WARNING"], extra)
@@ -68,10 +73,10 @@ class Fleet:
         assert wait_until(lambda: answers(port), 90), self.log.read_text()[-3000:]
         return port
 
-    def feedback_loop(self, *arguments: str, **extra: str) -> subprocess.Popen[bytes]:
+    def feedback_loop(self, *arguments: str, **extra: str) -> Started:
         return self._spawn([str(env.ROOT / "manage.py"), "feedback_loop", *arguments], extra)
 
-    def kill(self, process: subprocess.Popen[bytes]) -> None:
+    def kill(self, process: Started) -> None:
         """kill -9 of the process and of every child."""
         os.killpg(process.pid, signal.SIGKILL)
         process.wait(10)
@@ -85,19 +90,24 @@ class Fleet:
         self.processes.clear()
         shutil.rmtree(self._folder, ignore_errors=True)
 
-    def _spawn(self, arguments: list[str], extra: dict[str, str]) -> subprocess.Popen[bytes]:
+    def _spawn(self, arguments: list[str], extra: dict[str, str]) -> Started:
+        process = self._warm and self._warm.process(arguments, environment() | extra, str(self.log))
+        if process is None:
+            process = self._cold(arguments, environment() | extra)
+        self.processes.append(process)
+        return process
+
+    def _cold(self, arguments: list[str], given: dict[str, str]) -> subprocess.Popen[bytes]:
         with open(self.log, "ab") as log:
-            process = subprocess.Popen(
+            return subprocess.Popen(
                 [sys.executable, *arguments],
                 cwd=env.ROOT,
-                env=environment() | extra,
+                env=given,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
-        self.processes.append(process)
-        return process
 
 
 @dataclass(frozen=True)
@@ -107,8 +117,8 @@ class LiveSite:
 
 
 @contextmanager
-def live_site_running() -> Iterator[LiveSite]:
-    fleet = Fleet()
+def live_site_running(warm: WarmStart | None = None) -> Iterator[LiveSite]:
+    fleet = Fleet(warm)
     try:
         port = fleet.web()
         fleet.worker()
