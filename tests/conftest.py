@@ -12,7 +12,7 @@ from django.test import TransactionTestCase
 from redis import Redis
 
 from agentcore_site import env
-from agentcore_site.lib import row_scope
+from agentcore_site.lib import gc_freeze, row_scope
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
@@ -21,6 +21,11 @@ from tests import factories
 from tests.support import emptying, owner
 from tests.support.warm_start import WarmStart
 from tests.support.workers import Fleet, LiveSite, live_site_running
+
+
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end, so the collector need not walk it again and again, as in a worker."""
+    gc_freeze.settle()
 
 
 @pytest.fixture(scope="session")
