@@ -14,6 +14,7 @@ import pytest
 from tests.services import FAST
 
 ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup", "broker", "services", "own_services"})
+ALONE: Final = "pytest.mark.alone"
 ASKING_MARKS: Final = frozenset({"django_db", "slow", "alone", "bench"})
 
 
@@ -29,3 +30,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if is_fast(item):
             item.add_marker(FAST)
+        elif item.get_closest_marker("alone") and ALONE not in item.path.read_text(encoding="utf-8"):
+            raise pytest.UsageError(f"{item.nodeid}: `.ci/tests` finds files of such tests by the words {ALONE}")
