@@ -109,7 +109,7 @@ class _Handler(BaseHTTPRequestHandler):
 @pytest.fixture
 def siem() -> Iterator[Siem]:
     with Siem() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()
 

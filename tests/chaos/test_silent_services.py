@@ -72,6 +72,6 @@ def test_a_server_of_keys(silent: str, settings: Any) -> None:
 
 def test_a_refusal_is_an_answer() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         assert http_server_at(f"http://127.0.0.1:{server.server_port}").answers()
         server.shutdown()

@@ -38,12 +38,13 @@ def asked(query: str) -> set[str]:
     return set(NAME.findall(BESIDE.sub(" ", query)))
 
 
-@pytest.fixture
-def given(db: None, tmp_path: Path) -> set[str]:
-    """The names of all samples that the console's and a role's ``/metrics`` can give."""
+@pytest.fixture(scope="module")
+def given(django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory) -> set[str]:
+    """The names of all samples that the console's and a role's ``/metrics`` can give. Asked once: it takes a second."""
     state = ProcessState("worker", 1, 0, 1.0, None)
-    status = StatusServer(0, token="", folder=tmp_path, states=lambda: [state])
-    texts = [status.answer("/metrics", "")[2].decode(), Client().get("/metrics").content.decode()]
+    status = StatusServer(0, token="", folder=tmp_path_factory.mktemp("status"), states=lambda: [state])
+    with django_db_blocker.unblock():
+        texts = [status.answer("/metrics", "")[2].decode(), Client().get("/metrics").content.decode()]
     status.stop()
     families = [family for text in texts for family in text_string_to_metric_families(text)]
     named = {one.name + suffix for one in families for suffix in SUFFIXES.get(one.type, [""])}

@@ -60,6 +60,6 @@ class _Receiving(BaseHTTPRequestHandler):
 @contextmanager
 def receiving() -> Iterator[WebhookReceiver]:
     with WebhookReceiver() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         yield server
         server.shutdown()

@@ -86,7 +86,7 @@ class _Handler(BaseHTTPRequestHandler):
 @contextmanager
 def transit_server() -> Iterator[TransitServer]:
     with TransitServer() as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
         try:
             yield server
         finally:

@@ -37,7 +37,7 @@ def served(chdb: ChdbTransport) -> Iterator[str]:
     """The address of ClickHouse's interface over it."""
     port = free_port(0)
     server = ChdbServer(chdb, port, PASSWORD)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
     thread.start()
     yield f"http://default:{'it%27s%20a%20secret%3A%20%25%2F%3F'}@127.0.0.1:{port}/agentcore"
     server.shutdown()

@@ -60,7 +60,7 @@ def receiver() -> Iterator[Receiver]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
     here.url = f"http://localhost:{server.server_address[1]}/hook?x=1"
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
     yield here
     server.shutdown()
     server.server_close()

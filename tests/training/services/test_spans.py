@@ -117,7 +117,7 @@ def test_spans_arrive_at_the_endpoint_that_is_set(settings: Any, fresh_tracer: N
             """Nothing is printed."""
 
     with HTTPServer(("127.0.0.1", 0), Collector) as server:
-        thread = threading.Thread(target=server.serve_forever)
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
         thread.start()
         try:
             settings.OTEL_ENDPOINT = f"http://127.0.0.1:{server.server_port}/"
