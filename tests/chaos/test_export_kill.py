@@ -15,7 +15,8 @@ from django.db import connection
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryExport
-from experiences.trajectories.exports.services import export_queue, stored_part
+from experiences.trajectories.exports.services import export_queue
+from experiences.trajectories.exports.stored import stored_part
 from experiences.trajectories.storage import trajectories_write
 from tests.chaos.test_kill import kill_holder
 from tests.support.rows import owner_of, queued_run, trajectory

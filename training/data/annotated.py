@@ -59,7 +59,7 @@ def picked(actor: Actor, filters: Mapping[str, Any], *, answer: str = "") -> Pic
 
 
 def _picked(rows: Sequence[TrajectoryRecord], more: bool, answer: str) -> Picked:
-    notes = annotations_by_trajectory(row.pk for row in rows)
+    notes = annotations_by_trajectory((row.month, row.pk) for row in rows)
     result, known = Picked(more=more), set()
     for row in rows:
         text, source = _expected(row, notes.get(row.pk, ()), answer)

@@ -18,8 +18,7 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.money import dollars
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
-from experiences.trajectories.exports.formats import jsonl_line
-from experiences.trajectories.exports.rows import as_exported
+from experiences.trajectories.exports.rows import as_exported, jsonl_line
 from training.algorithm.inference import surely_apart
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from datetime import date
 from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, QuerySet
@@ -31,10 +32,13 @@ def annotations_of(actor: Any, row: TrajectoryRecord) -> list[Annotation]:
     return list(annotations_visible(actor).filter(month=row.month, trajectory_id=row.pk))
 
 
-def annotations_by_trajectory(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, list[Annotation]]:
-    """Those of several trajectories that the caller may see, the oldest first. One query."""
+def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uuid.UUID, list[Annotation]]:
+    """Those of several trajectories (month and id) that the caller may see, the oldest first. One query, by an index
+    that begins with the month."""
     found: dict[uuid.UUID, list[Annotation]] = {}
-    for one in Annotation.objects.filter(trajectory_id__in=list(ids)).select_related("author"):
+    asked = list(keys)
+    rows = Annotation.objects.filter(month__in={month for month, _ in asked}, trajectory_id__in=[id for _, id in asked])
+    for one in rows.select_related("author"):
         found.setdefault(one.trajectory_id, []).append(one)
     return found
 

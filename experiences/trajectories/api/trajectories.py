@@ -27,7 +27,8 @@ from experiences.trajectories.exports.rows import as_exported
 from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.streams import export_all, stream
 from experiences.trajectories.filters import TrajectoryFilters
-from experiences.trajectories.presenters.shapes import LISTED, ExportOut, TrajectoryColumns, TrajectoryOut
+from experiences.trajectories.presenters.columns import LISTED
+from experiences.trajectories.presenters.shapes import ExportOut, TrajectoryColumns, TrajectoryOut
 from experiences.trajectories.selectors import group_of, siblings, trajectories_visible, trajectory_get
 
 STREAMED = (*FORMATS, "json")

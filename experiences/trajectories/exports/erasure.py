@@ -18,7 +18,7 @@ from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
 from experiences.erasure import stored_queries
 from experiences.models import ExportPart, TrajectoryExport
-from experiences.trajectories.exports.services import KIND, files_delete, stored_part
+from experiences.trajectories.exports.stored import KIND, files_delete, stored_part
 
 NOTE: Final = (
     "Files of exports that held it were deleted: export anew what you still need. What was downloaded is yours."

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -19,7 +20,8 @@ from experiences.trajectories.exports.files import PartFile, place_of_part
 from experiences.trajectories.exports.formats import FORMATS, portions
 from experiences.trajectories.exports.rows import ExportRow
 from experiences.trajectories.exports.selection import Export, Mark
-from experiences.trajectories.exports.services import export_again, files_delete
+from experiences.trajectories.exports.services import export_again
+from experiences.trajectories.exports.stored import files_delete
 
 PART_ROWS: Final = 50_000
 PART_BYTES: Final = 32 * 2**20
@@ -46,17 +48,17 @@ def export_slice(job: Job, lease: Lease) -> Progressed:
     export = TrajectoryExport.objects.select_related("job__created_by").get(pk=job.pk)
     _, selection = export_again(export)
     _begin(export, selection, lease)
-    waiting = portions(selection, export.format, Mark.of(export.mark))
-    while True:
-        with tempfile.TemporaryDirectory(prefix="export-") as folder:
-            path = Path(folder) / "part"
-            written = _part_write(export, waiting, path, lease)
-            if not _part_keep(export, written, path, lease):
+    with closing(portions(selection, export.format, Mark.of(export.mark))) as waiting:
+        while True:
+            with tempfile.TemporaryDirectory(prefix="export-") as folder:
+                path = Path(folder) / "part"
+                written = _part_write(export, waiting, path, lease)
+                if not _part_keep(export, written, path, lease):
+                    return Progressed(finished=False)
+            if written.last:
+                break
+            if lease.slice_over:
                 return Progressed(finished=False)
-        if written.last:
-            break
-        if lease.slice_over:
-            return Progressed(finished=False)
     _require_same(export, export_again(export)[1])
     files_delete(export, keep=list(export.parts.values_list("path", flat=True)))
     with lease.fenced(progress=1.0):

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final, Protocol
 
 import orjson
 
+from agentcore_site.lib.read_ahead import read_ahead
 from agentcore_site.lib.spreadsheets import csv_line
-from experiences.trajectories.annotations.selectors import annotations_by_trajectory, as_noted
+from experiences.trajectories.annotations.selectors import as_noted
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
-from experiences.trajectories.exports.rows import COLUMNS, ExportRow, rows_exported
+from experiences.trajectories.exports.rows import COLUMNS, ExportRow, jsonl_line, rows_exported
 from experiences.trajectories.exports.selection import DPO, SFT, Export, ExportBatch, Mark
 
 CSV_COLUMNS: Final = [n for n in COLUMNS if n not in ("steps", "step_advantages", "components", "evidence")] + ["steps"]
@@ -58,16 +59,11 @@ class Format:
     joined: bool = True
 
 
-def jsonl_line(row: dict[str, Any]) -> bytes:
-    return orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
-
-
 def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     """What people noted stands in the line of its trajectory; one without annotations has no such key."""
-    noted = annotations_by_trajectory(row.values["id"] for row in rows)
     for row, whole in zip(rows, rows_exported(rows), strict=True):
-        if found := noted.get(row.values["id"]):
-            whole["annotations"] = [as_noted(one) for one in found]
+        if row.annotations:
+            whole["annotations"] = [as_noted(one) for one in row.annotations]
         yield jsonl_line(whole)
 
 
@@ -121,10 +117,12 @@ FORMATS: Final[dict[str, Format]] = {
 }
 
 
-def portions(export: Export, format: str, after: Mark | None = None) -> Iterator[tuple[list[ExportRow], Mark]]:
+def portions(
+    export: Export, format: str, after: Mark | None = None
+) -> Generator[tuple[list[ExportRow], Mark], None, None]:
     """The rows as a writer takes them, and the place behind them: of DPO the rollouts of a query are never torn."""
     waiting: list[tuple[ExportRow, ExportBatch]] = []
-    for batch in export.batches(after):
+    for batch in read_ahead(export.batches(after)):
         if format != DPO:
             yield batch.rows, batch.mark(batch.rows[-1])
             continue

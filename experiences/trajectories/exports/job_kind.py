@@ -8,7 +8,7 @@ from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job, Status
 from experiences.models import TrajectoryExport
-from experiences.trajectories.exports.services import KIND, export_delete
+from experiences.trajectories.exports.stored import KIND, export_delete
 
 
 @kinds.register(KIND)

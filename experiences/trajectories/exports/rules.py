@@ -11,7 +11,7 @@ from django.utils import timezone
 from agentcore_site.jobs.models import ENDED, Status
 from agentcore_site.lib.retention import RetentionRule, rules
 from experiences.models import TrajectoryExport
-from experiences.trajectories.exports.services import export_delete
+from experiences.trajectories.exports.stored import export_delete
 
 
 def exports_over() -> QuerySet[TrajectoryExport]:

@@ -9,14 +9,14 @@ from datetime import datetime
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
+from django.db.models.fields.tuple_lookups import Tuple, TupleGreaterThan
 
 from agentcore_site.audit.services import record
 from agentcore_site.encryption.data_keys import active_key
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.postgresql.replica import from_replica
-from agentcore_site.rest.paging import keyset
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.models import Agent, ArchivedJob, TrajectoryRecord
@@ -118,7 +118,7 @@ class Export:
                 if waiting and not here:
                     continue
                 waiting = False
-                rows = keyset(self.rows, self.order, after.at) if here and after and after.at else self.rows
+                rows = _behind(self.rows, self.order, after.at) if here and after and after.at else self.rows
                 with row_group_rows(part, group):
                     found = rows_read(rows.order_by(*self.order))
                 if found:
@@ -128,11 +128,13 @@ class Export:
         at: Sequence[Any] | None = None if after is None else after.at
         size = FIRST
         while True:
-            rows = self.rows if at is None else keyset(self.rows, self.order, at)
-            found = from_replica(rows, partial(self._first, min(size, BATCH)))
-            if not found:
+            rows = self.rows if at is None else _behind(self.rows, self.order, at)
+            size = min(size, BATCH)
+            found = from_replica(rows, partial(self._first, size))
+            if found:
+                yield ExportBatch(found, None, self.order)
+            if len(found) < size:
                 return
-            yield ExportBatch(found, None, self.order)
             at = [found[-1].values[name] for name in self.order]
             fits = BATCH_BYTES * len(found) // max(1, sum(row.size for row in found))
             size = max(1, min(BATCH, fits, 4 * size))
@@ -211,6 +213,12 @@ def _owners(actor: Actor, filters: Mapping[str, Any]) -> list[Any]:
         return [agent_get(actor, filters["agent"]).organization_id]
     allowed = [organization for organization in actor.organization_ids if actor.may("export", organization)]
     return allowed or [current_organization(actor).id]
+
+
+def _behind(rows: QuerySet[TrajectoryRecord], order: Sequence[str], at: Sequence[Any]) -> QuerySet[TrajectoryRecord]:
+    """The rows after a place. Compared as one tuple: the index leads there, where a condition for each column
+    (``keyset``) makes PostgreSQL walk through the iteration from its first row on with every batch."""
+    return rows.filter(TupleGreaterThan(Tuple(*map(F, order)), tuple(at)))
 
 
 def _groups(part: ArchivedJob) -> range:

@@ -1,4 +1,4 @@
-"""What people ask of exports that a job writes: that one is made, what its file is, and that it goes."""
+"""What people ask of exports that a job writes: that one is made, what its file is, and that it ends."""
 
 from __future__ import annotations
 
@@ -7,15 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.core.files.storage import default_storage
 from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.audit.services import record
-from agentcore_site.encryption.data_keys import data_key
 from agentcore_site.jobs import lifecycle
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.object_storage import ObjectsAway, object_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
@@ -23,17 +20,15 @@ from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.files import (
     GONE,
     FileSegment,
-    StoredPart,
-    place_of_part,
     read_between,
     segments_joined,
     segments_tarred,
 )
 from experiences.trajectories.exports.formats import FORMATS
 from experiences.trajectories.exports.selection import Export, export_of
+from experiences.trajectories.exports.stored import KIND, stored_part
 from experiences.trajectories.filters import TrajectoryFilters
 
-KIND: Final = "export"  # of the job that writes the file
 STREAMED_MOST: Final = 100_000  # trajectories that the console streams; more are written by a job
 
 
@@ -132,44 +127,12 @@ def _file(export: TrajectoryExport, rows: Sequence[ExportPart], part: int | None
     return ExportFile(f"{format.name}.tar", "application/x-tar", etag, segments_tarred(parts, format.name))
 
 
-def stored_part(export: TrajectoryExport, part: ExportPart) -> StoredPart:
-    key = data_key(export.organization_id, part.key_version) if part.key_version else None
-    return StoredPart(part.path, part.size, key, place_of_part(export.organization_id, export.pk, part.number))
-
-
 def export_cancel(actor: Actor, export: TrajectoryExport) -> None:
     """Raises:
     Missing, Forbidden: the actor may not.
     Conflict: it has ended already."""
     require(actor, "export", export.organization_id)
     lifecycle.cancel(actor, export.job)
-
-
-def export_delete(export: TrajectoryExport) -> bool:
-    """Deletes the file; that there was one is kept. Returns whether there was."""
-    files_delete(export)
-    with transaction.atomic():
-        gone = TrajectoryExport.objects.filter(pk=export.pk, deleted_at=None)
-        if not gone.update(deleted_at=timezone.now()):
-            return False
-        export.parts.all().delete()
-        record(None, "export.deleted", export.job, after={"rows": export.rows})
-    return True
-
-
-def files_delete(export: TrajectoryExport, keep: Sequence[str] = ()) -> None:
-    """Deletes what is stored of an export but for ``keep``: parts, and what a process that died left behind.
-
-    Raises:
-        ObjectsAway: the storage can't be asked.
-    """
-    try:
-        _, names = default_storage.listdir(export.folder)
-    except FileNotFoundError:
-        return
-    except Exception as error:
-        raise ObjectsAway from error
-    object_delete(*(path for name in names if (path := f"{export.folder}/{name}") not in keep))
 
 
 def export_again(export: TrajectoryExport) -> tuple[list[Any], Export]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from rest_framework import serializers
 
@@ -34,10 +34,6 @@ class TrajectoryColumns(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-LISTED: Final = tuple(TrajectoryColumns().fields)
-LEARNED: Final = ("normalized_reward", "advantage", "step_advantages")  # by the update, if there was one
-
-
 class StepOut(serializers.Serializer[Any]):
     state = serializers.DictField()
     action = serializers.DictField()
@@ -49,6 +45,14 @@ class StepOut(serializers.Serializer[Any]):
     logprob = serializers.FloatField(required=False)
     tokens = serializers.IntegerField(required=False)
     cost_micros = serializers.IntegerField(required=False)
+    call = serializers.DictField(
+        required=False,
+        help_text="How the model was asked (temperature, top_p, max_tokens): of the first call all, later what differs"
+        " from it. finish: why the answer ended, where not by itself.",
+    )
+    parent = serializers.IntegerField(
+        required=False, help_text="The place (from 0) of the step that this one is within."
+    )
 
 
 class TrajectoryOut(TrajectoryColumns):
