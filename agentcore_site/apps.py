@@ -11,7 +11,6 @@ class SiteConfig(AppConfig):
         from agentcore_site import checks, database_roles, erasure, retention, secret_key  # noqa: F401
         from agentcore_site.outbound import configure
         from agentcore_site.outgoing import site_policy
-        from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 
         # The last app that is installed: all tables are there.
         post_migrate.connect(database_roles.grant, sender=self)

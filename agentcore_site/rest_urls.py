@@ -15,6 +15,7 @@ from rest_framework.routers import SimpleRouter
 from agentcore_site.audit_export.api import AuditEventViewSet
 from agentcore_site.jobs.api import JobViewSet, ShareLinkViewSet
 from agentcore_site.notices.api import NoticeViewSet, WebhookDeliveryViewSet, WebhookEndpointViewSet
+from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 from agentcore_site.rest.problems import body_of
 from agentcore_site.tenancy.api import (
     ApiKeyViewSet,

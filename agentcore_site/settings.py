@@ -29,7 +29,7 @@ HTTPS = env.boolean("HTTPS", default=PUBLIC_URL.startswith("https://") or bool(T
 INSTALLED_APPS = [
     "unfold",
     "unfold.contrib.filters",
-    "django.contrib.admin",
+    "django.contrib.admin.apps.SimpleAdminConfig",  # its pages are loaded with the addresses: no worker has them
     "django.contrib.auth",
     "django.contrib.contenttypes",
     "django.contrib.sessions",

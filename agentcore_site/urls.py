@@ -25,6 +25,8 @@ from agentcore_site.views import (
     webhooks,
 )
 
+admin.autodiscover()
+
 handler400 = "agentcore_site.rest_urls.bad_request"
 handler403 = "agentcore_site.views.errors.forbidden"
 handler404 = "agentcore_site.views.errors.not_found"

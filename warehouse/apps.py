@@ -5,4 +5,4 @@ class WarehouseConfig(AppConfig):
     name = "warehouse"
 
     def ready(self) -> None:
-        from warehouse import erasure, health  # noqa: F401  (register places of personal data, and a check)
+        from warehouse import erasure  # noqa: F401  (says where personal data may stand)

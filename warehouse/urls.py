@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from warehouse import views
+from warehouse import health, views  # noqa: F401  (registers a check)
 
 app_name = "warehouse"
 urlpatterns = [

@@ -19,8 +19,9 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import too_large
 from agentcore_site.rest.views import ScopedViewSet
 from events.models import WaitingSpan
+from events.otlp.protobuf import from_protobuf
 from events.otlp.receiving import SpansTaken, spans_receive
-from events.otlp.spans import NotOtlp, ResourceSpans, from_json, from_protobuf
+from events.otlp.spans import NotOtlp, ResourceSpans, from_json
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"

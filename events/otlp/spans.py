@@ -1,4 +1,4 @@
-"""Spans out of an OTLP export, binary or JSON. Pure, no Django.
+"""Spans out of an OTLP export in JSON; ``events.otlp.protobuf`` reads binary ones. Pure, no Django.
 
 The format is OpenTelemetry's protocol 1.x: https://opentelemetry.io/docs/specs/otlp/. In JSON ids are hexadecimal, and
 whole numbers of 64 bits may be texts.
@@ -12,8 +12,6 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import orjson
-from google.protobuf.message import DecodeError
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 ERROR: Final = 2  # of a status
 DEEPEST: Final = 20  # lists and objects within an attribute
@@ -58,19 +56,6 @@ class ResourceSpans:
     broken: int
 
 
-def from_protobuf(body: bytes) -> list[ResourceSpans]:
-    """Raises NotOtlp."""
-    try:
-        request = ExportTraceServiceRequest.FromString(body)
-    except DecodeError as error:
-        raise NotOtlp("The body is no ExportTraceServiceRequest.") from error
-    found = []
-    for resource in request.resource_spans:
-        spans = [_of_message(span) for scope in resource.scope_spans for span in scope.spans]
-        found.append(_resource(_attributes(resource.resource.attributes), spans))
-    return found
-
-
 def from_json(body: bytes) -> list[ResourceSpans]:
     """Raises NotOtlp."""
     try:
@@ -79,49 +64,15 @@ def from_json(body: bytes) -> list[ResourceSpans]:
         for resource in _list(request, "resourceSpans"):
             own = _object(resource, "resource")
             spans = [_of_json(span) for scope in _list(resource, "scopeSpans") for span in _list(scope, "spans")]
-            found.append(_resource(_json_attributes(_list(own, "attributes")), spans))
+            found.append(resource_of(_json_attributes(_list(own, "attributes")), spans))
     except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, RecursionError) as error:
         raise NotOtlp(f"The body is no export of traces in JSON: {error}") from error
     return found
 
 
-def _resource(attributes: Mapping[str, Any], spans: list[OtlpSpan | None]) -> ResourceSpans:
+def resource_of(attributes: Mapping[str, Any], spans: list[OtlpSpan | None]) -> ResourceSpans:
     whole = tuple(span for span in spans if span is not None)
     return ResourceSpans(attributes, whole, len(spans) - len(whole))
-
-
-# -- binary ------------------------------------------------------------------------------------------------------------
-
-
-def _of_message(span: Any) -> OtlpSpan | None:
-    failed = span.status.code == ERROR
-    return _span(
-        trace=span.trace_id.hex(),
-        id=span.span_id.hex(),
-        parent=span.parent_span_id.hex(),
-        name=span.name,
-        began=span.start_time_unix_nano,
-        ended=span.end_time_unix_nano,
-        error=(span.status.message or "error") if failed else "",
-        attributes=_attributes(span.attributes),
-        events=tuple(SpanEvent(event.name, _attributes(event.attributes)) for event in span.events),
-    )
-
-
-def _attributes(pairs: Iterable[Any]) -> dict[str, Any]:
-    return {pair.key: _value(pair.value, 0) for pair in pairs}
-
-
-def _value(value: Any, depth: int) -> Any:
-    kind = value.WhichOneof("value")
-    if kind is None or depth > DEEPEST:
-        return None
-    if kind == "array_value":
-        return [_value(one, depth + 1) for one in value.array_value.values]
-    if kind == "kvlist_value":
-        return {pair.key: _value(pair.value, depth + 1) for pair in value.kvlist_value.values}
-    found = getattr(value, kind)
-    return found.hex() if isinstance(found, bytes) else _finite(found)
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------
@@ -130,7 +81,7 @@ def _value(value: Any, depth: int) -> Any:
 def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
     status = _object(span, "status")
     failed = status.get("code") in (ERROR, "STATUS_CODE_ERROR")
-    return _span(
+    return span_of(
         trace=str(span.get("traceId", "")).lower(),
         id=str(span.get("spanId", "")).lower(),
         parent=str(span.get("parentSpanId") or "").lower(),
@@ -157,7 +108,7 @@ def _json_value(value: Any, depth: int) -> Any:
         if kind == "intValue":
             return int(found)
         if kind == "doubleValue":
-            return _finite(float(found))
+            return finite(float(found))
         if kind == "arrayValue":
             return [_json_value(one, depth + 1) for one in _list(found, "values")]
         if kind == "kvlistValue":
@@ -192,7 +143,7 @@ def _refuse(owner: Any) -> Any:
 # -- both --------------------------------------------------------------------------------------------------------------
 
 
-def _span(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> OtlpSpan | None:
+def span_of(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> OtlpSpan | None:
     """None where it lacks what a span has."""
     if parent == NO_PARENT:
         parent = ""
@@ -207,5 +158,5 @@ def _is_id(value: str, length: int) -> bool:
     return len(value) == length and value.strip("0") != "" and all(one in "0123456789abcdef" for one in value)
 
 
-def _finite(value: Any) -> Any:
+def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value

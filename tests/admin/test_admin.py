@@ -164,6 +164,11 @@ def test_every_model_has_a_page() -> None:
     assert [model.__name__ for model in OURS if model not in admin.site._registry] == []
 
 
+def test_its_pages_are_sound() -> None:
+    """``manage.py check`` may look at them before they are loaded."""
+    assert admin.site.check(None) == []
+
+
 def test_each_list_and_each_row_opens(boss: Client, everything: TrainingRun) -> None:
     for model in OURS:
         for term in ("", "question", str(everything.job_id), "%_'\"\\"):

@@ -1,0 +1,54 @@
+"""What a worker does not load: each of its processes would hold it."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from agentcore_site import env
+
+PROGRAM = """
+import json, sys
+from agentcore_site.celery import app
+import django
+django.setup()
+app.loader.import_default_modules()
+app.finalize()
+import training.services.execution, evaluation.execution
+print(json.dumps(sorted(sys.modules)))
+"""
+
+# By what would load it again.
+NOT_LOADED = {
+    "pyarrow": "exports and archives, in the process that writes one",
+    "rest_framework.serializers": "REST; with it requests, pygments and charset_normalizer",
+    "rest_framework.views": "REST",
+    "drf_spectacular.plumbing": "the OpenAPI description",
+    "unfold.admin": "the admin's pages: they are found with the addresses (agentcore_site.urls)",
+    "agentcore_site.urls": "addresses, and all pages behind them",
+    "agentcore_site.health": "the web process's own pages",
+    "jwt": "signing in",
+    "django.test": "tests; rest_framework_simplejwt asks for it",
+    "requests": "nothing of ours",
+    "google.protobuf": "OTLP, in the process that receives it",
+    "pandas": "nothing of ours",
+    "matplotlib": "nothing of ours",
+    "scipy": "nothing of ours",
+    "torch": "own weights, behind a door",
+}
+
+
+@pytest.fixture(scope="module")
+def loaded() -> set[str]:
+    done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=env.ROOT, capture_output=True, text=True, check=True)
+    found: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return set(found)
+
+
+@pytest.mark.parametrize("module", NOT_LOADED)
+def test_a_worker_does_not_load(loaded: set[str], module: str) -> None:
+    assert "training.job_kind" in loaded and "experiences.trajectories.exports.job_kind" in loaded
+    assert module not in loaded, f"{module} is for {NOT_LOADED[module]}"
