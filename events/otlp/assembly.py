@@ -6,17 +6,18 @@ result of a tool is that of the tool's own span, or what the next call of the mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from budgets.prices.pricing import Usage
 from events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, SpanToolCall
+from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 EVIDENCE: Final = "otlp"  # under this name a trajectory's evidence keeps what a row has no column for
 MOST_STEPS: Final = 32_767  # of a row
 LONGEST_MODEL: Final = 80
+Owned = list[tuple[Step, str]]  # steps, each with the id of the span that it was made of
 CostOf = Callable[[str, Usage], int | None]  # micro-dollars of a call of a model; None: no price is known
 
 
@@ -37,7 +38,8 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
     known = {one.id for one in found}
     root = next((one for one in found if one.parent not in known), found[0])
     models = _innermost([one for one in told if one.kind is SpanKind.MODEL], found)
-    steps, unpriced = _steps(models, [one for one in told if one.kind is SpanKind.TOOL], cost_of)
+    owned, unpriced = _steps(models, [one for one in told if one.kind is SpanKind.TOOL], cost_of)
+    steps = _nested(owned, {one.id: one.parent for one in found})
     failed = root.error
     ended = max(one.ended for one in found)
     return Trajectory(
@@ -56,47 +58,75 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
 
 
 def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:
-    """Calls that hold no other call of a model: two instrumentations may tell of one call."""
+    """Calls that hold no other call of a model: two instrumentations may tell of one call. One that a tool makes within
+    a call is another call."""
     parents = {one.id: one.parent for one in found}
+    tools = {one.id for one in found if one.kind is SpanKind.TOOL}
     outer: set[str] = set()
     for one in models:
-        above, seen = one.parent, {one.id}
-        while above and above not in seen:
+        for above in _above(one.id, parents):
+            if above in tools:
+                break
             outer.add(above)
-            seen.add(above)
-            above = parents.get(above, "")
     return [one for one in models if one.id not in outer]
 
 
-def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: CostOf) -> tuple[list[Step], list[str]]:
-    """In the order of their time, and the models without a price."""
-    waiting, unpriced = list(tools), set()
-    steps: list[Step] = []
+def _above(id: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """The spans that hold a span, the nearest first; a circle of spans ends where it begins."""
+    above, seen = parents.get(id, ""), {id}
+    while above and above not in seen:
+        yield above
+        seen.add(above)
+        above = parents.get(above, "")
+
+
+def _nested(owned: Owned, parents: Mapping[str, str]) -> list[Step]:
+    """The steps in the order of their time, each with the place of the nearest step whose span holds its own."""
+    ordered = sorted(owned, key=lambda pair: pair[0].timestamp)
+    places: dict[str, int] = {}  # of the first step of a span
+    for at, (_, span) in enumerate(ordered):
+        places.setdefault(span, at)
+    for at, (step, span) in enumerate(ordered):
+        step.parent = next((place for above in _above(span, parents) if (place := places.get(above, at)) < at), None)
+    return [step for step, _ in ordered]
+
+
+def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: CostOf) -> tuple[Owned, list[str]]:
+    """One call after the other, and the models without a price."""
+    waiting, unpriced, notes = list(tools), set(), CallNotes()
+    steps: Owned = []
     for at, one in enumerate(models):
         cost = _cost(one, cost_of)
         if cost is None:
             unpriced.add(one.model)
         later = models[at + 1].told if at + 1 < len(models) else ()
         own = _decisions(one, waiting, later)
-        own[0].tokens, own[0].cost_micros = one.input_tokens + one.output_tokens, cost or 0
+        first, _ = own[0]
+        first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost or 0
+        first.call = notes.noted(one.settings, _finish(one))
         steps += own
-    steps += [_of_tool(one, one.began, "") for one in waiting]
-    return sorted(steps, key=attrgetter("timestamp")), sorted(unpriced)
+    steps += [(_of_tool(one, one.began, ""), one.id) for one in waiting]
+    return steps, sorted(unpriced)
 
 
-def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> list[Step]:
+def _finish(model: AgentSpan) -> str:
+    """Why its first answer ended; "" where the span does not say."""
+    return str(next(iter(model.settings.get("finish", ())), ""))
+
+
+def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
     """At least one: what a call of the model decided. Spans of tools that it asked for leave ``waiting``."""
     seen = model.told[-1].text if model.told else ""
     said = model.said[0] if model.said else SpanMessage("assistant", "")
     if not said.calls:
-        return [_answer(model, seen, said.text)]
-    steps = []
+        return [(_answer(model, seen, said.text), model.id)]
+    steps: Owned = []
     for call in said.calls:
         span = _taken(waiting, call, model.began)
         step = _of_call(model, call, seen, later) if span is None else _of_tool(span, model.began, seen)
         step.action["parameters"] = _parameters(call.arguments)
         step.state["thoughts"] = [said.text] if said.text else []
-        steps.append(step)
+        steps.append((step, model.id if span is None else span.id))
     return steps
 
 

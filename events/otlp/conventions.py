@@ -311,10 +311,23 @@ def _dollars(value: Any) -> float | None:
 
 
 def _settings(about: Mapping[str, Any]) -> dict[str, Any]:
+    """How the model was asked, and why its answers ended (``finish``, a list)."""
     names = ("temperature", "top_p", "max_tokens", "seed")
-    found = {name: about.get(f"gen_ai.request.{name}") for name in names}
-    found["finish"] = about.get("gen_ai.response.finish_reasons")
+    given = _parsed(about.get("llm.invocation_parameters"))
+    others = given if isinstance(given, Mapping) else {}
+    found = {name: about.get(f"gen_ai.request.{name}", others.get(name)) for name in names}
+    found["finish"] = _finished(about)
     return {name: value for name, value in found.items() if value is not None}
+
+
+def _finished(about: Mapping[str, Any]) -> list[str] | None:
+    answers = _sequence(about.get("gen_ai.output.messages"))
+    found = (
+        _sequence(about.get("gen_ai.response.finish_reasons"))
+        or [one.get("finish_reason") for one in answers if isinstance(one, Mapping)]
+        or [about.get("gen_ai.completion.0.finish_reason")]
+    )
+    return [one for one in found if isinstance(one, str)] or None
 
 
 def _parsed(value: Any) -> Any:

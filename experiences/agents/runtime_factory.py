@@ -95,7 +95,7 @@ class RuntimeFactory:
     def _llm(self, policy: ContextSource, temperature: float, purpose: str) -> LLMRuntime:
         return LLMRuntime(
             model=self._model_of(policy),
-            sampling=Sampling(self.model, temperature, self.agent.max_tokens),
+            sampling=self._sampling(temperature),
             philosophy=self.agent.philosophy,
             system=self._system,
             context=policy.told,
@@ -113,7 +113,7 @@ class RuntimeFactory:
             headers=self._headers(),
             gateway=self._gateway,
             model=calls,
-            sampling=Sampling(self.model, temperature, self.agent.max_tokens),
+            sampling=self._sampling(temperature),
             system=self._system,
             context=policy.told,
             max_steps=max_steps,
@@ -121,6 +121,10 @@ class RuntimeFactory:
             purpose=_paid_for(purpose),
             inject=self.agent.inject_context,
         )
+
+    def _sampling(self, temperature: float) -> Sampling:
+        top_p = self._calls().endpoint.extra.get("top_p")
+        return Sampling(self.model, temperature, self.agent.max_tokens, top_p)
 
     def _headers(self) -> dict[str, str]:
         try:

@@ -42,7 +42,9 @@ class Step:
     action = {"type", "tool", "parameters"}, result = {"success", "output", "error"}.
     ``choice`` and ``logprob`` are set by policies that choose from a list: the index taken and the exact
     log-probability of it under the policy that acted. ``reward`` is this step's shaped reward. ``sampled`` holds the
-    tokens of the model's call, where they were captured (``experiences.rollouts.captured``).
+    tokens of the model's call, where they were captured (``experiences.rollouts.captured``); ``call`` says how the
+    model was asked and why its answer ended (``experiences.rollouts.call_notes``). ``parent`` is the place (from 0) of
+    the step within which this one was made: that of a tool which asked a model, say.
     """
 
     state: dict[str, Any]
@@ -56,6 +58,8 @@ class Step:
     choice: int | None = None
     logprob: float | None = None
     sampled: str = ""
+    call: dict[str, Any] = field(default_factory=dict)
+    parent: int | None = None
 
 
 @dataclass(slots=True)

@@ -284,6 +284,10 @@ def step_json(step: Step) -> dict[str, Any]:
         value["cost_micros"] = step.cost_micros
     if step.sampled:
         value["sampled"] = step.sampled
+    if step.call:
+        value["call"] = step.call
+    if step.parent is not None:
+        value["parent"] = step.parent
     return value
 
 

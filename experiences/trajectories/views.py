@@ -15,6 +15,7 @@ from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import GroupRecord, TrajectoryRecord
+from experiences.rollouts.call_notes import differing, settings_of
 from experiences.trajectories.annotations.forms import AnnotationForm
 from experiences.trajectories.annotations.selectors import annotations_of, labels_used
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
@@ -174,13 +175,20 @@ def _window(row: TrajectoryRecord, first: int) -> dict[str, Any]:
     found = steps_between(row, first, first + WINDOW - 1)
     learned = advantages_for([row]).get(row.id)
     each = learned["step_advantages"] if learned else []
+    asked = settings_of(found if first == 0 else [*steps_between(row, 0, 0), *found])
     shown = [
-        {"number": first + i + 1, "advantage": each[first + i] if first + i < len(each) else None, **step}
+        {
+            "number": first + i + 1,
+            "advantage": each[first + i] if first + i < len(each) else None,
+            "differs": differing(step, asked),
+            **step,
+        }
         for i, step in enumerate(found)
     ]
     end = first + len(shown)
     return {
         "steps": shown,
+        "asked": asked,
         "entries": folded(shown),
         "scale": max((abs(value) for value in each), default=0.0),
         "first": first + 1,

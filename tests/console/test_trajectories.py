@@ -14,7 +14,7 @@ from evaluation.presenters.charts import metric_rows, metrics_forest
 from experiences.models import Annotation, DatasetRow, TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.presenters.comparison import parting
-from experiences.trajectories.presenters.shape_of_steps import waterfall
+from experiences.trajectories.presenters.shape_of_steps import DEEPEST, tree, waterfall
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import trajectories_write
 from tests.factories import ExperienceFactory
@@ -296,6 +296,61 @@ def test_the_tree_nests_the_calls_of_one_answer(console: Client, run: TrainingRu
     assert [len(node.under) for node in nodes] == [1, 0, 0, 0, 0, 0]
     assert (nodes[0].duration_ms, nodes[0].tokens, nodes[0].cost_micros) == (1000.0, 50, 500)
     assert "2 calls of one answer" in text(response) and "<details" in html(response)
+
+
+def nested(run: TrainingRun) -> TrajectoryRecord:
+    """A tool that asks another model, which uses two tools of its own; how each call was asked."""
+    began = 1_760_000_000.0
+
+    def step(n: int, tool: str, took: float, *, tokens: int = 0, parent: int | None = None, **call: Any) -> Step:
+        action = {"type": "tool", "tool": tool, "parameters": {}}
+        return Step({"prompt": [{"role": "user"}], "observation": "go"}, action, {"success": True, "output": "x"},
+                    timestamp=began + n, duration_ms=took, tokens=tokens, parent=parent, call=call)  # fmt: skip
+
+    steps = [step(0, "delegate", 9_000.0, tokens=50, temperature=0.7, max_tokens=512)]
+    steps += [step(1, "map", 500.0, tokens=9, parent=0, finish="length"), step(2, "clock", 500.0, parent=0)]
+    steps += [step(3, "sundial", 100.0, parent=2), step(10, "ferry", 500.0, tokens=5, temperature=0.0)]
+    trajectories_write(owner_of(run), [Trajectory(RolloutKey(12, 0, 0), "Where to?", steps, duration_ms=11_000.0)])
+    return TrajectoryRecord.objects.get(job_id=run.pk, iteration=12)
+
+
+def test_steps_within_a_step_stand_within_it(console: Client, run: TrainingRun) -> None:
+    row = nested(run)
+    first, last = console.get(f"/trajectories/{row.pk}/?view=tree").context["tree"]
+    [inner] = first.within  # the two calls of one answer
+    assert [call.step["action"]["tool"] for call in inner.calls] == ["map", "clock"]
+    assert [one.step["action"]["tool"] for one in inner.calls[1].within] == ["sundial"] and not last.within
+    shown = html(console.get(f"/trajectories/{row.pk}/?view=tree"))
+    assert "within 1" in shown and "within 3" in shown and shown.count('class="node leaf') == 5
+    response = console.get(f"/trajectories/{row.pk}/?view=waterfall")
+    bars = response.context["waterfall"].bars
+    assert [(bar.step["number"], bar.depth, bar.starts) for bar in bars] == [
+        (1, 0, 0), (2, 1, 1000), (3, 2, 2000), (4, 3, 3000), (5, 0, 10_000),
+    ]  # fmt: skip
+    assert "deep deep-3" in html(response)
+
+
+def test_a_window_without_the_step_that_holds_them_shows_steps_at_its_edge() -> None:
+    step = {"action": {"type": "tool"}, "result": {"success": True}}
+    deep = [{**step, "number": n, "parent": n - 2} for n in range(40, 100)]
+    [top] = tree(deep)
+    depths, below = 0, top
+    while below.within:
+        depths, below = depths + 1, below.within[0]
+    assert top.step["number"] == 40 and depths == DEEPEST
+    assert len(waterfall([{**one, "timestamp": 1.0, "duration_ms": 1.0} for one in deep]).bars) == 60
+
+
+def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwise(
+    console: Client, run: TrainingRun
+) -> None:
+    response = console.get(f"/trajectories/{nested(run).pk}/")
+    assert "Asked with temperature 0.7, max_tokens 512" in text(response)
+    assert [one["differs"] for one in response.context["steps"]] == [
+        {}, {"finish": "length"}, {}, {}, {"temperature": 0.0},
+    ]  # fmt: skip
+    assert "finish length" in text(response) and "temperature 0.0" in text(response)
+    assert "is not kept" in text(console.get(f"/trajectories/{told(run).pk}/"))
 
 
 def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: TrainingRun) -> None:

@@ -22,7 +22,8 @@ from opentelemetry.trace import Status, StatusCode
 
 from events.otlp.assembly import trajectory_of
 from events.otlp.conventions import AgentSpan, SpanKind, read
-from events.otlp.spans import NotOtlp, from_json, from_protobuf
+from events.otlp.protobuf import from_protobuf
+from events.otlp.spans import NotOtlp, from_json
 from experiences.rollouts.types import Trajectory
 
 
@@ -136,6 +137,54 @@ def test_a_call_that_two_instrumentations_tell_of_is_paid_once(traced: Traced) -
         chat(traced, ASKED, [message("assistant", "Hello.")])
     found = traced.trajectory
     assert found.tokens == 15 and len(found.steps) == 1
+
+
+def tool(traced: Traced, name: str, **more: Any) -> Any:
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": name, **more}
+    return traced.tracer.start_as_current_span(name, attributes=about)
+
+
+def test_a_call_that_a_tool_makes_within_a_call_keeps_its_place(traced: Traced) -> None:
+    """An agent's span, its call of a model, the tool within that call, and within the tool another agent's own call
+    with a tool of its own."""
+    delegate = {"type": "tool_call", "id": "d1", "name": "delegate", "arguments": {}}
+    agent = {"gen_ai.operation.name": "invoke_agent"}
+    outer = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "large", "gen_ai.usage.input_tokens": 3}
+    outer |= {"gen_ai.output.messages": json.dumps([message("assistant", **delegate)])}
+    with traced.tracer.start_as_current_span("run", attributes=agent):
+        with (
+            traced.tracer.start_as_current_span("chat large", attributes=outer),
+            tool(traced, "delegate", **{"gen_ai.tool.call.id": "d1"}),
+            traced.tracer.start_as_current_span("helper", attributes=agent),
+        ):
+            chat(traced, ASKED, [message("assistant", **CALL)])
+            with tool(traced, "weather", **{"gen_ai.tool.call.id": "c1"}), tool(traced, "thermometer"):
+                pass
+            chat(traced, ASKED, [message("assistant", "12 degrees.")])
+        chat(traced, ASKED, [message("assistant", "It is 12 degrees.")])
+    found = traced.trajectory
+    said = [(one.action["tool"] or "answer", one.parent) for one in found.steps]
+    assert said == [("delegate", None), ("weather", 0), ("thermometer", 1), ("answer", 0), ("answer", None)]
+    assert [one.tokens for one in found.steps] == [3, 15, 0, 15, 15]
+
+
+def test_steps_say_how_their_call_was_asked_and_why_it_ended(traced: Traced) -> None:
+    asked = {"gen_ai.request.temperature": 0.5, "gen_ai.request.top_p": 0.9, "gen_ai.request.max_tokens": 64}
+    with traced.tracer.start_as_current_span("run"):
+        chat(traced, ASKED, [message("assistant", **CALL)], **asked, **{"gen_ai.response.finish_reasons": ["stop"]})
+        chat(traced, ASKED, [message("assistant", **CALL)], **asked, **{"gen_ai.response.finish_reasons": ["length"]})
+        answered = {**message("assistant", "It is 12 degrees."), "finish_reason": "stop"}
+        chat(traced, ASKED, [answered], **{**asked, "gen_ai.request.temperature": 0.0})
+    assert [one.call for one in traced.trajectory.steps] == [
+        {"temperature": 0.5, "top_p": 0.9, "max_tokens": 64}, {"finish": "length"}, {"temperature": 0.0},
+    ]  # fmt: skip
+
+
+def test_settings_in_the_parameters_of_openinference_are_read(traced: Traced) -> None:
+    about = {"openinference.span.kind": "LLM", "llm.invocation_parameters": '{"temperature": 0.1, "max_tokens": 9}'}
+    with traced.tracer.start_as_current_span("ChatCompletion", attributes=about):
+        pass
+    assert traced.trajectory.steps[0].call == {"temperature": 0.1, "max_tokens": 9, "finish": ""}
 
 
 OPENINFERENCE = {

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from agentcore_site.console.svg import Picture, span_bar
 
+DEEPEST: Final = 8  # steps within steps that are drawn so; deeper ones stand beside each other
 RESOLUTION_MS: Final = 1.0  # of the moment that a step began (experiences.trajectories.storage)
 Shown = Mapping[str, Any]  # a step as stored, with its "number"
 
 
 @dataclass
 class CallNode:
-    """A step, and beneath it the further calls of tools that the same answer of the model asked for. The first of them
-    has the tokens and the cost of the model's call, which are paid once."""
+    """A step, beneath it the further calls of tools that the same answer of the model asked for, and the steps that
+    were made within it. The first of the calls has the tokens and the cost of the model's call, which are paid once."""
 
     step: Shown
     under: list[CallNode] = field(default_factory=list)
+    within: list[CallNode] = field(default_factory=list)
+
+    @property
+    def calls(self) -> list[CallNode]:
+        """The calls of one answer, each with what is within it."""
+        return [CallNode(self.step, within=self.within), *self.under]
 
     @property
     def own(self) -> list[Shown]:
@@ -42,11 +49,11 @@ class CallNode:
 
 @dataclass(frozen=True)
 class Bar:
-    """A line of the waterfall. ``starts``: milliseconds after the first step; ``deep``: whether it is beneath another
-    step; ``picture`` is None where the step says not when it began, or not how long it took."""
+    """A line of the waterfall. ``starts``: milliseconds after the first step; ``depth``: how many steps it is beneath;
+    ``picture`` is None where the step says not when it began, or not how long it took."""
 
     step: Shown
-    deep: bool
+    depth: int
     starts: float | None
     picture: Picture | None
 
@@ -65,17 +72,32 @@ class Waterfall:
 
 
 def tree(steps: Sequence[Shown]) -> list[CallNode]:
-    """Steps of a model that asked for several tools at once stand under the first of them. An agent without a model
-    (no step has tokens) has one step after the other."""
+    """Steps of a model that asked for several tools at once stand under the first of them, and steps that were made
+    within another one stand within it, where that one is shown. An agent without a model (no step has tokens) has one
+    step after the other."""
     of_model = any(one.get("tokens") for one in steps)
     found: list[CallNode] = []
+    made: dict[int, tuple[CallNode, int]] = {}  # by number, with the depth at which what is within it stands
     for one in steps:
-        further = of_model and found and not one.get("tokens") and not one.get("cost_micros") and _tool(one)
-        if further and _tool(found[-1].step):
-            found[-1].under.append(CallNode(one))
+        parent, depth = made.get(_parent(one), (None, 0))
+        beside = found if parent is None else parent.within
+        node = CallNode(one)
+        further = of_model and beside and not one.get("tokens") and not one.get("cost_micros") and _tool(one)
+        if further and _tool(beside[-1].step):
+            beside[-1].under.append(node)
         else:
-            found.append(CallNode(one))
+            beside.append(node)
+        if depth < DEEPEST:
+            made[one.get("number", 0)] = node, depth + 1
+        elif parent is not None:
+            made[one.get("number", 0)] = parent, depth
     return found
+
+
+def _parent(step: Shown) -> int:
+    """The number of the step that this one is within; -1: of none."""
+    place = step.get("parent")
+    return place + 1 if isinstance(place, int) else -1
 
 
 def waterfall(steps: Sequence[Shown]) -> Waterfall:
@@ -84,8 +106,9 @@ def waterfall(steps: Sequence[Shown]) -> Waterfall:
     if not starts:
         return Waterfall([], None, len(steps))
     length = max(began + float(steps[at]["duration_ms"]) for at, began in starts.items())
-    flat = [pair for node in tree(steps) for pair in _flat(node)]
-    bars = [_bar(one, deep, starts.get(at), length) for at, (one, deep) in enumerate(flat)]
+    places = {id(one): at for at, one in enumerate(steps)}
+    flat = [pair for node in tree(steps) for pair in _flat(node, 0)]
+    bars = [_bar(one, depth, starts.get(places[id(one)]), length) for one, depth in flat]
     return Waterfall(bars, length, len(steps) - len(starts))
 
 
@@ -106,18 +129,20 @@ def _starts(steps: Sequence[Shown]) -> dict[int, float]:
     return found
 
 
-def _flat(node: CallNode) -> list[tuple[Shown, bool]]:
-    return [(node.step, False), *((one.step, True) for one in node.under)]
+def _flat(node: CallNode, depth: int) -> Iterator[tuple[Shown, int]]:
+    yield node.step, depth
+    for one in (*node.within, *node.under):
+        yield from _flat(one, depth + 1)
 
 
-def _bar(step: Shown, deep: bool, starts: float | None, length: float) -> Bar:
+def _bar(step: Shown, depth: int, starts: float | None, length: float) -> Bar:
     if starts is None:
-        return Bar(step, deep, None, None)
+        return Bar(step, depth, None, None)
     took = float(step["duration_ms"])
     kind = "answer" if step.get("action", {}).get("type") == "answer" else "ok"
     kind = "failed" if kind == "ok" and not step.get("result", {}).get("success") else kind
     label = f"begins after {starts:,.0f} ms, takes {took:,.3g} ms"
-    return Bar(step, deep, starts, span_bar(starts, took, length, kind=kind, label=label))
+    return Bar(step, depth, starts, span_bar(starts, took, length, kind=kind, label=label))
 
 
 def _timed(step: Shown) -> bool:

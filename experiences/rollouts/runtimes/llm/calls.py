@@ -33,6 +33,7 @@ from budgets.metering.port import (
     UnknownPrice,
 )
 from experiences.privacy import cut_short
+from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.heard import Heard
 from experiences.rollouts.rollout_clock import Clock, current_clock
@@ -79,11 +80,13 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn. ``model`` is the name under which calls are priced; ``max_tokens`` bounds each answer."""
+    """How answers are drawn. ``model`` is the name under which calls are priced; ``max_tokens`` bounds each answer.
+    ``top_p`` is what the endpoint adds to each call of its own accord, here to be noted."""
 
     model: str
     temperature: float | None = 0.7
     max_tokens: int = 1024
+    top_p: float | None = None
 
 
 @dataclass
@@ -110,6 +113,8 @@ class Conversation:
     _pending: Completion | None = field(default=None, repr=False)
     _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
     _heard: Heard = field(default_factory=Heard, repr=False)
+    _asked: Mapping[str, Any] | None = field(default=None, repr=False)  # how the call was that no step tells of yet
+    _notes: CallNotes = field(default_factory=CallNotes, repr=False)
 
     async def ask(
         self, messages: Sequence[Message], *, role: str = "", tools: bool = False, temperature: float | None = None
@@ -201,6 +206,7 @@ class Conversation:
         ``spent``: micro-dollars of a call that brought no answer.
         """
         paid, self._pending = self._pending, None
+        asked, self._asked = self._asked, None
         own = 0.0 if started is None else (time.perf_counter() - started) * 1e3
         if role:
             action = action | {"role": role}
@@ -218,6 +224,7 @@ class Conversation:
                 tokens=0 if paid is None else paid.usage.total_tokens,
                 cost_micros=spent if paid is None else paid.spent or paid.cost,
                 sampled="" if paid is None else self._packed(paid),
+                call={} if asked is None else self._notes.noted(asked, None if paid is None else paid.finish_reason),
             )
         )
 
@@ -249,15 +256,17 @@ class Conversation:
         self._calls += 1
         sampling = self.sampling
         key = CallKey(f"{self.prefix}/{self._calls}", self.purpose, sampling.model, self.iteration, self.prefix)
+        most = min(max_tokens or sampling.max_tokens, sampling.max_tokens)
+        temperature = sampling.temperature if temperature is None else temperature
         own = 0.0
         self.clock.stand()
         try:
             answer = await self.model.complete(
                 messages,
-                max_tokens=min(max_tokens or sampling.max_tokens, sampling.max_tokens),
+                max_tokens=most,
                 key=key,
                 tools=specs or None,
-                temperature=sampling.temperature if temperature is None else temperature,
+                temperature=temperature,
                 seed=self.seed,
                 **options,
             )
@@ -284,6 +293,8 @@ class Conversation:
             raise ModelFailure(error.message) from error
         finally:
             self.clock.go(own)
+            # Only now: an agent over HTTP may have several calls under way.
+            self._asked = {"temperature": temperature, "top_p": sampling.top_p, "max_tokens": most}
 
     def _unusable(
         self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent: int = 0

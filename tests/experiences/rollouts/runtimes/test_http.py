@@ -115,6 +115,20 @@ async def test_the_key_is_good_for_one_rollout() -> None:
         assert late["status"] == 401 and not model.requests
 
 
+async def test_steps_say_how_each_call_was_asked_and_why_it_ended_early() -> None:
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        user = {"role": "user", "content": asked["query"]}
+        ask(user, temperature=0.2, max_tokens=50)
+        return str(ask(user)["choices"][0]["message"]["content"])
+
+    with ModelServer(brain=lambda _: "Answer: 391") as model, AgentServer(asks) as agent:
+        model.will(act("answer", finish="length"))
+        found = await rolled(agent, model)
+    first, second, *_ = found.steps
+    assert first.call == {"temperature": 0.2, "max_tokens": 50, "finish": "length"}
+    assert second.call == {"temperature": 0.7, "max_tokens": 1024}
+
+
 async def test_tools_and_streams_pass_through() -> None:
     def brain(messages: list[dict[str, Any]]) -> Any:
         if messages[-1]["role"] == "tool":

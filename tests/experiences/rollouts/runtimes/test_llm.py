@@ -121,6 +121,7 @@ async def test_react_calls_a_tool_reads_it_and_answers() -> None:
     }
     assert first.result["output"] == "391"
     assert last.action["type"] == "answer" and last.result["output"] == "391"
+    assert (first.call, last.call) == ({"temperature": 0.7, "max_tokens": 1024}, {})
     assert list(meter.bills) == ["j/3/0/1/1/1", "j/3/0/1/2/1"]
     assert found.cost_micros == meter.spent > 0 and found.tokens > 0
     assert server.requests[0].body["messages"][0]["content"].startswith("You are careful.")
