@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
-Arguments choose parts (science storage archive export jobs crowd scale llm ace ledger paid privacy learning telemetry
-rewarders feedback gateway events bad_events otlp poison walls context),
+Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
+telemetry rewarders feedback gateway events bad_events otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -74,6 +74,7 @@ def main() -> int:
         scale,
         science,
         smallest,
+        step_search,
         storage,
         telemetry,
         walls,
@@ -85,6 +86,7 @@ def main() -> int:
         "storage": [storage.writes, storage.encrypted],
         "archive": [archive.months, archive.growth],
         "export": [export.suite],
+        "search": [step_search.pages],
         "jobs": [jobs.one_worker, jobs.fairness, smallest.iteration],
         "crowd": [crowd.crowd],
         "scale": [scale.pages],
