@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 SETTINGS: Final = ("temperature", "top_p", "max_tokens")
@@ -23,11 +23,11 @@ OTHER: Final = "other"
 class CallNotes:
     """Compares the calls of one rollout with its first one."""
 
-    _first: dict[str, float] | None = field(default=None)
+    _first: dict[str, float] | None = None
 
     def noted(self, asked: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
         """What is kept of a call. ``finish``: None where no answer came."""
-        own = {name: value for name in SETTINGS if _is_number(value := asked.get(name))}
+        own = {name: value for name in SETTINGS if (value := _number(asked.get(name))) is not None}
         if self._first is None:
             self._first, note = own, dict(own)
         else:
@@ -37,13 +37,13 @@ class CallNotes:
         return note
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+def _number(value: Any) -> float | None:
+    return value if isinstance(value, int | float) and not isinstance(value, bool) else None
 
 
 def settings_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """How the first call among stored steps was asked; {} where they do not say."""
-    first = next((one["call"] for one in steps if one.get("call")), {})
+    first: Mapping[str, Any] = next((one["call"] for one in steps if one.get("call")), {})
     return {name: first[name] for name in SETTINGS if name in first}
 
 

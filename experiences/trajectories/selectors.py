@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from functools import reduce
+from operator import or_
+from typing import Any, Final, NamedTuple
 
 import orjson
-from django.db.models import QuerySet, TextField
+from django.db.models import Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from experiences.models import GroupRecord, TrajectoryRecord
+
+FEW: Final = 8  # iterations, of which each is asked for with its own range of queries
 
 
 def trajectories_visible(actor: Any) -> QuerySet[TrajectoryRecord]:
@@ -88,9 +92,16 @@ def advantages_at(places: Sequence[TrajectoryPlace]) -> dict[uuid.UUID, dict[str
 
 def _groups(job_id: uuid.UUID, places: Sequence[TrajectoryPlace]) -> dict[tuple[int, int], tuple[Any, Any, Any]]:
     """Advantages, normalised rewards and advantages of steps of the groups at these places."""
-    iterations, scenarios = {one.iteration for one in places}, {one.scenario for one in places}
-    rows = GroupRecord.objects.filter(job_id=job_id, iteration__in=iterations)
-    rows = rows.filter(scenario__gte=min(scenarios), scenario__lte=max(scenarios))
+    by_iteration: dict[int, set[int]] = {}
+    for one in places:
+        by_iteration.setdefault(one.iteration, set()).add(one.scenario)
+    rows = GroupRecord.objects.filter(job_id=job_id)
+    if len(by_iteration) <= FEW:  # a batch of an export goes from the end of one iteration into the next
+        near = (Q(iteration=n, scenario__range=(min(of), max(of))) for n, of in by_iteration.items())
+        rows = rows.filter(reduce(or_, near))
+    else:
+        scenarios = set().union(*by_iteration.values())
+        rows = rows.filter(iteration__in=by_iteration, scenario__range=(min(scenarios), max(scenarios)))
     names = "iteration", "scenario", "advantages", "normalized_rewards"
     found = rows.annotate(steps=Cast("step_advantages", TextField())).values_list(*names, "steps")
     return {(one[0], one[1]): (one[2], one[3], orjson.loads(one[4])) for one in found}

@@ -103,7 +103,7 @@ def main(job: str, format: str) -> None:
     django.setup()
     from django.db import connection
 
-    from agentcore_site.lib import row_scope
+    from agentcore_site.lib import gc_freeze, row_scope
     from agentcore_site.lib.database import copying
     from experiences.models import TrajectoryRecord
     from experiences.trajectories.exports.formats import FORMATS, portions
@@ -129,6 +129,7 @@ def main(job: str, format: str) -> None:
 
     if format != "copy":
         list(exported(iteration=0, scenario=0))
+    gc_freeze.settle()  # as web processes and workers do
     Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
     idle = _memory("VmRSS")
     began, rows, size = time.perf_counter(), 0, 0

@@ -8,6 +8,7 @@ from datetime import date
 from typing import Any, Final
 
 from django.db.models import Exists, OuterRef, QuerySet
+from django.db.models.expressions import RawSQL
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
@@ -37,7 +38,9 @@ def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uu
     that begins with the month."""
     found: dict[uuid.UUID, list[Annotation]] = {}
     asked = list(keys)
-    rows = Annotation.objects.filter(month__in={month for month, _ in asked}, trajectory_id__in=[id for _, id in asked])
+    # One array: a thousand parameters take longer to be written into the statement than to be looked up.
+    ids = RawSQL("SELECT unnest(%s::uuid[])", [[id for _, id in asked]])
+    rows = Annotation.objects.filter(month__in={month for month, _ in asked}, trajectory_id__in=ids)
     for one in rows.select_related("author"):
         found.setdefault(one.trajectory_id, []).append(one)
     return found

@@ -33,7 +33,7 @@ LATEST: Final = 2**33  # seconds since the epoch, up to which ``_moment`` writes
 _READ: Final = ("id", "organization_id", "month", "cost_micros", *PLAIN)
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 _HIDDEN: Final = tuple(name for name in _READ if name not in _EMPTY)
-_NOTHING: Final[Mapping[str, Any]] = {}
+_NOTHING: Final[dict[str, Any]] = {}
 _attributes: Final = attrgetter(*_READ)
 
 
@@ -44,7 +44,7 @@ class ExportRow(NamedTuple):
     steps: str
     components: str
     evidence: str
-    learned: Mapping[str, Any]
+    learned: dict[str, Any]
     annotations: Sequence[Annotation]
 
     @property
@@ -115,7 +115,7 @@ def place_in(values: Mapping[str, Any]) -> TrajectoryPlace:
 
 
 def _whole(
-    values: Mapping[str, Any], learned: Mapping[str, Any], steps: list[dict[str, Any]], components: Any, evidence: Any
+    values: dict[str, Any], learned: dict[str, Any], steps: list[dict[str, Any]], components: Any, evidence: Any
 ) -> dict[str, Any]:
     whole = _EMPTY | values | learned  # in the order of columns; what stands in none comes last, and goes
     for name in _HIDDEN:

@@ -50,7 +50,7 @@ class StepOut(serializers.Serializer[Any]):
         help_text="How the model was asked (temperature, top_p, max_tokens): of the first call all, later what differs"
         " from it. finish: why the answer ended, where not by itself.",
     )
-    parent = serializers.IntegerField(
+    parent = serializers.IntegerField(  # type: ignore[assignment]  # a field, no attribute of the class
         required=False, help_text="The place (from 0) of the step that this one is within."
     )
 
