@@ -30,7 +30,8 @@ COLUMNS: Final = ("trajectory_id", *(name for first in LISTED for name in (first
 TEXTS: Final = ("steps", "components", "evidence")  # JSON
 PLAIN: Final = (*LISTED, "query")  # as they stand in the row
 LATEST: Final = 2**33  # seconds since the epoch, up to which ``_moment`` writes a time itself
-_READ: Final = ("id", "organization_id", "month", "cost_micros", *PLAIN)
+TIME: Final = "created_at"
+_READ: Final = ("id", "organization_id", "month", "cost_micros", *(one for one in PLAIN if one != TIME), TIME)
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 _HIDDEN: Final = tuple(name for name in _READ if name not in _EMPTY)
 _NOTHING: Final[dict[str, Any]] = {}
@@ -59,10 +60,12 @@ def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
     Raises:
         KeyAway, Unopenable: steps are encrypted, and can't be read.
     """
-    texts = {f"{name}_text": Cast(name, TextField()) for name in TEXTS}
+    texts = {f"{name}_text": Cast(name, TextField()) for name in (TIME, *TEXTS)}
     n, table = len(_READ), tables.get("trajectories")
-    found = list(rows.annotate(**texts).values_list(*_READ, *texts))
+    found = list(rows.annotate(**texts).values_list(*_READ[:-1], *texts))
     columns = [dict(zip(_READ, one, strict=False)) for one in found]
+    for values in columns:
+        values[TIME] = datetime.fromisoformat(values[TIME])  # ten times as fast as Django's reading of it
     learned = advantages_at([place_in(one) for one in columns])
     noted = annotations_by_trajectory((one["month"], one["id"]) for one in columns) if columns else {}
     whole = []
