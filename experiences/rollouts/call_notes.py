@@ -27,9 +27,11 @@ class CallNotes:
 
     def noted(self, asked: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
         """What is kept of a call. ``finish``: None where no answer came."""
-        own = {name: value for name in SETTINGS if (value := _number(asked.get(name))) is not None}
+        given = {name: _number(asked.get(name)) for name in SETTINGS}
+        own = {name: value for name, value in given.items() if value is not None}
+        note: dict[str, Any] = dict(own)
         if self._first is None:
-            self._first, note = own, dict(own)
+            self._first = own
         else:
             note = {name: own.get(name) for name in SETTINGS if own.get(name) != self._first.get(name)}
         if finish is not None and finish not in BY_ITSELF:

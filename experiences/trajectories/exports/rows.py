@@ -73,7 +73,8 @@ def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
         id, steps = values["id"], one[n]
         if steps.startswith('"'):
             steps = opened_stored(table, "steps", values["organization_id"], id, steps)
-        whole.append(ExportRow(values, steps, one[n + 1], one[n + 2], learned.get(id, _NOTHING), noted.get(id, ())))
+        notes = noted.get(id, ()) if noted else ()
+        whole.append(ExportRow(values, steps, one[n + 1], one[n + 2], learned.get(id, _NOTHING), notes))
     return whole
 
 
