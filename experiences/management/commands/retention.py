@@ -25,14 +25,14 @@ class Command(BaseCommand):
                 self.stdout.write(f"{name}: {said}. {rule.says}")
             return
         try:
-            said = self._archive()
+            done = self._archive()
         except (DomainError, FileNotFoundError) as error:
             raise CommandError(str(error)) from error
         for name, rule in rules.items():
             if rule.age is not None and (gone := rule.age()):
                 self.stdout.write(f"{name}: {gone:,}")
-                said = True
-        if not said:
+                done = True
+        if not done:
             self.stdout.write("Nothing is due. --dry-run says by which rule each kind of row ages.")
 
     def _archive(self) -> bool:
