@@ -13,8 +13,14 @@ from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
 from agentcore_site.audit_export.api import AuditEventViewSet
+from agentcore_site.console.api import SavedViewViewSet
 from agentcore_site.jobs.api import JobViewSet, ShareLinkViewSet
-from agentcore_site.notices.api import NoticeViewSet, WebhookDeliveryViewSet, WebhookEndpointViewSet
+from agentcore_site.notices.api import (
+    NoticePreferencesViewSet,
+    NoticeViewSet,
+    WebhookDeliveryViewSet,
+    WebhookEndpointViewSet,
+)
 from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 from agentcore_site.rest.problems import body_of
 from agentcore_site.tenancy.api import (
@@ -28,7 +34,7 @@ from agentcore_site.tenancy.api import (
 )
 from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet, OrganizationViewSet
 from agentcore_site.views import api
-from budgets.api import AlertViewSet, BudgetViewSet, LedgerViewSet, PriceViewSet
+from budgets.api import AlertViewSet, BudgetSettingsViewSet, BudgetViewSet, LedgerViewSet, PriceViewSet
 from evaluation.api import EvaluationViewSet
 from events.api import (
     DeadLetterViewSet,
@@ -45,6 +51,7 @@ from experiences.agents.api.tool_servers import ToolServerViewSet, ToolViewSet
 from experiences.lessons.api.lessons import ExperienceViewSet
 from experiences.lessons.api.packs import PromptPackViewSet
 from experiences.playbooks.api.evolutions import EvolutionViewSet, ExecutionViewSet
+from experiences.playbooks.api.items import PlaybookItemViewSet
 from experiences.playbooks.api.playbooks import PlaybookViewSet, ReviewViewSet
 from experiences.trajectories.annotations.api import AnnotationViewSet
 from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryViewSet, RewardViewSet
@@ -100,6 +107,7 @@ router.register("prices", PriceViewSet, basename="price")
 router.register("share-links", ShareLinkViewSet, basename="share-link")
 router.register("webhooks", WebhookEndpointViewSet, basename="webhook")
 router.register("webhook-deliveries", WebhookDeliveryViewSet, basename="webhook-delivery")
+router.register("saved-views", SavedViewViewSet, basename="saved-view")
 router.register("notices", NoticeViewSet, basename="notice")
 router.register("audit-events", AuditEventViewSet, basename="audit-event")
 router.register("erasures", ErasureViewSet, basename="erasure")
@@ -164,6 +172,27 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("config-schema", ConfigSchemaViewSet.as_view(GET), name="config-schema"),
     path("datasets/<uuid:dataset>/rows", RowViewSet.as_view({"get": "list"}), name="dataset-rows"),
     path("suite-runs/<uuid:run>/results", SuiteResultViewSet.as_view({"get": "list"}), name="suite-run-results"),
+    path(
+        "suite-runs/<uuid:run>/results/export", SuiteResultViewSet.as_view({"get": "export"}), name="suite-run-export"
+    ),
+    path("playbooks/<str:agent>/items", PlaybookItemViewSet.as_view({"post": "create"}), name="playbook-items"),
+    path(
+        "playbooks/<str:agent>/items/<slug:handle>",
+        PlaybookItemViewSet.as_view(GET | {"patch": "partial_update", "delete": "destroy"}),
+        name="playbook-item",
+    ),
+    path(
+        "playbooks/<str:agent>/items/<slug:handle>/revert",
+        PlaybookItemViewSet.as_view({"post": "revert"}),
+        name="playbook-item-revert",
+    ),
+    path(
+        "notice-preferences",
+        NoticePreferencesViewSet.as_view(GET | {"patch": "partial_update"}),
+        name="notice-preferences",
+    ),
+    path("budget-settings", BudgetSettingsViewSet.as_view(GET | {"patch": "partial_update"}), name="budget-settings"),
+    path("agents/<str:agent>/serving/back", ServingTargetViewSet.as_view({"post": "back"}), name="serving-back"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
     path(

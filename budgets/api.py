@@ -23,13 +23,14 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import days_check, month_read
 from budgets.models import AlertKind, Budget, BudgetAlert, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
 from budgets.selectors import BY, alerts_visible, breakdown, budget_get, budgets_visible, entries_of
-from budgets.services import budget_change_limit, budget_set_limit, price_set
+from budgets.services import budget_change_limit, budget_set_limit, budget_settings_set, price_set, settings_of
 
 TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
@@ -406,3 +407,52 @@ class PriceViewSet(ScopedViewSet):
             request,
             lambda: Response(PriceOut(price_set(self.actor, organization=organization, **values)).data, status=201),
         )
+
+
+class BudgetSettingsOut(serializers.Serializer[Any]):
+    email_admins = serializers.BooleanField(help_text="Whether alerts are mailed to the admins.")
+    webhook_url = serializers.CharField(help_text="Gets each alert as a signed POST of JSON; empty: none.")
+    most_per_minute_usd = Usd(source="most_per_minute", allow_null=True, help_text="Null: not limited.")
+
+
+class BudgetSettingsPatch(Strict):
+    email_admins = serializers.BooleanField(required=False)
+    webhook_url = serializers.CharField(max_length=500, required=False, allow_blank=True)
+    most_per_minute_usd = UsdIn(required=False, allow_null=True, help_text="Of all calls together. Null: not limited.")
+
+
+class BudgetSettingsViewSet(ScopedViewSet):
+    """Where alerts of the organisation go, and how fast it may spend. For those who may edit budgets."""
+
+    queryset = Budget.objects.none()
+    lookup_field = ""  # one of an organisation
+    versioned = tuple(BudgetSettingsOut._declared_fields)
+
+    def version_row(self, **place: Any) -> QuerySet[Any]:
+        return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
+
+    @extend_schema(summary="Where alerts go", tags=TAG, responses=BudgetSettingsOut)
+    def retrieve(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.edit", organization)
+        return Response(BudgetSettingsOut(settings_of(organization)).data)
+
+    @extend_schema(
+        summary="Change where alerts go, and how fast is spent",
+        description="What is not given stays. The secret that signs is shown in the console.",
+        tags=TAG,
+        request=BudgetSettingsPatch,
+        responses=BudgetSettingsOut,
+    )
+    def partial_update(self, request: Request) -> Response:
+        organization, given = current_organization(self.actor), parsed(BudgetSettingsPatch, request.data)
+        require(self.actor, "budget.edit", organization)
+        now = settings_of(organization)
+        made = budget_settings_set(
+            self.actor,
+            organization,
+            email_admins=given.get("email_admins", now.email_admins),
+            webhook_url=given.get("webhook_url", now.webhook_url),
+            most_per_minute=given.get("most_per_minute_usd", now.most_per_minute),
+        )
+        return Response(BudgetSettingsOut(made).data)

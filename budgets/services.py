@@ -253,7 +253,7 @@ def budget_settings_set(
     url = webhook_url.strip()
     if len(url) > 500:
         raise Invalid("The address is too long.", fields={"webhook_url": "At most 500 characters."})
-    row = BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
+    row = settings_of(organization)
     check_address("webhook_url", url, before=row.webhook_url)
     if most_per_minute is not None and not 0 < most_per_minute <= MOST:
         wrong = f"A rate is above $0 and at most {money(MOST)}; leave it empty where nothing is limited."
@@ -265,6 +265,11 @@ def budget_settings_set(
     after = {name: getattr(row, name) for name in SETTINGS}
     record(actor, "budget.settings_changed", row, organization=organization, before=before, after=after)
     return row
+
+
+def settings_of(organization: Organization) -> BudgetSettings:
+    """The organisation's, or what holds without any; that is not stored."""
+    return BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
 
 
 def _fits(balance: Balance, limit: int | None) -> None:

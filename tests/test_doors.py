@@ -342,6 +342,9 @@ REST_READS = {
     "notices",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
+    "saved-views", "saved-views/<uuid:pk>", "playbooks/<str:agent>/items/<slug:handle>",
+    "training-jobs/<uuid:pk>/failures", "datasets/<uuid:pk>/download", "suite-runs/<uuid:run>/results/export",
+    "archives/export", "notice-preferences", "budget-settings",
 # A form, with a file that the agent has already.
 FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy")}
 OF_ROUTER = {"key": "service.name", "value": {"stringValue": "router-7"}}
@@ -359,6 +362,11 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "notices/read"): ("view", {}),
     ("patch", "agents/<str:agent>"): ("agent.edit", {"description": "x"}),
     ("post", "agents/<str:agent>/test"): ("agent.edit", {}),
+    ("patch", "notice-preferences"): ("view", {"digest": True}),
+    ("patch", "budget-settings"): ("budget.edit", {"email_admins": False}),
+    ("post", "saved-views"): ("view", {"page": "training:jobs", "name": "New", "query": "q=x"}),
+    ("patch", "saved-views/<uuid:pk>"): ("view", {"name": "Mine"}),
+    ("delete", "saved-views/<uuid:pk>"): ("view", {}),
     ("post", "experiences/import"): (
         "agent.edit",
         {"agent": "router-7", "records": [{"handle": "x9", "summary": "When lost, ask.", "stamp": STAMP}]},
@@ -370,10 +378,19 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "experiences/<uuid:pk>/approve"): ("agent.edit", {}),
     ("post", "playbooks/<str:agent>/adopt"): ("playbook.edit", {}),
     ("post", "reviews/<uuid:pk>/approve"): ("playbook.edit", {}),
+    ("post", "experiences/<uuid:pk>/reject"): ("agent.edit", {}),
+    ("post", "playbooks"): ("playbook.edit", {"agent": "router-7"}),
     ("post", "reviews/<uuid:pk>/reject"): ("playbook.edit", {}),
+    ("post", "playbooks/<str:agent>/items"): ("playbook.edit", {"category": "learnings", "content": "Ask twice."}),
+    ("patch", "playbooks/<str:agent>/items/<slug:handle>"): ("playbook.edit", {"content": "Ask once more."}),
+    ("post", "playbooks/<str:agent>/items/<slug:handle>/revert"): ("playbook.edit", {"as_in": 1}),
+    ("delete", "playbooks/<str:agent>/items/<slug:handle>"): ("playbook.edit", {}),
+    ("post", "playbooks/<str:agent>/roll-back"): ("playbook.edit", {"to": 1}),
     ("post", "releases"): ("release.make", {"agent": "router-7"}),
     ("post", "deployments"): (
         "deployment.edit",
+    ("post", "releases/<uuid:pk>/approve"): ("deployment.edit", {}),
+    ("post", "agents/<str:agent>/serving/back"): ("deployment.edit", {}),
         lambda values: {"release": str(values["release_id"]), "strategy": "immediate"},
     ),
     ("post", "deployments/<uuid:pk>/pause"): ("deployment.edit", {}),
@@ -429,6 +446,10 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
     ("patch", "datasets/<uuid:pk>"): ("dataset.edit", {"domain": "x"}),
     ("post", "datasets/<uuid:pk>/archive"): ("dataset.edit", {}),
+    ("post", "datasets/annotated"): (
+        "dataset.edit",
+        lambda values: {"filters": {"trajectory": str(values["trajectory_id"])}, "answer": "Ask."},
+    ),
     ("post", "datasets/<uuid:pk>/restore"): ("dataset.edit", {}),
     ("post", "training-jobs"): ("run.start", {"agent": "router-7", "config": {"n_iterations": 1}}),
     ("post", "training-jobs/estimate"): ("view", {"agent": "router-7"}),
@@ -437,6 +458,8 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("delete", "training-jobs/<uuid:pk>/comments/<uuid:comment>"): ("agent.edit", {}),
     ("post", "training-jobs/<uuid:pk>/pause"): ("run.pause", {}),
     ("post", "training-jobs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "training-jobs/<uuid:pk>/pin"): ("view", {}),
+    ("delete", "training-jobs/<uuid:pk>/pin"): ("view", {}),
     ("post", "training-jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "jobs/<uuid:pk>/share"): ("share.edit", {}),
     ("delete", "jobs/<uuid:pk>/share/<uuid:link>"): ("share.edit", {}),
@@ -461,11 +484,13 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "members/<int:pk>"): ("members.edit", {"role": "developer"}),
     ("delete", "members/<int:pk>"): ("members.edit", {}),
     ("post", "invitations"): ("members.edit", {"email": "new@example.org", "role": "stakeholder"}),
+    ("delete", "members/<int:pk>/second-factor"): ("members.edit", {}),
     ("post", "invitations/<uuid:pk>/resend"): ("members.edit", {}),
     ("delete", "invitations/<uuid:pk>"): ("members.edit", {}),
     ("delete", "agents/<str:agent>"): ("agent.edit", {}),
     ("post", "rewards/validate"): ("view", {"reward": "composite"}),
     ("post", "rewards/run"): ("view", {"reward": "composite", "agent": "router-7", "limit": 5}),
+    ("delete", "playbooks/<str:agent>"): ("playbook.edit", {}),
     ("post", "budgets"): ("budget.edit", {"limit_usd": 500}),
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
@@ -627,6 +652,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
             "webhook-deliveries": hooked.pk,
             "training": training.training_job_id,
             "dead-letters": letter.id,
+            "saved-views": view.id,
             "archives": archive.id,
             "annotations": note.id,
             "exports": export.pk,
@@ -909,6 +935,8 @@ def test_rest_writes_ask_for_the_right_role(
         values["comment"] = said.json()["id"]
     may = allowed_of(user)
     for (method, route), (action, body) in REST_WRITES.items():
+    own = caller.post("saved-views", {"page": "training:jobs", "name": "My own"})  # nor another's view
+    values["pk"]["saved-views"] = own.json()["id"]
         sent = body(values) if callable(body) else body
         path = address(f"api/v1/{route}", values).removeprefix("/api/v1/")
         if sent is FILE:

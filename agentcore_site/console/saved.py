@@ -54,7 +54,7 @@ def saved_views(actor: Actor, request: HttpRequest) -> Views | None:
     if match is None or match.kwargs or not actor.memberships:
         return None
     asked = asked_of(request.GET)
-    rows = list(_seen(actor).filter(page=match.view_name).select_related("person"))
+    rows = list(views_visible(actor).filter(page=match.view_name).select_related("person"))
     current = next((one for one in rows if one.asked == asked), None)
     query = QueryDict(mutable=True)
     for name, values in asked.items():
@@ -74,7 +74,7 @@ def opened(actor: Actor, request: HttpRequest, views: Views) -> SavedView | None
 def view_of(actor: Actor, view_id: UUID) -> SavedView:
     """Raises:
     Missing: there is none, or it is another person's own."""
-    found = _seen(actor).filter(pk=view_id).first()
+    found = views_visible(actor).filter(pk=view_id).first()
     if found is None:
         raise Missing("There is no such saved view.")
     return found
@@ -135,7 +135,8 @@ def view_remove(actor: Actor, view: SavedView) -> None:
     view.delete()
 
 
-def _seen(actor: Actor) -> QuerySet[Any]:
+def views_visible(actor: Actor) -> QuerySet[Any]:
+    """The person's own, and those that others of the organisation share."""
     return SavedView.objects.visible_to(actor).filter(Q(person=actor.user) | Q(shared=True))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.contrib.auth import get_user_model
 from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -14,13 +15,21 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.notices.catalogue import CHOICES
-from agentcore_site.notices.models import EndpointFormat, Notice, WebhookDelivery, WebhookEndpoint
+from agentcore_site.notices.models import (
+    EndpointFormat,
+    Notice,
+    NoticePreferences,
+    WebhookDelivery,
+    WebhookEndpoint,
+    Whose,
+)
 from agentcore_site.notices.selectors import (
     deliveries_of,
     delivery_get,
     endpoint_get,
     endpoints_visible,
     notices_visible,
+    preferences_of,
 )
 from agentcore_site.notices.services import (
     MadeEndpoint,
@@ -31,6 +40,7 @@ from agentcore_site.notices.services import (
     endpoint_test,
     endpoint_update,
     notices_read,
+    preferences_set,
 )
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
@@ -276,3 +286,55 @@ class NoticeViewSet(ScopedViewSet):
     def read(self, request: Request) -> Response:
         values = parsed(NoticesReadIn, request.data)
         return Response({"read": notices_read(self.actor, values.get("ids"))})
+
+
+class NoticePreferencesOut(serializers.Serializer[Any]):
+    whose = serializers.ChoiceField(choices=Whose.choices, help_text="Of which jobs, budgets and releases.")
+    agents = serializers.ListField(child=serializers.UUIDField(), help_text="Chosen ones, where they are asked for.")
+    bell = serializers.ListField(child=serializers.CharField(), help_text="Types that the bell tells of.")
+    mail = serializers.ListField(child=serializers.CharField(), help_text="Types that are mailed.")
+    mail_in_digest = serializers.BooleanField(help_text="In the weekly digest instead of at once.")
+    digest = serializers.BooleanField(help_text="A digest each Monday.")
+    time_zone = serializers.CharField()
+
+
+class NoticePreferencesPatch(Strict):
+    whose = serializers.ChoiceField(choices=Whose.choices, required=False)
+    agents = serializers.ListField(child=serializers.UUIDField(), max_length=200, required=False)
+    bell = serializers.ListField(child=serializers.CharField(max_length=40), max_length=50, required=False)
+    mail = serializers.ListField(child=serializers.CharField(max_length=40), max_length=50, required=False)
+    mail_in_digest = serializers.BooleanField(required=False)
+    digest = serializers.BooleanField(required=False)
+    time_zone = serializers.CharField(max_length=40, required=False, allow_blank=True)
+
+
+class NoticePreferencesViewSet(ScopedViewSet):
+    """What I am told in my organisation, and how."""
+
+    queryset = Notice.objects.none()
+    lookup_field = ""  # one of a person
+    versioned = tuple(NoticePreferencesOut._declared_fields)
+
+    def version_row(self, **place: Any) -> QuerySet[Any]:
+        return get_user_model()._base_manager.filter(pk=self.actor.user.pk)
+
+    @extend_schema(summary="What I am told", tags=NOTICES, responses=NoticePreferencesOut)
+    def retrieve(self, request: Request) -> Response:
+        return Response(NoticePreferencesOut(self._row()).data)
+
+    @extend_schema(
+        summary="Change what I am told",
+        description="What is not given stays.",
+        tags=NOTICES,
+        request=NoticePreferencesPatch,
+        responses=NoticePreferencesOut,
+    )
+    def partial_update(self, request: Request) -> Response:
+        now = self._row()
+        kept = {name: getattr(now, name) for name in NoticePreferencesPatch._declared_fields}
+        values = kept | parsed(NoticePreferencesPatch, request.data)
+        made = preferences_set(self.actor, current_organization(self.actor), **values)
+        return Response(NoticePreferencesOut(made).data)
+
+    def _row(self) -> NoticePreferences:
+        return preferences_of(self.actor, current_organization(self.actor).pk)

@@ -25,7 +25,8 @@ class StrictFilters(filters.DjangoFilterBackend):
 
     def filter_queryset(self, request: Any, queryset: Any, view: Any) -> Any:
         filterset = self.get_filterset_class(view, queryset)
-        known = [*PAGING, *(filterset.base_filters if filterset else ()), *getattr(view, "extra_query", ())]
+        own = view.known_query.get(view.action or "", ())
+        known = [*PAGING, *(filterset.base_filters if filterset else ()), *own]
         refuse_unknown(request.query_params, known, "query parameter")
         return super().filter_queryset(request, queryset, view)
 

@@ -111,9 +111,10 @@ class VersionedSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         found: list[Any] = [*super().get_override_parameters()]
         view: Any = self.view
-        place = [part for part in self.path.split("/") if part.startswith("{")]
         if not getattr(view, "versioned", ()) or view.action == "list":
             return found
+        named = [part.strip("{}") for part in self.path.split("/") if part.startswith("{")]
+        place = [name for name in named if name not in view.parts]
         one = len(place) == (1 if view.lookup_field else 0)
         if self.method not in SAFE and one and view.action != "create":
             found.append(MATCH)

@@ -50,6 +50,8 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
 
     # Names in an answer of what people change (versions.py); none: its rows have no version.
     versioned: ClassVar[tuple[str, ...]] = ()
+    # Names in an address of parts of a row, whose version is that of the row.
+    parts: ClassVar[tuple[str, ...]] = ()
     locks: ClassVar[type[Model] | None] = None  # whose row stands for a version; default: that of ``queryset``
 
     @property
@@ -92,10 +94,15 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
 
     def _version(self, request: Request, place: dict[str, Any]) -> str | None:
         """The tag of what stands here now, and its row held; None where nothing has a version."""
-        if not self.versioned or set(place) != {self.lookup_field} - {""}:
+        of_row = {name: value for name, value in place.items() if name not in self.parts}
+        if not self.versioned or set(of_row) != {self.lookup_field} - {""}:
             return None
-        locked(self.version_row(**place))
-        return etag_of(self.retrieve(request, **place).data, self.versioned)  # type: ignore[attr-defined]
+        locked(self.version_row(**of_row))
+        return etag_of(self.versioned_answer(request, **of_row), self.versioned)
+
+    def versioned_answer(self, request: Request, **place: Any) -> Any:
+        """The answer that a row's tag is made of."""
+        return self.retrieve(request, **place).data  # type: ignore[attr-defined]
 
     def page(self, rows: Any, serializer: Any) -> Response:
         """One page of filtered rows."""

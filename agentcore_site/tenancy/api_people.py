@@ -33,7 +33,7 @@ from agentcore_site.tenancy.members import (
 from agentcore_site.tenancy.models import Invitation, Membership, Organization
 from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.roles import Role
-from agentcore_site.tenancy.second_factor import requirement_set
+from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set
 
 
 class OrganizationOut(serializers.Serializer[Any]):
@@ -119,6 +119,19 @@ class MemberViewSet(ScopedViewSet):
     @extend_schema(summary="Remove a member", tags=["people"], responses={204: None})
     def destroy(self, request: Request, pk: int) -> Response:
         member_remove(self.actor, member_get(self.actor, current_organization(self.actor), pk))
+        return Response(status=204)
+
+    @extend_schema(
+        operation_id="members_second_factor_destroy",
+        summary="Take the second factor off a member",
+        description="Their authenticator and passkeys, for who lost them. All their sign-ins end.",
+        tags=["people"],
+        request=None,
+        responses={204: None},
+    )
+    @action(detail=True, methods=["delete"], url_path="second-factor", pagination_class=None)
+    def second_factor(self, request: Request, pk: int) -> Response:
+        factor_take_off(self.actor, member_get(self.actor, current_organization(self.actor), pk))
         return Response(status=204)
 
 

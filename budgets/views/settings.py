@@ -15,16 +15,15 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.alerts.webhooks import SIGNATURE, webhook_secret
 from budgets.forms import SettingsForm
-from budgets.models import BudgetSettings
 from budgets.selectors import alerts_visible
-from budgets.services import budget_settings_set
+from budgets.services import budget_settings_set, settings_of
 
 
 @page
 def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     require(actor, "budget.edit", organization)
-    form = SettingsForm.of(_row(organization), sent(request))
+    form = SettingsForm.of(settings_of(organization), sent(request))
     if form.applied(budget_settings_set, actor, organization):
         messages.success(request, "Saved.")
         return redirect("budgets:settings")
@@ -36,7 +35,7 @@ def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Makes a new signing secret and shows it, in this answer only: it is in no message and no cookie."""
     organization = current_organization(actor)
     require(actor, "budget.edit", organization)
-    row = _row(organization)
+    row = settings_of(organization)
     made = budget_settings_set(
         actor,
         organization,
@@ -51,10 +50,6 @@ def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
-def _row(organization: Organization) -> BudgetSettings:
-    return BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
-
-
 def _shown(
     request: HttpRequest, actor: Actor, organization: Organization, context: dict[str, Any], status: int
 ) -> HttpResponse:
@@ -62,6 +57,6 @@ def _shown(
     return render(
         request,
         "budgets/settings.html",
-        {"alerts": alerts, "row": _row(organization), "header": SIGNATURE, **context},
+        {"alerts": alerts, "row": settings_of(organization), "header": SIGNATURE, **context},
         status=status,
     )

@@ -16,6 +16,7 @@ from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_release, tensorzero_of
+from serving.deployments.services import release_approve
 from serving.filters import ReleaseFilters
 from serving.models import Release, ReleaseSource
 from serving.releases.selectors import (
@@ -66,12 +67,24 @@ class ReleaseTextOut(serializers.Serializer[Any]):
     since = serializers.IntegerField(source="since.number", help_text="The release that first told it in these words.")
 
 
+class ReleaseApprovalOut(serializers.Serializer[Any]):
+    by = serializers.CharField(
+        source="by.username", default=None, allow_null=True, help_text="Null: the account is gone."
+    )
+    at = serializers.DateTimeField()
+
+
 class ReleaseDetail(ReleaseOut):
+    approvals = serializers.SerializerMethodField(help_text="Who said that it may go out.")
     bundle = serializers.JSONField(help_text="What is served, whole.")
     told = serializers.SerializerMethodField(help_text="Lessons and items, with where each comes from.")
     moved = serializers.SerializerMethodField(
         help_text="What the agent has now otherwise than the release: model, prompt, tools."
     )
+
+    @extend_schema_field(ReleaseApprovalOut(many=True))
+    def get_approvals(self, row: Release) -> list[Any]:
+        return list(ReleaseApprovalOut(row.approvals.select_related("by").order_by("at"), many=True).data)
 
     @extend_schema_field(ReleaseTextOut(many=True))
     def get_told(self, row: Release) -> list[Any]:
@@ -194,6 +207,18 @@ class ReleaseViewSet(ScopedViewSet):
     @extend_schema(summary="One release", tags=TAG, responses=ReleaseDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(ReleaseDetail(release_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Approve a release",
+        description="For an agent whose gate asks for a second person (409: you made it). Twice is once.",
+        tags=TAG,
+        request=None,
+        responses=ReleaseDetail,
+    )
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def approve(self, request: Request, pk: UUID) -> Response:
+        release_approve(self.actor, release_get(self.actor, pk))
+        return self.retrieve(request, pk)
 
     @extend_schema(
         summary="What a release serves otherwise", tags=TAG, parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut

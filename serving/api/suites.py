@@ -5,17 +5,20 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http import StreamingHttpResponse
 from drf_spectacular.utils import OpenApiExample, extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
@@ -271,6 +274,7 @@ class SuiteResultViewSet(ScopedViewSet):
     queryset = SuiteResult.objects.none()
     filterset_class = SuiteResultFilters
     orderings = {"id": "id"}
+    known_query = {"export": ("format", *SuiteResultFilters.base_filters)}
 
     @extend_schema(summary="Results of a run, query by query", tags=TAG, responses=SuiteResultOut(many=True))
     def list(self, request: Request, run: UUID) -> Response:
@@ -278,3 +282,24 @@ class SuiteResultViewSet(ScopedViewSet):
         rows = list(self.paginate_queryset(self.filter_queryset(found.results.all())) or ())
         shown = SuiteResultOut(rows, many=True, context={"behind": trajectories_of(rows, found)})
         return self.get_paginated_response(shown.data)
+
+    @extend_schema(
+        operation_id="suite_run_results_export",
+        summary="Results of a run as a file",
+        description="All of them, or those that pass the list's filters. Each export is logged.",
+        tags=TAG,
+        parameters=[FORMAT],
+        responses=RESPONSES,
+        filters=True,
+    )
+    def export(self, request: Request, run: UUID) -> StreamingHttpResponse:
+        found = suite_run_get(self.actor, run)
+        file = RowFile(
+            f"{found.version.suite.name}-{found.pk}",
+            self.filter_queryset(found.results.all()),
+            SuiteResultOut,
+            context=lambda rows: {"behind": trajectories_of(list(rows), found)},
+        )
+        answer = row_file(request, file)
+        record(self.actor, "suite_run.exported", found, after={"asked": request.query_params.dict()})
+        return answer

@@ -8,14 +8,17 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.api.versions import AgentVersions
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_agent, tensorzero_of
+from serving.api.deployments import DeploymentDetail, DeploymentNote
 from serving.api.releases import ServingFilesOut
 from serving.deployments.edits import MOST, MOST_A_MONTH, MOST_USD, edits_change, edits_settings, said_of_edits
 from serving.deployments.selectors import serving_of
+from serving.deployments.services import release_restore
 from serving.models import DeploymentStrategy, Release
 
 
@@ -81,3 +84,19 @@ class ServingTargetViewSet(ScopedViewSet):
     )
     def retrieve(self, request: Request, agent: str) -> Response:
         return Response(ServingFilesOut(tensorzero_of(plan_of_agent(agent_get(self.actor, agent)))).data)
+
+    @extend_schema(
+        summary="Serve the release before",
+        description="The one that was served before the current one, at once and without asking the gate.",
+        tags=["agents"],
+        request=DeploymentNote,
+        responses={201: DeploymentDetail},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def back(self, request: Request, agent: str) -> Response:
+        note, found = parsed(DeploymentNote, request.data)["note"], agent_get(self.actor, agent)
+
+        def work() -> Response:
+            return Response(DeploymentDetail(release_restore(self.actor, found, note=note)).data, status=201)
+
+        return self.once(request, work)

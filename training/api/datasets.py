@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from django.http import QueryDict
+from django.http import QueryDict, StreamingHttpResponse
+from django.utils.text import slugify
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -13,15 +14,20 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.audit.services import record
 from agentcore_site.rest.filters import Flag
-from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
+from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed, refuse_unknown
+from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
+from experiences.trajectories.filters import TrajectoryFilters
 from training.config.validation import MAX_QUERIES
+from training.data.annotated import dataset_from_annotated
 from training.data.kept_checks import checks_of
 from training.data.uploads import clean_rows, read_rows
 
@@ -88,6 +94,19 @@ class DatasetFile(Strict):
     file = serializers.FileField(help_text="A .jsonl file, or a .csv file with the columns query and expected_outcome.")
 
 
+class AnnotatedIn(Strict):
+    filters = serializers.DictField(
+        child=serializers.CharField(max_length=500),
+        default=dict,
+        help_text="As the list of trajectories takes them; or `trajectory` alone, an id.",
+    )
+    answer = serializers.CharField(
+        max_length=10_000, required=False, allow_blank=True, help_text="The correct one, of a single trajectory."
+    )
+    name = serializers.CharField(max_length=120, required=False, help_text="Default: the agents'.")
+    follows = serializers.UUIDField(required=False, help_text="The dataset of which this is the next version.")
+
+
 class DatasetPatch(Strict):
     name = serializers.CharField(max_length=120, required=False)
     domain = serializers.CharField(
@@ -127,6 +146,7 @@ class DatasetViewSet(ScopedViewSet):
     lookup_value_converter = "uuid"
     parser_classes = (JsonParser, FileParser)
     versioned = ("name", "domain", "archived_at")
+    known_query = {"download": ("format",)}
 
     @extend_schema(summary="List datasets", tags=["datasets"], responses=DatasetOut(many=True))
     def list(self, request: Request) -> Response:
@@ -146,6 +166,29 @@ class DatasetViewSet(ScopedViewSet):
         if follows := values.pop("follows", None):
             values["follows"] = dataset_get(self.actor, follows)
         return self.once(request, lambda: Response(DatasetOut(dataset_create(self.actor, **values)).data, status=201))
+
+    @extend_schema(
+        summary="Make a dataset of annotated trajectories",
+        description="Of those that pass the filters, or of one (`trajectory`): each query with the answer that a person"
+        " gave, or with its own where that was good.",
+        tags=["datasets"],
+        request=AnnotatedIn,
+        responses={201: DatasetOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=False, methods=["post"], parser_classes=[JsonParser], pagination_class=None, filter_backends=[])
+    def annotated(self, request: Request) -> Response:
+        values = parsed(AnnotatedIn, request.data)
+        require(self.actor, "dataset.edit", current_organization(self.actor))  # before it is said what is there
+        asked = values.pop("filters")
+        refuse_unknown(asked, [*TrajectoryFilters.base_filters, "trajectory"], "filter")
+        if follows := values.pop("follows", None):
+            values["follows"] = dataset_get(self.actor, follows)
+
+        def work() -> Response:
+            return Response(DatasetOut(dataset_from_annotated(self.actor, asked, **values)).data, status=201)
+
+        return self.once(request, work)
 
     @extend_schema(summary="One dataset", tags=["datasets"], responses=DatasetOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
@@ -187,6 +230,23 @@ class DatasetViewSet(ScopedViewSet):
     @action(detail=True)
     def checks(self, request: Request, pk: UUID) -> Response:
         return Response(DatasetChecksOut(checks_of(dataset_get(self.actor, pk))).data)
+
+    @extend_schema(
+        summary="Download a dataset's rows",
+        description="JSONL is what an upload takes. In CSV `expected_outcome` and `metadata` are JSON. Each download is"
+        " logged.",
+        tags=["datasets"],
+        parameters=[FORMAT],
+        responses=RESPONSES,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def download(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        one = dataset_get(self.actor, pk)
+        rows = DatasetRow.objects.filter(dataset=one)
+        answer = row_file(request, RowFile(f"{slugify(one.name) or 'dataset'}-v{one.version}", rows, RowOut, "index"))
+        record(self.actor, "dataset.downloaded", one, after={"size": one.size})
+        return answer
 
 
 class RowViewSet(ScopedViewSet):

@@ -25,6 +25,7 @@ from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.selectors import dataset_get
 from experiences.lessons.filters import OfAgent
 from experiences.models.agent_lookup import agent_get
+from experiences.trajectories.failures import KINDS
 from training.api.datasets import RowsField
 from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.config.presets import DEFAULT_PRESET
@@ -32,11 +33,21 @@ from training.exports.artefacts import model_card, training_curves
 from training.exports.manifests import run_manifest
 from training.exports.metric_files import metric_lines, per_epoch
 from training.models import TrainingRun
+from training.presenters.failures import failures_of
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
 from training.selectors.learned import run_epochs
 from training.selectors.notes import comments_of
 from training.selectors.runs import called, described, group_grid, run_get, run_series, runs_visible
-from training.services.notes import NOTE, TAG, TAGS, comment_add, comment_remove, job_describe
+from training.services.notes import (
+    NOTE,
+    TAG,
+    TAGS,
+    comment_add,
+    comment_remove,
+    job_describe,
+    job_pin,
+    job_unpin,
+)
 from training.services.runs import run_estimate, run_start
 
 MAX_GROUP_ITERATIONS = 100
@@ -114,6 +125,30 @@ class GroupsOut(serializers.Serializer[Any]):
     queries = GroupRowOut(many=True)
 
 
+class FailureOut(serializers.Serializer[Any]):
+    reason = serializers.CharField(help_text="As the filter `reason` of trajectories takes it.")
+    kind = serializers.ChoiceField(choices=[*KINDS])
+    detail = serializers.CharField(help_text="What failed: an error's boundary, a tool; empty where nothing is named.")
+    title = serializers.CharField(help_text="The reason in words.")
+    n = serializers.IntegerField()
+    share = serializers.FloatField(help_text="Of all rollouts of the job's training.")
+    low = serializers.FloatField(source="interval.low", help_text="Of the share's 95 % interval.")
+    high = serializers.FloatField(source="interval.high")
+    first = serializers.IntegerField(help_text="The first iteration that has one.")
+    last = serializers.IntegerField()
+    example = serializers.UUIDField(allow_null=True, help_text="A trajectory of the latest part.")
+    shares = serializers.ListField(
+        child=serializers.FloatField(allow_null=True), help_text="By part of the job, in order; null: nothing was run."
+    )
+    trend = serializers.CharField(help_text="rarer, more often, or empty: no change is shown.")
+
+
+class FailuresOut(serializers.Serializer[Any]):
+    total = serializers.IntegerField(help_text="Rollouts of the job's training.")
+    failed = serializers.IntegerField()
+    reasons = FailureOut(many=True, help_text="The most frequent first.")
+
+
 class DescriptionIn(Strict):
     note = serializers.CharField(
         max_length=NOTE, required=False, allow_blank=True, help_text="What people say of it; plain text."
@@ -167,6 +202,9 @@ WITH_DATA = OpenApiExample(
     },
     request_only=True,
 )
+
+
+PIN: dict[str, Any] = {"tags": ["training jobs"], "request": None, "responses": {204: None}}
 
 
 class TrainingJobViewSet(ScopedViewSet):
@@ -313,6 +351,26 @@ class TrainingJobViewSet(ScopedViewSet):
         first = max(asked.get("first", last - 9), last - MAX_GROUP_ITERATIONS + 1, 0)
         rows = group_grid(run, first=first, last=last)
         return Response({"first": first, "last": last, "queries": GroupRowOut(rows, many=True).data})
+
+    @extend_schema(
+        summary="Why rollouts of a job failed",
+        description="Failures by reason: how many, since when, and whether they become rarer. Archived rollouts count.",
+        tags=["training jobs"],
+        responses=FailuresOut,
+        filters=False,
+    )
+    @action(detail=True, pagination_class=None)
+    def failures(self, request: Request, pk: UUID) -> Response:
+        groups, total = failures_of(self.actor, run_get(self.actor, pk))
+        body = {"total": total, "failed": sum(one.n for one in groups), "reasons": groups}
+        return Response(FailuresOut(body).data)
+
+    @extend_schema(methods=["POST"], summary="Pin a job", description="It comes first in your own list.", **PIN)
+    @extend_schema(methods=["DELETE"], summary="Take a pin off a job", **PIN)
+    @action(detail=True, methods=["post", "delete"], pagination_class=None, filter_backends=[])
+    def pin(self, request: Request, pk: UUID) -> Response:
+        (job_pin if request.method == "POST" else job_unpin)(self.actor, run_get(self.actor, pk))
+        return Response(status=204)
 
     @extend_schema(
         summary="Epochs of a job that learns what to tell its agent",

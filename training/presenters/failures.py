@@ -22,13 +22,18 @@ ORDERS: Final[dict[str, tuple[str, Callable[[FailureGroup], Any]]]] = {
 }
 
 
-def failures_tab(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    kind, search, order = asked(request, "kind", "find", "order")
+def failures_of(actor: Actor, run: TrainingRun) -> tuple[list[FailureGroup], int]:
+    """Why rollouts of the job's training failed, the most frequent reason first, and how many rollouts there are."""
     with job_rows(actor, run.pk) as archive:
         rows = trajectories_visible(actor).filter(job_id=run.pk, purpose="training")
         if archive is None:  # the month is constant for a job: naming it lets PostgreSQL look into one partition only
             rows = rows.filter(month=run.job.created_at.date().replace(day=1))
-        groups, total = failure_groups(rows, run.iteration)
+        return failure_groups(rows, run.iteration)
+
+
+def failures_tab(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    kind, search, order = asked(request, "kind", "find", "order")
+    groups, total = failures_of(actor, run)
     order = order if order in ORDERS else "most"
     found = [one for one in groups if kind in ("", one.kind) and search.casefold() in one.title.casefold()]
     return {

@@ -25,6 +25,7 @@ from experiences.lessons.services.lessons import (
     experience_edit,
     experience_prune,
     experience_quarantine,
+    experience_reject,
     experience_restore,
 )
 from experiences.lessons.stamps import Stamp, stamps
@@ -228,6 +229,11 @@ class ExperienceViewSet(ScopedViewSet):
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_approve)
+
+    @extend_schema(summary="Refuse a lesson in quarantine", description="It can be brought back.", **ACT)
+    @action(detail=True, methods=["post"])
+    def reject(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_reject)
 
     def _act(self, request: Request, pk: UUID, service: Callable[..., Experience]) -> Response:
         values = parsed(ActionIn, request.data)

@@ -38,6 +38,7 @@ from experiences.playbooks.selectors import (
     versions_of,
 )
 from experiences.playbooks.services.adoption import playbook_adopt
+from experiences.playbooks.services.playbooks import playbook_create, playbook_delete, playbook_rollback
 from experiences.playbooks.services.reviews import delta_approve, delta_reject
 
 TAG, REVIEW_TAG = ["playbooks"], ["reviews"]
@@ -196,6 +197,21 @@ class AdoptIn(Strict):
     )
 
 
+class FirstItemIn(Strict):
+    category = serializers.ChoiceField(choices=CATEGORIES)
+    content = serializers.CharField(max_length=MAX_CONTENT)
+    confidence = serializers.FloatField(min_value=0, max_value=1, required=False)
+
+
+class NewPlaybookIn(Strict):
+    agent = serializers.CharField(max_length=60, help_text="By id or slug.")
+    items = serializers.ListField(child=FirstItemIn(), default=list, help_text="What it begins with.")
+
+
+class RollBackIn(Strict):
+    to = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version whose items it gets.")
+
+
 class DeltaOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
@@ -250,6 +266,11 @@ class ReviewFilters(OfAgent):
         fields: list[str] = []
 
 
+FIRST = OpenApiExample(
+    "With an item",
+    {"agent": "support", "items": [{"category": "learnings", "content": "Ask for the order's number first."}]},
+    request_only=True,
+)
 ADOPT = OpenApiExample("All active lessons", {"category": "learnings"}, request_only=True)
 EDITED = OpenApiExample(
     "With a better text", {"content": "Check the stock before you promise a date."}, request_only=True
@@ -268,6 +289,54 @@ class PlaybookViewSet(AgentVersions):
     @extend_schema(summary="List playbooks", tags=TAG, responses=PlaybookOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(playbooks_visible(self.actor), PlaybookOut)
+
+    @extend_schema(
+        summary="Make an agent's playbook",
+        description="It evolves if the agent does (`evolves`, PATCH `agents`).",
+        tags=TAG,
+        request=NewPlaybookIn,
+        responses={201: PlaybookDetail},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[FIRST],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(NewPlaybookIn, request.data)
+        agent, items = agent_get(self.actor, values["agent"]), [dict(one) for one in values["items"]]
+
+        def work() -> Response:
+            playbook_create(self.actor, agent=agent, initial_sections=items)
+            return Response(PlaybookDetail(playbook_get(self.actor, agent.pk)).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(
+        summary="Delete a playbook",
+        description="With all its history; an evolution under way is cancelled. Executions stay. It can't be undone.",
+        tags=TAG,
+        responses={204: None},
+    )
+    def destroy(self, request: Request, agent: str) -> Response:
+        playbook_delete(self.actor, playbook_get(self.actor, agent))
+        return Response(status=204)
+
+    @extend_schema(
+        summary="Roll a playbook back",
+        description="A new version with the items of an earlier one.",
+        tags=TAG,
+        request=RollBackIn,
+        responses=PlaybookDetail,
+        parameters=[IDEMPOTENCY_KEY],
+        filters=False,
+    )
+    @action(detail=True, methods=["post"], pagination_class=None, url_path="roll-back")
+    def roll_back(self, request: Request, agent: str) -> Response:
+        to, playbook = parsed(RollBackIn, request.data)["to"], playbook_get(self.actor, agent)
+
+        def work() -> Response:
+            playbook_rollback(self.actor, playbook, version=to)
+            return Response(PlaybookDetail(playbook_get(self.actor, playbook.agent_id)).data)
+
+        return self.once(request, work)
 
     @extend_schema(summary="One agent's playbook, with its items", tags=TAG, responses=PlaybookDetail)
     def retrieve(self, request: Request, agent: str) -> Response:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http import StreamingHttpResponse
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -12,9 +13,11 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden
 from agentcore_site.lib.retention import rules
 from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.storage import storage_stand
@@ -106,10 +109,31 @@ class ArchiveViewSet(ScopedViewSet):
     orderings = {"-month": "month", "-size": "size", "-rows": "rows"}
     versioned = ("archive_state", "jobs_restored")
     lookup_value_converter = "uuid"
+    known_query = {"export": ("format", *ArchiveFilters.base_filters)}
 
     @extend_schema(summary="List archives", tags=TAG, responses=ArchiveOut(many=True))
     def list(self, request: Request) -> Response:
         return self.page(archives_visible(self.actor), ArchiveOut)
+
+    @extend_schema(
+        summary="The list of archives as a file",
+        description="All of them, or those that pass the list's filters. Each export is logged.",
+        tags=TAG,
+        parameters=[FORMAT],
+        responses=RESPONSES,
+        filters=True,
+    )
+    @action(detail=False, pagination_class=None)
+    def export(self, request: Request) -> StreamingHttpResponse:
+        file = RowFile("archives", self.filter_queryset(archives_visible(self.actor)), ArchiveOut)
+        answer = row_file(request, file)
+        record(
+            self.actor,
+            "archives.exported",
+            organization=current_organization(self.actor),
+            after={"asked": request.query_params.dict()},
+        )
+        return answer
 
     @extend_schema(summary="One archive", tags=TAG, responses=ArchiveOut)
     def retrieve(self, request: Request, pk: UUID) -> Response:
