@@ -29,7 +29,6 @@ from agentcore_site.lib.storable import as_column, unstorable
 from agentcore_site.postgresql.replica import from_replica
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
-from agentcore_site.tenancy.roles import ROLE_MAY
 
 PAGE_SIZE: Final = 25
 COUNT_LIMIT: Final = 10_000
@@ -146,8 +145,7 @@ def is_part(request: HttpRequest) -> bool:
 
 def allowed(actor: Actor, organization_id: UUID) -> frozenset[str]:
     """What the actor may do in that organisation: templates show only these actions."""
-    every = frozenset().union(*ROLE_MAY.values()) | {"export"}
-    return frozenset(action for action in every if actor.may(action, organization_id))
+    return frozenset(one for one in actor.rights.get(organization_id, ()) if actor.may(one, organization_id))
 
 
 def _sign_in_first(request: HttpRequest) -> HttpResponse:

@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from agentcore_site.lib.row_scope import everything
-from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, SERVICE, VIEW
+from agentcore_site.tenancy.roles import SCOPES, SERVICE, VIEW
 
 if TYPE_CHECKING:
     from agentcore_site.tenancy.models import Membership
@@ -42,8 +42,18 @@ class Actor:
         rows = self.user.memberships.select_related("organization").order_by("created_at", "id")
         if self.organization_id is not None:
             rows = rows.filter(organization_id=self.organization_id)
+        from agentcore_site.tenancy.role_groups import rights_beside  # models: apps have to be ready
+
         with everything():
-            return {row.organization_id: row for row in rows}
+            return {row.organization_id: row for row in rights_beside(rows)}
+
+    @cached_property
+    def rights(self) -> dict[uuid.UUID, frozenset[str]]:
+        """By organisation, what the person's role there and the permission to export allow; a key narrows it."""
+        from agentcore_site.tenancy.role_groups import rights_of
+
+        own = frozenset({"export"})
+        return {key: rights_of(row) | (own if row.can_export else frozenset()) for key, row in self.memberships.items()}
 
     @property
     def organization_ids(self) -> list[uuid.UUID]:
@@ -71,14 +81,9 @@ class Actor:
 
     def may(self, action: str, organization_id: uuid.UUID) -> bool:
         """Whether the role in that organisation, and the key's scopes, allow ``action``."""
-        membership = self.memberships.get(organization_id)
-        if membership is None:
-            return False
         if self.allowed_by_scopes is not None and action not in self.allowed_by_scopes:
             return False
-        if action == "export" and membership.can_export:
-            return True
-        return action in ROLE_MAY.get(membership.role, frozenset())
+        return action in self.rights.get(organization_id, frozenset())
 
     @property
     def name(self) -> str:

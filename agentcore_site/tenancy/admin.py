@@ -7,7 +7,7 @@ from typing import Any
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
 from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
-from django.contrib.auth.models import Group, User
+from django.contrib.auth.models import Group, Permission, User
 from django.db.models import Count, Model, QuerySet
 from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
@@ -15,12 +15,14 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 
 from agentcore_site.lib.backoff import MOST_TRIES
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.administration import (
     AuditedAdmin,
     ReadOnlyAdmin,
     ScopedAdmin,
     ServiceAdmin,
+    WithReasons,
     actor_at,
     organizations_of,
     people_of,
@@ -41,6 +43,9 @@ from agentcore_site.tenancy.models import (
     TokenFamily,
 )
 from agentcore_site.tenancy.services import api_key_revoke
+from agentcore_site.tenancy.role_changes import role_change
+from agentcore_site.tenancy.role_groups import PREFIX, group_name, rights, role_of
+from agentcore_site.tenancy.roles import Role
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -95,9 +100,55 @@ class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[typ
         return self.inlines if obj is not None else []
 
 
+    def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
+        """Neither groups of roles nor their rights: who has a role in an organisation stands in its memberships."""
+        if db_field.name == "groups":
+            kwargs["queryset"] = Group.objects.exclude(name__startswith=PREFIX)
+        if db_field.name == "user_permissions":
+            kwargs["queryset"] = Permission.objects.exclude(pk__in=rights())
+        return super().formfield_for_manytomany(db_field, request, **kwargs)
+
 @admin.register(Group)
-class GroupAdmin(ForSuperusers, BaseGroupAdmin):  # type: ignore[misc]
-    pass
+class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[misc]
+    """Groups of people of the admin, and the four that say what roles may do (``tenancy.role_groups``). The latter are
+    changed by superusers, and seen by the admins of organisations too."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Group]:
+        rows: QuerySet[Group] = super().get_queryset(request)
+        return rows if request.user.is_superuser else rows.filter(name__in=[group_name(one) for one in Role])
+
+    def has_module_permission(self, request: HttpRequest) -> bool:
+        return super().has_module_permission(request) or bool(organizations_of(request))
+
+    def has_view_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:
+        return super().has_view_permission(request, obj) or bool(organizations_of(request))
+
+    def has_delete_permission(self, request: HttpRequest, obj: Any = None) -> bool:
+        return super().has_delete_permission(request, obj) and (obj is None or role_of(obj) is None)
+
+    def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["name"] if obj is not None and role_of(obj) else []
+
+    def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
+        """A role is given rights alone, and other groups none: in them a right would mean nothing."""
+        form: Any = super().get_form(request, obj, change=change, **kwargs)
+        if "permissions" in form.base_fields:
+            of_role = rights() if obj is not None and role_of(obj) else Permission.objects.exclude(pk__in=rights())
+            form.base_fields["permissions"].queryset = of_role.select_related("content_type")
+        return form
+
+    def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
+        if role_of(obj) and change and not form.has_changed():
+            return
+        if obj.name.startswith(PREFIX) and not (change and role_of(obj)):
+            raise Invalid(f"Names that begin with “{PREFIX}” are those of roles. Take another name.")
+        super().save_model(request, obj, form, change)
+
+    def save_related(self, request: HttpRequest, form: Any, formsets: Any, change: bool) -> None:
+        if role := role_of(form.instance):
+            role_change(actor_at(request), role, {one.codename for one in form.cleaned_data["permissions"]})
+        else:
+            super().save_related(request, form, formsets, change)
 
 
 @admin.register(Organization)

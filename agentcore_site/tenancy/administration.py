@@ -167,20 +167,18 @@ def service_action(description: str, verb: str, service: Callable[[Actor, Any], 
     return action(run, description=description)
 
 
-class ServiceAdmin(ScopedAdmin):
-    """Rows that a service writes: what it refuses is shown with its reason, and nothing is changed."""
+class WithReasons(ModelAdmin):  # type: ignore[misc]
+    """What a service refuses is shown with its reason, and nothing is changed."""
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
     ) -> HttpResponse:
         return self._or_reason(
-            request, lambda: super(ServiceAdmin, self).changeform_view(request, object_id, form_url, extra_context)
+            request, lambda: super(WithReasons, self).changeform_view(request, object_id, form_url, extra_context)
         )
 
     def delete_view(self, request: HttpRequest, object_id: str, extra_context: Any = None) -> HttpResponse:
-        return self._or_reason(
-            request, lambda: super(ServiceAdmin, self).delete_view(request, object_id, extra_context)
-        )
+        return self._or_reason(request, lambda: super(WithReasons, self).delete_view(request, object_id, extra_context))
 
     def _or_reason(self, request: HttpRequest, show: Callable[[], HttpResponse]) -> HttpResponse:
         try:
@@ -188,6 +186,10 @@ class ServiceAdmin(ScopedAdmin):
         except DomainError as error:
             self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(request.get_full_path())
+
+
+class ServiceAdmin(WithReasons, ScopedAdmin):
+    """Rows that a service writes."""
 
 
 class ReadOnlyAdmin(ScopedAdmin):

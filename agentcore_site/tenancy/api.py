@@ -24,7 +24,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.erasure import erasures_visible, subject_erase
 from agentcore_site.tenancy.models import ApiKey, Erasure, TokenFamily
-from agentcore_site.tenancy.roles import ROLE_MAY, SCOPES, Role
+from agentcore_site.tenancy.roles import SCOPES, Role
 from agentcore_site.tenancy.services import (
     MAX_DAYS,
     MAX_PER_MINUTE,
@@ -121,8 +121,8 @@ class MembershipOut(serializers.Serializer[Any]):
     may = serializers.SerializerMethodField(help_text="What you may do there by this key, token or session.")
 
     def get_may(self, row: Any) -> list[str]:
-        actions = {*ROLE_MAY[row.role], "export"}
-        return sorted(action for action in actions if self.context["actor"].may(action, row.organization_id))
+        actor: Actor = self.context["actor"]
+        return sorted(one for one in actor.rights[row.organization_id] if actor.may(one, row.organization_id))
 
 
 class MeOut(serializers.Serializer[Any]):

@@ -1,4 +1,5 @@
 from django.apps import AppConfig
+from django.db.models.signals import post_migrate
 
 
 class TenancyConfig(AppConfig):
@@ -7,4 +8,6 @@ class TenancyConfig(AppConfig):
     verbose_name = "Organisations and people"
 
     def ready(self) -> None:
-        from agentcore_site.tenancy import receivers  # noqa: F401  (sign-ins are announced by Django's signals)
+        from agentcore_site.tenancy import receivers, role_changes  # noqa: F401  (Django's signals announce sign-ins)
+
+        post_migrate.connect(role_changes.groups_made, sender=self)

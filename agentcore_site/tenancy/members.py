@@ -13,7 +13,8 @@ from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
-from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from agentcore_site.tenancy.role_groups import roles_that_may
+from agentcore_site.tenancy.roles import Role
 
 
 def require_members_edit(actor: Actor, organization: Any) -> None:
@@ -50,8 +51,7 @@ def admins_of(organization: Any) -> QuerySet[Membership]:
 
 def who_may(organization_id: UUID, action: str) -> list[Any]:
     """The people of an organisation who may do that and can sign in, by name. For our own use: it asks no actor."""
-    roles = [role for role, may in ROLE_MAY.items() if action in may]
-    rows = Membership.objects.filter(organization_id=organization_id, role__in=roles, user__is_active=True)
+    rows = Membership.objects.filter(roles_that_may(action), organization_id=organization_id, user__is_active=True)
     return [one.user for one in rows.select_related("user").order_by("user__username")]
 
 

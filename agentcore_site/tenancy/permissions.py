@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from agentcore_site.lib.errors import Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
-from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from agentcore_site.tenancy.role_groups import role_rights
+from agentcore_site.tenancy.roles import EVERY_RIGHT, ROLE_MAY, Role
 
 NAMES = {
     "run.start": "start training",
@@ -60,11 +62,11 @@ class ActionRow:
     may: tuple[bool, ...]
 
 
-def who_may_what() -> list[ActionRow]:
-    """The table of roles, from what all may to what few may."""
-    every = frozenset().union(*ROLE_MAY.values())
+def who_may_what(may: Mapping[str, frozenset[str]] = ROLE_MAY) -> list[ActionRow]:
+    """The table of roles, from what all may to what few may. ``may``: what each role may do, as it is or (without it)
+    as it is where nothing was changed."""
     words = NAMES | {"view": "see agents, jobs, evaluations and what they show"}
-    rows = [ActionRow(one, words[one], tuple(one in allowed for allowed in ROLE_MAY.values())) for one in every]
+    rows = [ActionRow(one, words[one], tuple(one in allowed for allowed in may.values())) for one in EVERY_RIGHT]
     return sorted(rows, key=lambda row: (-sum(row.may), row.words))
 
 
@@ -86,7 +88,7 @@ def require(who: Any, action: str, organization: Organization | uuid.UUID) -> No
 def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:
     """Why a member may not do this, and who may."""
     what, membership = NAMES.get(action, action), actor.memberships[organization_id]
-    if actor.scopes is not None and action in ROLE_MAY.get(membership.role, ()):
+    if actor.scopes is not None and action in actor.rights[organization_id]:
         return f"You may not {what} with this key: its scopes don't allow it. Take a key whose scopes do."
     role = membership.get_role_display().lower()
     limited = " with this key" if actor.scopes is not None else ""
@@ -95,7 +97,7 @@ def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:
 
 def who_may(action: str) -> str:
     """The roles that may do it, as a sentence."""
-    names = [f"{Role(role).label.lower()}s" for role in ROLE_MAY if action in ROLE_MAY[role]]
+    names = [f"{Role(role).label.lower()}s" for role, may in role_rights().items() if action in may]
     if not names:
         return "Ask an admin."
     return f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1]))).capitalize()} may."

@@ -66,6 +66,36 @@ ROLE_MAY: Final[dict[str, frozenset[str]]] = {
     Role.ADMIN: OPERATE | MANAGE,
 }
 
+EVERY_RIGHT: Final = frozenset().union(*ROLE_MAY.values())
+
+# Who has one of these can take every other right, or what the site keeps: no role but the admins' gets it.
+ADMINS_ALONE: Final = frozenset(
+    {"members.edit", "keys.edit", "encryption.edit", "audit.stream", "subject.erase", "endpoint.edit", "retention.edit"}
+)
+# What people who read may be given besides: nothing of it changes what runs, is served or is paid.
+READERS: Final = VIEW | {"audit.view", "feedback.give", "annotation.edit"}
+
+
+def withheld(role: str, right: str) -> str:
+    """Why a role can't be given a right, as a sentence; "" where it can."""
+    if right not in EVERY_RIGHT:
+        return "there is no such right."
+    if role != Role.ADMIN and right in ADMINS_ALONE:
+        return "who may do this can take every other right, so it is the admins' alone."
+    if role == Role.STAKEHOLDER and right not in READERS:
+        return "stakeholders read, so they get nothing that changes, spends or takes out. Give the person another role."
+    return ""
+
+
+def kept_by(role: str, right: str) -> str:
+    """Why a right can't be taken from a role, as a sentence; "" where it can."""
+    if right == "view":
+        return "without it the role could open nothing. Remove the members instead."
+    if role == Role.ADMIN and right in {"members.edit", "audit.view"}:
+        return "without it an organisation could not be led any more."
+    return ""
+
+
 SERVICE: Final = "service:internal"
 
 # What a key with a scope may do, for people.

@@ -26,6 +26,7 @@ from agentcore_site.tenancy.invitations import (
 )
 from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
 from agentcore_site.tenancy.permissions import current_organization, who_may_what
+from agentcore_site.tenancy.role_groups import role_rights
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set, with_factor
 
@@ -84,7 +85,7 @@ def roles(request: HttpRequest, actor: Actor) -> HttpResponse:
     membership = next(iter(actor.memberships.values()), None)
     mine = membership.role if membership else ""
     named = [(role, Role(role).label) for role in ROLE_MAY]
-    context = {"rows": who_may_what(), "roles": named, "mine": mine}
+    context = {"rows": who_may_what(role_rights()), "roles": named, "mine": mine}
     return render(request, "people/roles.html", context)
 
 
