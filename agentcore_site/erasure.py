@@ -19,6 +19,7 @@ from agentcore_site.tenancy.models import (
     Invitation,
     Mail,
     Organization,
+    Passkey,
     ProviderAccount,
     TokenFamily,
 )
@@ -111,6 +112,13 @@ def browsers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 def programs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = TokenFamily.objects.filter(user__memberships__organization_id=organization_id).distinct()
     return rewritten(mine, words, texts=("ip", "program"))
+
+
+@places.register("passkeys")
+def passkeys(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The names of passkeys: they sign in as before."""
+    mine = Passkey.objects.filter(user__memberships__organization_id=organization_id).distinct()
+    return rewritten(mine, words, texts=("name",))
 
 
 @places.register("accounts at the provider")

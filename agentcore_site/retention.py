@@ -52,6 +52,7 @@ old_rows("answers to POSTs", "Deleted after a day: so long a key is known again.
 old_rows("events of jobs", "Deleted after the job's end.", events, setting="JOB_EVENT_DAYS", raw=True)
 old_rows("readings of sizes", f"Deleted after {READING_DAYS} days.", readings, raw=True)
 kept("authenticators", "Kept until their person or an admin takes them off.", "tenancy_secondfactor")
+kept("passkeys", "Kept until their person or an admin takes them off.", "tenancy_passkey")
 kept("accounts at the provider", "Kept as long as their person.", "tenancy_provideraccount")
 kept("jobs", "Kept: what ran, and how it ended.", "jobs_job")
 kept("saved views", "Kept as long as their person.", "site_roof_savedview")

@@ -28,6 +28,7 @@ PLAIN: Final = {
     "django_session": "by person, signed",
     "site_roof_sitefact": "of the whole site",
     "tenancy_browsersession": "by person",
+    "tenancy_passkey": "by person",
     "tenancy_provideraccount": "by person",
     "tenancy_secondfactor": "by person",
     "tenancy_tokenfamily": "by person",

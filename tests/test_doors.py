@@ -23,8 +23,8 @@ from agentcore_site.notices.models import WebhookEndpoint
 from agentcore_site.routing import websocket_urlpatterns
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization
-from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membership, Organization, Passkey
+from agentcore_site.tenancy.roles import Role
 from agentcore_site.views.audit import STREAM_ACTS
 from budgets.models import Budget, BudgetAlert, BudgetLimit, ModelPrice
 from evaluation.models import EvaluationRun
@@ -66,6 +66,7 @@ SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Ac
 
 # Who may come in without an account. Everything else asks who is there.
 PUBLIC = {
+    "sign-in/passkey/", "sign-in/passkey/begin/",  # see tests/tenancy/test_passkeys.py
     "sign-in/provider/", "sign-in/provider/back/",  # see tests/tenancy/test_single_sign_on.py
     "sign-in/code/", "sign-in/second-factor/",  # see tests/tenancy/test_second_factor.py
     "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
@@ -84,6 +85,7 @@ PUBLIC = {
 SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
 # For the holder of the link in a mail; see tests/tenancy/test_people.py.
 INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
+    "account/passkeys/", "account/passkeys/begin/", "account/passkeys/<uuid:passkey_id>/remove/",
 CONSOLE = {
     "account/", "account/second-factor/", "account/second-factor/remove/", "account/second-factor/recovery/",
     "people/roles/", "people/second-factor/", "people/<int:member_id>/second-factor/remove/",
@@ -555,6 +557,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     assert trajectory is not None
     note = annotation_create(operator, trajectory, comment="Ask in Zanzibar.")
     Caller(operator.user)  # a key of hers
+    passkey = Passkey.objects.create(user=operator.user, name="Zanzibar phone", credential_id="c", key=b"k")
     stranger = factories.UserFactory(username="zanzibar-member")
     member = factories.MembershipFactory(organization=run.organization, user=stranger, role=Role.DEVELOPER)
     invitation = Invitation.objects.create(
@@ -619,6 +622,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "token": "not-the-token",
         "person": "MQ",
         "key_id": ApiKey.objects.filter(user=operator.user).latest("created_at").id,
+        "passkey_id": passkey.id,
         "member_id": member.id,
         "invitation_id": invitation.id,
         "link_id": link.id,

@@ -38,14 +38,15 @@ from agentcore_site.tenancy.models import (
     Mail,
     Membership,
     Organization,
+    Passkey,
     ProviderAccount,
     SecondFactor,
     TokenFamily,
 )
-from agentcore_site.tenancy.services import api_key_revoke
 from agentcore_site.tenancy.role_changes import role_change
 from agentcore_site.tenancy.role_groups import PREFIX, group_name, rights, role_of
 from agentcore_site.tenancy.roles import Role
+from agentcore_site.tenancy.services import api_key_revoke
 
 admin.site.unregister(User)
 admin.site.unregister(Group)
@@ -99,7 +100,6 @@ class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[typ
     def get_inlines(self, request: HttpRequest, obj: Model | None) -> list[Any]:
         return self.inlines if obj is not None else []
 
-
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
         """Neither groups of roles nor their rights: who has a role in an organisation stands in its memberships."""
         if db_field.name == "groups":
@@ -107,6 +107,7 @@ class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[typ
         if db_field.name == "user_permissions":
             kwargs["queryset"] = Permission.objects.exclude(pk__in=rights())
         return super().formfield_for_manytomany(db_field, request, **kwargs)
+
 
 @admin.register(Group)
 class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[misc]
@@ -270,6 +271,14 @@ class SecondFactorAdmin(OfPeopleAdmin):
 
     list_display = ["user", "created_at", "confirmed_at"]
     exclude = ["sealed", "recovery", "last_step"]
+
+
+@admin.register(Passkey)
+class PasskeyAdmin(OfPeopleAdmin):
+    """It is removed by its person on the page *Signing in*, or with the second factor by an admin."""
+
+    list_display = ["user", "name", "created_at", "used_at"]
+    exclude = ["credential_id", "key", "sign_count"]
 
 
 @admin.register(ProviderAccount)

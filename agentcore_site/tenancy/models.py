@@ -23,6 +23,7 @@ __all__ = [
     "Mail",
     "Membership",
     "Organization",
+    "Passkey",
     "ProviderAccount",
     "Scoped",
     "ScopedManager",
@@ -213,6 +214,25 @@ class SecondFactor(models.Model):
 
     def __str__(self) -> str:
         return f"authenticator of {self.user_id}"
+
+
+class Passkey(models.Model):
+    """A passkey of a person's: its identifier and its public key, with what was counted of its use by itself."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="passkeys")
+    name = models.CharField(max_length=60)
+    credential_id = models.CharField(max_length=1400, unique=True, editable=False)
+    key = models.BinaryField(editable=False)
+    sign_count = models.BigIntegerField(default=0, editable=False)
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    used_at = models.DateTimeField(null=True, editable=False)
+
+    class Meta:
+        ordering = ["created_at"]
+
+    def __str__(self) -> str:
+        return self.name
 
 
 class ProviderAccount(models.Model):

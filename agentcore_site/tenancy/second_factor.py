@@ -18,7 +18,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.codes import PERIOD, code_taken, factor_of, is_required, recovery_digest
-from agentcore_site.tenancy.models import Membership, Organization, SecondFactor
+from agentcore_site.tenancy.models import Membership, Organization, Passkey, SecondFactor
 from agentcore_site.tenancy.permissions import require
 from agentcore_site.tenancy.sign_in import Tries
 from agentcore_site.tenancy.tokens import sign_out_everywhere
@@ -111,7 +111,7 @@ def factor_remove(actor: Actor, code: str) -> None:
         Invalid: the code is wrong.
         TooMany: too many were.
     """
-    if is_required(actor.user):
+    if is_required(actor.user) and not Passkey.objects.filter(user=actor.user).exists():
         raise Conflict("Your organisation asks for a second factor. Ask an admin to take it off if you need another.")
     _proven(actor, code).delete()
     record(actor, "second_factor.removed", organization=_home(actor))
@@ -185,7 +185,8 @@ def factor_take_off_by_command(user: Any) -> None:
 
 
 def _take_off(actor: Actor, user: Any, *, organization: Any) -> None:
-    if not SecondFactor.objects.filter(user=user).exclude(confirmed_at=None).delete()[0]:
+    taken = SecondFactor.objects.filter(user=user).exclude(confirmed_at=None).delete()[0]
+    if not Passkey.objects.filter(user=user).delete()[0] + taken:
         raise Conflict(f"{user} has no second factor.")
     record(actor, "second_factor.taken_off", user, organization=organization)
     sign_out_everywhere(Actor(user, ip=actor.ip, door=actor.door))
@@ -196,6 +197,6 @@ def _admin_of(actor: Actor) -> list[Any]:
 
 
 def with_factor(people: models.QuerySet[Any] | list[Any]) -> set[Any]:
-    """Who of these people has one."""
-    rows = SecondFactor.objects.filter(user__in=people).exclude(confirmed_at=None)
-    return set(rows.values_list("user_id", flat=True))
+    """Who of these people has one: an authenticator, or a passkey."""
+    rows = SecondFactor.objects.filter(user__in=people).exclude(confirmed_at=None).values_list("user_id", flat=True)
+    return set(rows.union(Passkey.objects.filter(user__in=people).order_by().values_list("user_id", flat=True)))

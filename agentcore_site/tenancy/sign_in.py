@@ -27,6 +27,7 @@ from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address, network_of
 from agentcore_site.tenancy.codes import code_taken, factor_of, is_required
+from agentcore_site.tenancy.models import Passkey
 from agentcore_site.tenancy.single_sign_on.people import passwords_are_off
 
 PERIOD: Final = timedelta(minutes=15)
@@ -42,7 +43,8 @@ class CodeNeeded(DomainError):
     code, title = 401, "A code is needed"
 
     def __init__(self, person: Any) -> None:
-        super().__init__("Send a code of your authenticator as well, as `otp`.", fields={"otp": "It is needed."})
+        said = "Send a code of your authenticator as well, as `otp`; with passkeys alone take an API key."
+        super().__init__(said, fields={"otp": "It is needed."})
         self.person = person
 
 
@@ -84,7 +86,7 @@ class CountingBackend(ModelBackend):
             return None
         if passwords_are_off(user):
             raise Forbidden(f"People of your organisation sign in by {settings.OIDC_NAME}, and not by a password here.")
-        if factor_of(user):
+        if factor_of(user) or Passkey.objects.filter(user=user).exists():
             # Until its code came the try counts as wrong: else a known password would begin the count of codes anew.
             if not otp:
                 raise CodeNeeded(user)
@@ -170,6 +172,12 @@ def _events(action: str, within: timedelta) -> QuerySet[AuditEvent]:
 def code_refused(request: Any, person: Any) -> None:
     """Notes a wrong code after a right password, where failed sign-ins stand."""
     after = {"username": person.get_username(), "step": "second factor"}
+    record(Actor(None, ip=client_address(request), door="console"), FAILED, after=after)
+
+
+def passkey_refused(request: Any, person: Any) -> None:
+    """Notes a passkey that was not accepted. Whose it was is known after a right password alone."""
+    after = {"username": person.get_username() if person else "", "step": "passkey"}
     record(Actor(None, ip=client_address(request), door="console"), FAILED, after=after)
 
 

@@ -10,9 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import page, post_page
-from agentcore_site.lib.errors import Conflict, Invalid
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.codes import factor_of, is_required
+from agentcore_site.tenancy.passkeys import NOT_HERE, passkeys_are_on, passkeys_of
 from agentcore_site.tenancy.second_factor import (
     enrolment_confirm,
     enrolment_of,
@@ -26,15 +27,21 @@ from agentcore_site.tenancy.sign_ins import sign_in_end, sign_ins_of
 
 @page
 def account(request: HttpRequest, actor: Actor) -> HttpResponse:
-    return render(request, "account/account.html", _context(request, actor))
+    return account_page(request, actor)
 
 
-def _context(request: HttpRequest, actor: Actor) -> dict[str, Any]:
-    return {
+def account_page(request: HttpRequest, actor: Actor, *, problem: DomainError | None = None) -> HttpResponse:
+    """The page, with what was refused."""
+    context: dict[str, Any] = {
         "sign_ins": sign_ins_of(actor, session_key=request.session.session_key),
         "factor": factor_of(actor.user),
         "required": is_required(actor.user),
+        "passkeys": passkeys_of(actor.user),
+        "passkeys_on": passkeys_are_on(),
+        "not_here": NOT_HERE,
+        "problem": problem.message if problem else "",
     }
+    return render(request, "account/account.html", context, status=problem.code if problem else 200)
 
 
 @post_page
@@ -65,7 +72,7 @@ def recovery(request: HttpRequest, actor: Actor) -> HttpResponse:
     try:
         return _codes_shown(request, recovery_replace(actor, request.POST.get("code", "")))
     except Invalid as error:
-        return _refused(request, actor, error)
+        return account_page(request, actor, problem=error)
 
 
 @post_page
@@ -73,7 +80,7 @@ def factor_off(request: HttpRequest, actor: Actor) -> HttpResponse:
     try:
         factor_remove(actor, request.POST.get("code", ""))
     except (Invalid, Conflict) as error:
-        return _refused(request, actor, error)
+        return account_page(request, actor, problem=error)
     messages.success(request, "You sign in without a second factor now.")
     return redirect("account")
 
@@ -82,8 +89,3 @@ def _codes_shown(request: HttpRequest, codes: list[str]) -> HttpResponse:
     response = render(request, "account/recovery.html", {"codes": codes})
     response["Cache-Control"] = "no-store, private"
     return response
-
-
-def _refused(request: HttpRequest, actor: Actor, error: Invalid | Conflict) -> HttpResponse:
-    context = _context(request, actor) | {"problem": error.message}
-    return render(request, "account/account.html", context, status=error.code)

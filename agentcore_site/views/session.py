@@ -20,7 +20,8 @@ from agentcore_site.console.pages import post_page, secret_page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.codes import code_taken
+from agentcore_site.tenancy.codes import code_taken, factor_of
+from agentcore_site.tenancy.passkeys import has_passkey, passkeys_are_on
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.second_factor import WRONG, enrolment_confirm, enrolment_of, qr_code, secret_of
 from agentcore_site.tenancy.sign_in import CodeNeeded, EnrolmentNeeded, Tries, code_refused
@@ -49,7 +50,7 @@ class SignIn(LoginView):
 
     def get_context_data(self, **kwargs: Any) -> dict[str, Any]:
         provider = settings.OIDC_NAME if is_on() else ""
-        return super().get_context_data(**kwargs) | {"provider": provider}
+        return super().get_context_data(**kwargs) | {"provider": provider, "passkeys": passkeys_are_on()}
 
     def form_invalid(self, form: forms.Form) -> HttpResponse:
         response = super().form_invalid(form)  # type: ignore[arg-type]
@@ -85,7 +86,7 @@ def second_step(request: HttpRequest, needed: CodeNeeded | EnrolmentNeeded, targ
     return redirect("sign_in_code" if isinstance(needed, CodeNeeded) else "sign_in_enrol")
 
 
-def _waiting(request: HttpRequest) -> tuple[Any, str] | None:
+def waiting(request: HttpRequest) -> tuple[Any, str] | None:
     """Who is in the middle of signing in, and where to; None where no person is (any more)."""
     noted = request.session.get(WAITING)
     if not noted or time.time() - noted["at"] > WAITS_SECONDS:
@@ -100,7 +101,7 @@ def _waiting(request: HttpRequest) -> tuple[Any, str] | None:
 @secret_page
 def code(request: HttpRequest) -> HttpResponse:
     """The code of who gave a right password."""
-    found = _waiting(request)
+    found = waiting(request)
     if found is None:
         return redirect("sign_in")
     person, target = found
@@ -110,17 +111,18 @@ def code(request: HttpRequest) -> HttpResponse:
         tries.begin()
         if code_taken(person, request.POST.get("code", "")):
             tries.succeed()
-            return _signed_in(request, person, target)
+            return signed_in(request, person, target)
         code_refused(request, person)
         problem = WRONG
-    return render(request, "account/code.html", {"problem": problem}, status=400 if problem else 200)
+    context = {"problem": problem, "factor": factor_of(person), "passkey": has_passkey(person)}
+    return render(request, "account/code.html", context, status=400 if problem else 200)
 
 
 @require_http_methods(["GET", "POST"])
 @secret_page
 def enrol(request: HttpRequest) -> HttpResponse:
     """Setting up an authenticator, for who gave a right password and has to have one."""
-    found = _waiting(request)
+    found = waiting(request)
     if found is None:
         return redirect("sign_in")
     person, target = found
@@ -133,14 +135,14 @@ def enrol(request: HttpRequest) -> HttpResponse:
             problem = error.message
         else:
             Tries(person.get_username(), actor.ip).succeed()
-            _signed_in(request, person, target)
+            signed_in(request, person, target)
             return render(request, "account/recovery_first.html", {"codes": codes, "target": target})
     row = enrolment_of(person)
     context = {"qr": qr_code(row), "secret": secret_of(row), "problem": problem}
     return render(request, "account/enrol_first.html", context, status=400 if problem else 200)
 
 
-def _signed_in(request: HttpRequest, person: Any, target: str) -> HttpResponse:
+def signed_in(request: HttpRequest, person: Any, target: str) -> HttpResponse:
     request.session.pop(WAITING, None)
     login(request, person, backend=BACKEND)
     return redirect(target)

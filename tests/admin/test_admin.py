@@ -34,6 +34,7 @@ from agentcore_site.tenancy.models import (
     Invitation,
     Membership,
     Organization,
+    Passkey,
     ProviderAccount,
     SecondFactor,
     TokenFamily,
@@ -74,7 +75,7 @@ READ_ONLY = {
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
     "siteevent", "webhookendpoint", "webhookdelivery", "webhookattempt", "notice", "noticepreferences",
-    "savedview", "jobcomment", "jobpin", "datakey", "browsersession", "secondfactor", "provideraccount",
+    "savedview", "jobcomment", "jobpin", "datakey", "browsersession", "secondfactor", "provideraccount", "passkey",
     "promptpack", "experience", "experiencechange", "question", "epoch", "playbook",
     "playbookversion", "playbooksection", "playbookchange", "contextdelta", "executiontrace", "evolution",
 }  # fmt: skip
@@ -151,6 +152,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     TokenFamily.objects.create(user=adam, current="j", expires_at=timezone.now())
     BrowserSession.objects.create(user=adam, session_key="s")
     SecondFactor.objects.create(user=adam, sealed="s")
+    Passkey.objects.create(user=adam, name="laptop", credential_id="c", key=b"k")
     ProviderAccount.objects.create(user=adam, issuer="https://login.example.org", subject="s")
     Erasure.objects.create(organization=run.organization, digests=["d"], found={"rows": 1}, left={"rows": 0})
     return run

@@ -44,6 +44,7 @@ OURS: Final = frozenset(
         "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
         "tenancy.TokenFamily.previous", "tenancy.BrowserSession.session_key", "tenancy.SecondFactor.sealed",
         "tenancy.SecondFactor.recovery", "tenancy.ProviderAccount.issuer",
+        "tenancy.Passkey.credential_id", "tenancy.Passkey.key",
         "tenancy.ApiKey.prefix", "tenancy.ApiKey.digest", "tenancy.ApiKey.addresses",
         "tenancy.Erasure.digests", "jobs.ShareLink.digest",
         "experiences.ModelEndpoint.api_key", "experiences.ModelEndpoint.gateway_key", "experiences.ToolServer.token",

@@ -24,7 +24,7 @@ from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import places, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
-from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, ProviderAccount, TokenFamily
+from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, Passkey, ProviderAccount, TokenFamily
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
 from evaluation.models import EvaluationRun
@@ -131,6 +131,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     Invitation.objects.create(organization=acme, email="jo@example.org", digest="d", expires_at=expires)
     TokenFamily.objects.create(user=adam, current="j", expires_at=expires)
     BrowserSession.objects.create(user=adam, session_key="s")
+    Passkey.objects.create(user=adam, name="said", credential_id="c", key=b"k")
     ProviderAccount.objects.create(user=adam, issuer="https://login.example.org", subject="s")
     mail_queue(acme, to=["jo@example.org"], subject="said", body="said", key="1")
     kind = ContentType.objects.get_for_model(Agent)
