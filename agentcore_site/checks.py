@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
-from django.core.checks import CheckMessage, Tags, Warning, register
+from django.core.checks import CheckMessage, Error, Tags, Warning, register
+from django.db import connections
 
 
 @register(Tags.security, deploy=True)
@@ -14,3 +15,25 @@ def metrics_are_guarded(app_configs: Any, **_: Any) -> list[CheckMessage]:
     if settings.METRICS_TOKEN:
         return []
     return [Warning("METRICS_TOKEN is not set: /metrics answers loopback only.", id="agentcore.W001")]
+
+
+@register(Tags.database)
+def groups_name_organizations(app_configs: Any, databases: Any = None, **_: Any) -> list[CheckMessage]:
+    """An organisation that is misspelt in ``OIDC_GROUPS`` gives no person a role, without a word. Asked where the
+    database is: by ``migrate``, and so at each start. A site that has no organisation yet is not held up."""
+    named = {slug for _, slug, _ in settings.OIDC_GROUPS} | {settings.OIDC_ORGANIZATION} - {""}
+    if not named or "default" not in (databases or ()):
+        return []
+    from agentcore_site.lib.row_scope import everything
+    from agentcore_site.tenancy.models import Organization
+
+    if Organization._meta.db_table not in connections["default"].introspection.table_names():
+        return []
+    with everything():
+        known = set(Organization.objects.values_list("slug", flat=True))
+    unknown = sorted(named - known) if known else []
+    if not unknown:
+        return []
+    said = f"OIDC_GROUPS or OIDC_ORGANIZATION names no organisation of this site: {', '.join(unknown)}."
+    hint = f"Name organisations by their slug: {', '.join(sorted(known)[:20])}. Or make it first."
+    return [Error(said, hint=hint, id="agentcore.E001")]

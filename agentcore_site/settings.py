@@ -183,6 +183,7 @@ OIDC_ORGANIZATION = env.text("OIDC_ORGANIZATION")  # its slug: where a person is
 OIDC_GROUPS = env.group_roles("OIDC_GROUPS", ("stakeholder", "developer", "operator", "admin"))
 OIDC_GROUPS_CLAIM = env.text("OIDC_GROUPS_CLAIM", "groups")
 OIDC_ONLY = env.boolean("OIDC_ONLY")
+OIDC_SECOND_FACTOR = env.boolean("OIDC_SECOND_FACTOR")  # the provider asks for one, though its tokens don't say so
 env.check_known(
     "OIDC_",
     (
@@ -195,6 +196,7 @@ env.check_known(
         "OIDC_GROUPS",
         "OIDC_GROUPS_CLAIM",
         "OIDC_ONLY",
+        "OIDC_SECOND_FACTOR",
     ),
 )
 # Whose X-Forwarded-For is believed, for limits and the audit log: none until a deployment names its proxies.

@@ -18,12 +18,14 @@ from agentcore_site.console.pages import secret_page
 from agentcore_site.lib.errors import DomainError, Missing
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.sign_in import provider_refused
+from agentcore_site.tenancy.codes import factor_of, is_required
+from agentcore_site.tenancy.models import Passkey
+from agentcore_site.tenancy.sign_in import CodeNeeded, EnrolmentNeeded, provider_refused
 from agentcore_site.tenancy.single_sign_on.config import is_on
 from agentcore_site.tenancy.single_sign_on.errors import ProviderAway, SignOnRefused
-from agentcore_site.tenancy.single_sign_on.people import person_of
+from agentcore_site.tenancy.single_sign_on.people import person_of, said_second_factor
 from agentcore_site.tenancy.single_sign_on.provider import Attempt, authorization_address, claims_of
-from agentcore_site.views.session import BACKEND
+from agentcore_site.views.session import BACKEND, second_step
 
 KEPT: Final = "single_sign_on"  # in the session: what this sign-in is recognised by
 WAITS_SECONDS: Final = 600
@@ -50,12 +52,16 @@ def back(request: HttpRequest) -> HttpResponse:
     _check_on()
     kept = request.session.pop(KEPT, None)  # good once
     try:
-        person = person_of(_claims(request, kept), ip=client_address(request))
+        claims = _claims(request, kept)
+        person = person_of(claims, ip=client_address(request))
     except SignOnRefused as error:
         provider_refused(request, error.message)
         return _failed(request, error)
     except ProviderAway as error:
         return _failed(request, error)
+    if is_required(person) and not said_second_factor(claims):
+        has_one = factor_of(person) or Passkey.objects.filter(user=person).exists()
+        return second_step(request, (CodeNeeded if has_one else EnrolmentNeeded)(person), kept["next"])
     login(request, person, backend=BACKEND)
     return redirect(kept["next"])
 

@@ -11,6 +11,8 @@ import httpx
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.cache import cache
+from django.core.management import call_command
+from django.core.management.base import SystemCheckError
 from django.test import Client
 
 from agentcore_site import env
@@ -22,6 +24,7 @@ from tests.factories import PASSWORD, UserFactory
 from tests.support.callers import Caller
 from tests.support.oidc_provider import CLIENT, SECRET, Provider, provider_running
 from tests.support.pages import html
+from tests.tenancy.test_second_factor import Authenticator
 
 pytestmark = pytest.mark.django_db
 
@@ -291,3 +294,59 @@ def test_a_mapping_that_is_none_is_refused_at_the_start(monkeypatch: pytest.Monk
         monkeypatch.setenv("OIDC_GROUPS", wrong)
         with pytest.raises(env.BadEnvironment, match="OIDC_GROUPS"):
             env.group_roles("OIDC_GROUPS", roles)
+
+
+# -- the second factor -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amr", "trusted", "asked"),
+    [
+        (None, False, True),
+        (["pwd"], False, True),
+        (["pwd", "kba"], False, True),  # twice what one knows
+        ("mfa", False, True),  # no list: not as RFC 8176 has it
+        (["mfa"], False, False),
+        (["pwd", "otp"], False, False),
+        (None, True, False),
+    ],
+)
+def test_an_organisation_that_asks_for_a_second_factor_gets_one_that_the_provider_did_not_ask_for(
+    provider: Provider, settings: Any, acme: Organization, amr: Any, trusted: bool, asked: bool
+) -> None:
+    signed_on()  # before it asked for one
+    Organization.objects.filter(pk=acme.pk).update(second_factor=True)
+    settings.OIDC_SECOND_FACTOR = trusted
+    provider.person |= {} if amr is None else {"amr": amr}
+    client, answer = signed_on(next="/agents/")
+    assert answer["Location"] == ("/sign-in/second-factor/" if asked else "/agents/")
+    assert (client.get("/jobs/").status_code == 302) is asked
+
+
+def test_the_code_after_the_provider_lets_in(provider: Provider, acme: Organization) -> None:
+    signed_on()
+    person = get_user_model().objects.get(email="nora@acme.example")
+    app = Authenticator(person)
+    Organization.objects.filter(pk=acme.pk).update(second_factor=True)
+    client, answer = signed_on(next="/agents/")
+    assert answer["Location"] == "/sign-in/code/"
+    assert client.post("/sign-in/code/", {"code": app.wrong()}).status_code == 400
+    assert client.post("/sign-in/code/", {"code": app.code()})["Location"] == "/agents/"
+    assert client.get("/jobs/").status_code == 200
+
+
+def test_a_start_with_an_organisation_that_is_not_there_is_refused_with_the_reason(
+    settings: Any, acme: Organization
+) -> None:
+    settings.OIDC_GROUPS = [("leads", "acme", "admin"), ("engineers", "acne", "developer")]
+    with pytest.raises(SystemCheckError, match="acne"):
+        call_command("check", databases=["default"])
+    call_command("check")  # what asks no database
+    settings.OIDC_GROUPS = [("leads", "acme", "admin")]
+    call_command("check", databases=["default"])
+
+
+def test_the_first_start_is_not_held_up_by_it(settings: Any) -> None:
+    settings.OIDC_GROUPS = [("leads", "not-yet", "admin")]
+    assert not Organization.objects.exists()
+    call_command("check", databases=["default"])

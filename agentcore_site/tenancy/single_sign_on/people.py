@@ -24,6 +24,12 @@ from agentcore_site.tenancy.single_sign_on.config import is_on, roles_by_groups,
 from agentcore_site.tenancy.single_sign_on.errors import SignOnRefused
 
 DOOR = "single sign-on"
+# What a person knows, has and is, in the words of RFC 8176.
+KINDS_OF_PROOF = (
+    frozenset({"pwd", "pin", "kba"}),
+    frozenset({"otp", "hwk", "swk", "sms", "tel", "sc"}),
+    frozenset({"face", "fpt", "iris", "retina", "vbm"}),
+)
 
 
 @everything()
@@ -100,6 +106,15 @@ def _role_set(actor: Actor, person: Any, organization: Organization, role: str |
         before = {"role": row.role}
         Membership.objects.filter(pk=row.pk).update(role=role)
         record(actor, "membership.changed", row, organization=organization, before=before, after={"role": role})
+
+
+def said_second_factor(claims: Mapping[str, Any]) -> bool:
+    """Whether the provider asked for two kinds of proof: it says so (``amr``, RFC 8176), or is trusted to."""
+    if settings.OIDC_SECOND_FACTOR:
+        return True
+    found = claims.get("amr", [])
+    said = {str(one) for one in found} if isinstance(found, list) else set()
+    return "mfa" in said or sum(bool(said & kind) for kind in KINDS_OF_PROOF) > 1
 
 
 @everything()
