@@ -173,7 +173,7 @@ def test_accounts_and_groups_belong_to_the_site_even_with_a_permission_given_by_
         reverse("admin:auth_user_change", args=[zoe]),
         reverse("admin:auth_user_change", args=[carla.pk]),
         reverse("admin:auth_user_password_change", args=[zoe]),
-        reverse("admin:auth_group_changelist"),
+        reverse("admin:auth_group_add"),  # the groups of roles are seen (tests/tenancy/test_role_groups.py)
     ):
         for answer in (client.get(path), client.post(path, {"is_superuser": "on", "username": "carla"})):
             assert answer.status_code in {302, 403} and shows(answer) == [], path

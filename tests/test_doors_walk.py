@@ -1,0 +1,285 @@
+"""Each role through each door, to its own organisation's rows and as a stranger with that role elsewhere.
+
+One set-up for all: each request stands in a transaction that is taken back. What was counted is printed at the end of a
+run (``tests/doors_table.py``); the tables of doors and rights are those of ``tests/test_doors.py``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx
+import pytest
+from asgiref.sync import sync_to_async
+from django.apps import apps
+from django.contrib import admin
+from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import transaction
+from django.test import Client
+from django.urls import reverse
+
+from agentcore_site.mcp_server import TOOLS, McpServer
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.roles import ROLE_MAY, Role
+from tests import factories
+from tests.doors_table import Counts, as_property
+from tests.support.callers import Caller
+from tests.support.routes import parameters, routes
+from tests.support.sockets import Socket
+from tests.test_doors import (
+    CONSOLE,
+    CONSOLE_WRITES,
+    FILE,
+    NO_ROW,
+    PUBLIC,
+    REST_WRITES,
+    RPC,
+    address,
+    leaks,
+    of_rest,
+    run,
+    short_pings,
+    snapshot,
+    thumbs_up,
+    values,
+)
+from training.models import TrainingRun
+
+__all__ = ["run", "short_pings", "values"]  # fixtures
+pytestmark = pytest.mark.django_db
+
+REFUSED = {401, 403, 404, 405}
+RIGHTS_ELSEWHERE = {"export"}  # a permission of the person's besides
+Ask = Callable[[], Any]
+
+
+class Walk:
+    """What one person asks, and what came of it."""
+
+    def __init__(self, counts: Counts, role: str, person: Any, *, stranger: bool) -> None:
+        self.counts, self.role, self.stranger, self.before = counts, role, stranger, snapshot()
+        membership = person.memberships.get()
+        self.may = ROLE_MAY[membership.role] | (frozenset({"export"}) if membership.can_export else frozenset())
+
+    def ask(self, door: str, right: str, send: Ask, *, row: bool, where: Any, writes: bool = False) -> None:
+        """One request, taken back. ``row``: whether it names a row of acme's. ``writes``: the table of rights says who
+        may, and who may not has changed nothing."""
+        with transaction.atomic():
+            response = send()
+            found = leaks(response)
+            away = response.status_code == 302 and response["Location"].startswith(("/sign-in/", "/admin/login/"))
+            refused = response.status_code in REFUSED or away
+            if writes and refused and not self.stranger:
+                assert snapshot() == self.before, (self.role, where)
+            transaction.set_rollback(True)
+        if response.status_code == 405:
+            return
+        assert response.status_code < 500, (self.role, where, response.status_code)
+        if self.stranger:
+            self.counts[door, right, "stranger asked"] += 1
+            self.counts[door, right, "stranger leaks"] += bool(found)
+            self.counts[door, right, f"stranger {'refused' if refused else 'nothing'}"] += 1
+            assert not found, (self.role, where, found)
+            assert refused or not row, (self.role, where, response.status_code)
+            return
+        self.counts[door, right, f"{self.role} asked"] += 1
+        self.counts[door, right, f"{self.role} allowed"] += not refused
+        if writes:
+            assert refused is (right not in self.may), (self.role, where, response.status_code, response.content[:300])
+            assert door != "REST" or response.status_code in {200, 201, 204, 403, 409}, (self.role, where, response)
+
+
+def people(acme: Organization, adam: Any, stella: Any, dan: Any, olivia: Any) -> Iterator[tuple[str, Any]]:
+    chief = factories.UserFactory(username="chief", is_staff=True)
+    factories.MembershipFactory(organization=acme, user=chief, role=Role.ADMIN)
+    yield from (("stakeholder", stella), ("developer", dan), ("operator", olivia), ("admin", chief))
+    yield "superuser", adam
+
+
+def strangers(elsewhere: Organization) -> Iterator[tuple[str, Any]]:
+    for role in Role:
+        user = factories.UserFactory(username=f"{role}-elsewhere", is_staff=role == Role.ADMIN)
+        factories.MembershipFactory(organization=elsewhere, user=user, role=role, can_export=True)
+        yield role.value, user
+
+
+def signed_in(person: Any) -> Client:
+    client = Client(raise_request_exception=False)
+    client.force_login(person)
+    return client
+
+
+def walk_console(walk: Walk, client: Client, values: dict[str, Any]) -> None:
+    body = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}
+    for route in sorted(CONSOLE):
+        path, row = address(route, values), bool(set(parameters(route)) - NO_ROW)
+        walk.ask("console", "view", lambda path=path: client.get(path), row=row, where=("get", path))
+        if right := CONSOLE_WRITES.get(route):
+            send: Ask = lambda path=path: client.post(path, body)  # noqa: E731
+            walk.ask("console", right, send, row=row, where=("post", path), writes=True)
+
+
+def with_ones_own(caller: Caller, run: TrainingRun, values: dict[str, Any]) -> dict[str, Any]:
+    """The values with rows of the caller's own: another's are neither changed nor taken back, whatever the role."""
+    mine = values | {"pk": dict(values["pk"])}
+    trajectory = {"trajectory": str(values["trajectory_id"]), "label": "mine"}
+    view = {"page": "training:jobs", "name": "My own"}
+    for name, body in (("feedback", thumbs_up(values)), ("annotations", trajectory), ("saved-views", view)):
+        if (given := caller.post(name, body)).status_code == 201:
+            mine["pk"][name] = given.json()["id"]
+    if (said := caller.post(f"training-jobs/{run.pk}/comments", {"text": "Mine."})).status_code == 201:
+        mine["comment"] = said.json()["id"]
+    key = caller.post("api-keys", {"name": "another", "scopes": ["training:view"]})  # to be revoked
+    mine["pk"]["api-keys"] = key.json()["id"]
+    return mine
+
+
+def walk_rest(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
+    for route, pattern in routes():
+        if not of_rest(route):
+            continue
+        path, plain = address(route, values).removeprefix("/api/v1/"), route.removeprefix("api/v1/")
+        row = bool(set(parameters(route)) - NO_ROW)
+        for method in [*(getattr(pattern.callback, "actions", None) or {})]:
+            if method == "get":
+                walk.ask("REST", "view", lambda path=path: caller.get(path), row=row, where=(method, path))
+            elif (method, plain) in REST_WRITES:
+                right, body = REST_WRITES[method, plain]
+                sent = body(values) if callable(body) else body
+                send: Ask = lambda path=path, method=method, sent=sent: sending(caller, method, path, sent)  # noqa: E731
+                walk.ask("REST", right, send, row=row, where=(method, path), writes=True)
+
+
+def sending(caller: Caller, method: str, path: str, body: Any) -> Any:
+    if body is FILE:
+        form = FILE | {"file": SimpleUploadedFile("x.bin", b"policy")}
+        return caller.client.post(f"/api/v1/{path}", form, headers=caller.headers)
+    return caller.send(method, path, body, {})
+
+
+class Answered:
+    """A result or an error of JSON-RPC as an answer with a status."""
+
+    streaming = False
+
+    def __init__(self, answer: dict[str, Any]) -> None:
+        code = answer.get("error", {}).get("code", 200)
+        self.status_code = code if code > 0 else 400
+        self.content = json.dumps(answer).encode()
+
+
+def walk_rpc(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
+    for method, (right, params) in RPC.items():
+        given = {"job_id": str(values["job_id"])} if params == "job" else params
+        send: Ask = lambda method=method, given=given: Answered(caller.rpc(method, given))  # noqa: E731
+        walk.ask("JSON-RPC", right, send, row=method != "rpc.discover", where=method, writes=True)
+
+
+def walk_admin(walk: Walk, client: Client, *, staff: bool) -> None:
+    """Each page of each model, with a row of acme's where there is one. Who is no staff is led away before a page is
+    looked at, so that one of each model tells as much as all."""
+    for model in apps.get_models():
+        if model not in admin.site._registry:
+            continue
+        name = f"admin:{model._meta.app_label}_{model._meta.model_name}"
+        first = model._default_manager.first()
+        pages = [(f"{name}_changelist", ()), (f"{name}_add", ())]
+        pages += [] if first is None else [(f"{name}_{one}", (first.pk,)) for one in ("change", "delete", "history")]
+        for page, args in pages if staff else pages[:1]:
+            path = reverse(page, args=args)
+            walk.ask("admin", "look", lambda path=path: client.get(path), row=False, where=("get", path))
+            if not page.endswith(("changelist", "history")):
+                walk.ask("admin", "write", lambda path=path: client.post(path, {}), row=False, where=("post", path))
+
+
+@pytest.mark.slow(reason="ten people through every door")
+def test_every_role_goes_through_every_door_and_strangers_find_nothing(
+    values: dict[str, Any],
+    run: TrainingRun,
+    acme: Organization,
+    elsewhere: Organization,
+    adam: Any,
+    stella: Any,
+    dan: Any,
+    olivia: Any,
+    record_property: Callable[[str, object], None],
+) -> None:
+    counts: Counts = Counter()
+    walkers = [(role, one, False) for role, one in people(acme, adam, stella, dan, olivia)]
+    walkers += [(role, one, True) for role, one in strangers(elsewhere)]
+    for role, person, stranger in walkers:
+        walk, caller = Walk(counts, role, person, stranger=stranger), Caller(person)
+        walk_console(walk, signed_in(person), values)
+        walk_rpc(walk, caller, values)
+        walk_admin(walk, signed_in(person), staff=person.is_staff)
+        with transaction.atomic():
+            mine = values if stranger else with_ones_own(caller, run, values)
+            walk.before = snapshot()
+            walk_rest(walk, caller, mine)
+            transaction.set_rollback(True)
+    record_property(*as_property(counts))
+    assert sum(n for (_, _, what), n in counts.items() if what == "stranger leaks") == 0
+    assert {door for door, _, _ in counts} == {"console", "REST", "JSON-RPC", "admin"}
+
+
+@pytest.mark.slow(reason="ten people through sockets and MCP")
+@pytest.mark.django_db(transaction=True)
+async def test_every_role_opens_its_own_sockets_and_calls_its_own_tools(
+    run: TrainingRun,
+    acme: Organization,
+    elsewhere: Organization,
+    adam: Any,
+    stella: Any,
+    dan: Any,
+    olivia: Any,
+    record_property: Callable[[str, object], None],
+) -> None:
+    counts: Counts = Counter()
+
+    def walkers() -> list[tuple[str, Any, bool, dict[str, str]]]:
+        own = [(role, one, False, Caller(one).headers) for role, one in people(acme, adam, stella, dan, olivia)]
+        return own + [(role, one, True, Caller(one).headers) for role, one in strangers(elsewhere)]
+
+    transport = httpx.ASGITransport(app=McpServer())
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost:8000") as client:
+        for role, _, stranger, headers in await sync_to_async(walkers)():
+            who = "stranger" if stranger else role
+            one = Socket(f"/ws/jobs/{run.job_id}/", authorization=headers["Authorization"])
+            await one.connect()
+            counts["socket", "view", f"{who} asked"] += 1
+            if stranger:
+                assert await one.closed() == 4404
+                counts["socket", "view", "stranger refused"] += 1
+            else:
+                await one.receive_json()
+                await one.disconnect()
+                counts["socket", "view", f"{role} allowed"] += 1
+            for tool, method in TOOLS.items():
+                right, params = RPC[method]
+                given = {"job_id": str(run.job_id)} if params == "job" else params
+                answer = await called(client, headers, tool, given)
+                refused = "You may not" in answer or "There is no" in answer or "There is nothing" in answer
+                counts["MCP", right, f"{who} asked"] += 1
+                may = ROLE_MAY[Role.ADMIN if role == "superuser" else Role(role)] | RIGHTS_ELSEWHERE
+                if stranger:
+                    assert refused and "Zanzibar" not in answer, (role, tool, answer)
+                    counts["MCP", right, "stranger refused"] += 1
+                else:
+                    counts["MCP", right, f"{role} allowed"] += not refused
+                    assert refused or right in may, (role, tool, answer)
+    record_property(*as_property(counts))
+
+
+async def called(client: httpx.AsyncClient, headers: dict[str, str], tool: str, given: dict[str, Any]) -> str:
+    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+    accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
+    response = await client.post("/mcp", json=asked, headers=headers | accept)
+    assert response.status_code == 200, (response.status_code, response.text)
+    return response.text
+
+
+def test_what_needs_no_account_is_no_door_of_the_walk() -> None:
+    assert not PUBLIC & CONSOLE
