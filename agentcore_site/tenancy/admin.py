@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from django import forms
 from django.contrib import admin
 from django.contrib.auth.admin import GroupAdmin as BaseGroupAdmin
 from django.contrib.auth.admin import UserAdmin as BaseUserAdmin
@@ -13,6 +14,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
+from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
 
 from agentcore_site.lib.backoff import MOST_TRIES
 from agentcore_site.lib.errors import Invalid
@@ -109,6 +111,13 @@ class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[typ
         return super().formfield_for_manytomany(db_field, request, **kwargs)
 
 
+class RightsField(forms.ModelMultipleChoiceField):  # type: ignore[type-arg]
+    """Rights by the words that the page *Roles* has for them."""
+
+    def label_from_instance(self, obj: Any) -> str:
+        return str(obj.name)
+
+
 @admin.register(Group)
 class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[misc]
     """Groups of people of the admin, and the four that say what roles may do (``tenancy.role_groups``). The latter are
@@ -130,12 +139,20 @@ class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[mi
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["name"] if obj is not None and role_of(obj) else []
 
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+        return ["name", "permissions"]
+
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
         """A role is given rights alone, and other groups none: in them a right would mean nothing."""
         form: Any = super().get_form(request, obj, change=change, **kwargs)
-        if "permissions" in form.base_fields:
-            of_role = rights() if obj is not None and role_of(obj) else Permission.objects.exclude(pk__in=rights())
-            form.base_fields["permissions"].queryset = of_role.select_related("content_type")
+        if "permissions" not in form.base_fields:
+            return form
+        if obj is not None and role_of(obj):
+            widget = UnfoldAdminCheckboxSelectMultiple()
+            form.base_fields["permissions"] = RightsField(rights().order_by("name"), label="May", widget=widget)
+        else:
+            plain = Permission.objects.exclude(pk__in=rights())
+            form.base_fields["permissions"].queryset = plain.select_related("content_type")
         return form
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
