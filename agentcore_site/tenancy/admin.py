@@ -14,7 +14,7 @@ from django.http import HttpRequest
 from unfold.admin import ModelAdmin, TabularInline
 from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
-from unfold.widgets import UnfoldAdminCheckboxSelectMultiple
+from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
 from agentcore_site.lib.backoff import MOST_TRIES
 from agentcore_site.lib.errors import Invalid
@@ -148,7 +148,7 @@ class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[mi
         if "permissions" not in form.base_fields:
             return form
         if obj is not None and role_of(obj):
-            widget = UnfoldAdminCheckboxSelectMultiple()
+            widget = UnfoldAdminCheckboxSelectMultipleWidget()
             form.base_fields["permissions"] = RightsField(rights().order_by("name"), label="May", widget=widget)
         else:
             plain = Permission.objects.exclude(pk__in=rights())
