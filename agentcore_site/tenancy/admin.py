@@ -139,7 +139,7 @@ class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[mi
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["name"] if obj is not None and role_of(obj) else []
 
-    def get_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
+    def get_fields(self, request: HttpRequest, obj: Any = None) -> Any:
         return ["name", "permissions"]
 
     def get_form(self, request: HttpRequest, obj: Any = None, change: bool = False, **kwargs: Any) -> Any:
