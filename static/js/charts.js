@@ -3,14 +3,12 @@
 "use strict";
 
 (function () {
-  const root = document.getElementById("charts");
-  if (!root) return;
-
   const { HEIGHT, AXES, colour, plain, percent, dollars, trailing, axisStyle, latest, follow, remember, asTable } = plots;
   const FETCH_EVERY = 700;
-  const budget = Number(root.dataset.budget);
   const points = { iterations: [], selection: [] };
   const charts = new Map();
+  let root = null; // the place of the charts, while their tab is open
+  let budget = 0;
   let axis = new URLSearchParams(location.search).get("axis") || "n";
   let fetching = false;
   let wanted = false;
@@ -137,6 +135,7 @@
   function draw() {
     const empty = points.iterations.length === 0;
     root.querySelector("[data-no-points]").hidden = !empty;
+    for (const part of root.querySelectorAll("[data-points]")) part.hidden = empty;
     const free = !empty && points.iterations[points.iterations.length - 1].cost_usd === 0;
     const byCost = root.querySelector("input[value=cost_usd]");
     if (byCost) byCost.disabled = free;
@@ -159,21 +158,38 @@
   function redraw() {
     for (const chart of charts.values()) chart.destroy();
     charts.clear();
-    draw();
+    if (root && points.iterations.length) draw(); // before the first answer the page says how it stands
   }
 
-  follow(charts, [root], redraw);
+  const sizes = follow(charts, [], redraw);
 
-  root.addEventListener("change", (event) => {
+  function chooseAxis(event) {
     if (event.target.name !== "axis") return;
     axis = event.target.value;
     remember("axis", axis);
     redraw();
-  });
+  }
+
+  // Called when the page opens, and after each change of it: the charts come and go with their tab.
+  function begin() {
+    const found = document.getElementById("charts");
+    if (found === root) return;
+    sizes.disconnect();
+    root = found;
+    if (root) budget = Number(root.dataset.budget);
+    redraw();
+    if (!root) return;
+    const chosen = root.querySelector(`input[name=axis][value=${axis}]`);
+    if (chosen) chosen.checked = true;
+    root.addEventListener("change", chooseAxis);
+    sizes.observe(root);
+    fetchNew();
+  }
 
   // -- fetching ------------------------------------------------------------------------------------------------------
 
   async function fetchNew() {
+    if (!root) return;
     if (fetching) {
       wanted = true;
       return;
@@ -186,7 +202,7 @@
         const found = await answer.json();
         points.iterations.push(...found.iterations);
         points.selection.push(...found.selection);
-        draw();
+        if (root) draw();
       }
     } catch (error) {
       /* the network is away: the next event or the next connection asks again */
@@ -202,8 +218,8 @@
   }
 
   document.addEventListener("job:event", fetchNew);
+  document.addEventListener("htmx:afterSettle", begin);
+  document.addEventListener("htmx:historyRestore", begin);
   if (!AXES[axis]) axis = "n";
-  const chosen = root.querySelector(`input[name=axis][value=${axis}]`);
-  if (chosen) chosen.checked = true;
-  fetchNew();
+  begin();
 })();

@@ -4,8 +4,7 @@
 
 (function () {
   const source = document.querySelector("[data-socket]");
-  const dot = document.querySelector("[data-live]");
-  if (!source || !dot) return;
+  if (!source) return;
 
   const REFUSED = new Set([4401, 4404]); // the link was revoked, or the job is not ours
   const HEAD_EVERY = 1000;
@@ -18,6 +17,8 @@
   let headAt = 0;
 
   function show(state, words) {
+    const dot = document.querySelector("[data-live]"); // another one after the way back to this page
+    if (!dot) return;
     dot.dataset.state = state;
     if (dot.textContent !== words) dot.textContent = words;
   }

@@ -75,7 +75,7 @@ def test_groups_show_every_rollout_and_lead_to_them(console: Client, run: Traini
 
 def test_a_group_without_signal_is_grey(console: Client, run: TrainingRun) -> None:
     GroupRecord.objects.filter(job_id=run.pk).update(has_signal=False)
-    first = re.findall(r'class="dots".*?</svg>', html(console.get(f"/jobs/{run.pk}/")))[0]
+    first = re.findall(r'class="dots".*?</svg>', html(console.get(f"/jobs/{run.pk}/?tab=groups")))[0]
     assert first.count("dot none") == 4
     assert "No learning signal" in text(console, f"/jobs/{run.pk}/groups/1/0/")
 
@@ -121,7 +121,26 @@ def test_events_leave_out_the_nudges_unless_asked(console: Client, run: Training
 
 
 def test_an_unknown_tab_is_the_first_one(console: Client, run: TrainingRun) -> None:
-    assert "Groups of rollouts" in text(console, f"/jobs/{run.pk}/?tab=nonsense&upto=x&order=y")
+    assert "Learning curves" in text(console, f"/jobs/{run.pk}/?tab=nonsense&upto=x&order=y")
+    assert "Groups of rollouts" in text(console, f"/jobs/{run.pk}/?tab=groups&upto=x&order=y")
+
+
+def test_the_page_opens_on_the_tab_that_its_address_names(console: Client, run: TrainingRun) -> None:
+    curves = html(console.get(f"/jobs/{run.pk}/"))
+    assert curves.index('id="head"') < curves.index('class="tabs"') < curves.index('id="charts"')
+    for tab in ("groups", "trajectories", "failures", "checkpoints", "settings", "events"):
+        shown = html(console.get(f"/jobs/{run.pk}/?tab={tab}"))
+        assert 'id="charts"' not in shown, tab
+        # Nothing stands between the figures and the tabs.
+        assert 'id="notes"' not in shown[: shown.index('class="tabs"')], tab
+
+
+def test_before_the_first_iteration_one_empty_state_stands_for_the_charts(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    shown = html(console.get(f"/jobs/{queued_run(operator, agent).pk}/"))
+    assert shown.count("No iteration yet") == 1
+    assert re.search(r'<div class="charts" data-points hidden>', shown)
 
 
 # -- sharing -----------------------------------------------------------------------------------------------------------

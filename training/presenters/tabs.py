@@ -1,4 +1,4 @@
-"""The tabs under a job's charts. Only the one that is open is read."""
+"""The tabs under the head of a job's page. Only the one that is open is read."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from experiences.trajectories.presenters.lists import trajectory_listing
 from training.config.form import changes, sections
 from training.config.presets import PRESETS
 from training.models import PolicyCheckpoint, TrainingRun
+from training.presenters import panel
 from training.presenters.epochs import learned_tab
 from training.presenters.failures import failures_tab
 from training.selectors.learned import learns_context
@@ -33,6 +34,7 @@ class Tab:
 
 
 TABS = (
+    Tab("charts", "Curves"),
     Tab("groups", "Groups"),
     Tab("trajectories", "Trajectories"),
     Tab("failures", "Failures"),
@@ -111,6 +113,10 @@ ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
 # -- the others --------------------------------------------------------------------------------------------------------
 
 
+def charts(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
+    return panel.curves(told=learns_context(run))
+
+
 def trajectories(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
     return trajectory_listing(request, actor, job_id=run.pk)
 
@@ -166,6 +172,7 @@ def _whole(request: HttpRequest, name: str, default: int) -> int:
 
 
 READ: dict[str, Callable[[HttpRequest, Actor, TrainingRun], dict[str, Any]]] = {
+    "charts": charts,
     "groups": groups,
     "trajectories": trajectories,
     "failures": failures_tab,

@@ -41,7 +41,6 @@ from training.presenters.columns import column_choices
 from training.presenters.requests import again_call, watch_call
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
-from training.selectors.learned import learns_context
 from training.selectors.notes import comments_of, pinned_jobs
 from training.selectors.runs import SERIES_METRICS, described, run_get, run_series, run_verdict, runs_visible, searched
 
@@ -124,7 +123,6 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     tab = tab if any(tab == one.key for one in tabs) else tabs[0].key
     context = {
         **panel.head(run),
-        **panel.curves(told=learns_context(run)),
         **tab_context(request, actor, run, tab),
         **_permissions(run, actor, may),
         "tab": tab,
