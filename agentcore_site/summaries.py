@@ -14,6 +14,7 @@ from django.db.models import Avg, Count, Sum
 from django.utils import timezone
 
 from agentcore_site.console.svg import Picture, whisker
+from agentcore_site.lib.figures import signed
 from budgets.ledger.accounts import month_of
 from budgets.models import Budget, Scope
 from experiences.models import Agent
@@ -53,7 +54,7 @@ class ProvenGain:
                 f"Gets {-self.points:.1f} fewer of 100 queries right than before training"
                 f" (surely between {-self.high:.1f} and {-self.low:.1f})."
             )
-        return f"No difference is proven: between {self.low:+.1f} and {self.high:+.1f} of 100 queries."
+        return f"No difference is proven: between {signed(self.low)} and {signed(self.high)} of 100 queries."
 
     def picture(self, scale: float) -> Picture:
         return whisker(self.points, self.low, self.high, scale, label=self.sentence)

@@ -13,6 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
+from agentcore_site.lib.figures import p_words, signed
+
 UNTRAINED: Final = "the untrained baseline"
 PaysOff = Literal["after", "never", "unknown"]
 
@@ -73,11 +75,10 @@ def context_words(found: Mapping[str, Any]) -> str:
     without = "without" if before == UNTRAINED else f"with {before}"
     rates = f"with it {_rate(found['success_with'])} succeed, {without} {_rate(found['success_without'])}"
     sure = f"{_points(found['improvement'])} points, 95 % interval {_points(found['low'])} to {_points(found['high'])}"
-    p = "< .001" if found["p_value"] < 0.001 else f"{found['p_value']:.3f}".lstrip("0")
     dearer = "more" if found["extra_cost"] >= 0 else "less"
     added = "" if before == UNTRAINED else " were added"
     return (
-        f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}, p {p}); it costs "
+        f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}, {p_words(found['p_value'])}); it costs "
         f"{_dollars(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
     )
 
@@ -97,7 +98,7 @@ def _rate(value: float) -> str:
 
 
 def _points(value: float) -> str:
-    return f"{100 * value:+.1f}".replace("-", "−")
+    return signed(100 * value)
 
 
 def _dollars(value: float) -> str:

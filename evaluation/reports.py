@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from agentcore_site.lib.figures import minus, p_words
 from agentcore_site.lib.money import MICROS, dollars
 from agentcore_site.lib.statistics import Interval, wilson_interval
 from evaluation import statistics
@@ -252,7 +253,8 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
     if not success["baseline"] and not success["trained"]:
         return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
-    evidence = f"95 % interval {low:.1f} to {high:.1f}, p {_p(success['p_value'])}, {n} queries"
+    interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
+    evidence = f"{interval}, {p_words(success['p_value'])}, {n} queries"
     apart = surely_apart(success["p_value"], success["low"], success["high"])
     if apart and gain > 0:
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."
@@ -262,7 +264,3 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
         return f"Not enough data to tell on {name}: {rates} ({evidence}{unseen})."
     return f"No difference that matters on {name}: {rates} ({evidence})."
-
-
-def _p(value: float) -> str:
-    return "< .001" if value < 0.001 else f"= {value:.3f}".replace("0.", ".")

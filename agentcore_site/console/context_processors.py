@@ -10,7 +10,7 @@ from django.http import HttpRequest
 from django.utils.functional import SimpleLazyObject
 
 from agentcore_site.console.menu import ShownEntry, menu
-from agentcore_site.notices.selectors import unread_count
+from agentcore_site.notices.selectors import own_time_zone, unread_count
 from agentcore_site.tenancy.actors import Actor
 from budgets.presenters.topbar import Pill, budget_pill
 from experiences.playbooks.selectors import waiting_count
@@ -18,7 +18,8 @@ from experiences.playbooks.selectors import waiting_count
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
-    organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``menu``: the sections of
+    organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``zone``: the person's time
+    zone, "" for the browser's. ``menu``: the sections of
     the console's menu."""
     actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
     membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
@@ -28,6 +29,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
         "may": may,
         "pill": SimpleLazyObject(lambda: _pill(membership)),
         "unread": SimpleLazyObject(lambda: unread_count(actor())),
+        "zone": SimpleLazyObject(lambda: own_time_zone(actor())),
         "menu": lambda: _menu(request, may, lambda: waiting_count(actor())),
     }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from decimal import Decimal
 
+from agentcore_site.lib.figures import MINUS
 from agentcore_site.lib.money import MICROS
 
 
@@ -12,4 +13,4 @@ def money(amount: int) -> str:
     value = Decimal(amount) / MICROS
     text = f"{abs(value):,.6f}".rstrip("0")
     whole, _, part = text.partition(".")
-    return f"{'-' if amount < 0 else ''}${whole}.{part:0<2}"
+    return f"{MINUS if amount < 0 else ''}${whole}.{part:0<2}"

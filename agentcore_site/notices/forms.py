@@ -71,7 +71,11 @@ class PreferencesForm(RowForm):
     mail_in_digest = forms.BooleanField(required=False, label="In the weekly digest instead of at once")
     digest = forms.BooleanField(required=False, label="Mail me a digest each Monday at 8:00")
     time_zone = forms.CharField(
-        max_length=40, required=False, label="Time zone", help_text="Such as Europe/Berlin. Empty: UTC."
+        max_length=40,
+        required=False,
+        label="My time zone",
+        help_text="All times are shown in it, and the digest comes by it. Such as Europe/Berlin. Empty: UTC.",
+        widget=forms.TextInput(attrs={"data-browser-zone": "", "autocomplete": "off", "spellcheck": "false"}),
     )
 
     def __init__(self, data: Any = None, *, agents: list[tuple[UUID, str]], **kwargs: Any) -> None:
@@ -82,7 +86,8 @@ class PreferencesForm(RowForm):
 
     @classmethod
     def initial_of(cls, row: NoticePreferences) -> dict[str, Any]:
-        return super().initial_of(row) | {"agents": [str(one) for one in row.agents]}
+        chosen = {"agents": [str(one) for one in row.agents]}
+        return super().initial_of(row) | chosen | ({"time_zone": ""} if row._state.adding else {})
 
     def values(self) -> dict[str, Any]:
         return self.cleaned_data | {"agents": [UUID(one) for one in self.cleaned_data["agents"]]}

@@ -45,6 +45,15 @@ def preferences_of(actor: Any, organization_id: UUID) -> NoticePreferences:
     return found or NoticePreferences(organization_id=organization_id, user=user)
 
 
+def own_time_zone(actor: Any) -> str:
+    """The time zone that the person chose, in the first of their organisations where they did; "" where in none."""
+    who = Actor.of(actor)
+    if not who.memberships:
+        return ""
+    rows = NoticePreferences.objects.visible_to(who).filter(user=who.user).order_by("pk")
+    return rows.values_list("time_zone", flat=True).first() or ""
+
+
 def endpoints_visible(actor: Any) -> QuerySet[WebhookEndpoint]:
     """The person's own webhooks, and those of organisations whose webhooks they may edit."""
     who = Actor.of(actor)

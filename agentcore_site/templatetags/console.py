@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -22,13 +22,14 @@ from agentcore_site.console import svg
 from agentcore_site.console.icons import PATHS, STATUS
 from agentcore_site.console.svg import Picture
 from agentcore_site.jobs.telling import job_page
+from agentcore_site.lib import figures
+from agentcore_site.lib.figures import MINUS
 from agentcore_site.lib.money import dollars
 
 register = template.Library()
 
 LONG, LONG_LINES = 600, 12
 NOTHING = "–"
-MINUS = "−"
 UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -57,7 +58,7 @@ def code_words(text: Any) -> SafeString:
 def count(value: Any) -> str:
     """1234567 → 1,234,567."""
     number = _number(value)
-    return NOTHING if number is None else f"{number:,.0f}"
+    return NOTHING if number is None else figures.minus(f"{number:,.0f}")
 
 
 @register.filter
@@ -66,9 +67,10 @@ def usd(value: Any) -> str:
     number = _number(value)
     if number is None:
         return NOTHING
-    if 0 < abs(number) < 0.01:
-        return f"${number:.2g}" if abs(number) >= 0.0001 else f"${number:.6f}".rstrip("0").rstrip(".")
-    return f"${number:,.2f}"
+    sign, number = MINUS if number < 0 else "", abs(number)
+    if 0 < number < 0.01:
+        return f"{sign}${number:.2g}" if number >= 0.0001 else f"{sign}${number:.6f}".rstrip("0").rstrip(".")
+    return f"{sign}${number:,.2f}"
 
 
 @register.filter
@@ -82,14 +84,14 @@ def money(value: Any) -> str:
 def percent(value: Any, digits: int = 1) -> str:
     """0.842 → 84.2 %."""
     number = _number(value)
-    return NOTHING if number is None else f"{100 * number:.{digits}f} %"
+    return NOTHING if number is None else figures.minus(f"{100 * number:.{digits}f} %")
 
 
 @register.filter
 def points(value: Any) -> str:
     """A difference of rates in points: 0.182 → +18.2."""
     number = _number(value)
-    return NOTHING if number is None else f"{100 * number:+.1f}".replace("-", MINUS)
+    return NOTHING if number is None else figures.signed(100 * number)
 
 
 @register.filter
@@ -99,12 +101,12 @@ def figure(value: Any, digits: int = 3) -> str:
     if number is None:
         return NOTHING
     if number != 0 and abs(number) < 1e-4:
-        return f"{number:.1e}".replace("-", MINUS)
+        return figures.minus(f"{number:.1e}")
     if number == int(number) and not 0 < abs(number) < 10:
-        return f"{number:,.0f}".replace("-", MINUS)
+        return figures.minus(f"{number:,.0f}")
     whole = len(str(int(abs(number)))) if abs(number) >= 1 else 0
     text = f"{number:,.{max(digits - whole, 0)}f}"
-    return text.replace("-", MINUS)
+    return figures.minus(text)
 
 
 @register.filter
@@ -138,6 +140,8 @@ def milliseconds(value: Any) -> str:
     number = _number(value)
     if number is None:
         return NOTHING
+    if 0 < number < 0.1:
+        return f"{1000 * number:.3g} µs"
     return f"{number:.2g} ms" if number < 10 else duration(number / 1000)
 
 
@@ -157,9 +161,40 @@ def ago(moment: datetime | None) -> str | SafeString:
     elif passed < timedelta(days=14):
         words = f"{_coarse(passed)} ago"
     else:
-        words = f"{moment:%-d %b %Y}"
-    exact = f"{moment:%Y-%m-%d %H:%M:%S} UTC"
-    return format_html('<time datetime="{}" title="{}">{}</time>', moment.isoformat(), exact, words)
+        return _time(moment, _day(moment), "day")
+    return _time(moment, words)
+
+
+@register.filter
+def day(value: date | None) -> str | SafeString:
+    """24 Nov 2026. A moment's day is that of the person's time zone; what is a date is the same for all."""
+    if isinstance(value, datetime):
+        return _time(value, _day(value), "day")
+    return _day(value) if isinstance(value, date) else NOTHING
+
+
+@register.filter
+def moment(value: datetime | None) -> str | SafeString:
+    """24 Nov 2026, 23:29:07 UTC; where scripts run, in the person's time zone."""
+    if not isinstance(value, datetime):
+        return NOTHING
+    return _time(value, _exact(value), "moment")
+
+
+def _time(moment: datetime, words: str, form: str = "") -> SafeString:
+    """``form``: how a script writes it anew in the person's time zone (static/js/times.js); "" for words that hold in
+    every zone. What it shows on hover is always written anew."""
+    shown = format_html(' data-shown="{}"', form) if form else ""
+    stamp = moment.isoformat()
+    return format_html('<time datetime="{}" title="{}"{}>{}</time>', stamp, _exact(moment), shown, words)
+
+
+def _day(value: date) -> str:
+    return f"{value:%-d %b %Y}"
+
+
+def _exact(moment: datetime) -> str:
+    return f"{_day(moment)}, {moment:%H:%M:%S} UTC"
 
 
 def _coarse(passed: timedelta) -> str:
@@ -452,4 +487,4 @@ def p_value(value: Any) -> str:
     number = _number(value)
     if number is None:
         return NOTHING
-    return "< .001" if number < 0.001 else f"{number:.3f}".lstrip("0")
+    return figures.p_value(number)

@@ -206,4 +206,4 @@ def _name(by: str, key: Any, jobs: dict[Any, Any], agents: dict[Any, str]) -> st
         return str(jobs[key]) if key in jobs else f"job {str(key)[-6:]}"
     if by == "agent":
         return agents[key]
-    return f"{key.day} {key:%B %Y}" if by == "day" else str(key)
+    return f"{key:%-d %b %Y}" if by == "day" else str(key)

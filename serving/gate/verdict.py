@@ -13,6 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
+from agentcore_site.lib.figures import signed
 from agentcore_site.lib.statistics import finite_or_none
 from serving.gate.statistics import ALPHA, Bounds, Looks
 from training.algorithm.inference import per_query
@@ -211,8 +212,8 @@ def _bounds(rule: GateRule, measured: GateInputs, scores: SuiteScores) -> Bounds
 
 
 def _said(found: Bounds) -> str:
-    spread = "too few to tell" if math.isinf(found.low) else f"{found.low * 100:+.1f} to {found.high * 100:+.1f}"
-    return f"{found.difference * 100:+.1f} points, {spread}, over {counted(found.n, 'query', 'queries')}"
+    spread = "too few to tell" if math.isinf(found.low) else f"{signed(found.low * 100)} to {signed(found.high * 100)}"
+    return f"{signed(found.difference * 100)} points, {spread}, over {counted(found.n, 'query', 'queries')}"
 
 
 def _figures(found: Bounds, measured: GateInputs) -> dict[str, Any]:

@@ -243,7 +243,7 @@ def test_sums_leave_as_csv(chain: Chain, stella: Any) -> None:
         (500_000, "$0.50"),
         (123, "$0.000123"),
         (1_234_567_890_000, "$1,234,567.89"),
-        (-1_500_000, "-$1.50"),
+        (-1_500_000, "−$1.50"),
     ],
 )
 def test_money_reads_like_money(amount: int, text: str) -> None:

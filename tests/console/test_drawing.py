@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -39,6 +39,10 @@ from agentcore_site.templatetags import console
         (console.duration(3600), "1 h"),
         (console.duration(90_000), "1 d 1 h"),
         (console.milliseconds(0.5), "0.5 ms"),
+        (console.milliseconds(0.003), "3 µs"),
+        (console.percent(-0.083), "−8.3 %"),
+        (console.usd(-1.5), "−$1.50"),
+        (console.day(date(2026, 11, 5)), "5 Nov 2026"),
         (console.milliseconds(2500), "2.5 s"),
         (console.p_value(0.0002), "< .001"),
         (console.p_value(0.034), ".034"),
@@ -67,7 +71,7 @@ def test_numbers_are_written_for_people(written: str, expected: str) -> None:
 def test_times_are_relative_with_the_exact_one_on_hover(back: timedelta, expected: str) -> None:
     moment = timezone.now() - back
     shown = str(console.ago(moment))
-    assert f">{expected}" in shown and f"{moment:%Y-%m-%d %H:%M:%S} UTC" in shown
+    assert f">{expected}" in shown and f"{moment:%-d %b %Y, %H:%M:%S} UTC" in shown
 
 
 def test_a_sparkline_ends_where_the_values_end() -> None:

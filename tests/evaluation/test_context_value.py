@@ -56,7 +56,7 @@ def test_the_sentence_says_tokens_rates_certainty_and_money() -> None:
     assert "is unknown: calls cost nothing" in words(value(cost_without=0.0, cost_with=0.0))
     assert "it costs $0.002 less per call" in words(value(cost_with=0.008))
     assert words(value(), lessons=0).startswith("Nothing was added: no lesson")
-    assert "p .031" in words(value(), p_value=0.031)
+    assert "p = .031" in words(value(), p_value=0.031)
 
 
 def test_a_second_run_is_compared_with_what_it_began_with_and_says_so() -> None:

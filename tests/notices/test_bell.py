@@ -123,11 +123,13 @@ def test_the_head_counts_what_is_unread_and_the_list_marks_it(olivia: Any, dan: 
 def test_what_one_is_told_is_chosen_on_a_page(stella: Any, acme: Organization, agent: Agent) -> None:
     console = Client()
     console.force_login(stella)
-    assert "What I am told" in html(console.get("/notices/settings/"))
+    before = html(console.get("/notices/settings/"))
+    assert "What I am told" in before and "data-zone" not in before  # the browser's holds
     sent = {"whose": "agents", "agents": [str(agent.pk)], "bell": ["job.failed"], "mail": [], "time_zone": "Asia/Tokyo"}
     assert console.post("/notices/settings/", sent).status_code == 302
     row = NoticePreferences.objects.get()
     assert (row.user, row.agents, row.bell, row.time_zone) == (stella, [agent.pk], ["job.failed"], "Asia/Tokyo")
+    assert '<html lang="en" data-zone="Asia/Tokyo">' in html(console.get("/jobs/"))
     wrong = console.post("/notices/settings/", sent | {"time_zone": "Mars/Base"})
     assert wrong.status_code == 400 and "There is no time zone" in html(wrong)
     stranger = factories.AgentFactory()

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
-from agentcore_site.templatetags.console import count, p_value, percent, points
+from agentcore_site.lib.figures import p_words
+from agentcore_site.templatetags.console import count, percent, points
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
@@ -158,7 +159,7 @@ def gain_words(gate: Mapping[str, Any]) -> str:
         return f"{points(gate['gain'])} points on the search's training queries"
     seen = gate["seen"]
     gain = f"{points(gate['gain'])} points on the selection queries"
-    p = f"p {p_value(gate['p_value'])}"
+    p = p_words(gate["p_value"])
     if "improvement_low" not in seen:
         return f"{gain} ({p})"
     interval = f"{points(seen['improvement_low'])} to {points(seen['improvement_high'])}"

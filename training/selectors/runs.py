@@ -15,6 +15,7 @@ from django.utils import timezone
 from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.figures import minus, p_words, signed
 from agentcore_site.lib.money import dollars
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
@@ -158,20 +159,20 @@ def run_verdict(run: TrainingRun) -> str:
         return waiting.get(Status(status), "Nothing is measured yet.")
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
+    interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
     if run.tells:
         decides = "; the gate decides at the end" if run.job.active else ""
         return (
-            f"Tried: {gain:+.1f} points against {run.baseline} (95 % interval {low:.1f} to {high:.1f}) on the selection"
-            f" queries{decides}."
+            f"Tried: {signed(gain)} points against {run.baseline} ({interval}) on the selection queries{decides}."
         )
     if low > 0:
         head = f"Better than {run.baseline} by {gain:.1f} points"
     elif high < 0:
         head = f"Worse than {run.baseline} by {-gain:.1f} points"
     else:
-        head = f"Not yet told apart from {run.baseline} ({gain:+.1f} points"
-        return f"{head}, 95 % interval {low:.1f} to {high:.1f}) on the selection queries."
-    return f"{head} (95 % interval {low:.1f} to {high:.1f}) on the selection queries."
+        head = f"Not yet told apart from {run.baseline} ({signed(gain)} points"
+        return f"{head}, {interval}) on the selection queries."
+    return f"{head} ({interval}) on the selection queries."
 
 
 def never_solved(run: TrainingRun) -> str:
@@ -221,7 +222,7 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
             if run.verdict.get("changed") is False
             else "not evaluated yet"
             if gain is None
-            else f"{gain * 100:+.1f} points, p = {p_value:.4f}",
+            else f"{signed(gain * 100)} points, {p_words(p_value)}",
         },
         {
             "name": "Cost within budget",

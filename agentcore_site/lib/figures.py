@@ -1,0 +1,28 @@
+"""Figures as sentences and tables write them: one minus sign, one form of p values."""
+
+from __future__ import annotations
+
+from typing import Final
+
+MINUS: Final = "−"  # U+2212, as wide as a plus sign
+
+
+def signed(value: float, digits: int = 1) -> str:
+    """With its sign: +18.2, −5.0."""
+    return minus(f"{value:+.{digits}f}")
+
+
+def minus(text: str) -> str:
+    """A written number whose sign is a minus and not a hyphen."""
+    return text.replace("-", MINUS)
+
+
+def p_value(value: float) -> str:
+    """Without the zero before the point, as the APA writes what can't exceed 1: .034, < .001."""
+    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+
+
+def p_words(value: float) -> str:
+    """In a sentence: p = .034, p < .001."""
+    text = p_value(value)
+    return f"p {text}" if text.startswith("<") else f"p = {text}"
