@@ -119,6 +119,8 @@ def _packs(actor: Actor, query: str) -> Iterable[Hit]:
 
 
 def _endpoints(actor: Actor, query: str) -> Iterable[Hit]:
+    if not actor.may_somewhere("data.view"):
+        return
     for one in endpoints_visible(actor).filter(_named(query, "name", "model")).order_by("name")[:SHOWN]:
         # Who may not change one sees it in the list.
         may = actor.may("endpoint.edit", one.organization_id)

@@ -15,6 +15,7 @@ from agentcore_site.lib.errors import Insufficient, Invalid, Missing
 from agentcore_site.lib.money_format import money
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
@@ -279,7 +280,12 @@ def _midnight(day: date) -> datetime:
 
 
 def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
-    """The entries that moved this budget."""
+    """The entries that moved this budget. Totals are read by more people than its lines.
+
+    Raises:
+        Forbidden: the actor's role does not read the lines of the ledger.
+    """
+    require(actor, "data.view", budget.organization_id)
     rows = ledger_visible(actor).filter(
         organization_id=budget.organization_id, **{COLUMN[Scope(budget.scope)]: budget.id}
     )

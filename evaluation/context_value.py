@@ -75,10 +75,11 @@ def context_words(found: Mapping[str, Any]) -> str:
     without = "without" if before == UNTRAINED else f"with {before}"
     rates = f"with it {_rate(found['success_with'])} succeed, {without} {_rate(found['success_without'])}"
     sure = f"{_points(found['improvement'])} points, 95 % interval {_points(found['low'])} to {_points(found['high'])}"
+    sure += f", {p_words(found['p_value'])}"
     dearer = "more" if found["extra_cost"] >= 0 else "less"
     added = "" if before == UNTRAINED else " were added"
     return (
-        f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}, {p_words(found['p_value'])}); it costs "
+        f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}); it costs "
         f"{_dollars(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
     )
 

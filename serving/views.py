@@ -33,6 +33,7 @@ from serving.releases.selectors import (
     release_get,
     releases_differ,
     releases_visible,
+    without_addresses,
 )
 from serving.releases.services import release_download, release_make
 from serving.suites.selectors import latest_results
@@ -92,8 +93,8 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "bundle": bundle,
         "proof": proof_of(found),
         "before": before,
-        "differing": shown(releases_differ(before, found)) if before is not None else [],
-        "moved": shown(moved),
+        "differing": shown(without_addresses(actor, found, releases_differ(before, found) if before else [])),
+        "moved": shown(without_addresses(actor, found, moved)),
         "endpoint_moved": any(one.part == "endpoint" for one in moved),
         "blame": blame(found),
         "results": latest_results(found),

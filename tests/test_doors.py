@@ -304,6 +304,20 @@ CONSOLE_WRITES = {
     "budgets/settings/": "budget.edit",
     "budgets/settings/secret/": "budget.edit",
 }
+# What only roles that work with raw rows read ("data.view"); who only looks is refused, by every interface alike.
+RAW = {
+    "trajectories/", "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
+    "trajectories/<uuid:trajectory_id>/json/", "trajectories/compare/",
+    "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "executions/<uuid:trace_id>/",
+    "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
+    "endpoints/", "tool-servers/", "releases/<uuid:release_id>/json/", "releases/<uuid:release_id>/tensorzero/",
+    "api/v1/trajectories", "api/v1/trajectories/<uuid:pk>", "api/v1/training-jobs/<uuid:pk>/groups",
+    "api/v1/annotations", "api/v1/annotations/<uuid:pk>", "api/v1/executions", "api/v1/executions/<uuid:pk>",
+    "api/v1/traces", "api/v1/traces/<uuid:pk>", "api/v1/feedback", "api/v1/feedback/<uuid:pk>",
+    "api/v1/model-endpoints", "api/v1/model-endpoints/<uuid:pk>", "api/v1/tool-servers",
+    "api/v1/tool-servers/<uuid:pk>", "api/v1/budgets/<int:budget>/ledger", "api/v1/loop-turns/<uuid:turn>/rows",
+    "api/v1/releases/<uuid:pk>/tensorzero", "api/v1/agents/<str:agent>/tensorzero",
+}  # fmt: skip
 # REST: reads, and for each write what it needs and a body that gets as far as the question who may.
 ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
 REST_READS = {
@@ -491,7 +505,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("delete", "agents/<str:agent>"): ("agent.edit", {}),
     ("delete", "playbooks/<str:agent>"): ("playbook.edit", {}),
     ("post", "rewards/validate"): ("view", {"reward": "composite"}),
-    ("post", "rewards/run"): ("view", {"reward": "composite", "agent": "router-7", "limit": 5}),
+    ("post", "rewards/run"): ("data.view", {"reward": "composite", "agent": "router-7", "limit": 5}),
     ("post", "budgets"): ("budget.edit", {"limit_usd": 500}),
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
@@ -913,6 +927,54 @@ def test_a_link_opens_its_job_and_nothing_else(values: dict[str, Any], run: Trai
 
 
 # -- roles -------------------------------------------------------------------------------------------------------------
+
+
+LEADS_TO_RAW = r'href="(/(?:trajectories|traces|executions|endpoints|tool-servers)/[^"]*)"'
+ADDRESSES = ("http://127.0.0.1:1/v1/hidden", "http://127.0.0.1:2/hidden")  # of an endpoint, of an agent over HTTP
+
+
+@pytest.mark.parametrize("person", ["stella", "dan"])
+def test_raw_rows_are_for_roles_that_work_with_them(
+    person: str, values: dict[str, Any], run: TrainingRun, request: pytest.FixtureRequest
+) -> None:
+    user = request.getfixturevalue(person)
+    Agent.objects.filter(pk=run.agent_id).update(runtime="http", url=ADDRESSES[1])
+    ModelEndpoint.objects.filter(pk=values["endpoint_id"]).update(base_url=ADDRESSES[0])
+    release = Release.objects.get(pk=values["release_id"])
+    release.bundle["model"] |= {"endpoint": str(values["endpoint_id"]), "base_url": ADDRESSES[0]}
+    Release.objects.filter(pk=release.pk).update(bundle=release.bundle)
+    session = Client(raise_request_exception=False)
+    session.force_login(user)
+    key = Caller(user)
+    works, told = person != "stella", set()
+    for route in all_routes():
+        if route in PUBLIC | SHARED | INVITED | INTERNAL or of_admin(route) or "(" in route:
+            continue
+        path = address(route, values)
+        if route == "trajectories/compare/":
+            path += f"?a={values['trajectory_id']}&b={values['trajectory_id']}"
+        if of_rest(route):
+            response = key.client.get(path, headers=key.headers)
+        else:
+            response = session.get(path)
+        where = (person, path, response.status_code)
+        if route in RAW:
+            assert response.status_code in ({200, 404, 405, 409} if works else {403}), where
+        body = b"".join(response) if response.streaming else response.content
+        told |= {one for one in ADDRESSES if one.encode() in body}
+        if not works:
+            assert not told, where
+            # Nor does any page lead to what it would refuse.
+            assert re.findall(LEADS_TO_RAW, body.decode(errors="replace")) == [], where
+    assert told == (set(ADDRESSES) if works else set())
+
+
+def test_who_may_take_data_along_may_look_at_it(values: dict[str, Any], stella: Any) -> None:
+    stella.memberships.update(can_export=True)
+    assert Caller(stella).get("trajectories").json()["results"]
+    page = Client()
+    page.force_login(stella)
+    assert page.get(f"/trajectories/{values['trajectory_id']}/").status_code == 200
 
 
 def test_a_key_for_services_alone_opens_nothing_else(values: dict[str, Any], adam: Any) -> None:

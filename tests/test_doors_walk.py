@@ -62,7 +62,7 @@ class Walk:
     def __init__(self, counts: Counts, role: str, person: Any, *, stranger: bool) -> None:
         self.counts, self.role, self.stranger, self.before = counts, role, stranger, snapshot()
         membership = person.memberships.get()
-        self.may = ROLE_MAY[membership.role] | (frozenset({"export"}) if membership.can_export else frozenset())
+        self.may = ROLE_MAY[membership.role] | (WITH_EXPORT if membership.can_export else frozenset())
 
     def ask(self, door: str, right: str, send: Ask, *, row: bool, where: Any, writes: bool = False) -> None:
         """One request, taken back. ``row``: whether it names a row of acme's. ``writes``: the table of rights says who

@@ -18,9 +18,8 @@ from experiences.playbooks.selectors import waiting_count
 
 def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
-    organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``zone``: the person's time
-    zone, "" for the browser's. ``menu``: the sections of
-    the console's menu."""
+    organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``zone``: the person's
+    time zone, "" for the browser's. ``menu``: the sections of the console's menu."""
     actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
     membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
     may = SimpleLazyObject(lambda: _may(actor(), membership))

@@ -77,4 +77,4 @@ class ArchivableViewSet(ScopedViewSet):
         return self.operations.reads[1](self.actor, place[self.lookup_field])
 
     def _answer(self, row: Any, *, status: int = 200) -> Response:
-        return Response(self.operations.shapes[0](row).data, status=status)
+        return Response(self.operations.shapes[0](row, context={"actor": self.actor}).data, status=status)

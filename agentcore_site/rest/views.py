@@ -107,7 +107,7 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
     def page(self, rows: Any, serializer: Any) -> Response:
         """One page of filtered rows."""
         found = self.paginate_queryset(self.filter_queryset(rows))
-        return self.get_paginated_response(serializer(found, many=True).data)
+        return self.get_paginated_response(serializer(found, many=True, context={"actor": self.actor}).data)
 
     def once(self, request: Request, work: Callable[[], Response], *, secret: str = "") -> Response:
         """Runs ``work``, at most once for each ``Idempotency-Key`` of this person. ``secret``: the name in the answer

@@ -5,13 +5,16 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.roles import SCOPES, SERVICE, VIEW
 
 if TYPE_CHECKING:
     from agentcore_site.tenancy.models import Membership
+
+# What the permission to export gives beside a role: who may take data along may look at it.
+WITH_EXPORT: Final = frozenset({"export", "data.view"})
 
 
 @dataclass(frozen=True)
@@ -52,8 +55,10 @@ class Actor:
         """By organisation, what the person's role there and the permission to export allow; a key narrows it."""
         from agentcore_site.tenancy.role_groups import rights_of
 
-        own = frozenset({"export"})
-        return {key: rights_of(row) | (own if row.can_export else frozenset()) for key, row in self.memberships.items()}
+        return {
+            key: rights_of(row) | (WITH_EXPORT if row.can_export else frozenset())
+            for key, row in self.memberships.items()
+        }
 
     @property
     def organization_ids(self) -> list[uuid.UUID]:
@@ -84,6 +89,9 @@ class Actor:
         if self.allowed_by_scopes is not None and action not in self.allowed_by_scopes:
             return False
         return action in self.rights.get(organization_id, frozenset())
+
+    def may_somewhere(self, action: str) -> bool:
+        return any(self.may(action, one) for one in self.memberships)
 
     @property
     def name(self) -> str:

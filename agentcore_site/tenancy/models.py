@@ -81,17 +81,20 @@ class Membership(models.Model):
 
 class ScopedManager(models.Manager):  # type: ignore[type-arg]
     """Reads go through ``visible_to``: what the actor's organisations own, and nothing else. ``path``: from a row to
-    its organisation, also for the policies of rows (``agentcore_site.row_security``)."""
+    its organisation, also for the policies of rows (``agentcore_site.row_security``). ``needs``: the right without
+    which an organisation's rows are not seen."""
 
-    def __init__(self, path: str = "organization") -> None:
+    def __init__(self, path: str = "organization", *, needs: str = "view") -> None:
         super().__init__()
         self.path = path
+        self.needs = needs
 
     def visible_to(self, actor: Actor | AbstractBaseUser) -> models.QuerySet:  # type: ignore[type-arg]
         actor = Actor.of(actor)
         if not actor.may_read:
             return self.none()
-        return self.filter(**{f"{self.path}__in": actor.organization_ids})
+        seen = [one for one in actor.organization_ids if self.needs == "view" or actor.may(self.needs, one)]
+        return self.filter(**{f"{self.path}__in": seen})
 
 
 class Scoped(models.Model):

@@ -49,6 +49,7 @@ NAMES = {
     "retention.edit": "say how long archives are kept",
     "encryption.edit": "change encryption",
     "subject.erase": "erase a person's data",
+    "data.view": "read trajectories, executions, traces, endpoints and lines of the ledger",
     "view": "see this",
 }
 
@@ -83,6 +84,17 @@ def require(who: Any, action: str, organization: Organization | uuid.UUID) -> No
         raise Missing("There is nothing here for you under this address.")
     if not actor.may(action, organization_id):
         raise Forbidden(refused(actor, action, organization_id))
+
+
+def require_somewhere(who: Any, action: str) -> None:
+    """Lets pass who may it in one of their organisations, and those who belong to none: they see nothing anyway.
+
+    Raises:
+        Forbidden: the actor may it nowhere.
+    """
+    actor = Actor.of(who)
+    if actor.memberships and not actor.may_somewhere(action):
+        raise Forbidden(refused(actor, action, actor.organization_ids[0]))
 
 
 def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:

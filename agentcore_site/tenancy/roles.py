@@ -15,7 +15,10 @@ class Role(models.TextChoices):
 
 
 VIEW: Final = frozenset({"view", "budget.view"})
+# Raw rows: trajectories, executions, production traces, addresses of endpoints, lines of the ledger. They are for roles
+# that work with them; who only looks sees verdicts, curves and totals.
 DEVELOP: Final = VIEW | {
+    "data.view",
     "agent.edit",
     "dataset.edit",
     "evaluate",
@@ -114,7 +117,7 @@ SCOPE_TITLES: Final[dict[str, str]] = {
 
 # What a key may be narrowed to. A scope never widens what its owner's role allows.
 SCOPES: Final[dict[str, frozenset[str]]] = {
-    "training:view": VIEW,
+    "training:view": VIEW | {"data.view"},
     "training:start": frozenset(
         {"run.start", "run.pause", "run.resume", "agent.edit", "dataset.edit", "annotation.edit"}
     ),
@@ -128,5 +131,5 @@ SCOPES: Final[dict[str, frozenset[str]]] = {
     # For exporters of traces.
     "traces:write": frozenset({"trace.record"}),
     # For services beside agents: they read playbooks, record executions and let playbooks evolve.
-    SERVICE: frozenset({"view", "playbook.edit", "trace.record", "playbook.evolve"}),
+    SERVICE: frozenset({"view", "data.view", "playbook.edit", "trace.record", "playbook.evolve"}),
 }

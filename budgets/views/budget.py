@@ -108,8 +108,6 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         form = LimitForm(initial={"limit": typed(budget.limit), "shown": typed(budget.limit)})
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
-    rows, filters = _entries(request, actor, budget)
-    found = listing(request, rows, SORTS, one="entry")
     context = {
         "one": named(actor, [budget])[0],
         "budget": budget,
@@ -125,6 +123,16 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "may": may,
         "editable": editable,
         "form": form,
+        **(_lines(request, actor, budget) if "data.view" in may else {}),
+    }
+    return render(request, "budgets/budget.html", context, status=form.status if form else 200)
+
+
+def _lines(request: HttpRequest, actor: Actor, budget: Budget) -> dict[str, Any]:
+    """The ledger, for who may read its lines."""
+    rows, filters = _entries(request, actor, budget)
+    found = listing(request, rows, SORTS, one="entry")
+    return {
         "listing": found,
         "rows": _in_dollars(found.rows),
         "jobs": jobs_of(actor, [row.job_id for row in found.rows]),
@@ -132,7 +140,6 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
         "models": _models(found.rows, filters["model"]),
         **filters,
     }
-    return render(request, "budgets/budget.html", context, status=form.status if form else 200)
 
 
 def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QuerySet[LedgerEntry], dict[str, str]]:

@@ -9,12 +9,18 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.lessons.selectors import pack_get
 from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
 
 
 def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
-    """Keys are left in the database: who works with an endpoint reads them there."""
+    """Keys are left in the database: who works with an endpoint reads them there.
+
+    Raises:
+        Forbidden: the actor's role does not work with endpoints.
+    """
+    require_somewhere(actor, "data.view")
     rows = ModelEndpoint.objects.visible_to(actor).select_related("organization", "created_by")
     return rows if archived else rows.filter(archived_at=None)
 
@@ -36,12 +42,17 @@ def endpoint_get(actor: Any, name: Any) -> ModelEndpoint:
 
 
 def tool_servers_visible(actor: Any) -> QuerySet[ToolServer]:
+    """Raises:
+    Forbidden: the actor's role does not work with them."""
+    require_somewhere(actor, "data.view")
     return ToolServer.objects.visible_to(actor).select_related("organization").filter(archived_at=None)
 
 
 def tool_server_get(actor: Any, server_id: Any) -> ToolServer:
     """Raises:
-    Missing: there is none, or it belongs to another organisation."""
+    Missing: there is none, or it belongs to another organisation.
+    Forbidden: as ``tool_servers_visible``."""
+    require_somewhere(actor, "data.view")
     rows = ToolServer.objects.visible_to(actor).select_related("organization")
     found = rows.filter(id=as_uuid(server_id, "tool server")).first()
     if found is None:

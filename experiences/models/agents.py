@@ -8,7 +8,7 @@ from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped
+from agentcore_site.tenancy.models import Scoped, ScopedManager
 
 
 class Philosophy(models.TextChoices):
@@ -55,6 +55,8 @@ class ModelEndpoint(Scoped):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
+    objects = ScopedManager(needs="data.view")
+
     class Meta:
         ordering = ["name"]
         constraints = [
@@ -91,6 +93,8 @@ class ToolServer(Scoped):
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["name"]

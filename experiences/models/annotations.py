@@ -9,7 +9,7 @@ from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped
+from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models.agents import Agent
 
 
@@ -34,6 +34,8 @@ class Annotation(Scoped):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["created_at", "id"]

@@ -219,6 +219,8 @@ class ExecutionTrace(Scoped):
     used = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that its answer used.")
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
+    objects = ScopedManager(needs="data.view")
+
     class Meta:
         ordering = ["-recorded_at", "-id"]
         indexes = [

@@ -125,7 +125,7 @@ class TrajectoryRecord(models.Model):
     steps = SealedJSONField(default=list)
     created_at = models.DateTimeField()
 
-    objects = ScopedManager("organization_id")
+    objects = ScopedManager("organization_id", needs="data.view")
 
     class Meta:
         managed = False  # made by SQL in the migration: Django can't declare partitions
@@ -159,7 +159,7 @@ class GroupRecord(models.Model):
     advantages = ArrayField(models.FloatField())
     step_advantages: Any = models.JSONField()
 
-    objects = ScopedManager("organization_id")
+    objects = ScopedManager("organization_id", needs="data.view")
 
     class Meta:
         verbose_name = "trajectory group"

@@ -15,6 +15,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.lib.money import micros
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.tenancy.permissions import require_somewhere
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.library import Lesson
@@ -243,7 +244,12 @@ def trace_get(actor: Any, trace_id: Any) -> ExecutionTrace:
 
 
 def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
-    """Executions, newest first."""
+    """Executions, newest first.
+
+    Raises:
+        Forbidden: the actor's role does not read them.
+    """
+    require_somewhere(actor, "data.view")
     rows = ExecutionTrace.objects.visible_to(actor).select_related("agent")
     return rows.filter(agent=agent) if agent is not None else rows
 
@@ -265,8 +271,9 @@ def evolution_get(actor: Any, job_id: Any) -> Evolution:
 
 
 def executions_of(actor: Any, evolution: Evolution) -> QuerySet[ExecutionTrace]:
-    """The executions that an evolution read, as far as they are kept, in the order in which its insights count them."""
-    rows = traces_visible(actor, evolution.agent).filter(id__in=evolution.trace_ids)
+    """The executions that an evolution read, as far as they are kept and the actor's to read, in the order in which its
+    insights count them."""
+    rows = ExecutionTrace.objects.visible_to(actor).filter(agent=evolution.agent, id__in=evolution.trace_ids)
     return rows.order_by("recorded_at", "id")
 
 

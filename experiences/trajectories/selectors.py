@@ -14,12 +14,16 @@ from django.db.models.functions import Cast
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.models import GroupRecord, TrajectoryRecord
 
 FEW: Final = 8  # iterations, of which each is asked for with its own range of queries
 
 
 def trajectories_visible(actor: Any) -> QuerySet[TrajectoryRecord]:
+    """Raises:
+    Forbidden: the actor's role does not read them."""
+    require_somewhere(actor, "data.view")
     return TrajectoryRecord.objects.visible_to(actor)
 
 

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_release, tensorzero_of
 from serving.deployments.services import release_approve
@@ -22,11 +23,13 @@ from serving.models import Release, ReleaseSource
 from serving.releases.selectors import (
     blame,
     bundle_of,
+    bundle_shown,
     moved_since,
     release_before,
     release_get,
     releases_differ,
     releases_visible,
+    without_addresses,
 )
 from serving.releases.services import MOST_NOTE, release_make
 from serving.suites.selectors import latest_results
@@ -76,7 +79,9 @@ class ReleaseApprovalOut(serializers.Serializer[Any]):
 
 class ReleaseDetail(ReleaseOut):
     approvals = serializers.SerializerMethodField(help_text="Who said that it may go out.")
-    bundle = serializers.JSONField(help_text="What is served, whole.")
+    bundle = serializers.SerializerMethodField(
+        help_text="What is served, whole; without the address of its endpoint for roles that don't work with endpoints."
+    )
     told = serializers.SerializerMethodField(help_text="Lessons and items, with where each comes from.")
     moved = serializers.SerializerMethodField(
         help_text="What the agent has now otherwise than the release: model, prompt, tools."
@@ -86,13 +91,17 @@ class ReleaseDetail(ReleaseOut):
     def get_approvals(self, row: Release) -> list[Any]:
         return list(ReleaseApprovalOut(row.approvals.select_related("by").order_by("at"), many=True).data)
 
+    @extend_schema_field(serializers.JSONField())
+    def get_bundle(self, row: Release) -> dict[str, Any]:
+        return bundle_shown(self.context["actor"], row)
+
     @extend_schema_field(ReleaseTextOut(many=True))
     def get_told(self, row: Release) -> list[Any]:
         return list(ReleaseTextOut(blame(row), many=True).data)
 
     @extend_schema_field(ReleaseDifferenceOut(many=True))
     def get_moved(self, row: Release) -> list[Any]:
-        return _differences(moved_since(row))
+        return _differences(without_addresses(self.context["actor"], row, moved_since(row)))
 
 
 class SuiteScoreOut(serializers.Serializer[Any]):
@@ -206,7 +215,7 @@ class ReleaseViewSet(ScopedViewSet):
 
     @extend_schema(summary="One release", tags=TAG, responses=ReleaseDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ReleaseDetail(release_get(self.actor, pk)).data)
+        return Response(ReleaseDetail(release_get(self.actor, pk), context={"actor": self.actor}).data)
 
     @extend_schema(
         summary="Approve a release",
@@ -231,7 +240,7 @@ class ReleaseViewSet(ScopedViewSet):
         body = {
             "before": before.number if before else None,
             "after": release.number,
-            "differences": _differences(releases_differ(before, release)),
+            "differences": _differences(without_addresses(self.actor, release, releases_differ(before, release))),
         }
         return Response(body)
 
@@ -244,7 +253,9 @@ class ReleaseViewSet(ScopedViewSet):
     )
     @action(detail=True, methods=["get"])
     def tensorzero(self, request: Request, pk: UUID) -> Response:
-        return Response(ServingFilesOut(tensorzero_of(plan_of_release(release_get(self.actor, pk)))).data)
+        release = release_get(self.actor, pk)
+        require(self.actor, "data.view", release.organization_id)
+        return Response(ServingFilesOut(tensorzero_of(plan_of_release(release))).data)
 
     @extend_schema(
         summary="What suites found of a release",

@@ -11,6 +11,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require
 from experiences.agents.api.versions import AgentVersions
 from experiences.models.agent_lookup import agent_get
 from serving.adapters.plans import plan_of_agent, tensorzero_of
@@ -83,7 +84,9 @@ class ServingTargetViewSet(ScopedViewSet):
         responses={200: ServingFilesOut, 409: None},
     )
     def retrieve(self, request: Request, agent: str) -> Response:
-        return Response(ServingFilesOut(tensorzero_of(plan_of_agent(agent_get(self.actor, agent)))).data)
+        found = agent_get(self.actor, agent)
+        require(self.actor, "data.view", found.organization_id)
+        return Response(ServingFilesOut(tensorzero_of(plan_of_agent(found))).data)
 
     @extend_schema(
         summary="Serve the release before",

@@ -13,7 +13,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.agents.selectors import endpoints_visible
+from experiences.models import ModelEndpoint
 from experiences.models.agent_lookup import agent_find, agent_get
 from serving.adapters.webhook import serving_secret
 from serving.deployments.edits import edits_change, edits_settings, said_of_edits
@@ -127,9 +127,8 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     """How an agent is served: at which address, by which release, and what happens when something is away."""
     agent = agent_get(actor, agent_id)
     found = serving_of(agent)
-    endpoints = [
-        (str(one.pk), one.name) for one in endpoints_visible(actor).filter(organization_id=agent.organization_id)
-    ]
+    known = ModelEndpoint.objects.visible_to(actor).filter(organization_id=agent.organization_id, archived_at=None)
+    endpoints = [(str(one.pk), one.name) for one in known]
     initial = ServingForm.initial_of(found, rule_of(agent))
     form = ServingForm(sent(request), endpoints=endpoints, initial=initial)
     if form.is_bound:

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require_somewhere
 from serving.models import Feedback, ProductionTrace
 
 NEW: Final = 10.0  # seconds
@@ -18,6 +19,9 @@ LONGEST_WAIT: Final = 1.0
 
 
 def feedback_visible(actor: Any) -> QuerySet[Feedback]:
+    """Raises:
+    Forbidden: the actor's role does not read what was answered."""
+    require_somewhere(actor, "data.view")
     return Feedback.objects.visible_to(actor).select_related("user")
 
 

@@ -14,6 +14,7 @@ from django.utils import timezone
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require_somewhere
 from budgets.models import Budget
 from experiences.models import Agent
 from serving.deployments.gate import rule_of
@@ -63,6 +64,9 @@ def live_turn(agent: Agent) -> LoopTurn | None:
 
 
 def rows_visible(actor: Any) -> QuerySet[LoopRow]:
+    """Raises:
+    Forbidden: the actor's role does not read what was answered."""
+    require_somewhere(actor, "data.view")
     return LoopRow.objects.visible_to(actor).select_related("decided_by")
 
 

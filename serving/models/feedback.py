@@ -7,7 +7,7 @@ from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped
+from agentcore_site.tenancy.models import Scoped, ScopedManager
 from serving.models.traces import ProductionTrace
 
 
@@ -32,6 +32,8 @@ class Feedback(Scoped):
     user = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
+
+    objects = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["-id"]

@@ -152,7 +152,7 @@ class LoopRow(models.Model):
     state = models.CharField(max_length=8, choices=RowState.choices)
     decided_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
 
-    objects = ScopedManager("turn__organization")
+    objects = ScopedManager("turn__organization", needs="data.view")
 
     class Meta:
         ordering = ["id"]

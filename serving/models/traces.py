@@ -17,7 +17,7 @@ from agentcore_site.encryption.columns import (
     tables,
 )
 from agentcore_site.ids import uuid7
-from agentcore_site.tenancy.models import Scoped
+from agentcore_site.tenancy.models import Scoped, ScopedManager
 from experiences.models import Agent
 
 
@@ -79,6 +79,8 @@ class ProductionTrace(Scoped):
     safety = models.PositiveSmallIntegerField(null=True, help_text="Findings in its answer; null: not looked at.")
     reward = models.FloatField(null=True)
     components: Any = models.JSONField(default=dict, help_text="What the reward is made of, by name.")
+
+    objects = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["-id"]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.learning.lessons.library import Lesson
 from experiences.models import ModelEndpoint
 from serving.models import Release
 from serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
 from serving.releases.making import bundle_with
 from training.policies.served_context import ServedContext
+
+ADDRESSES: Final = ("address", "address of its endpoint")  # names of differences
 
 
 def releases_visible(actor: Any) -> QuerySet[Release]:
@@ -63,10 +67,25 @@ def moved_since(release: Release) -> list[BundleDifference]:
         now = bundle_with(release.agent, ServedContext())
     except Conflict as error:
         return [BundleDifference("prompt", "prompt pack", "changed", "", error.message)]
-    made, name = bundle_of(release), "address of its endpoint"
+    made, name = bundle_of(release), ADDRESSES[1]
     address = address_now(made)
     moved = [BundleDifference("endpoint", name, "changed", made.model.base_url, address)]
     return setting_differences(made, now) + (moved if address != made.model.base_url else [])
+
+
+def without_addresses(actor: Any, release: Release, found: Sequence[BundleDifference]) -> list[BundleDifference]:
+    """The differences, with the addresses in them only where the actor works with endpoints."""
+    if Actor.of(actor).may("data.view", release.organization_id):
+        return list(found)
+    return [one._replace(before="", after="") if one.name in ADDRESSES else one for one in found]
+
+
+def bundle_shown(actor: Any, release: Release) -> dict[str, Any]:
+    """What is served, whole; without the address of its endpoint where the actor does not work with endpoints."""
+    bundle: dict[str, Any] = release.bundle
+    if Actor.of(actor).may("data.view", release.organization_id):
+        return bundle
+    return bundle | {"model": bundle["model"] | {"base_url": ""}} if bundle.get("model") else bundle
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,8 +98,10 @@ def release_download(actor: Any, release_id: Any, *, form: str = "json") -> Rele
 
     Raises:
         Missing: there is none, or not for this actor.
+        Forbidden: the actor's role does not work with the addresses that it holds.
     """
     release = release_get(actor, release_id)
+    require(actor, "data.view", release.organization_id)
     record(actor, "release.downloaded", release, after={"digest": release.digest, "form": form})
     return release
 

@@ -10,10 +10,14 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.permissions import require_somewhere
 from serving.models import ProductionTrace, Release
 
 
 def production_traces_visible(actor: Any) -> QuerySet[ProductionTrace]:
+    """Raises:
+    Forbidden: the actor's role does not read them."""
+    require_somewhere(actor, "data.view")
     return ProductionTrace.objects.visible_to(actor).select_related("agent")
 
 

@@ -22,6 +22,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require
 from experiences.agents.selectors import dataset_get
 from experiences.lessons.filters import OfAgent
 from experiences.models.agent_lookup import agent_get
@@ -347,6 +348,7 @@ class TrainingJobViewSet(ScopedViewSet):
     def groups(self, request: Request, pk: UUID) -> Response:
         asked = parsed(GroupsQuery, request.query_params.dict())
         run = run_get(self.actor, pk)
+        require(self.actor, "data.view", run.organization_id)
         last = asked.get("last", run.iteration)
         first = max(asked.get("first", last - 9), last - MAX_GROUP_ITERATIONS + 1, 0)
         rows = group_grid(run, first=first, last=last)

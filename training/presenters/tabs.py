@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest
 
@@ -47,9 +47,14 @@ TABS = (
 )
 
 
-def tabs_of(run: TrainingRun) -> list[Tab]:
-    """The tabs of a run. An agent that chooses actions is told nothing, and so learns no lessons."""
-    return [one for one in TABS if one.key != "learned" or learns_context(run)]
+RAW: Final = ("groups", "trajectories", "failures")
+
+
+def tabs_of(run: TrainingRun, may: Collection[str]) -> list[Tab]:
+    """The tabs of a run, for who may these actions. An agent that chooses actions is told nothing, and so learns no
+    lessons; raw rows are for roles that work with them."""
+    hidden = {*([] if learns_context(run) else ["learned"]), *([] if "data.view" in may else RAW)}
+    return [one for one in TABS if one.key not in hidden]
 
 
 def tab_context(request: HttpRequest, actor: Actor, run: TrainingRun, tab: str) -> dict[str, Any]:

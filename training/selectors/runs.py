@@ -162,9 +162,7 @@ def run_verdict(run: TrainingRun) -> str:
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
     if run.tells:
         decides = "; the gate decides at the end" if run.job.active else ""
-        return (
-            f"Tried: {signed(gain)} points against {run.baseline} ({interval}) on the selection queries{decides}."
-        )
+        return f"Tried: {signed(gain)} points against {run.baseline} ({interval}) on the selection queries{decides}."
     if low > 0:
         head = f"Better than {run.baseline} by {gain:.1f} points"
     elif high < 0:

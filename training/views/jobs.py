@@ -118,7 +118,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
 def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     may = allowed(actor, run.organization_id)
-    tabs = tabs_of(run)
+    tabs = tabs_of(run, may)
     tab = request.GET.get("tab", tabs[0].key)
     tab = tab if any(tab == one.key for one in tabs) else tabs[0].key
     context = {

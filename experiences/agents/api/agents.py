@@ -50,7 +50,9 @@ class AgentOut(serializers.Serializer[Any]):
         help_text="The tools that it may call, by the id of their server.",
     )
     max_tokens = serializers.IntegerField()
-    url = serializers.CharField(help_text="Where an agent over HTTP takes its tasks.")
+    url = serializers.SerializerMethodField(
+        help_text="Where an agent over HTTP takes its tasks; empty for roles that don't work with endpoints."
+    )
     has_authorization = serializers.SerializerMethodField()
     inject_context = serializers.BooleanField(
         help_text="Of an agent over HTTP: whether the gateway puts the context into each call of its model."
@@ -88,6 +90,9 @@ class AgentOut(serializers.Serializer[Any]):
 
     def get_tool_servers(self, row: Agent) -> list[UUID]:
         return [one.pk for one in row.tool_servers.all()]
+
+    def get_url(self, row: Agent) -> str:
+        return row.url if self.context["actor"].may("data.view", row.organization_id) else ""
 
     def get_has_authorization(self, row: Agent) -> bool:
         return bool(row.authorization)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.db.models import F
 
+from agentcore_site.tenancy.actors import Actor
 from experiences.learning.playbooks.items import TITLES, PlaybookItem
 from experiences.lessons.presenters import Piece, difference
 from experiences.models import ContextDelta, DeltaState, ExecutionTrace, PlaybookVersion
@@ -74,7 +75,9 @@ def proposals(rows: Sequence[ContextDelta]) -> list[Proposal]:
 
 
 def evidence(actor: Any, delta: ContextDelta) -> tuple[list[ExecutionTrace], int]:
-    """The executions behind a change that are still kept, and how many are not."""
+    """The executions behind a change that are still kept, and how many are not; none for who may not read them."""
+    if not Actor.of(actor).may("data.view", delta.organization_id):
+        return [], 0
     kept = list(traces_visible(actor).filter(id__in=delta.taught_by)[:EVIDENCE])
     return kept, max(0, min(len(delta.taught_by), EVIDENCE) - len(kept))
 

@@ -119,11 +119,12 @@ def shown(request: HttpRequest, actor: Actor, agent: Agent, form: ItemForm | Non
     if found is None:
         return render(request, "playbooks/playbook_none.html", context)
     tab = "items" if form is not None else request.GET.get("tab", "items")
-    tab = tab if tab in dict(TABS) else "items"
+    tabs = [one for one in TABS if one[0] != "executions" or "data.view" in context["may"]]
+    tab = tab if tab in dict(tabs) else "items"
     context |= _head(found, context["may"]) | (READ[tab](request, actor, found) if tab in READ else {})
     if tab == "items" and "playbook.edit" in context["may"]:
         context["form"] = form or ItemForm.of(None, found.version)
-    context |= {"tab": tab, "tabs": TABS}
+    context |= {"tab": tab, "tabs": tabs}
     return render(request, "playbooks/playbook.html", context, status=form.code if form else 200)
 
 

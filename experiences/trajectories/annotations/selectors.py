@@ -12,12 +12,16 @@ from django.db.models.expressions import RawSQL
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.models import Annotation, TrajectoryRecord
 
 LABELS_OFFERED: Final = 30
 
 
 def annotations_visible(actor: Any) -> QuerySet[Annotation]:
+    """Raises:
+    Forbidden: the actor's role does not read them."""
+    require_somewhere(actor, "data.view")
     return Annotation.objects.visible_to(actor).select_related("author")
 
 

@@ -95,14 +95,14 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
 
 def _of_job(actor: Any, job_id: Any) -> QuerySet[TrajectoryRecord]:
     job = job_get(actor, job_id)
-    require(actor, "view", job.organization_id)
+    require(actor, "data.view", job.organization_id)
     rows = trajectories_visible(actor).filter(job_id=job.id, month=job.created_at.date().replace(day=1))
     return rows.order_by("-iteration", "-scenario", "-rollout")
 
 
 def _of_agent(actor: Any, name: Any) -> QuerySet[TrajectoryRecord]:
     agent = agent_get(actor, name)
-    require(actor, "view", agent.organization_id)
+    require(actor, "data.view", agent.organization_id)
     rows = trajectories_visible(actor).filter(
         organization_id=agent.organization_id, agent_id=agent.id, purpose="training"
     )
