@@ -306,6 +306,7 @@ class JobComment(Scoped):
     author = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     text = models.CharField(max_length=2000)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
+    edited_at = models.DateTimeField(null=True, editable=False)
 
     class Meta:
         ordering = ["created_at", "id"]

@@ -21,6 +21,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/pin/", notes.pin, name="pin"),
     path("jobs/<uuid:job_id>/unpin/", notes.unpin, name="unpin"),
     path("jobs/<uuid:job_id>/comments/", notes.comment, name="comment"),
+    path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/edit/", notes.recomment, name="comment_edit"),
     path("jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/", notes.uncomment, name="comment_remove"),
     path("datasets/", datasets.datasets, name="datasets"),
     path("datasets/new/", datasets.new, name="dataset_new"),

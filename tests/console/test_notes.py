@@ -108,6 +108,29 @@ def test_comments_are_a_thread_that_only_their_author_takes_back(
     assert "somebody who left" in html(console.get(f"/jobs/{one.pk}/"))
 
 
+def test_an_author_edits_a_comment_and_it_says_so(
+    console: Client, dan: Any, signed_in: SignIn, operator: Actor, agent: Agent
+) -> None:
+    [one] = jobs(operator, agent, ["one"])
+    console.post(f"/jobs/{one.pk}/comments/", {"text": "Why so slow?"})
+    said = JobComment.objects.get()
+    address = f"/jobs/{one.pk}/comments/{said.pk}/edit/"
+    assert ", edited" not in html(console.get(f"/jobs/{one.pk}/"))
+    assert signed_in(dan).post(address, {"text": "Why so fast?"}).status_code == 403
+    assert address not in html(signed_in(dan).get(f"/jobs/{one.pk}/"))
+    assert console.post(address, {"text": " "}).status_code == 400
+    # The same words again are no edit.
+    console.post(address, {"text": "Why so slow?"})
+    assert JobComment.objects.get().edited_at is None
+    assert console.post(address, {"text": "Why so slow on Mondays?"})["Location"].endswith(f"#comment-{said.pk}")
+    shown = html(console.get(f"/jobs/{one.pk}/"))
+    assert "Why so slow on Mondays?" in shown and ", edited" in shown and "Why so slow?" not in shown
+    [logged] = AuditEvent.objects.filter(action="job.comment_edited")
+    assert (logged.user.username, logged.after) == ("olivia", {"comment": str(said.pk)})
+    again = Caller(operator.user).send("patch", f"training-jobs/{one.pk}/comments/{said.pk}", {"text": "Solved."}, {})
+    assert (again.status_code, again.json()["text"], bool(again.json()["edited_at"])) == (200, "Solved.", True)
+
+
 def test_programs_read_and_write_notes_tags_and_comments(operator: Actor, agent: Agent, olivia: Any, dan: Any) -> None:
     [one] = jobs(operator, agent, ["one"])
     caller, path = Caller(olivia), f"training-jobs/{one.pk}"

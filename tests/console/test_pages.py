@@ -212,7 +212,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "overview", "workers", "search", "palette", "sign_in", "sign_out", "audit", "audit_export", "system", "agents",
         "audit_stream", *(f"audit_stream_{one}" for one in STREAM_ACTS),
         "agent", "agent_new",
-        "note", "pin", "unpin", "comment", "comment_remove", "columns", "view_save", "view_change", "view_remove",
+        "note", "pin", "unpin", "comment", "comment_edit", "comment_remove", "columns", "view_save", "view_change", "view_remove",
         "agent_edit", "sign_out_everywhere", "people", "member_change", "member_remove",
         "invitation", "invitation_resend", "invitation_revoke",
         "agent_archive", "agent_options", "agent_test", "agent_server_tools",

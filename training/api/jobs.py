@@ -44,6 +44,7 @@ from training.services.notes import (
     TAG,
     TAGS,
     comment_add,
+    comment_edit,
     comment_remove,
     job_describe,
     job_pin,
@@ -171,6 +172,7 @@ class CommentOut(serializers.Serializer[Any]):
     author = serializers.CharField(allow_null=True, source="author.username", help_text="Null: the account is gone.")
     text = serializers.CharField()
     created_at = serializers.DateTimeField()
+    edited_at = serializers.DateTimeField(allow_null=True, help_text="Null: it stands as it was written.")
 
 
 class JobFilters(OfAgent):
@@ -292,15 +294,28 @@ class TrainingJobViewSet(ScopedViewSet):
         return Response(CommentOut(comments_of(self.actor, run), many=True).data)
 
     @extend_schema(
+        methods=["PATCH"],
+        operation_id="training_jobs_comment_partial_update",
+        summary="Edit a comment of one's own",
+        tags=["training jobs"],
+        request=CommentIn,
+        responses=CommentOut,
+    )
+    @extend_schema(
+        methods=["DELETE"],
         operation_id="training_jobs_comment_destroy",
         summary="Remove a comment of one's own",
         tags=["training jobs"],
         request=None,
         responses={204: None},
     )
-    @action(detail=True, methods=["delete"], url_path="comments/<uuid:comment>", pagination_class=None)
+    @action(detail=True, methods=["patch", "delete"], url_path="comments/<uuid:comment>", pagination_class=None)
     def comment(self, request: Request, pk: UUID, comment: UUID) -> Response:
-        comment_remove(self.actor, run_get(self.actor, pk), comment)
+        run = run_get(self.actor, pk)
+        if request.method == "PATCH":
+            values = parsed(CommentIn, request.data)
+            return Response(CommentOut(comment_edit(self.actor, run, comment, **values)).data)
+        comment_remove(self.actor, run, comment)
         return Response(status=204)
 
     @extend_schema(summary="Pause a job", tags=["training jobs"], request=None, responses=JobOut)

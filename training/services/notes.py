@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import transaction
+from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
@@ -53,9 +54,7 @@ def comment_add(who: Any, run: TrainingRun, text: str) -> JobComment:
     Missing, Forbidden: the actor may not.
     Invalid: it is empty or too long, or the job has too many."""
     require(who, "agent.edit", run.organization_id)
-    said = _text(text, "text", "A comment")
-    if not said:
-        raise Invalid("Write a comment first.", fields={"text": "Write something."})
+    said = _said(text)
     if run.comments.count() >= COMMENTS:
         raise Invalid(f"A job has at most {COMMENTS} comments.")
     comment = JobComment.objects.create(
@@ -66,17 +65,30 @@ def comment_add(who: Any, run: TrainingRun, text: str) -> JobComment:
 
 
 @transaction.atomic
+def comment_edit(who: Any, run: TrainingRun, comment_id: UUID, text: str) -> JobComment:
+    """Puts another text in the place of the comment's, which says from then on that it was edited.
+
+    Raises:
+        Missing: there is no such comment.
+        Forbidden: it is another person's.
+        Invalid: the text is empty or too long.
+    """
+    comment = _own_comment(who, run, comment_id)
+    said = _said(text)
+    if said == comment.text:
+        return comment
+    comment.text, comment.edited_at = said, timezone.now()
+    comment.save(update_fields=["text", "edited_at"])
+    record(who, "job.comment_edited", run, after={"comment": str(comment_id)})
+    return comment
+
+
+@transaction.atomic
 def comment_remove(who: Any, run: TrainingRun, comment_id: UUID) -> None:
     """Raises:
     Missing: there is no such comment.
     Forbidden: it is another person's."""
-    require(who, "agent.edit", run.organization_id)
-    comment = run.comments.filter(pk=comment_id).first()
-    if comment is None:
-        raise Missing("There is no such comment.")
-    if comment.author_id != Actor.of(who).user.pk:
-        raise Forbidden("This comment is another person's. Its author may remove it.")
-    comment.delete()
+    _own_comment(who, run, comment_id).delete()
     record(who, "job.comment_removed", run, before={"comment": str(comment_id)})
 
 
@@ -102,6 +114,23 @@ def job_unpin(who: Any, run: TrainingRun) -> None:
     gone, _ = JobPin.objects.filter(person=Actor.of(who).user, run=run).delete()
     if gone:
         record(who, "job.unpinned", run)
+
+
+def _own_comment(who: Any, run: TrainingRun, comment_id: UUID) -> JobComment:
+    require(who, "agent.edit", run.organization_id)
+    comment: JobComment | None = run.comments.filter(pk=comment_id).first()
+    if comment is None:
+        raise Missing("There is no such comment.")
+    if comment.author_id != Actor.of(who).user.pk:
+        raise Forbidden("This comment is another person's. Its author may change or remove it.")
+    return comment
+
+
+def _said(given: str) -> str:
+    text = _text(given, "text", "A comment")
+    if not text:
+        raise Invalid("Write a comment first.", fields={"text": "Write something."})
+    return text
 
 
 def _text(given: str, name: str, what: str) -> str:

@@ -15,7 +15,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from training.presenters.columns import COOKIE, COOKIE_AGE, NAMES, as_cookie
 from training.selectors.runs import run_get
-from training.services.notes import comment_add, comment_remove, job_describe, job_pin, job_unpin
+from training.services.notes import comment_add, comment_edit, comment_remove, job_describe, job_pin, job_unpin
 
 
 @post_page
@@ -31,6 +31,13 @@ def comment(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     made = comment_add(actor, run, request.POST.get("text", ""))
     return redirect(f"{resolve_url('training:job', job_id=run.pk)}#comment-{made.pk}")
+
+
+@post_page
+def recomment(request: HttpRequest, actor: Actor, job_id: Any, comment_id: UUID) -> HttpResponse:
+    run = run_get(actor, job_id)
+    comment_edit(actor, run, comment_id, request.POST.get("text", ""))
+    return redirect(f"{resolve_url('training:job', job_id=run.pk)}#comment-{comment_id}")
 
 
 @post_page
