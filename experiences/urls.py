@@ -13,6 +13,7 @@ from experiences.trajectories.exports import views as exports
 app_name = "experiences"
 urlpatterns = [
     path("agents/new/", agents.new, name="agent_new"),
+    path("agents/demo/", agents.demo, name="agent_demo"),
     path("agents/<uuid:agent_id>/edit/", agents.edit, name="agent_edit"),
     path("agents/<uuid:agent_id>/archive/", agents.archive, name="agent_archive"),
     path("agents/options/", agents.options, name="agent_options"),

@@ -93,7 +93,7 @@ CONSOLE = {
     "", "overview/workers/", "search/", "search/palette/", "audit/", "audit/export/", "system/",
     "audit/webhook/", "audit/webhook/test/", "audit/webhook/pause/", "audit/webhook/resume/",
     "audit/webhook/beginning/", "audit/webhook/now/", "audit/webhook/secret/", "audit/webhook/remove/",
-    "agents/", "agents/<str:ref>/", "agents/new/", "agents/options/",
+    "agents/", "agents/<str:ref>/", "agents/new/", "agents/demo/", "agents/options/",
     "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
     "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
     "tool-servers/new/", "tool-servers/<uuid:server_id>/", "tool-servers/<uuid:server_id>/archive/",
@@ -173,7 +173,7 @@ CONSOLE = {
     "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
 }  # fmt: skip
 # Changes what is the person's own alone, whose organisation they belong to or not.
-OWN = {"notices/read/", "jobs/columns/"}
+OWN = {"notices/read/", "jobs/columns/", "agents/demo/"}
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
     "views/save/": "view",
@@ -198,6 +198,7 @@ CONSOLE_WRITES = {
     "notices/read/": "view",
     "notices/settings/": "view",
     "agents/new/": "agent.edit",
+    "agents/demo/": "agent.edit",
     "agents/<uuid:agent_id>/edit/": "agent.edit",
     "agents/<uuid:agent_id>/archive/": "agent.edit",
     "experiences/<uuid:experience_id>/edit/": "agent.edit",

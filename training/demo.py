@@ -16,6 +16,7 @@ from agentcore_site.tenancy.roles import Role
 from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.datasets import dataset_create
+from experiences.agents.services.demo_agent import DEMO_SLUG, demo_agent
 from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import Agent, Dataset, ModelEndpoint
 from training.weights.random_model import LETTERS
@@ -27,7 +28,7 @@ PEOPLE: Final = {
     "stella": Role.STAKEHOLDER,
 }
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
-AGENT_SLUG: Final = "tool-router"
+AGENT_SLUG: Final = DEMO_SLUG
 LOOP_SLUG: Final = "helper"
 WEIGHTS_SLUG: Final = "letters"
 DOOR, LETTERS_NAME = "Door of weights", "Letters"
@@ -54,14 +55,7 @@ def seed() -> Agent:
     if made:
         _keep(made)
     olivia = get_user_model().objects.get(username="olivia")
-    found = Agent.objects.filter(organization=home, slug=AGENT_SLUG).first()
-    return found or agent_create(
-        Actor(olivia, door="command"),
-        name="Tool router",
-        slug=AGENT_SLUG,
-        description="Learns from rewards alone which tool fits a question, and to check before it answers.",
-        environment="reasoning_gym",
-    )
+    return demo_agent(Actor(olivia, door="command"))
 
 
 @transaction.atomic

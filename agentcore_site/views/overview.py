@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from django.db.models import Count, Q
 from django.http import HttpRequest, HttpResponse
@@ -10,6 +11,7 @@ from django.shortcuts import render
 from django.utils import timezone
 
 from agentcore_site.console.pages import page
+from agentcore_site.first_steps import first_steps
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.jobs.workers import workers_seen
@@ -45,9 +47,19 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
         "n_running": runs_visible(actor).filter(job__status__in=(Status.RUNNING, Status.QUEUED)).count(),
         "gains": gains_by_agent(agents, limit=SHOWN),
         "n_agents": agents.count(),
-        "n_runs": runs_visible(actor).count(),
+        **_first_steps(actor),
     }
     return render(request, "agentcore_site/overview.html", context)
+
+
+def _first_steps(actor: Actor) -> dict[str, Any]:
+    """The way to the first job, while it was not launched, for those who can go a part of it."""
+    membership = next(iter(actor.memberships.values()), None)
+    if membership is None or not actor.may("agent.edit", membership.organization_id):
+        return {}
+    steps = first_steps(actor, membership.organization)
+    to_do = [one for one in steps if not one.done]
+    return {"steps": steps, "steps_done": len(steps) - len(to_do), "next_step": to_do[0] if to_do else None}
 
 
 @page

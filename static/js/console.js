@@ -39,6 +39,8 @@ document.addEventListener("click", (event) => {
   const closer = target.closest("[data-close]");
   if (closer) closer.closest("dialog").close();
 
+  if (target.closest("[data-palette]")) openPalette(event);
+
   const copier = target.closest("[data-copy]");
   if (copier) copy(copier);
 

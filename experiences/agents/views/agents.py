@@ -16,6 +16,7 @@ from experiences.agents.forms import AgentForm
 from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import AgentTest, agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
+from experiences.agents.services.demo_agent import demo_agent
 from experiences.agents.services.tool_servers import tool_server_offer
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
@@ -30,6 +31,13 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
         messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
         return redirect("agent", ref=made.pk)
     return _form(request, form, None)
+
+
+@post_page
+def demo(request: HttpRequest, actor: Actor) -> HttpResponse:
+    made = demo_agent(actor)
+    messages.success(request, f"{made.name} is here. Launch its first job.")
+    return redirect("overview")
 
 
 @page
