@@ -1,4 +1,4 @@
-"""In a real browser: a job's page shows what its address names on the first screen, and times stand in one's own zone."""
+"""In a real browser: a job's page shows what its address names on the first screen; times stand in one's own zone."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_times_stand_in_ones_own_zone(web: LiveSite, run: TrainingRun, olivia: A
     assert re.fullmatch(f"{form}GMT\\+9", page.get_attribute("td time", "title")), "the browser's, without a choice"
     page.goto(f"{web.url}/notices/settings/")
     assert page.input_value("[name=time_zone]") == "Asia/Tokyo"
-    preferences_set(olivia, acme, whose="own", time_zone="America/Phoenix")
+    preferences_set(olivia, acme, whose="own", bell=[], mail=[], time_zone="America/Phoenix")
     page.goto(f"{web.url}/jobs/")
     assert re.fullmatch(f"{form}GMT-7", page.get_attribute("td time", "title"))
 

@@ -14,8 +14,11 @@ THEMES: Final = ("light", "dark")
 # Every rule of axe but those that it calls experimental: the levels A and AA of WCAG, and good practice.
 RUN: Final = """async () => {
   const found = await axe.run(document, { resultTypes: ["violations"] });
-  return found.violations.map((one) => `${one.id} (${one.impact}): ${one.nodes.length} x ${one.nodes[0].target.join(" ")}`
-    + ` ${one.nodes[0].any.map((why) => why.message).join("; ").slice(0, 160)}`);
+  return found.violations.map((one) => {
+    const first = one.nodes[0];
+    const why = first.any.map((check) => check.message).join("; ").slice(0, 160);
+    return `${one.id} (${one.impact}): ${one.nodes.length} x ${first.target.join(" ")} ${why}`;
+  });
 }"""
 
 
