@@ -47,10 +47,11 @@ def ledger_export_start(
     """Checks and logs an export of the actor's organisation; of one job, if one is given. Days are UTC, both included.
 
     Raises:
-        Missing, Forbidden: the actor may not see the organisation's budgets.
+        Missing, Forbidden: the actor may not read the lines of the organisation's ledger.
     """
     organization: UUID = job.organization_id if job is not None else current_organization(actor).id
     require(actor, "budget.view", organization)
+    require(actor, "data.view", organization)
     rows = between(ledger_visible(Actor.of(actor)).filter(organization_id=organization), since, until)
     if job is not None:
         rows = rows.filter(job_id=job.id)

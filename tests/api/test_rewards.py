@@ -291,9 +291,12 @@ def test_wrong_options_are_refused_before_anything_is_read(api: Caller, run: Tra
     assert api.post("rewards/run", {"reward": "praise", "job": str(run.job_id)}).status_code == 400
 
 
-def test_strangers_find_nothing_and_onlookers_may_try(run: TrainingRun, charlie: Any, stella: Any) -> None:
+def test_strangers_find_nothing_and_who_works_with_trajectories_may_try(
+    run: TrainingRun, charlie: Any, stella: Any, dan: Any
+) -> None:
     for source in ({"job": str(run.job_id)}, {"agent": run.agent.slug}, {"agent": str(run.agent_id)}):
         assert Caller(charlie).post("rewards/run", {"reward": "outcome", **source}).status_code == 404
-        assert Caller(stella).post("rewards/run", {"reward": "outcome", **source}).status_code == 200
+        assert Caller(stella).post("rewards/run", {"reward": "outcome", **source}).status_code == 403
+        assert Caller(dan).post("rewards/run", {"reward": "outcome", **source}).status_code == 200
     assert Caller().post("rewards/run", {"reward": "outcome", "job": str(run.job_id)}).status_code == 401
     assert Caller().post("rewards/validate", {"reward": "outcome"}).status_code == 401

@@ -90,16 +90,18 @@ def test_an_unknown_agent_is_not_there(spent: Chain, stakeholder: Caller) -> Non
     assert stakeholder.get("budgets/9999999999999999999999").status_code == 404
 
 
-def test_the_ledger_comes_in_pages(spent: Chain, stakeholder: Caller) -> None:
-    entries = [one for page in pages(stakeholder, f"budgets/{spent.job_budget}/ledger", limit=1) for one in page]
+def test_the_ledger_comes_in_pages(spent: Chain, dan: Any, stakeholder: Caller) -> None:
+    assert stakeholder.get(f"budgets/{spent.job_budget}/ledger").status_code == 403
+    caller = Caller(dan)
+    entries = [one for page in pages(caller, f"budgets/{spent.job_budget}/ledger", limit=1) for one in page]
     assert [one["kind"] for one in entries] == ["reserve", "settle", "reserve"]
     settled = entries[1]
     assert (settled["spent_usd"], settled["spent_micros"], settled["reserved_micros"]) == (0.600001, 600_001, -700_000)
     assert (settled["model"], settled["input_tokens"], settled["job_id"]) == ("small", 100, str(spent.job_id))
-    one = stakeholder.get(f"budgets/{spent.job_budget}/ledger", kind="settle").json()["results"]
+    one = caller.get(f"budgets/{spent.job_budget}/ledger", kind="settle").json()["results"]
     assert [entry["id"] for entry in one] == [settled["id"]]
-    assert stakeholder.get(f"budgets/{spent.job_budget}/ledger", model="other").json()["results"] == []
-    assert stakeholder.get(f"budgets/{spent.job_budget}/ledger", kind="nonsense").status_code == 400
+    assert caller.get(f"budgets/{spent.job_budget}/ledger", model="other").json()["results"] == []
+    assert caller.get(f"budgets/{spent.job_budget}/ledger", kind="nonsense").status_code == 400
 
 
 @pytest.mark.parametrize(("by", "key"), [("model", "small"), ("purpose", "training"), ("job", None), ("day", None)])

@@ -311,34 +311,40 @@ def test_a_budget_that_owes_says_what_stops(chain: Chain) -> None:
     )
 
 
-def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, stella: Any) -> None:
-    client = at_desk(stella)
+def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, dan: Any) -> None:
+    client = at_desk(dan)
     page = html(client.get(f"/budgets/{spent.organization_budget}/?kind=settle"))
     assert "1 entry" in page and f'href="/jobs/{spent.job_id}/"' in page
     assert "No entry matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
     assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
 
 
-def test_another_budget_s_entries_are_not_in_the_ledger(spent: Chain, stella: Any) -> None:
+def test_another_budget_s_entries_are_not_in_the_ledger(spent: Chain, dan: Any) -> None:
     lonely = chain_open(spent.organization_id)
     reserve(hold(lonely, "lonely", 1))
-    client = at_desk(stella)
+    client = at_desk(dan)
     assert "4 entries" in text(client.get(f"/budgets/{spent.organization_budget}/"))
     assert "3 entries" in text(client.get(f"/budgets/{spent.agent_budget}/"))
     assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/"))
 
 
-def test_the_ledger_comes_as_csv_and_is_logged(spent: Chain, stella: Any) -> None:
-    response = at_desk(stella).get(f"/budgets/{spent.job_budget}/csv/?kind=settle")
+def test_the_ledger_comes_as_csv_and_is_logged(spent: Chain, dan: Any) -> None:
+    response = at_desk(dan).get(f"/budgets/{spent.job_budget}/csv/?kind=settle")
     assert response.streaming and response["Content-Disposition"].endswith('.csv"')
     lines = b"".join(response).decode().splitlines()
     assert len(lines) == 2 and ",settle," in lines[1] and ",600000," in lines[1]
-    assert AuditEvent.objects.filter(action="ledger.exported", actor="stella").count() == 1
+    assert AuditEvent.objects.filter(action="ledger.exported", actor="dan").count() == 1
 
 
-def test_ten_thousand_entries_open_in_a_few_queries(
-    spent: Chain, stella: Any, django_assert_max_num_queries: Any
-) -> None:
+def test_who_only_looks_reads_totals_and_no_lines(spent: Chain, stella: Any) -> None:
+    client = at_desk(stella)
+    page = html(client.get(f"/budgets/{spent.job_budget}/"))
+    assert "spent" in page and 'id="ledger"' not in page and "<tr data-row>" not in page
+    assert client.get(f"/budgets/{spent.job_budget}/csv/").status_code == 403
+    assert not AuditEvent.objects.filter(action="ledger.exported").exists()
+
+
+def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, django_assert_max_num_queries: Any) -> None:
     tags = {
         "organization_id": spent.organization_id,
         "agent_id": spent.agent_id,
@@ -353,7 +359,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(
     LedgerEntry.objects.bulk_create(
         (LedgerEntry(at=at, kind="settle", spent_delta=1, cost=1, **tags) for _ in range(10_000)), batch_size=2_000
     )
-    client = at_desk(stella)
+    client = at_desk(dan)
     with django_assert_max_num_queries(13):
         page = client.get(f"/budgets/{spent.job_budget}/")
     assert "more than 10,000 entries" in text(page)

@@ -196,35 +196,35 @@ async def joined(export: Any) -> bytes:
     return b"".join([part async for part in ledger_csv(export)])
 
 
-def test_the_ledger_leaves_as_csv_and_the_export_is_logged(chain: Chain, stella: Any) -> None:
+def test_the_ledger_leaves_as_csv_and_the_export_is_logged(chain: Chain, dan: Any) -> None:
     spend(chain, "a", 300, model="=cmd|' /C calc'!A0")
     spend(chain, "b", 500)
-    export = ledger_export_start(Actor(stella), since=date.today() - timedelta(days=1))
+    export = ledger_export_start(Actor(dan), since=date.today() - timedelta(days=1))
     rows = list(csv.DictReader(io.StringIO(async_to_sync(joined)(export).decode())))
     assert [row["kind"] for row in rows] == ["reserve", "settle"] * 2
     assert rows[1]["model"].startswith("'=cmd")
     assert rows[3] | {"cost_micros": "500", "input_tokens": "100", "job_id": str(chain.job_id)} == rows[3]
-    assert AuditEvent.objects.get(action="ledger.exported").actor == "stella"
+    assert AuditEvent.objects.get(action="ledger.exported").actor == "dan"
 
 
-def test_an_export_goes_on_batch_by_batch(chain: Chain, stella: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_goes_on_batch_by_batch(chain: Chain, dan: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("budgets.exports.BATCH", 3)
     for n in range(5):
         spend(chain, str(n), 10)
-    lines = async_to_sync(joined)(ledger_export_start(Actor(stella))).decode().splitlines()
+    lines = async_to_sync(joined)(ledger_export_start(Actor(dan))).decode().splitlines()
     ids = [int(line.split(",")[0]) for line in lines[1:]]
     assert len(ids) == 10 and ids == sorted(set(ids))
 
 
-def test_an_export_holds_only_what_its_reader_may_see(chain: Chain, job: Job, charlie: Any, stella: Any) -> None:
+def test_an_export_holds_only_what_its_reader_may_see(chain: Chain, job: Job, charlie: Any, dan: Any) -> None:
     spend(chain, "a", 300)
     spend(chain_open(chain.organization_id), "b", 300)
     with pytest.raises(Missing):
         ledger_export_start(Actor(charlie), job=job)
     assert async_to_sync(joined)(ledger_export_start(Actor(charlie))).count(b"\n") == 1
-    assert async_to_sync(joined)(ledger_export_start(Actor(stella), job=job)).count(b"\n") == 3
+    assert async_to_sync(joined)(ledger_export_start(Actor(dan), job=job)).count(b"\n") == 3
     with pytest.raises((Missing, Forbidden)):
-        ledger_export_start(Actor(stella, scopes=frozenset({"training:start"})))
+        ledger_export_start(Actor(dan, scopes=frozenset({"training:start"})))
 
 
 def test_sums_leave_as_csv(chain: Chain, stella: Any) -> None:
