@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
+from urllib.parse import urlencode
 
 from django.urls import reverse
 
@@ -78,7 +79,9 @@ def _model(actor: Actor, organization: Organization, agent: Agent | None) -> Fir
         else:
             return FirstStep(title, True, "Its endpoint is set, and the price of its model is known.")
         if agent.endpoint is not None:
-            return _open(actor, organization, "price.edit", title, said, "Set a price", "budgets:price_set")
+            step = _open(actor, organization, "price.edit", title, said, "Set a price", "budgets:price_set")
+            model = urlencode({"model": agent.model or agent.endpoint.model})
+            return replace(step, url=f"{step.url}?{model}") if step.url else step
     return _open(actor, organization, "endpoint.edit", title, said, "Add an endpoint", "experiences:endpoint_new")
 
 

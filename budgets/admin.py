@@ -34,6 +34,7 @@ from budgets.models import (
     BudgetSettings,
     LedgerEntry,
     ModelPrice,
+    Period,
     Reservation,
     Scope,
 )
@@ -119,7 +120,7 @@ class BudgetAdmin(ServiceAdmin):
         "owner",
         "organization",
         "scope",
-        "period_start",
+        "when",
         "limit_",
         "spent_",
         "reserved_",
@@ -185,6 +186,10 @@ class BudgetAdmin(ServiceAdmin):
             return
         obj.__dict__.update({key: value for key, value in budget.__dict__.items() if key != "_state"})
         obj._state.adding = False
+
+    @admin.display(description="period", ordering="period_start")
+    def when(self, budget: Budget) -> str:
+        return "in all" if budget.period == Period.TOTAL else f"{budget.period_start:%B %Y}"
 
     limit_ = money_column("limit", "limit", none="not limited")
     spent_ = money_column("spent", "spent")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import date, timedelta
 from typing import Any, Final
 
 from django.contrib import messages
@@ -25,7 +26,7 @@ from agentcore_site.audit_export.services import (
     stream_test,
 )
 from agentcore_site.console.pages import COUNT_LIMIT, Sort, asked, listing, page, post_page, sent
-from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -62,8 +63,9 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = audit_visible(actor)
     rows = AuditEventFilters.on_page(everything, _filters(request))
     found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=COLUMNS)
-    [family] = asked(request, "about")
-    return render(request, "agentcore_site/audit.html", {"listing": found, "family": family, "families": FAMILIES})
+    family, since, until = asked(request, "about", "since", "until")
+    context = {"listing": found, "family": family, "families": FAMILIES, "since": since, "until": until}
+    return render(request, "agentcore_site/audit.html", context)
 
 
 @require_GET
@@ -133,4 +135,21 @@ def _stream_shown(
 
 def _filters(request: HttpRequest) -> dict[str, str]:
     query, family = asked(request, "q", "about")
-    return {name: value for name, value in {"search": query, "about": family}.items() if value}
+    since, until = _day(request, "since"), _day(request, "until")
+    asked_for = {
+        "search": query,
+        "about": family,
+        "since": f"{since}T00:00:00Z" if since else "",
+        "until": f"{until + timedelta(days=1)}T00:00:00Z" if until else "",
+    }
+    return {name: value for name, value in asked_for.items() if value}
+
+
+def _day(request: HttpRequest, name: str) -> date | None:
+    """Raises:
+    Invalid: it is no date."""
+    [text] = asked(request, name)
+    try:
+        return date.fromisoformat(text) if text else None
+    except ValueError:
+        raise Invalid(f"{name} is {text[:20]!r}; write a day as 2026-11-24.") from None

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.urls import URLPattern, URLResolver, get_resolver
+from django.utils import timezone
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.views.audit import STREAM_ACTS
@@ -128,6 +130,14 @@ def test_the_audit_log_is_for_admins(
     for person in (olivia, dan, stella):
         assert signed_in(person).get("/audit/").status_code == 403
         assert "/audit/" not in html(signed_in(person).get("/"))
+
+
+def test_the_audit_log_is_read_from_day_to_day(adam: Any, signed_in: SignIn, run: TrainingRun) -> None:
+    client = signed_in(adam)
+    today = timezone.now().date()
+    assert "run.started" in html(client.get(f"/audit/?since={today}&until={today}"))
+    assert "No entry matches" in html(client.get(f"/audit/?until={today - timedelta(days=1)}"))
+    assert client.get("/audit/?since=yesterday").status_code == 400
 
 
 def test_an_admin_of_one_organisation_reads_only_its_log(adam: Any, charlie: Any, signed_in: SignIn) -> None:
