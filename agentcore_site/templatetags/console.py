@@ -145,6 +145,12 @@ def milliseconds(value: Any) -> str:
     return f"{number:.2g} ms" if number < 10 else duration(number / 1000)
 
 
+@register.filter
+def wins(success: Iterable[bool]) -> int:
+    """How many rollouts of a group succeeded."""
+    return sum(map(bool, success))
+
+
 # -- times -------------------------------------------------------------------------------------------------------------
 
 
