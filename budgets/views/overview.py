@@ -12,6 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Sort, asked, listing, page
+from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -20,7 +21,7 @@ from budgets import exports
 from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
 from budgets.ledger.accounts import BudgetOwner, limit_standing, month_of
-from budgets.models import Budget, Scope
+from budgets.models import AlertKind, Budget, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, nothing_yet, verdict
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
@@ -126,6 +127,7 @@ def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, 
     rows = alerts_visible(actor).filter(
         budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_after(month)
     )
+    rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess__lt=MICROS // 100)  # less than a cent is nobody's task
     shown = list(rows[:20])
     names = named(actor, [one.budget for one in shown])
     return {"alerts": [{"alert": one, "text": subject(one, of.name)} for one, of in zip(shown, names, strict=True)]}

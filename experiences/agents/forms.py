@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any, Self, cast
 
 from django import forms
 from django.conf import settings
@@ -85,6 +85,13 @@ class EndpointForm(RowForm):
         " the option portkey_config.",
     )
     options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
+
+    @classmethod
+    def of(cls, row: Any, data: Any = None, **extra: Any) -> Self:
+        form = super().of(row, data, **extra)
+        kept = "A key is stored; empty: it is kept." if row.api_key else "None is stored."
+        form.fields["api_key"].help_text = f"{kept} Stored sealed and never shown again."
+        return form
 
 
 class ToolServerForm(RowForm):

@@ -16,6 +16,7 @@ from agentcore_site.lib.errors import DomainError, Invalid, Missing
 from agentcore_site.lib.links import site_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.prices.pricing import UnknownPrice
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.lessons.selectors import domains
@@ -166,7 +167,8 @@ def _plan(request: HttpRequest, form: LaunchForm) -> dict[str, Any]:
         estimate = run_estimate(actor, agent=agent, dataset=dataset, config=form.config(), preset=form.preset)
         call = launch_call(form, estimate["config"])
     except DomainError as error:
-        return context | {"problems": error.fields or {"": error.message}}
+        unpriced = error.__cause__.model if isinstance(error.__cause__, UnknownPrice) else ""
+        return context | {"problems": error.fields or {"": error.message}, "unpriced": unpriced}
     shown = snippets(call, site_of(request)) if call is not None else []
     budget = float(estimate["config"]["max_budget_usd"])
     return context | {"plan": estimate, "budget": budget, "agent": agent, "snippets": shown}
