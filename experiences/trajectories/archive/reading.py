@@ -18,6 +18,7 @@ from agentcore_site.lib.object_storage import object_open
 from agentcore_site.lib.storable import in_utc
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.models import ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
 from experiences.models.agent_lookup import agent_get
 
@@ -54,7 +55,13 @@ def job_rows(actor: Actor | None, job_id: Any, **wanted: Any) -> Iterator[Trajec
 
 @contextmanager
 def trajectory_rows(actor: Actor, *trajectory_ids: Any) -> Iterator[TrajectoryArchive | None]:
-    """The same for the groups of these trajectories; ids that are found nowhere stay so."""
+    """The same for the groups of these trajectories; ids that are found nowhere stay so.
+
+    Raises:
+        Forbidden: the actor's role does not read trajectories.
+        Missing, ObjectsAway: as above.
+    """
+    require_somewhere(actor, "data.view")
     asked = [one for one in map(uuid_of, trajectory_ids) if one]
     hot = set(TrajectoryRecord.objects.visible_to(actor).filter(id__in=asked).values_list("id", flat=True))
     lost = [one for one in asked if one not in hot]
