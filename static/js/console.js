@@ -265,5 +265,8 @@ document.addEventListener("htmx:sendError", () => {
   document.getElementById("notices").replaceChildren(notice);
 });
 
-// Good news goes by itself; what went wrong stays until it is dismissed.
-for (const notice of document.querySelectorAll(".notice.success")) setTimeout(() => notice.remove(), 8000);
+// Good news goes by itself, but not from under a pointer or the keyboard; what went wrong stays until it is dismissed.
+function goLater(notice) {
+  setTimeout(() => (notice.matches(":hover, :focus-within") ? goLater(notice) : notice.remove()), 12000);
+}
+for (const notice of document.querySelectorAll(".notice.success")) goLater(notice);
