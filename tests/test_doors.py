@@ -46,7 +46,7 @@ from experiences.models import (
 from experiences.playbooks.services.playbooks import playbook_create
 from experiences.trajectories.annotations.services import annotation_create
 from serving.models import Feedback, LoopTurn, Release
-from serving.releases.bundle import Bundle
+from serving.releases.bundle import Bundle, ModelPart
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed
@@ -173,7 +173,9 @@ CONSOLE = {
     "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
 }  # fmt: skip
 # Changes what is the person's own alone, whose organisation they belong to or not.
-OWN = {"notices/read/", "jobs/columns/", "agents/demo/"}
+OWN = {"notices/read/", "jobs/columns/"}
+# Makes an agent of one's own organisation, after which one launches jobs of it: tests/console/test_first_steps.py.
+OWN_AGENT = {"agents/demo/"}
 # What a POST to a console page needs; the others only show.
 CONSOLE_WRITES = {
     "views/save/": "view",
@@ -855,7 +857,7 @@ def test_a_stranger_of_another_organisation_learns_and_changes_nothing(
     session.force_login(charlie)
     before = snapshot()
     for route in all_routes():
-        if route in PUBLIC or of_admin(route):
+        if route in PUBLIC | OWN_AGENT or of_admin(route):
             continue
         path = address(route, values)
         body = {"agent_id": str(values["agent_id"]), "agent": "router-7", "training_job_id": str(values["job_id"])}
@@ -943,9 +945,15 @@ def test_raw_rows_are_for_roles_that_work_with_them(
     user = request.getfixturevalue(person)
     Agent.objects.filter(pk=run.agent_id).update(runtime="http", url=ADDRESSES[1])
     ModelEndpoint.objects.filter(pk=values["endpoint_id"]).update(base_url=ADDRESSES[0])
-    release = Release.objects.get(pk=values["release_id"])
-    release.bundle["model"] |= {"endpoint": str(values["endpoint_id"]), "base_url": ADDRESSES[0]}
-    Release.objects.filter(pk=release.pk).update(bundle=release.bundle)
+    model = ModelPart(endpoint=str(values["endpoint_id"]), base_url=ADDRESSES[0])
+    released = Release.objects.create(
+        organization=run.organization,
+        agent=run.agent,
+        number=2,
+        source="agent",
+        bundle=Bundle("llm", model=model).as_json(),
+    )
+    values["release_id"] = values["pk"]["releases"] = released.pk
     session = Client(raise_request_exception=False)
     session.force_login(user)
     key = Caller(user)

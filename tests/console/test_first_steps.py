@@ -11,7 +11,7 @@ from django.test import Client
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from budgets.services import price_set
-from experiences.agents.services.agents import agent_create, agent_update
+from experiences.agents.services.agents import agent_create
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
 from tests import factories
@@ -55,13 +55,12 @@ def test_the_demo_agent_is_one_click_away_and_the_launch_the_next(
 
 
 def test_each_step_is_read_from_the_data(console: Client, operator: Actor, adam: Any, acme: Organization) -> None:
-    agent = agent_create(operator, name="Reader", environment="dataset", runtime="llm")
+    endpoint = factories.ModelEndpointFactory(organization=acme, model="reader-1")
+    agent_create(operator, name="Reader", environment="dataset", runtime="llm", endpoint=endpoint)
     assert steps_of(console) == dict(zip(TITLES, [True, False, False, False], strict=True))
     rows = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
     dataset_create(operator, name="Numbers", rows=rows)
     assert steps_of(console)["Queries to learn from"]
-    endpoint = factories.ModelEndpointFactory(organization=acme, model="reader-1")
-    agent_update(operator, agent, endpoint=endpoint)
     shown = html(console.get("/"))
     assert "reader-1" in shown and not steps_of(console)["A model, and its price"]
     price_set(Actor(adam), model="reader-1", organization=acme, free=True)
