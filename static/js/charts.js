@@ -195,15 +195,11 @@
       return;
     }
     fetching = true;
+    let found = null;
     try {
       const last = points.iterations.length ? points.iterations[points.iterations.length - 1].n : 0;
       const answer = await fetch(`${root.dataset.series}?after=${last}`, { headers: { Accept: "application/json" } });
-      if (answer.ok) {
-        const found = await answer.json();
-        points.iterations.push(...found.iterations);
-        points.selection.push(...found.selection);
-        if (root) draw();
-      }
+      if (answer.ok) found = await answer.json();
     } catch (error) {
       /* the network is away: the next event or the next connection asks again */
     } finally {
@@ -215,6 +211,10 @@
         }
       }, FETCH_EVERY);
     }
+    if (!found) return;
+    points.iterations.push(...found.iterations);
+    points.selection.push(...found.selection);
+    if (root) draw();
   }
 
   document.addEventListener("job:event", fetchNew);

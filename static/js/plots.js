@@ -9,6 +9,7 @@ window.plots = (function () {
   probe.hidden = true;
   document.body.append(probe);
   function colour(name, alpha = 1) {
+    if (!probe.isConnected) document.body.append(probe); // the way back puts another body in its place
     probe.style.color = `var(--${name})`;
     const parts = getComputedStyle(probe).color.match(/[\d.]+/g).slice(0, 3);
     return `rgba(${parts.join(",")},${alpha})`;

@@ -88,4 +88,5 @@ def test_axe_finds_nothing_on_the_pages(
     for path in paths:
         look(path)
     assert len(paths) >= (100 if everything else len(MOST_USED))
-    assert broken == {}
+    told = "\n".join(f"{path}\n  " + "\n  ".join(found) for path, found in broken.items())
+    assert not broken, f"\n{told}"

@@ -89,5 +89,5 @@ def test_the_search_of_a_phone_is_an_icon_that_opens_the_palette(
     page.wait_for_selector("#palette[open]")
     page.keyboard.type("datas")
     page.wait_for_selector("#palette [data-for=datas] >> text=Datasets")
-    page.keyboard.press("Enter")
+    page.click("#palette-hits a[href='/datasets/']")
     page.wait_for_url(f"{web.url}/datasets/")
