@@ -170,7 +170,7 @@ def test_each_tab_breaks_the_money_down(spent: Chain, stella: Any) -> None:
         "model": "small",
         "job": "Router",
         "purpose": "training",
-        "day": f"{timezone.now().day} {timezone.now():%B %Y}",
+        "day": f"{timezone.now():%-d %b %Y}",
     }.items():
         part = html(client.get(f"/budgets/?by={by}")).split('id="breakdown"')[1]
         assert f">{word}</a>" in part and "$0.60" in part, by
@@ -224,7 +224,7 @@ def test_the_page_of_prices_says_of_which_day_they_are(adam: Any) -> None:
     assert "more than six months ago" in text(at_desk(adam).get("/budgets/prices/"))
     prices_load(json.dumps(load | {"n": load["m"]}).encode(), name="some.json", valid_from=today)
     page = text(at_desk(adam).get("/budgets/prices/"))
-    assert f"are of {today.day} {today:%B %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
+    assert f"are of {today:%-d %b %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
 
 
 def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
