@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.core.validators import RegexValidator
 from django.db import models
@@ -55,7 +57,7 @@ class ModelEndpoint(Scoped):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(auto_now=True)
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["name"]
@@ -94,7 +96,7 @@ class ToolServer(Scoped):
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["name"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.db import models
@@ -35,7 +35,7 @@ class Annotation(Scoped):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["created_at", "id"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
@@ -219,7 +219,7 @@ class ExecutionTrace(Scoped):
     used = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that its answer used.")
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["-recorded_at", "-id"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from django.conf import settings
 from django.db import models
 from django.utils import timezone
@@ -33,7 +35,7 @@ class Feedback(Scoped):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     updated_at = models.DateTimeField(default=timezone.now, editable=False)
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["-id"]

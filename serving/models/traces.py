@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
@@ -80,7 +80,7 @@ class ProductionTrace(Scoped):
     reward = models.FloatField(null=True)
     components: Any = models.JSONField(default=dict, help_text="What the reward is made of, by name.")
 
-    objects = ScopedManager(needs="data.view")
+    objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
 
     class Meta:
         ordering = ["-id"]

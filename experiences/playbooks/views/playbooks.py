@@ -119,7 +119,8 @@ def shown(request: HttpRequest, actor: Actor, agent: Agent, form: ItemForm | Non
     if found is None:
         return render(request, "playbooks/playbook_none.html", context)
     tab = "items" if form is not None else request.GET.get("tab", "items")
-    tabs = [one for one in TABS if one[0] != "executions" or "data.view" in context["may"]]
+    hidden = set() if "data.view" in context["may"] else {"executions"}
+    tabs = [one for one in TABS if one[0] not in hidden]
     tab = tab if tab in dict(tabs) else "items"
     context |= _head(found, context["may"]) | (READ[tab](request, actor, found) if tab in READ else {})
     if tab == "items" and "playbook.edit" in context["may"]:
