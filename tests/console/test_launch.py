@@ -215,7 +215,7 @@ def test_a_slug_that_is_taken_is_said_at_its_field(console: Client, agent: Agent
 def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(
     console: Client, agent: Agent, django_assert_max_num_queries: Any
 ) -> None:
-    with django_assert_max_num_queries(25):
+    with django_assert_max_num_queries(26):
         console.get(f"/launch/?agent={agent.pk}")
 
 

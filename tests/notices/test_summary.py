@@ -78,7 +78,7 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
 def test_what_is_not_proven_is_said_so(stella: Any, proven: TrainingRun) -> None:
     TrainingRun.objects.filter(pk=proven.pk).update(verdict=VERDICT | {"improvement": 0.01, "low": -0.05, "high": 0.07})
     [one] = agent_summaries(stella)
-    assert one.gains[0].sentence == "No difference is proven: between -5.0 and +7.0 of 100 queries."
+    assert one.gains[0].sentence == "No difference is proven: between −5.0 and +7.0 of 100 queries."
     assert one.per_1000 is None and one.live == "Nothing is live."
 
 
