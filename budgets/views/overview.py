@@ -127,7 +127,7 @@ def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, 
     rows = alerts_visible(actor).filter(
         budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_after(month)
     )
-    rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess__lt=MICROS // 100)  # less than a cent is nobody's task
+    rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess__lt=MICROS // 100)  # less than a cent asks for no work
     shown = list(rows[:20])
     names = named(actor, [one.budget for one in shown])
     return {"alerts": [{"alert": one, "text": subject(one, of.name)} for one, of in zip(shown, names, strict=True)]}
