@@ -22,6 +22,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agentcore_site.mcp_server import TOOLS, McpServer
+from agentcore_site.tenancy.actors import WITH_EXPORT
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
 from tests import factories
@@ -35,6 +36,7 @@ from tests.test_doors import (
     FILE,
     NO_ROW,
     PUBLIC,
+    RAW,
     REST_WRITES,
     RPC,
     address,
@@ -118,7 +120,8 @@ def walk_console(walk: Walk, client: Client, values: dict[str, Any]) -> None:
     body = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}
     for route in sorted(CONSOLE):
         path, row = address(route, values), bool(set(parameters(route)) - NO_ROW)
-        walk.ask("console", "view", lambda path=path: client.get(path), row=row, where=("get", path))
+        looks = "data.view" if route in RAW else "view"
+        walk.ask("console", looks, lambda path=path: client.get(path), row=row, where=("get", path))
         if right := CONSOLE_WRITES.get(route):
             send: Ask = lambda path=path: client.post(path, body)  # noqa: E731
             walk.ask("console", right, send, row=row, where=("post", path), writes=True)
@@ -147,7 +150,8 @@ def walk_rest(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
         row = bool(set(parameters(route)) - NO_ROW)
         for method in [*(getattr(pattern.callback, "actions", None) or {})]:
             if method == "get":
-                walk.ask("REST", "view", lambda path=path: caller.get(path), row=row, where=(method, path))
+                looks = "data.view" if route in RAW else "view"
+                walk.ask("REST", looks, lambda path=path: caller.get(path), row=row, where=(method, path))
             elif (method, plain) in REST_WRITES:
                 right, body = REST_WRITES[method, plain]
                 sent = body(values) if callable(body) else body
