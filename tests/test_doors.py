@@ -316,6 +316,7 @@ RAW = {
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "endpoints/", "tool-servers/", "releases/<uuid:release_id>/json/", "releases/<uuid:release_id>/tensorzero/",
     "api/v1/trajectories", "api/v1/trajectories/<uuid:pk>", "api/v1/training-jobs/<uuid:pk>/groups",
+    "api/v1/training-jobs/<uuid:pk>/failures",
     "api/v1/annotations", "api/v1/annotations/<uuid:pk>", "api/v1/executions", "api/v1/executions/<uuid:pk>",
     "api/v1/traces", "api/v1/traces/<uuid:pk>", "api/v1/feedback", "api/v1/feedback/<uuid:pk>",
     "api/v1/model-endpoints", "api/v1/model-endpoints/<uuid:pk>", "api/v1/tool-servers",

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial
 from typing import Any
@@ -32,6 +32,8 @@ TABLE = TrajectoryRecord._meta.db_table
 COLUMNS = ", ".join(field.attname for field in TrajectoryRecord._meta.concrete_fields)
 GROUP_COLUMNS = ", ".join(field.attname for field in GroupRecord._meta.concrete_fields if not field.primary_key)
 MONTHS_AHEAD = 1
+# While hosts of two releases work, the older one reads of a step what it knows.
+STEP_FIELDS = frozenset(field.name for field in fields(Step))
 
 
 @dataclass(frozen=True)
@@ -189,7 +191,7 @@ def as_trajectory(row: TrajectoryRecord) -> Trajectory:
     return Trajectory(
         key=RolloutKey(row.iteration, row.scenario, row.rollout),
         query=row.query,
-        steps=[Step(**step) for step in row.steps],
+        steps=[Step(**{name: step[name] for name in step.keys() & STEP_FIELDS}) for step in row.steps],
         success=row.success,
         outcome=row.outcome,
         reward=_alone(row),

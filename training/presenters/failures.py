@@ -9,6 +9,7 @@ from django.http import HttpRequest
 
 from agentcore_site.console.pages import asked
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
 from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.failures import FailureGroup, failure_groups, kinds_of
 from experiences.trajectories.selectors import trajectories_visible
@@ -23,7 +24,12 @@ ORDERS: Final[dict[str, tuple[str, Callable[[FailureGroup], Any]]]] = {
 
 
 def failures_of(actor: Actor, run: TrainingRun) -> tuple[list[FailureGroup], int]:
-    """Why rollouts of the job's training failed, the most frequent reason first, and how many rollouts there are."""
+    """Why rollouts of the job's training failed, the most frequent reason first, and how many rollouts there are.
+
+    Raises:
+        Forbidden: the actor may not look at rollouts there.
+    """
+    require(actor, "data.view", run.organization_id)
     with job_rows(actor, run.pk) as archive:
         rows = trajectories_visible(actor).filter(job_id=run.pk, purpose="training")
         if archive is None:  # the month is constant for a job: naming it lets PostgreSQL look into one partition only

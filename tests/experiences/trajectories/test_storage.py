@@ -66,6 +66,14 @@ def test_a_reward_that_could_not_be_scored_comes_back_as_nan() -> None:
     assert row.reward is None and math.isnan(as_trajectory(row).reward)
 
 
+def test_a_step_that_a_newer_release_wrote_is_read_as_far_as_it_is_known() -> None:
+    whose, one = owner(), trajectory()
+    trajectories_write(whose, [one])
+    row = TrajectoryRecord.objects.get(job_id=whose.job_id)
+    row.steps[0]["said_by_the_next_release"] = 1
+    assert asdict(as_trajectory(row))["steps"] == asdict(one)["steps"]
+
+
 @pytest.mark.parametrize(
     "text", ["tab\there", "line\nbreak", "back\\slash", "\\N", "\r\n", "nul\x00", "\ud800 alone", "日本 🎲", ""]
 )
