@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.contrib import admin
-from django.db.models import Model
+from django.db.models import Model, QuerySet
 from django.http import HttpRequest
 
 from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
@@ -65,6 +67,11 @@ class DataKeyAdmin(LongTableAdmin):
 
 class SiteTableAdmin(ForSuperusers, LongTableAdmin):
     """Rows of the whole site, which its processes write."""
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
+        """They belong to no organisation, by which those of others would be found."""
+        rows: QuerySet[Any] = self.model._default_manager.all()
+        return rows if request.user.is_superuser else rows.none()
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return False

@@ -17,6 +17,7 @@ from django.test import Client
 from django.urls import reverse
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.models import SiteFact, TableSize
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
 from budgets.models import Budget, BudgetSettings, ModelPrice
@@ -60,6 +61,8 @@ def foreign() -> dict[Any, list[str]]:
     agent = factories.AgentFactory(organization=other, name="Zanzibar router")
     endpoint = factories.ModelEndpointFactory(organization=other, name="Zanzibar models")
     group = Group.objects.create(name="Zanzibar group")
+    SiteFact.objects.create(name="a_fact", value="v")  # of the whole site
+    TableSize.objects.create(day=date(2026, 11, 1), name="a_table", size=1)
     return {
         Organization: [str(other.pk)],
         get_user_model(): [str(zoe.pk)],

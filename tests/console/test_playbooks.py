@@ -99,6 +99,9 @@ def test_every_member_reads_every_page_and_it_keeps_the_strict_policy(
 ) -> None:
     client = signed_in(request.getfixturevalue(name))
     for address in every_page(playbook):
+        if name == "stella" and address.startswith("/executions/"):  # what was asked and answered is a raw row
+            page_of(client, address, 403)
+            continue
         shown = page_of(client, address)
         assert " style=" not in shown and "<style" not in shown and "onclick=" not in shown, address
         assert "<script>" not in shown, address
