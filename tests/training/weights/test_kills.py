@@ -128,14 +128,17 @@ def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_u
     assert figures_of(run) == figures_of(undisturbed)
     assert weights_of(run).digest == weights_of(undisturbed).digest != ""
 
-    # Each call is paid once: what was answered by what it took, what a kill left open when its hold runs out.
-    n_lost = lost.count()
-    assert n_lost <= kills
+    # Each call is paid once: what was answered by what it took, what a kill left open when its hold runs out. On a busy
+    # machine so short a lease is lost without a kill, too, and a door's answer comes too late; both are told.
+    n_lost, told = lost.count(), fleet.log.read_text(encoding="utf-8")
+    others = told.count("lease lost: ") + told.count("the database failed job")
+    others += job.events.filter(type="paused").count()
+    assert n_lost <= kills + others, (n_lost, kills, others, told[-3000:])
     made = training_calls(job)
     settled = LedgerEntry.objects.filter(reservation_id__in=made.values("id"), kind="settle")
     assert settled.values("reservation_id").distinct().count() == settled.count() == made.count() - n_lost
     # Beside those of the iterations, only updates that a kill cut were begun.
-    assert UPDATE_CALLS * ITERATIONS <= made.count() <= UPDATE_CALLS * (ITERATIONS + kills)
+    assert UPDATE_CALLS * ITERATIONS <= made.count() <= UPDATE_CALLS * (ITERATIONS + kills + others)
     holds = {one.id: one.amount for one in lost}
     expire(*(one.key for one in lost))
     charge_expired()
