@@ -33,8 +33,7 @@ UPDATE_CALLS = 3  # of one update: log-probabilities, gradient, Adam's step
 KILLS, IN_UPDATES = 8, 4  # in all at least, and of those that a training call did not survive
 ITERATIONS = 24
 UPDATE_SECONDS = 0.3
-# Longer than the two seconds of other tests: where the door takes both processors a lease of two is lost, and with it a
-# call, without a kill.
+# Longer than the two seconds of other tests: the door may take both processors.
 LEASE = {"JOB_LEASE_SECONDS": "5"}
 # Every third answer or so is right by chance, so that no iteration is without something to learn.
 ROWS = [{"query": f"vowel {number}", "expected_outcome": {"regex": "[aeiou]"}} for number in range(40)]
@@ -128,17 +127,15 @@ def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_u
     assert figures_of(run) == figures_of(undisturbed)
     assert weights_of(run).digest == weights_of(undisturbed).digest != ""
 
-    # Each call is paid once: what was answered by what it took, what a kill left open when its hold runs out. On a busy
-    # machine so short a lease is lost without a kill, too, and a door's answer comes too late; both are told.
-    n_lost, told = lost.count(), fleet.log.read_text(encoding="utf-8")
-    others = told.count("lease lost: ") + told.count("the database failed job")
-    others += job.events.filter(type="paused").count()
-    assert n_lost <= kills + others, (n_lost, kills, others, told[-3000:])
+    # Each call is paid once: what was answered by what it took, what a kill left open when its hold runs out. That may
+    # be the call under way and the one before it, whose settlement waits some moments for company.
+    n_lost = lost.count()
+    assert n_lost <= 2 * kills
     made = training_calls(job)
     settled = LedgerEntry.objects.filter(reservation_id__in=made.values("id"), kind="settle")
     assert settled.values("reservation_id").distinct().count() == settled.count() == made.count() - n_lost
     # Beside those of the iterations, only updates that a kill cut were begun.
-    assert UPDATE_CALLS * ITERATIONS <= made.count() <= UPDATE_CALLS * (ITERATIONS + kills + others)
+    assert UPDATE_CALLS * ITERATIONS <= made.count() <= UPDATE_CALLS * (ITERATIONS + kills)
     holds = {one.id: one.amount for one in lost}
     expire(*(one.key for one in lost))
     charge_expired()
