@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -24,7 +25,7 @@ class OldRelease:
     """One restored dump. ``environment`` points processes of today at it."""
 
     def __init__(self, name: str, folder: Path) -> None:
-        self.name, database = name, f"upgrade_{name.replace('-', '_')}"
+        self.name, database = name, "upgrade_" + re.sub(r"\W", "_", name)
         self.owner_url = _on(env.services().owner_url, database)
         self.environment = {
             "DATABASE_URL": _on(os.environ["DATABASE_URL"], database),

@@ -28,16 +28,20 @@ UPDATE training_trainingrun SET total_iterations = iteration + 12,
     config = jsonb_set(config, '{n_iterations}', to_jsonb(iteration + 12)) RETURNING job_id, iteration
 """
 
+RATES = "SELECT DISTINCT leave_out_rate FROM experiences_agent"
+CHECKPOINTS = "SELECT id FROM training_policycheckpoint"
+HAS_RATES = "SELECT 1 FROM information_schema.columns WHERE column_name = 'leave_out_rate'"
+
 
 @pytest.mark.parametrize("name", releases())
 def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path, services: None) -> None:
     fleet = Fleet()
     with old_release(name, tmp_path) as old:
         [(job, before)] = old.ask(SHORTER)
-        checkpoints = [row[0] for row in old.ask("SELECT id FROM training_policycheckpoint")]
+        checkpoints = set(old.ask(CHECKPOINTS))
+        rates = old.ask(RATES) if old.ask(HAS_RATES) else [(0.0,)]  # without: its services expect whole contexts
         old.manage("migrate", "--verbosity", "0")
-        # Their services expect whole contexts.
-        assert old.ask("SELECT DISTINCT leave_out_rate FROM experiences_agent") == [(0.0,)]
+        assert old.ask(RATES) == rates
         try:
             web = f"http://127.0.0.1:{fleet.web(**old.environment)}"
             fleet.worker(concurrency=2, **old.environment)
@@ -52,7 +56,9 @@ def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path, s
                     answer = client.get(address)
                     assert answer.status_code == 200, (address, answer.text)
                 newest = client.get(f"/api/v1/checkpoints?job={job}").json()["results"][0]["id"]
-                for checkpoint in checkpoints:  # made by the old release
+                left = checkpoints & set(old.ask(CHECKPOINTS))  # the best ones are kept
+                assert left
+                for (checkpoint,) in left:  # made by the old release
                     answer = client.get(f"/api/v1/checkpoints/compare?a={checkpoint}&b={newest}")
                     assert answer.status_code == 200, answer.text
         finally:
