@@ -47,12 +47,12 @@ class ProvenGain:
         if self.proven:
             return (
                 f"Gets {self.points:.1f} more of 100 queries right than before training"
-                f" (surely between {self.low:.1f} and {self.high:.1f})."
+                f" (95 % interval {self.low:.1f} to {self.high:.1f})."
             )
         if self.high < 0:
             return (
                 f"Gets {-self.points:.1f} fewer of 100 queries right than before training"
-                f" (surely between {-self.high:.1f} and {-self.low:.1f})."
+                f" (95 % interval {-self.high:.1f} to {-self.low:.1f})."
             )
         return f"No difference is proven: between {signed(self.low)} and {signed(self.high)} of 100 queries."
 

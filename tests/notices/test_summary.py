@@ -67,7 +67,7 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     console = Client()
     console.force_login(stella)
     shown = html(console.get("/summary/"))
-    assert "surely between 11.0 and 25.1" in shown and "$3.12 spent this month" in shown
+    assert "95 % interval 11.0 to 25.1" in shown and "$3.12 spent this month" in shown
     assert f"1,000 queries cost {money(round(1_000 * cost / 10))}" in shown and "<svg" in shown and one.live in shown
     assert "question 1" not in shown and "http://" not in shown  # no raw data, no addresses
     stranger = Client()
