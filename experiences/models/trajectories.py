@@ -8,6 +8,7 @@ from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.db import models
 from django.utils import timezone
+from django.utils.text import slugify
 
 from agentcore_site.encryption.columns import JSON, EncryptedTable, SealedJSONField, tables
 from agentcore_site.ids import uuid7
@@ -66,6 +67,11 @@ class Dataset(Scoped):
 
     def __str__(self) -> str:
         return f"{self.name} ({self.size:,} queries)"
+
+    @property
+    def file_name(self) -> str:
+        """Of its rows as a file, without the ending of a format."""
+        return f"{slugify(self.name) or 'dataset'}-v{self.version}"
 
 
 class DatasetRow(models.Model):

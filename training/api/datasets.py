@@ -6,7 +6,6 @@ from typing import Any
 from uuid import UUID
 
 from django.http import QueryDict, StreamingHttpResponse
-from django.utils.text import slugify
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
 from rest_framework import serializers
@@ -244,7 +243,7 @@ class DatasetViewSet(ScopedViewSet):
     def download(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         one = dataset_get(self.actor, pk)
         rows = DatasetRow.objects.filter(dataset=one)
-        answer = row_file(request, RowFile(f"{slugify(one.name) or 'dataset'}-v{one.version}", rows, RowOut, "index"))
+        answer = row_file(request, RowFile(one.file_name, rows, RowOut, "index"))
         record(self.actor, "dataset.downloaded", one, after={"size": one.size})
         return answer
 

@@ -41,7 +41,7 @@ class PoolEvidence:
     @classmethod
     def of(cls, encoder: TextEncoder, queries: Sequence[str]) -> PoolEvidence:
         """Remembered by what it is made from: a job asks anew in each of its turns, some two seconds long, and to
-        read a thousand questions takes a tenth of one."""
+        read a thousand questions takes 0.05 s."""
         return _evidence(encoder.options, tuple(encoder.vocabulary.items()), encoder.documents, tuple(queries))
 
 

@@ -10,7 +10,6 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.text import slugify
 
 from agentcore_site.audit.services import record
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
@@ -153,8 +152,7 @@ def download(request: HttpRequest, actor: Actor, dataset_id: Any) -> StreamingHt
     one = dataset_get(actor, dataset_id)
     record(actor, "dataset.downloaded", one, after={"size": one.size})
     response = StreamingHttpResponse(_lines(dataset_rows(one)), content_type="application/x-ndjson")
-    name = f"{slugify(one.name) or 'dataset'}-v{one.version}.jsonl"
-    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    response["Content-Disposition"] = f'attachment; filename="{one.file_name}.jsonl"'
     return response
 
 
