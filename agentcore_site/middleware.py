@@ -16,13 +16,14 @@ from django.views.defaults import bad_request
 
 from agentcore_site.changes import changed_nothing, changes_noted
 from agentcore_site.lib import trace_context
-from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.database import TROUBLE, crossed
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.trace_context import TraceParent, request_id
 from agentcore_site.telemetry import inside, tracer
 
 AWAY: Final = "The database can't be reached at the moment."
+BUSY: Final = "Someone else is changing the same at this moment."
 SAFE: Final = ("GET", "HEAD", "OPTIONS", "TRACE")
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -115,27 +116,38 @@ class DatabaseAway:
         if not isinstance(exception, TROUBLE):
             return None
         errors.labels(error_type="database_away", component="web").inc()
-        return away(request)
+        return away(request, exception)
 
 
-def away(request: HttpRequest) -> HttpResponse:
+def away(request: HttpRequest, error: BaseException) -> HttpResponse:
     """503 as every interface says it."""
-    message = away_message(request)
+    message, busy = away_message(request, error), crossed(error)
     if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
-        body = {"type": "about:blank", "title": "Database away", "status": 503, "detail": message}
+        body = {
+            "type": "about:blank",
+            "title": "Database busy" if busy else "Database away",
+            "status": 503,
+            "detail": message,
+        }
         body["request_id"] = request_id.get()
         response: HttpResponse = JsonResponse(body, status=503, content_type="application/problem+json")
     else:
-        response = render(request, "503.html", {"message": message}, status=503)
-    response["Retry-After"] = "30"
+        response = render(request, "503.html", {"message": message, "busy": busy}, status=503)
+    response["Retry-After"] = wait_seconds(error)
     return response
 
 
-def away_message(request: HttpRequest) -> str:
-    """What is true of this request now that the database is gone."""
+def wait_seconds(error: BaseException) -> str:
+    """For ``Retry-After``."""
+    return "1" if crossed(error) else "30"
+
+
+def away_message(request: HttpRequest, error: BaseException) -> str:
+    """What is true of this request now that the database is gone, or gave it up."""
+    what, when = (BUSY, "Try again.") if crossed(error) else (AWAY, "Try again in a minute.")
     if request.method in SAFE or changed_nothing():
-        return f"{AWAY} Nothing was changed. Try again in a minute."
+        return f"{what} Nothing was changed. {when}"
     return (
-        f"{AWAY} What you asked for may have been done: look before you try again. If it was, the audit log names it"
+        f"{what} What you asked for may have been done: look before you try again. If it was, the audit log names it"
         f" with the request id {request_id.get()}."
     )

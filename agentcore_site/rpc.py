@@ -18,7 +18,7 @@ from rest_framework.settings import api_settings
 from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.middleware import away_message
+from agentcore_site.middleware import away_message, wait_seconds
 from agentcore_site.rest import openrpc
 from agentcore_site.rest.jsonrpc import INTERNAL, Call, Table, failure, respond
 from agentcore_site.rest.parsing import check_length, too_large
@@ -51,8 +51,9 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
         return answer(failure(None, error.code, error.message), error.code)
     except RequestDataTooBig:
         return answer(failure(None, 413, too_large().message), 413)
-    except TROUBLE:
-        return answer(failure(None, INTERNAL, away_message(request)), 503, {"Retry-After": "30"})
+    except TROUBLE as error:
+        told = failure(None, INTERNAL, away_message(request, error))
+        return answer(told, 503, {"Retry-After": wait_seconds(error)})
 
 
 class Unread(BaseParser):

@@ -164,7 +164,7 @@ def status_take(organization: Organization, payload: Mapping[str, Any]) -> bool:
         Missing: no such training was handed over.
         ValueError: its moment is none.
     """
-    rows = TrainingRequest.objects.select_for_update(of=("self",)).select_related("job")
+    rows = TrainingRequest.objects.select_for_update(of=("self",), no_key=True).select_related("job")
     row = rows.filter(
         organization=organization, training_job_id=payload["training_job_id"], mode=RequestMode.ELSEWHERE
     ).first()

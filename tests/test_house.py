@@ -71,6 +71,21 @@ def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
     assert found == []
 
 
+def test_no_lock_on_a_row_keeps_others_from_referring_to_it() -> None:
+    """``FOR UPDATE`` waits for every row that refers to the locked one, and they for it: two changes that cross, and a
+    deadlock. A key is never changed here, so that the weaker lock is enough."""
+    strong = [
+        f"{name}, line {node.lineno}"
+        for name, tree in modules().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "select_for_update"
+        and "no_key" not in {word.arg for word in node.keywords}
+    ]
+    assert strong == []
+
+
 def test_no_two_classes_have_one_name() -> None:
     found: dict[str, list[str]] = {}
     for name, tree in modules().items():

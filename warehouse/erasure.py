@@ -55,7 +55,7 @@ def warehouse(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
 
 def _erase(store: ClickHouseStore, given: dict[str, Any]) -> None:
     """Under the lock of who fills it, so that none sends a row that this transaction has deleted."""
-    place = WarehouseStore.objects.select_for_update().get()
+    place = WarehouseStore.objects.select_for_update(no_key=True).get()
     place.batch += 1
     place.save()
     try:

@@ -111,7 +111,7 @@ def fill(store: ClickHouseStore, *, seconds: float = 20.0) -> int:
 @transaction.atomic
 def batch_fill(store: ClickHouseStore) -> int:
     """Returns how many rows were stored or deleted; 0 where nothing waits, or another is at it."""
-    place = WarehouseStore.objects.select_for_update(skip_locked=True).first()
+    place = WarehouseStore.objects.select_for_update(no_key=True, skip_locked=True).first()
     if place is None:
         return 0
     place.batch += 1

@@ -348,7 +348,7 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
 def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
     with transaction.atomic():
         # 1. Lock the row, so that the worker's own moves and ours come one after the other.
-        locked = Job.objects.select_for_update().get(id=job.id)
+        locked = Job.objects.select_for_update(no_key=True).get(id=job.id)
         if target not in TRANSITIONS[locked.status]:
             raise Conflict(f"A job that is {locked.status} can't be {target}.")
         before = {"status": locked.status}
@@ -416,7 +416,7 @@ def _held(kind: str, exclusive_key: str) -> str:
 
 def _check_limits(user: Any, organization: Organization) -> None:
     # The organisation's row is the lock: two submissions at once can't both take the last place.
-    _check_active(user, Organization.objects.select_for_update().get(id=organization.id))
+    _check_active(user, Organization.objects.select_for_update(no_key=True).get(id=organization.id))
 
 
 def _check_active(user: Any, organization: Organization) -> None:

@@ -19,6 +19,7 @@ TROUBLE: Final = (
     psycopg.InterfaceError,
     psycopg.InternalError,
 )
+CROSSED: Final = ("40001", "40P01", "55P03")  # could not serialise, deadlock, lock not to be had
 PROGRAM_LIMIT: Final = "54"  # the SQLSTATE class of what no database takes, like a row that is too big for an index
 
 
@@ -33,6 +34,12 @@ def trouble_in(error: BaseException) -> BaseException | None:
             return cause
         cause = cause.__cause__
     return None
+
+
+def crossed(error: BaseException | None) -> bool:
+    """Whether the database gave this transaction up for another's that wanted the same rows. It was rolled back, and
+    can be asked again at once."""
+    return error is not None and _sqlstate(error) in CROSSED
 
 
 def _sqlstate(error: BaseException) -> str:

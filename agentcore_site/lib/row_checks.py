@@ -39,7 +39,7 @@ def set_fields(row: models.Model, values: Mapping[str, Any], fields: Sequence[st
 def hold_row(row: models.Model) -> None:
     """Reads a row again as it is now, and holds it until the transaction ends: what was read before the transaction may
     be older than what others have written since, and ``save_row`` writes all of it."""
-    row.refresh_from_db(from_queryset=type(row)._default_manager.select_for_update())
+    row.refresh_from_db(from_queryset=type(row)._default_manager.select_for_update(no_key=True))
 
 
 def check_row(row: models.Model, *, exclude: Collection[str] = ()) -> None:

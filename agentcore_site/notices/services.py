@@ -70,7 +70,7 @@ def endpoint_create(
     require(actor, "view" if own else "webhook.edit", organization_id)
     user = Actor.of(actor).user
     # The organisation's row is the lock: two at once can't both be the last that is allowed.
-    Organization.objects.select_for_update().get(pk=organization_id)
+    Organization.objects.select_for_update(no_key=True).get(pk=organization_id)
     rows = WebhookEndpoint.objects.filter(organization_id=organization_id, user=user if own else None)
     if rows.count() >= (most := MOST_OWN if own else MOST_ENDPOINTS):
         raise Conflict(f"There are {most} webhooks already. Remove one first.")
@@ -106,7 +106,7 @@ def endpoint_update(
         Missing, Forbidden, Invalid, Conflict: as for ``endpoint_create``.
     """
     _require(actor, endpoint)
-    row = WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
+    row = WebhookEndpoint.objects.select_for_update(no_key=True).get(pk=endpoint.pk)
     before = _as_logged(row)
     if url is not None and url.strip() not in ("", row.url):
         _set_address(row, url)
@@ -144,7 +144,7 @@ def endpoint_rotate(actor: Any, endpoint: WebhookEndpoint) -> MadeEndpoint:
         Conflict: it is a chat, which checks no signature.
     """
     _require(actor, endpoint)
-    row = WebhookEndpoint.objects.select_for_update().get(pk=endpoint.pk)
+    row = WebhookEndpoint.objects.select_for_update(no_key=True).get(pk=endpoint.pk)
     if row.format != EndpointFormat.STANDARD:
         raise Conflict("A chat checks no signature: its address is its secret. Change the address instead.")
     secret = _new_secret()

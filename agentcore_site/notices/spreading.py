@@ -56,7 +56,7 @@ def events_spread() -> int:
 
 @transaction.atomic
 def _batch() -> int:
-    waiting = SiteEvent.objects.select_for_update(skip_locked=True, of=("self",)).filter(spread_at=None)
+    waiting = SiteEvent.objects.select_for_update(no_key=True, skip_locked=True, of=("self",)).filter(spread_at=None)
     events = list(waiting.select_related("organization").order_by("id")[:AT_ONCE])
     audiences: dict[UUID, Audience] = {}
     for event in events:

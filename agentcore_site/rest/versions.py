@@ -51,4 +51,4 @@ def match(header: str, etag: str | None) -> None:
 def locked(rows: QuerySet[Any]) -> None:
     """Waits for writers of these rows and holds them to the end of the transaction, so that no other change comes
     between the comparison and the write."""
-    list(rows.order_by().select_for_update(of=("self",)).values_list("pk"))
+    list(rows.order_by().select_for_update(of=("self",), no_key=True).values_list("pk"))

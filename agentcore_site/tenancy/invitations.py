@@ -211,7 +211,7 @@ def _send(row: Invitation, link: Link) -> None:
 
 def _waiting(row: Invitation) -> Invitation:
     """The row, locked: two answers at once are one answer."""
-    rows = Invitation.objects.select_for_update(of=("self",)).filter(pk=row.pk, outcome="")
+    rows = Invitation.objects.select_for_update(of=("self",), no_key=True).filter(pk=row.pk, outcome="")
     found = rows.select_related("organization", "invited_by").first()
     if found is None or found.digest != row.digest:
         raise Conflict("This invitation was answered meanwhile.")

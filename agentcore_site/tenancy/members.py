@@ -112,7 +112,9 @@ def member_remove(actor: Actor, member: Membership) -> None:
 
 def _locked(member: Membership) -> Membership:
     """The member as it is now. All admins are locked with it, so that two of them can't remove each other at once."""
-    rows = Membership.objects.select_for_update(of=("self",)).filter(organization_id=member.organization_id)
+    rows = Membership.objects.select_for_update(of=("self",), no_key=True).filter(
+        organization_id=member.organization_id
+    )
     kept = {row.pk: row for row in rows.select_related("user", "organization").order_by("pk")}
     if member.pk not in kept:
         raise Missing("There is no such member.")

@@ -101,7 +101,7 @@ def password_reset(person: str, token: str, password: str, *, ip: str) -> None:
         Invalid: the password is too weak.
     """
     found = reset_person(person, token)
-    found = get_user_model().objects.select_for_update().get(pk=found.pk)
+    found = get_user_model().objects.select_for_update(no_key=True).get(pk=found.pk)
     reset_person(person, token)  # two at once are one
     try:
         validate_password(password, found)

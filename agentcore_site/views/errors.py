@@ -20,8 +20,8 @@ def server_error(request: HttpRequest) -> HttpResponse:
     """500: logged by Django with the request's id. A database that goes away outside of a view, as when the session is
     saved, is answered as elsewhere."""
     error = sys.exception()
-    if error is not None and trouble_in(error) is not None:
-        return away(request)
+    if error is not None and (trouble := trouble_in(error)) is not None:
+        return away(request, trouble)
     return _answer(request, 500, "Internal error", "Something broke on our side. It was logged.")
 
 

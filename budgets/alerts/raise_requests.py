@@ -39,7 +39,7 @@ def raise_ask(actor: Any, job: Job, *, link: str) -> list[Any]:
         TooMany: they were asked less than an hour ago.
     """
     require(actor, "run.resume", job.organization_id)
-    job = Job.objects.select_for_update().get(id=job.id)  # two who ask at once send one mail
+    job = Job.objects.select_for_update(no_key=True).get(id=job.id)  # two who ask at once send one mail
     room = blocking(job)
     if room is None:
         raise Conflict("No budget holds this job up now. Resume it.")

@@ -106,7 +106,7 @@ def edits_tick() -> int:
 def _step(pk: UUID) -> None:
     """Makes a release of an edit, runs the suites that the gate asks for, and deploys it once the gate lets it through.
     Raises DomainError."""
-    rows = AgentServing.objects.select_for_update(of=("self",), skip_locked=True)
+    rows = AgentServing.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
     serving = rows.select_related("agent", "release", "edits_by").filter(pk=pk).first()
     if serving is None or serving.release is None or live_deployment(serving.agent) or not edit_of(serving):
         return

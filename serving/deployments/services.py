@@ -330,7 +330,11 @@ def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note:
 def _held(actor: Any, deployment: Deployment) -> Deployment:
     """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", deployment.organization_id)
-    found = Deployment.objects.select_for_update(of=("self",)).select_related("release", "agent").get(pk=deployment.pk)
+    found = (
+        Deployment.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("release", "agent")
+        .get(pk=deployment.pk)
+    )
     if not found.live:
         raise Conflict(f"This deployment has ended: {found.get_state_display().lower()}.")
     return found

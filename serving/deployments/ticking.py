@@ -61,7 +61,9 @@ def deployments_tick() -> int:
 
 @transaction.atomic
 def _tick(pk: UUID) -> None:
-    rows = Deployment.objects.select_for_update(of=("self",), skip_locked=True).select_related("release", "agent")
+    rows = Deployment.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).select_related(
+        "release", "agent"
+    )
     deployment = rows.filter(pk=pk, state__in=LIVE).first()
     if deployment is None:  # another tick has it, or it has just ended
         return

@@ -41,7 +41,7 @@ def traces_score(ids: Iterable[Any], codes: Mapping[Any, Any] | None = None) -> 
     with transaction.atomic():
         # One after the other: who gives feedback at the same moment waits, and is counted.
         rows = scorable().filter(pk__in=list(ids)).select_related("agent").defer("request", "response")
-        found = list(rows.select_for_update(of=("self",)).order_by("agent_id", "id"))
+        found = list(rows.select_for_update(of=("self",), no_key=True).order_by("agent_id", "id"))
         opinions = _opinions(found)
         for _, group in groupby(found, key=lambda row: row.agent_id):
             _score(list(group), opinions, codes or {})
@@ -52,7 +52,7 @@ def traces_score(ids: Iterable[Any], codes: Mapping[Any, Any] | None = None) -> 
 def trace_rescore(trace_id: Any) -> None:
     """Works the reward out anew, in the transaction of what was said; one that has none yet is left to the sweep."""
     # Locked before it is looked at: a sweep that is at it right now has not read what was just said.
-    row = ProductionTrace.objects.select_for_update().only("reward").get(pk=trace_id)
+    row = ProductionTrace.objects.select_for_update(no_key=True).only("reward").get(pk=trace_id)
     if row.reward is not None:
         traces_score([trace_id])
 

@@ -149,7 +149,9 @@ def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Any = None)
 def _held(actor: Any, turn: LoopTurn) -> LoopTurn:
     """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", turn.organization_id)
-    rows = LoopTurn.objects.select_for_update(of=("self",)).select_related("deployment", "run", "agent", "created_by")
+    rows = LoopTurn.objects.select_for_update(of=("self",), no_key=True).select_related(
+        "deployment", "run", "agent", "created_by"
+    )
     found = rows.get(pk=turn.pk)
     if not found.live:
         raise Conflict(f"Turn {found.number} has ended: {found.get_state_display().lower()}.")

@@ -170,7 +170,7 @@ def drift_of(agent: Agent, release: Release, *, before: datetime) -> DriftLook:
 
 @transaction.atomic
 def _step(pk: UUID) -> None:
-    rows = LoopTurn.objects.select_for_update(of=("self",), skip_locked=True)
+    rows = LoopTurn.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
     rows = rows.select_related("agent", "run__job", "release", "deployment", "created_by")
     turn = rows.filter(pk=pk).exclude(state__in=TURN_ENDED).first()
     if turn is None:  # another tick has it, or it has just ended

@@ -6,6 +6,7 @@ import json
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
 
@@ -507,6 +508,20 @@ def test_the_database_away_is_a_503(api: Caller, monkeypatch: pytest.MonkeyPatch
     body = {"jsonrpc": "2.0", "method": "training.list_jobs", "id": 1}
     response = api.post("jsonrpc", body)
     assert response.status_code == 503 and b"secret" not in response.content
+
+
+def test_a_change_that_another_crossed_is_asked_for_again_at_once(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+    from django.db import OperationalError
+
+    def crossed(*_: Any, **__: Any) -> None:
+        raise OperationalError("deadlock detected") from psycopg.errors.DeadlockDetected()
+
+    monkeypatch.setattr("experiences.agents.services.agents.grants_wanted", crossed)
+    response = api.post("agents", {"name": "x"})
+    assert (response.status_code, response["Retry-After"]) == (503, "1")
+    told = response.json()
+    assert told["title"] == "Database busy"
+    assert told["detail"] == "Someone else is changing the same at this moment. Nothing was changed. Try again."
 
 
 def test_a_trailing_slash_makes_no_difference(api: Caller, agent: Agent) -> None:

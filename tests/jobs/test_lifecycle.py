@@ -22,6 +22,7 @@ from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
+from tests.support.workers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -178,6 +179,34 @@ def test_only_one_active_job_may_hold_a_key(acme: Any, operator: Any, kind: Coun
     lifecycle.cancel(operator, first)
     second = submit(acme, operator, exclusive_key="agent:1")
     assert second.status == Status.QUEUED
+
+
+def test_a_job_is_taken_in_the_moment_in_which_the_one_before_it_ends(acme: Any, operator: Any, kind: Counting) -> None:
+    """Its place waits for the end, which tells the organisation of itself: neither may wait for the other."""
+    first = submit(acme, operator, exclusive_key="agent:1")
+    held = lifecycle.claim(first.id)
+    assert held is not None
+    taken: list[Job] = []
+
+    def start() -> None:
+        taken.append(submit(acme, operator, exclusive_key="agent:1"))
+        connection.close()
+
+    other = threading.Thread(target=start)
+    with Lease(held) as lease, transaction.atomic():
+        lifecycle.finish(held, lease, status=Status.COMPLETED, reason="all_iterations")
+        other.start()
+        eventually(someone_waits, why="the second is asked for meanwhile")
+    other.join()
+    first.refresh_from_db()
+    assert (first.status, [job.status for job in taken]) == (Status.COMPLETED, [Status.QUEUED])
+
+
+def someone_waits() -> bool:
+    """Whether a statement waits for another transaction."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)")
+        return bool(cursor.fetchone()[0])
 
 
 def test_limits_on_active_jobs_hold_under_concurrency(acme: Any, operator: Any, kind: Counting) -> None:

@@ -305,7 +305,7 @@ def _lesson(row: Experience) -> Lesson:
 
 def epoch_add(run: TrainingRun, report: IterationReport) -> None:
     """Adds an iteration to its epoch's row. Inside the iteration's transaction, and so exactly once."""
-    row, _ = Epoch.objects.select_for_update().get_or_create(run=run, number=report.epoch)
+    row, _ = Epoch.objects.select_for_update(no_key=True).get_or_create(run=run, number=report.epoch)
     trajectories = [one for group in report.groups for one in group.trajectories]
     row.metrics = added(row.metrics, sums_of(trajectories, report))
     receipts = report.reflected.receipts if report.reflected else []

@@ -93,7 +93,11 @@ def _apply(actor: Actor, person: Any, wanted: dict[str, str], *, is_new: bool) -
 
 
 def _role_set(actor: Actor, person: Any, organization: Organization, role: str | None) -> None:
-    row = Membership.objects.select_for_update(of=("self",)).filter(organization=organization, user=person).first()
+    row = (
+        Membership.objects.select_for_update(of=("self",), no_key=True)
+        .filter(organization=organization, user=person)
+        .first()
+    )
     if role is None:
         if row is not None:
             before = {"role": row.role, "can_export": row.can_export}

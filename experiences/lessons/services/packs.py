@@ -140,7 +140,7 @@ def prompt_replace(agent: Agent, prompt: str) -> None:
 
 
 def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
-    rows = PromptPack.objects.select_for_update().filter(organization=organization, archived_at=None)
+    rows = PromptPack.objects.select_for_update(no_key=True).filter(organization=organization, archived_at=None)
     pack = rows.filter(name=manifest.id).first()
     fresh = pack is None
     pack = pack or PromptPack(organization=organization)

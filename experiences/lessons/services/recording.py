@@ -78,7 +78,9 @@ def experiences_sync(
     acting = acting or agent
     pack = stamp_of_lessons(acting)
     clean = states_clean(states)
-    asked = Experience.objects.select_for_update().filter(agent=agent, handle__in=[one.handle for one in clean])
+    asked = Experience.objects.select_for_update(no_key=True).filter(
+        agent=agent, handle__in=[one.handle for one in clean]
+    )
     rows = {row.handle: row for row in asked.order_by("handle")}
     kept = {one.handle for one in clean if one.handle in rows and rows[one.handle].summary == one.summary}
     _check_words(states, max_words_of(acting, max_words), kept)

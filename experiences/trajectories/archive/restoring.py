@@ -38,7 +38,7 @@ def job_restore(archived: ArchivedJob) -> int:
     archive = archived.archive
     key = (archive.agent_id, archived.job_id)
     with transaction.atomic():
-        if archived_jobs().filter(pk=archived.pk).select_for_update(of=("self",)).first() is None:
+        if archived_jobs().filter(pk=archived.pk).select_for_update(of=("self",), no_key=True).first() is None:
             raise Missing("These rows are not in the archive any more.")
         partition_make(archive.month)
         before = marks(archive.month, [archived.job_id]).get(key, NONE)
