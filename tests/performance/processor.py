@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def family(pid: int) -> list[int]:
-    """A process and all that descend from it."""
+    """A process and all that descend from it. One that ends meanwhile is left out, with what it had below."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += family(int(child))
+    with suppress(OSError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in (task / "children").read_text().split():
+                found += family(int(child))
     return found
 
 
