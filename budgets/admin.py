@@ -15,7 +15,7 @@ from django.utils.html import format_html_join
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
 from agentcore_site.lib.money import MICROS, micros
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import exact
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.administration import (
     KeyedTableAdmin,
@@ -63,7 +63,7 @@ def money_column(field: str, title: str, *, none: str = "", ordered: bool = True
     @admin.display(description=title, ordering=field if ordered else None)
     def shown(self: Any, row: Any) -> str:
         amount = getattr(row, field)
-        return none if amount is None else money(amount)
+        return none if amount is None else exact(amount)
 
     return shown
 
@@ -208,7 +208,7 @@ class BudgetAdmin(ServiceAdmin):
 
 
 def _change(row: BudgetLimit) -> str:
-    before, after = ("not limited" if one is None else money(one) for one in (row.before, row.limit))
+    before, after = ("not limited" if one is None else exact(one) for one in (row.before, row.limit))
     return f"{before} → {after}"
 
 

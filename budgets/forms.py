@@ -14,7 +14,7 @@ from django.core.exceptions import ValidationError
 from agentcore_site.console.forms import RowForm, ServiceForm
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.money import MICROS, micros
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import exact
 from budgets.ledger.values import MOST
 from budgets.models import BudgetSettings, ModelPrice
 
@@ -51,7 +51,7 @@ class DollarsField(forms.DecimalField):
         if amount < 0:
             raise ValidationError("It can't be negative.")
         if amount > Decimal(MOST) / MICROS:
-            raise ValidationError(f"At most {money(MOST)}.")
+            raise ValidationError(f"At most {exact(MOST)}.")
         return micros(amount)
 
 
@@ -190,7 +190,7 @@ def days_check(since: Any, until: Any) -> None:
 
 def typed(amount: int | None) -> str:
     """Micro-dollars as a person would type them: 20.00."""
-    return "" if amount is None else money(amount).removeprefix("$").replace(",", "")
+    return "" if amount is None else exact(amount).removeprefix("$").replace(",", "")
 
 
 def month_read(text: str) -> date:

@@ -12,7 +12,7 @@ from django.db.models import Count, F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDate
 
 from agentcore_site.lib.errors import Insufficient, Invalid, Missing
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import apart, money
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -155,8 +155,9 @@ def budget_preflight(
 def _short(room: Headroom, wanted: int) -> str:
     held = f", {money(room.reserved)} on hold" if room.reserved else ""
     debt = f", {money(room.debt)} owed" if room.debt else ""
+    most, left = apart(wanted, room.left or 0)
     return (
-        f"This may cost {money(wanted)}, and {NAMES[Scope(room.scope)]} budget has {money(room.left or 0)} left of"
+        f"This may cost {most}, and {NAMES[Scope(room.scope)]} budget has {left} left of"
         f" {money(room.limit or 0)} ({money(room.spent)} spent{held}{debt}). Ask for less, or raise that budget."
     )
 

@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import exact, money
 from agentcore_site.outgoing import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
@@ -276,7 +276,7 @@ def _fits(balance: Balance, limit: int | None) -> None:
     if limit is not None and balance.spent + balance.reserved > limit:
         raise _wrong(
             f"{money(balance.spent)} is spent and {money(balance.reserved)} is on hold: the limit can't be"
-            f" {money(limit)}. Choose at least {money(balance.spent + balance.reserved)}."
+            f" {exact(limit)}. Choose at least {exact(balance.spent + balance.reserved)}."
         )
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 
 from agentcore_site.lib.figures import p_words, signed
+from agentcore_site.lib.money_format import usd
 
 UNTRAINED: Final = "the untrained baseline"
 PaysOff = Literal["after", "never", "unknown"]
@@ -80,12 +81,12 @@ def context_words(found: Mapping[str, Any]) -> str:
     added = "" if before == UNTRAINED else " were added"
     return (
         f"Learned context: {found['tokens']:,} tokens per call{added}; {rates} (paired: {sure}); it costs "
-        f"{_dollars(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
+        f"{usd(abs(found['extra_cost']))} {dearer} per call and {_when(found)}."
     )
 
 
 def _when(found: Mapping[str, Any]) -> str:
-    learned = f"learning cost {_dollars(found['learning_cost'])}"
+    learned = f"learning cost {usd(found['learning_cost'])}"
     if found["pays_off"] == "after":
         return f"pays for itself after {found['calls']:,} calls ({learned})"
     if found["pays_off"] == "never":
@@ -100,9 +101,3 @@ def _rate(value: float) -> str:
 
 def _points(value: float) -> str:
     return signed(100 * value)
-
-
-def _dollars(value: float) -> str:
-    if 0 < value < 0.01:
-        return f"${value:.2g}" if value >= 1e-4 else f"${value:.7f}".rstrip("0")
-    return f"${value:,.2f}"

@@ -8,9 +8,23 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.words import actions_called
 from agentcore_site.rest.filters import Moment, OnPage
 
-FAMILIES: Final = ("run", "job", "evaluation", "agent", "dataset", "checkpoint", "api_key", "person")
+FAMILIES: Final = (
+    "run",
+    "job",
+    "budget",
+    "evaluation",
+    "deployment",
+    "agent",
+    "experience",
+    "playbook",
+    "dataset",
+    "checkpoint",
+    "api_key",
+    "person",
+)
 
 
 class AuditEventFilters(OnPage):
@@ -22,7 +36,7 @@ class AuditEventFilters(OnPage):
     since = Moment(field_name="at", lookup_expr="gte", help_text="From this moment on.")
     until = Moment(field_name="at", lookup_expr="lt", help_text="Before this moment.")
     search = filters.CharFilter(
-        method="searched", help_text="Text in actor, action or object; or the id of an object or of a request."
+        method="searched", help_text="Text in actor, action or object; or the id of an object or a request."
     )
 
     class Meta:
@@ -34,4 +48,5 @@ class AuditEventFilters(OnPage):
 
     def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         holds = Q(actor__icontains=value) | Q(target__icontains=value) | Q(action__icontains=value)
+        holds |= Q(action__in=actions_called(value))
         return rows.filter(holds | Q(target_id=value) | Q(request_id=value))

@@ -21,6 +21,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
+from agentcore_site.console.address import NotedQuery, ignored
 from agentcore_site.console.saved import Views, opened, saved_views
 from agentcore_site.console.tables import Columns, Table, asked_for, noted, table_csv
 from agentcore_site.lib.database import TROUBLE
@@ -54,10 +55,15 @@ def page(view: View) -> View:
             return _sign_in_first(request)
         try:
             _check(request.GET, "address")
+            request.GET = NotedQuery.of(request.GET)
             actor = actor_of(request)
             response = view(request, actor, *args, **kwargs)
             table = asked_for(request)
-            return response if table is None else table_csv(actor, table, request.GET.dict())
+            if table is None:
+                return response
+            if names := ignored(request):
+                raise Invalid(no_filter(names))
+            return table_csv(actor, table, request.GET.dict())
         except ElsewhereOpened as opens:
             return redirect(opens.address)
         except DomainError as error:
@@ -175,6 +181,14 @@ class Sort:
 
 
 @dataclass(frozen=True)
+class Ignored:
+    """What a list has no filter for, in words, and its ``address`` without that."""
+
+    words: str
+    address: str
+
+
+@dataclass(frozen=True)
 class Listing:
     """One page of a list. ``count`` is the number of all rows that match, at most ``COUNT_LIMIT`` + 1. ``any``: whether
     there are rows without the filters. ``query``: what is searched for. ``one``: what a row is called."""
@@ -190,6 +204,20 @@ class Listing:
     one: str
     columns: Columns | None = None
     views: Views | None = None
+    request: HttpRequest | None = None
+
+    @property
+    def ignored(self) -> Ignored | None:
+        """What the address asks of this list that it has no filter for. For the template: until then the view may still
+        look at more."""
+        names = ignored(self.request) if self.request is not None else []
+        if not names or self.request is None:
+            return None
+        left = QueryDict(mutable=True)
+        for name, values in self.request.GET.lists():
+            if name not in (*names, "cursor"):
+                left.setlist(name, values)
+        return Ignored(no_filter(names), f"{self.request.path}?{left.urlencode() or 'view=all'}")
 
     @property
     def noun(self) -> str:
@@ -225,6 +253,12 @@ class Listing:
     @property
     def limit(self) -> int:
         return COUNT_LIMIT
+
+
+def no_filter(names: Sequence[str]) -> str:
+    """That a list ignores these parameters of its address."""
+    called = " and ".join(f"“{name[:40]}”" for name in names[:3])
+    return f"This list has no filter{'s' if len(names) > 1 else ''} {called}."
 
 
 def asked(request: HttpRequest, *names: str) -> list[str]:
@@ -279,7 +313,7 @@ def listing(
     some = bool(count) or of is None or of.exists()
     [query] = asked(request, "q")
     found = Listing(
-        [*top, *chosen[:size]], following, count, after is None, sort, sorts, some, query, one, columns, views
+        [*top, *chosen[:size]], following, count, after is None, sort, sorts, some, query, one, columns, views, request
     )
     if columns is not None:
         noted(request, Table(found.nouns.replace(" ", "-"), columns, rows, sort.field, tie, sort.descending))

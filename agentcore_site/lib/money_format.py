@@ -1,16 +1,42 @@
-"""Money as people read it."""
+"""Money as people read it: ``usd`` and ``money`` in sentences and tables, ``exact`` in the ledger and in prices."""
 
 from __future__ import annotations
 
 from decimal import Decimal
+from math import floor, log10
+from typing import Final
 
 from agentcore_site.lib.figures import MINUS
 from agentcore_site.lib.money import MICROS
 
+CENT: Final = Decimal("0.01")
+DIGITS: Final = 4  # of an amount under a cent
+
+
+def usd(value: Decimal | float) -> str:
+    """Dollars as people say them: $12.40, $1,234.57; under a cent with four significant digits: $0.0001481."""
+    amount = abs(Decimal(str(value)))
+    sign = MINUS if value < 0 else ""
+    if amount == 0 or amount >= CENT:
+        return f"{sign}${amount:,.2f}"
+    places = DIGITS - 1 - floor(log10(amount))
+    return f"{sign}${f'{amount:.{places}f}'.rstrip('0')}"
+
 
 def money(amount: int) -> str:
-    """Micro-dollars as text: two decimals, or as many as it takes (at most six). ``$0.50``, ``$0.000123``."""
+    """Micro-dollars as people say them (``usd``)."""
+    return usd(Decimal(amount) / MICROS)
+
+
+def exact(amount: int) -> str:
+    """Micro-dollars to the last one: two decimals, or as many as it takes (at most six). ``$0.50``, ``$0.148083``."""
     value = Decimal(amount) / MICROS
     text = f"{abs(value):,.6f}".rstrip("0")
     whole, _, part = text.partition(".")
     return f"{MINUS if amount < 0 else ''}${whole}.{part:0<2}"
+
+
+def apart(*amounts: int) -> list[str]:
+    """Amounts that a sentence compares: as people say them, or exactly where two that differ would read the same."""
+    said = [money(one) for one in amounts]
+    return said if len(set(said)) == len(set(amounts)) else [exact(one) for one in amounts]

@@ -22,9 +22,8 @@ from agentcore_site.console import svg
 from agentcore_site.console.icons import PATHS, STATUS
 from agentcore_site.console.svg import Picture
 from agentcore_site.jobs.telling import job_page
-from agentcore_site.lib import figures
+from agentcore_site.lib import figures, money_format
 from agentcore_site.lib.figures import MINUS
-from agentcore_site.lib.money import dollars
 
 register = template.Library()
 
@@ -65,19 +64,33 @@ def count(value: Any) -> str:
 def usd(value: Any) -> str:
     """Dollars: $12.40; below a cent with the digits that matter."""
     number = _number(value)
-    if number is None:
-        return NOTHING
-    sign, number = MINUS if number < 0 else "", abs(number)
-    if 0 < number < 0.01:
-        return f"{sign}${number:.2g}" if number >= 0.0001 else f"{sign}${number:.6f}".rstrip("0").rstrip(".")
-    return f"{sign}${number:,.2f}"
+    return NOTHING if number is None else money_format.usd(number)
 
 
 @register.filter
-def money(value: Any) -> str:
-    """Micro-dollars as dollars."""
+def money(value: Any) -> str | SafeString:
+    """Micro-dollars as dollars, as people say them; where that leaves something out, with all of it on hover."""
     number = _number(value)
-    return NOTHING if number is None else usd(dollars(int(number)))
+    if number is None:
+        return NOTHING
+    said, whole = money_format.money(int(number)), money_format.exact(int(number))
+    return said if said == whole else format_html('<span title="{}">{}</span>', whole, said)
+
+
+@register.filter
+def money_text(value: Any) -> str:
+    """The same for an attribute, which holds text alone."""
+    number = _number(value)
+    return NOTHING if number is None else money_format.money(int(number))
+
+
+@register.filter
+def exact_change(value: Any) -> str:
+    """A movement of the ledger in micro-dollars: all of it, with its sign."""
+    number = _number(value)
+    if number is None:
+        return NOTHING
+    return f"{MINUS if number < 0 else '+'}{money_format.exact(abs(int(number)))}"
 
 
 @register.filter

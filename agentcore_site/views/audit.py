@@ -11,6 +11,8 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.words import action_words
 from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start, audit_jsonl, audit_visible
 from agentcore_site.audit_export.filters import FAMILIES, AuditEventFilters
 from agentcore_site.audit_export.forms import AuditStreamForm
@@ -30,6 +32,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.views.audit_targets import targets
 
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 # What a button of the webhook's page does, and what is said then.
@@ -64,8 +67,21 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = AuditEventFilters.on_page(everything, _filters(request))
     found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=COLUMNS)
     family, since, until = asked(request, "about", "since", "until")
-    context = {"listing": found, "family": family, "families": FAMILIES, "since": since, "until": until}
+    context = {
+        "listing": found,
+        "lines": _lines(actor, found.rows),
+        "family": family,
+        "families": FAMILIES,
+        "since": since,
+        "until": until,
+    }
     return render(request, "agentcore_site/audit.html", context)
+
+
+def _lines(actor: Actor, events: list[AuditEvent]) -> list[dict[str, Any]]:
+    """Each event with what was done in words, and where it leads."""
+    led = targets(actor, events)
+    return [{"event": one, "words": action_words(one.action), "url": led.get(one.pk, "")} for one in events]
 
 
 @require_GET

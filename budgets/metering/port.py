@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import apart, money
 from budgets.prices.pricing import Price, UnknownPrice, Usage
 
 __all__ = [
@@ -65,9 +65,10 @@ class BudgetRefused(Exception):
 
     def __init__(self, scope: str, limit: int, spent: int, reserved: int, wanted: int) -> None:
         left = max(0, limit - spent - reserved)
+        cost, room = apart(wanted, left)
         super().__init__(
-            f"The {scope}'s budget does not allow this call: it may cost ${wanted / 1e6:,.6f} and ${left / 1e6:,.6f}"
-            f" of ${limit / 1e6:,.2f} is left (${spent / 1e6:,.6f} spent, ${reserved / 1e6:,.6f} on hold)."
+            f"The {scope}'s budget does not allow this call: it may cost {cost} and {room}"
+            f" of {money(limit)} is left ({money(spent)} spent, {money(reserved)} on hold)."
         )
         self.scope = scope
         self.limit = limit

@@ -9,8 +9,9 @@ from math import ceil
 from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
 
+from agentcore_site.lib.money_format import money
 from agentcore_site.lib.months import month_after
-from agentcore_site.templatetags.console import money, percent
+from agentcore_site.templatetags.console import percent
 from budgets.forecasting import Forecast
 from budgets.ledger.accounts import month_over
 from budgets.models import Budget, LedgerEntry, Scope

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import exact
 from budgets.models import ModelPrice
 from budgets.selectors import prices_visible
 
@@ -52,10 +52,10 @@ def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
     return [
         PriceLine(
             row,
-            money(row.input),
-            "" if row.cached_input is None else money(row.cached_input),
-            money(row.output),
-            money(row.per_call) if row.per_call else "",
+            exact(row.input),
+            "" if row.cached_input is None else exact(row.cached_input),
+            exact(row.output),
+            exact(row.per_call) if row.per_call else "",
         )
         for row in rows
     ]
@@ -87,7 +87,7 @@ def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "as input"
-    return money(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"
+    return exact(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"
 
 
 @dataclass(frozen=True, slots=True)

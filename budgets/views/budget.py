@@ -14,7 +14,7 @@ from django.views.decorators.http import require_GET
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.money import dollars
-from agentcore_site.templatetags.console import money
+from agentcore_site.lib.money_format import exact, money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
@@ -179,7 +179,7 @@ def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
         return {"action": "Take the limit away", "effect": "Nothing would stop the spending any more."}
     action = f"Set the limit to {money(limit)}"
     if limit < used:
-        return {"action": action, "effect": "", "short": f"{money(used)} is spent or on hold: choose at least that."}
+        return {"action": action, "effect": "", "short": f"{exact(used)} is spent or on hold: choose at least that."}
     left = max(0, limit - used - budget.debt)
     return {"action": action, "effect": f"{money(left)} would be left{_from(budget)}."}
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from agentcore_site.console.svg import Picture
+from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
 from serving.deployments.rules import HOUR, MEASURES, DeploymentRule
 from serving.deployments.ticking import waits_for
@@ -188,7 +189,7 @@ def _share(value: float | None) -> str:
 
 
 def _dollars(value: float | None) -> str:
-    return "–" if value is None else f"${value:,.6f}"
+    return "–" if value is None else usd(value)
 
 
 def _time(value: float | None) -> str:

@@ -6,7 +6,7 @@ Each check is one finding with a sentence; the verdict is one sentence. What was
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from agentcore_site.lib.figures import signed
+from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
 from serving.gate.statistics import ALPHA, Bounds, Looks
 from training.algorithm.inference import per_query
@@ -147,8 +148,8 @@ def decide(rule: GateRule, measured: GateInputs) -> GateVerdict:
     if rule.gain is not None:
         found.append(_better(rule, rule.gain, measured))
     limits = (
-        ("cost", rule.most_cost, measured.cost, "${:.4f}"),
-        ("latency", rule.most_latency, measured.latency, "{:.2f} s"),
+        ("cost", rule.most_cost, measured.cost, usd),
+        ("latency", rule.most_latency, measured.latency, "{:.2f} s".format),
     )
     found += [_limit(name, most, value, shown) for name, most, value, shown in limits if most is not None]
     if rule.approval:
@@ -236,11 +237,11 @@ def _safe(rule: GateRule, safety: Mapping[str, SafetyScore] | None) -> GateFindi
     return GateFinding("safety", True, f"it passed {counted(total, 'safety probe')}", figures)
 
 
-def _limit(name: str, most: float, value: float | None, shown: str) -> GateFinding:
+def _limit(name: str, most: float, value: float | None, shown: Callable[[float], str]) -> GateFinding:
     if value is None or not math.isfinite(value):
         return GateFinding(name, False, f"its {name} was not measured")
     passed = value <= most
-    sentence = f"its {name} is {shown.format(value)} a query, {'within' if passed else 'above'} {shown.format(most)}"
+    sentence = f"its {name} is {shown(value)} a query, {'within' if passed else 'above'} {shown(most)}"
     return GateFinding(name, passed, sentence, {"value": value, "most": most})
 
 

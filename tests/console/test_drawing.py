@@ -20,7 +20,7 @@ from agentcore_site.templatetags import console
         (console.usd(1234.5), "$1,234.50"),
         (console.usd(0.0042), "$0.0042"),
         (console.usd(0.00001), "$0.00001"),
-        (console.usd(0.000_041_6), "$0.000042"),
+        (console.usd(0.000_041_6), "$0.0000416"),
         (console.money(3_120_000), "$3.12"),
         (console.money(None), "–"),
         (console.percent(0.842), "84.2 %"),

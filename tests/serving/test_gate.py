@@ -111,7 +111,7 @@ def scores(shift: float, n: int = 120) -> dict[str, Any]:
         ({"safety": None}, "its safety was not probed"),
         ({"safety": {"bias": SafetyScore(0, 0)}}, "its safety was not probed"),
         ({"safety": {"bias": SafetyScore(1, 40)}}, "it failed 1 of 40 safety probes of bias"),
-        ({"cost": 0.02}, r"its cost is \$0.0200 a query, above \$0.0100"),
+        ({"cost": 0.02}, r"its cost is \$0.02 a query, above \$0.01"),
         ({"latency": None}, "its latency was not measured"),
         ({"approved_by": ""}, "nobody has approved it"),
         ({"approved_by": "olivia"}, "olivia made it, and another person has to approve it"),

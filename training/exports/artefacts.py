@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 from xml.sax.saxutils import escape
 
-from agentcore_site.lib.money import dollars
+from agentcore_site.lib.money_format import money
 from training.models import Iteration, TrainingRun
 from training.selectors.runs import best_label, done_criteria, run_verdict
 
@@ -50,7 +50,7 @@ def model_card(run: TrainingRun) -> str:
         "",
         "## Cost",
         "",
-        f"- ${dollars(run.spent_micros):.4f} of ${dollars(run.limit_micros):.2f}, {run.tokens:,} tokens",
+        f"- {money(run.spent_micros)} of {money(run.limit_micros)}, {run.tokens:,} tokens",
         "",
         "## Definition of done",
         "",

@@ -15,7 +15,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, TooMany, Unavailable
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import apart, money
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
@@ -134,8 +134,9 @@ def _affordable(agent: Agent) -> int:
     wanted = evolution_worst_case(agent)
     left = evolution_left(agent)
     if left < wanted:
+        most, room = apart(wanted, left)
         message = (
-            f"An evolution may cost {money(wanted)}{_of_rounds(agent)}, and {money(left)} of"
+            f"An evolution may cost {most}{_of_rounds(agent)}, and {room} of"
             f" ${evolution_settings(agent).monthly_budget_usd:,.2f} is left for this agent's evolutions this month"
             " (ACE_MONTHLY_BUDGET_USD, or the agent's own limit)."
         )

@@ -17,11 +17,11 @@ def test_a_refusal_says_which_budget_and_what_is_left() -> None:
     assert (error.scope, error.limit, error.spent, error.reserved, error.wanted) == (
         *("job", 2_000_000, 1_500_000, 400_000, 250_000),
     )
-    assert "job's budget" in str(error) and "$0.250000" in str(error) and "$0.100000 of $2.00 is left" in str(error)
+    assert "job's budget" in str(error) and "$0.25" in str(error) and "$0.10 of $2.00 is left" in str(error)
 
 
 def test_a_refusal_never_shows_less_than_nothing_left() -> None:
-    assert "$0.000000 of $1.00 is left" in str(BudgetRefused("agent", 1_000_000, 1_300_000, 0, 5))
+    assert "$0.00 of $1.00 is left" in str(BudgetRefused("agent", 1_000_000, 1_300_000, 0, 5))
 
 
 def test_a_refusal_survives_a_pickle() -> None:

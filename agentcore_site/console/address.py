@@ -1,0 +1,49 @@
+"""What the address of a page asks for, and which of it the page looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final, Self
+
+from django.http import HttpRequest, QueryDict
+
+# What every list knows: its search, its order, and where in it and in which form a person is.
+OF_LISTS: Final = ("q", "sort", "cursor", "panel", "as", "view")
+
+
+class NotedQuery(QueryDict):
+    """Parameters that note which of them were looked at by name. Copies and walks over all of them note nothing."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        self.looked_at: set[str] = set()
+        super().__init__(*args, **kwargs)
+
+    @classmethod
+    def of(cls, given: QueryDict) -> Self:
+        noted = cls("", mutable=True, encoding=given.encoding)
+        for name, values in given.lists():
+            noted.setlist(name, values)
+        noted._mutable = False
+        return noted
+
+    def __getitem__(self, key: str) -> Any:
+        self.looked_at.add(key)
+        return super().__getitem__(key)
+
+    def __contains__(self, key: object) -> bool:
+        self.looked_at.add(str(key))
+        return super().__contains__(key)
+
+    def getlist(self, key: str, default: Any = None) -> Any:
+        self.looked_at.add(key)
+        return super().getlist(key, default)
+
+    def items(self) -> Iterable[tuple[str, Any]]:  # type: ignore[override]
+        return ((name, values[-1] if values else []) for name, values in self.lists())
+
+
+def ignored(request: HttpRequest) -> list[str]:
+    """The parameters of the address that its list did not look at, so that they narrow nothing."""
+    given = request.GET
+    known = given.looked_at if isinstance(given, NotedQuery) else set(given)
+    return [name for name in given if name not in known and name not in OF_LISTS]

@@ -1,0 +1,169 @@
+"""What lists and logs say: filters that they don't know, actions in words with a way there, money as people say it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.audit.services import record
+from agentcore_site.audit.words import ACTIONS, action_words
+from agentcore_site.lib.money_format import apart, exact, money, usd
+from agentcore_site.templatetags import console as tags
+from agentcore_site.tenancy.actors import Actor
+from budgets.metering.port import BudgetRefused
+from experiences.models import Agent
+from tests.console.conftest import SignIn
+from tests.console.test_lists import jobs
+from tests.factories import AgentFactory
+from tests.support.pages import html
+from training.models import TrainingRun
+
+LISTS = (
+    "/jobs/", "/agents/", "/trajectories/", "/evaluations/", "/suites/", "/releases/", "/deployments/", "/traces/",
+    "/keys/", "/events/", "/events/dead-letters/", "/events/trainings/", "/checkpoints/", "/datasets/", "/exports/",
+    "/archives/", "/webhooks/", "/notices/", "/share-links/", "/experiences/", "/playbooks/", "/reviews/",
+    "/prompt-packs/", "/endpoints/", "/tool-servers/", "/budgets/", "/budgets/prices/", "/audit/", "/system/",
+)  # fmt: skip
+ROOT = Path(__file__).resolve().parents[2]
+APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation", "serving", "events", "warehouse")
+
+
+# -- filters that a list doesn't know ----------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_no_list_ignores_a_filter_that_it_does_not_know_without_saying_so(
+    adam: Any, signed_in: SignIn, run: TrainingRun, evaluation: Any
+) -> None:
+    client = signed_in(adam)
+    record(Actor(adam), "agent.tested", run.agent)
+    asked = 0
+    for address in LISTS:
+        plain, odd = html(client.get(address)), html(client.get(f"{address}?sort=newest&colour=red&cursor=x"))
+        assert "This list has no filter" not in plain, address
+        if 'id="list"' not in plain:
+            continue  # nothing was ever there, so that nothing is narrowed
+        asked += 1
+        assert "This list has no filter “colour”." in odd, address
+        assert f'href="{address}?sort=newest">Take it out of the address' in odd, address
+    assert asked >= 8
+
+
+@pytest.mark.django_db
+def test_no_filter_that_a_page_offers_is_unknown_to_it(adam: Any, signed_in: SignIn, run: TrainingRun) -> None:
+    client = signed_in(adam)
+    for address in LISTS:
+        offered = re.findall(r'<a class="chip" href="(\?[^"]+)"', html(client.get(address)))
+        for one in offered:
+            if "as=csv" not in one:
+                shown = html(client.get(address + one.replace("&amp;", "&")))
+                assert "This list has no filter" not in shown, address + one
+
+
+@pytest.mark.django_db
+def test_the_same_list_as_csv_refuses_such_a_filter(console: Client, run: TrainingRun) -> None:
+    answer = console.get("/jobs/?as=csv&outcome=failed&colour=red")
+    assert answer.status_code == 400 and "no filters “outcome” and “colour”" in html(answer)
+    assert console.get("/jobs/?as=csv&status=completed").status_code == 200
+
+
+# -- the audit log -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_the_audit_log_says_what_was_done_and_leads_there(
+    adam: Any, signed_in: SignIn, run: TrainingRun, agent: Agent
+) -> None:
+    gone = AgentFactory(organization=agent.organization, name="Gone")
+    record(Actor(adam), "agent.archived", gone)
+    record(Actor(adam), "budget.changed")
+    gone.delete()
+    client = signed_in(adam)
+    shown = html(client.get("/audit/"))
+    assert '<span title="run.started">started a training job</span>' in shown and ">run.started<" not in shown
+    assert '<span title="budget.changed">changed a budget</span>' in shown
+    assert f'href="/jobs/{run.pk}/"' in shown
+    # What is gone is named, and leads nowhere.
+    assert "Gone" in shown and f"/agents/{gone.pk}/" not in shown
+    # The words are found, the code stands in the CSV.
+    found = html(client.get("/audit/?q=changed+a+budget"))
+    assert "changed a budget" in found and "started a training job" not in found
+    csv = b"".join(client.get("/audit/?as=csv")).decode()
+    assert "budget.changed" in csv and "changed a budget" not in csv
+
+
+@pytest.mark.django_db
+def test_lines_of_the_audit_log_lead_to_rows_of_the_reader_only(
+    adam: Any, charlie: Any, signed_in: SignIn, run: TrainingRun
+) -> None:
+    record(Actor(adam), "agent.tested", AgentFactory(name="Foreign"), organization=run.organization_id)
+    foreign = AuditEvent.objects.get(action="agent.tested").target_id
+    assert f"/agents/{foreign}/" not in html(signed_in(adam).get("/audit/"))
+
+
+@pytest.mark.django_db
+def test_fifty_lines_cost_the_questions_of_one(
+    adam: Any, signed_in: SignIn, operator: Actor, agent: Agent, django_assert_max_num_queries: Any
+) -> None:
+    client = signed_in(adam)
+    jobs(operator, agent, [f"run {n}" for n in range(12)])
+    client.get("/audit/")
+    with django_assert_max_num_queries(30):
+        assert html(client.get("/audit/")).count("started a training job") == 12
+
+
+def test_every_action_that_is_recorded_has_words() -> None:
+    assert [one for one in sorted(_recorded()) if one not in ACTIONS] == []
+    assert action_words("flux_capacitor.charged") == "charged (flux capacitor)"
+
+
+def _recorded() -> set[str]:
+    """The actions in the calls of ``record`` and ``archive``, where they are written out."""
+    found = set()
+    for path in (one for app in APPS for one in (ROOT / app).rglob("*.py")):
+        for call in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Call)):
+            if getattr(call.func, "id", "") in ("record", "archive"):
+                texts = (getattr(one, "value", None) for one in call.args)
+                found |= {one for one in texts if isinstance(one, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", one)}
+    assert len(found) > 80
+    return found
+
+
+# -- money -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("amount", "said", "whole"),
+    [
+        (148_083, "$0.15", "$0.148083"),
+        (0, "$0.00", "$0.00"),
+        (155, "$0.000155", "$0.000155"),
+        (9_999, "$0.009999", "$0.009999"),
+        (10_000, "$0.01", "$0.01"),
+        (1_234_567_891, "$1,234.57", "$1,234.567891"),
+        (-1_500_000, "−$1.50", "−$1.50"),
+    ],
+)
+def test_money_is_rounded_as_people_say_it_and_exact_in_the_ledger(amount: int, said: str, whole: str) -> None:
+    assert (money(amount), exact(amount)) == (said, whole)
+
+
+def test_an_average_under_a_cent_has_four_significant_digits() -> None:
+    assert usd(0.000_148_083) == "$0.0001481" and usd(0.004) == "$0.004" and usd(-0.004) == "−$0.004"
+
+
+def test_amounts_that_are_compared_never_read_the_same() -> None:
+    assert apart(148_083, 2_000_000) == ["$0.15", "$2.00"]
+    assert apart(148_083, 147_999) == ["$0.148083", "$0.147999"]
+    assert "it may cost $0.148083 and $0.147999 of" in str(BudgetRefused("job", 147_999, 0, 0, 148_083))
+
+
+def test_what_rounding_leaves_out_stands_on_hover() -> None:
+    assert tags.money(148_083) == '<span title="$0.148083">$0.15</span>'
+    assert tags.money(150_000) == "$0.15" and tags.money_text(148_083) == "$0.15"
