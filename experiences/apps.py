@@ -7,7 +7,7 @@ class ExperiencesConfig(AppConfig):
     def ready(self) -> None:
         # They say where personal data may stand, listen to agents, and register the kind of job.
         from agentcore_site.lib.redaction import redactor_register
-        from budgets.owners import agents_register
+        from budgets.owners import agents_register, trajectory_pages_register
         from experiences import erasure  # noqa: F401
         from experiences.models import Agent
         from experiences.playbooks import erasure as playbooks_erasure  # noqa: F401
@@ -21,9 +21,11 @@ class ExperiencesConfig(AppConfig):
         from experiences.trajectories.archive import erasure as archive_erasure  # noqa: F401
         from experiences.trajectories.archive import job_kind as archive_kind  # noqa: F401
         from experiences.trajectories.archive import rules  # noqa: F401
+        from experiences.trajectories.call_pages import call_pages
         from experiences.trajectories.exports import erasure as export_erasure  # noqa: F401
         from experiences.trajectories.exports import job_kind as export_kind  # noqa: F401
         from experiences.trajectories.exports import rules as export_rules  # noqa: F401
 
         redactor_register(redact_value)
         agents_register(Agent.objects)
+        trajectory_pages_register(call_pages)

@@ -58,6 +58,11 @@ def noted(request: HttpRequest, table: Table) -> None:
     setattr(request, NOTED, table)
 
 
+def is_table(request: HttpRequest) -> bool:
+    """Whether the list is asked for as CSV, which has each row that a page may put together with others."""
+    return request.GET.get(ASKED) == "csv"
+
+
 def asked_for(request: HttpRequest) -> Table | None:
     """The list that is asked for as CSV; None where a page is, or the page has no list."""
     return getattr(request, NOTED, None) if request.method == "GET" and request.GET.get(ASKED) == "csv" else None

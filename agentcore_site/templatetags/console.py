@@ -85,6 +85,13 @@ def money_text(value: Any) -> str:
 
 
 @register.filter
+def exact(value: Any) -> str:
+    """Micro-dollars to the last one, as the ledger has them."""
+    number = _number(value)
+    return NOTHING if number is None else money_format.exact(int(number))
+
+
+@register.filter
 def exact_change(value: Any) -> str:
     """A movement of the ledger in micro-dollars: all of it, with its sign."""
     number = _number(value)

@@ -13,7 +13,6 @@ from django.views.decorators.http import require_GET
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, sent
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.money import dollars
 from agentcore_site.lib.money_format import exact, money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -22,6 +21,7 @@ from budgets.forms import LimitForm, NewLimitForm, typed
 from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, month_of, month_over
 from budgets.models import Budget, EntryKind, LedgerEntry, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, verdict
+from budgets.presenters.calls import FIRST_OF_CALL, paid_calls
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agents, jobs_of, named
 from budgets.selectors import budget_get, budgets_visible, entries_of, limits_visible
@@ -131,10 +131,14 @@ def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm |
 def _lines(request: HttpRequest, actor: Actor, budget: Budget) -> dict[str, Any]:
     """The ledger, for who may read its lines."""
     rows, filters = _entries(request, actor, budget)
-    found = listing(request, rows, SORTS, one="entry")
+    # A kind is one of entries; without it the ledger is read by call.
+    by_entry = one_of(request, "lines", ["entries"]) == "entries" or bool(filters["kind"])
+    listed, one = (rows, "entry") if by_entry else (rows.filter(FIRST_OF_CALL), "call")
+    found = listing(request, listed, SORTS, one=one)
     return {
         "listing": found,
-        "rows": _in_dollars(found.rows),
+        "calls": [] if by_entry else paid_calls(actor, found.rows, entries_of(actor, budget)),
+        "lines": "entries" if by_entry else "",
         "jobs": jobs_of(actor, [row.job_id for row in found.rows]),
         "kinds": EntryKind.choices,
         "models": _models(found.rows, filters["model"]),
@@ -149,14 +153,6 @@ def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QueryS
     filters = {"kind": kind, "model": model, "purpose": purpose}
     given = {name: value for name, value in filters.items() if value}
     return entries_of(actor, budget).filter(**given), filters
-
-
-def _in_dollars(rows: list[Any]) -> list[Any]:
-    """The entries with their movements in dollars, which have a sign."""
-    for row in rows:
-        row.spent_usd, row.reserved_usd = dollars(row.spent_delta), dollars(row.reserved_delta)
-        row.debt_usd = dollars(row.debt_delta)
-    return rows
 
 
 def _models(rows: list[LedgerEntry], chosen: str) -> list[str]:

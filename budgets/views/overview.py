@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from datetime import date, timedelta
 from typing import Any
 
-from django.db.models import Case, CharField, F, FloatField, Q, QuerySet, Value, When
+from django.db.models import Case, CharField, Count, F, FloatField, Q, QuerySet, Sum, Value, When
 from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Sort, asked, listing, page
+from agentcore_site.console.tables import is_table
 from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
@@ -70,7 +71,10 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     month = month_asked(request, month_of())
     everything = budgets_visible(actor, month=month).filter(organization=organization)
     [query], scope = asked(request, "q"), one_of(request, "scope", Scope.values)
-    rows = _filtered(actor, everything, query, scope).annotate(used=USED)
+    rows = _filtered(actor, everything, query, scope)
+    [small] = asked(request, "small")
+    folded = rows.none() if query or scope or small == "shown" or is_table(request) else rows.filter(SMALL)
+    rows = rows.exclude(pk__in=folded.values("pk")).annotate(used=USED)
     found = listing(request, rows, SORTS, one="budget", of=everything, columns=COLUMNS)
     context = {
         **_head(organization, month),
@@ -78,6 +82,8 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
         **_spending(request, actor, organization, month),
         "listing": found,
         "rows": named(actor, found.rows),
+        "folded": folded.order_by().aggregate(n=Count("pk"), spent=Sum("spent")),
+        "small": small,
         "scope": scope,
         "scopes": Scope.choices,
         "month": month,
@@ -98,6 +104,10 @@ def breakdown_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
+# Jobs that spend by themselves, a little each, and ask nobody for anything: evolutions under a dollar, with room left.
+SMALL = Q(scope=Scope.JOB, job__kind="evolution", debt=0, spent__lt=MICROS, reserved=0) & (
+    Q(limit=None) | Q(spent__lt=F("limit") * 3 / 4)
+)
 # A limit of nothing counts as used up; without one a budget comes last.
 USED = Case(
     When(limit=None, then=Value(-1.0)),

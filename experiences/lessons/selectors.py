@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import Count, F, FloatField, Q, QuerySet, Sum
+from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, QuerySet, Sum
 from django.db.models.functions import Cast
 
+from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from experiences.lessons.stamps import Checked, checked
@@ -45,6 +46,26 @@ class LibrarySummary:
 
 def experiences_visible(actor: Any) -> QuerySet[Experience]:
     return Experience.objects.visible_to(actor).select_related("agent__prompt_pack", "organization")
+
+
+def one_of_equals(rows: QuerySet[Experience]) -> QuerySet[Experience]:
+    """Of the rows that say the same to the same agent, the newest."""
+    newer = rows.filter(
+        agent_id=OuterRef("agent_id"), domain=OuterRef("domain"), summary=OuterRef("summary"), pk__gt=OuterRef("pk")
+    )
+    return rows.filter(~Exists(newer.order_by()))
+
+
+def jobs_that_taught(rows: Sequence[Experience]) -> dict[uuid.UUID, list[Job]]:
+    """By lesson, the jobs that wrote this sentence down for this agent, the newest first. One query."""
+    wanted = {(one.agent_id, one.domain, one.summary) for one in rows}
+    same = Experience.objects.filter(
+        agent_id__in={key[0] for key in wanted}, summary__in={key[2] for key in wanted}, job__isnull=False
+    )
+    found: dict[tuple[Any, str, str], dict[Any, Job]] = {}
+    for one in same.select_related("job").order_by("-created_at").only("agent_id", "domain", "summary", "job"):
+        found.setdefault((one.agent_id, one.domain, one.summary), {})[one.job_id] = one.job  # type: ignore[assignment]
+    return {one.pk: list(found.get((one.agent_id, one.domain, one.summary), {}).values()) for one in rows}
 
 
 def experience_get(actor: Any, experience_id: Any) -> Experience:

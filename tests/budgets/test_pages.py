@@ -316,17 +316,17 @@ def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, dan: Any) -> 
     client = at_desk(dan)
     page = html(client.get(f"/budgets/{spent.organization_budget}/?kind=settle"))
     assert "1 entry" in page and f'href="/jobs/{spent.job_id}/"' in page
-    assert "No entry matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
-    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
+    assert "Nothing matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
+    assert "2 calls" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
 
 
 def test_another_budget_s_entries_are_not_in_the_ledger(spent: Chain, dan: Any) -> None:
     lonely = chain_open(spent.organization_id)
     reserve(hold(lonely, "lonely", 1))
     client = at_desk(dan)
-    assert "4 entries" in text(client.get(f"/budgets/{spent.organization_budget}/"))
-    assert "3 entries" in text(client.get(f"/budgets/{spent.agent_budget}/"))
-    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/"))
+    assert "4 entries" in text(client.get(f"/budgets/{spent.organization_budget}/?lines=entries"))
+    assert "3 entries" in text(client.get(f"/budgets/{spent.agent_budget}/?lines=entries"))
+    assert "3 entries" in text(client.get(f"/budgets/{spent.job_budget}/?lines=entries"))
 
 
 def test_the_ledger_comes_as_csv_and_is_logged(spent: Chain, dan: Any) -> None:
@@ -363,7 +363,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, djan
     client = at_desk(dan)
     with django_assert_max_num_queries(15):
         page = client.get(f"/budgets/{spent.job_budget}/")
-    assert "more than 10,000 entries" in text(page)
+    assert "more than 10,000 calls" in text(page)
     assert len(re.findall(r"<tr data-row>", html(page))) == 25
     with django_assert_max_num_queries(18):
         client.get("/budgets/")

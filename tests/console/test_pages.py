@@ -230,6 +230,7 @@ def test_every_address_of_the_console_is_tried_here(addresses: list[str]) -> Non
         "endpoints", "endpoint_new", "endpoint_edit", "endpoint_archive",
         "endpoint_test", "tool_servers", "tool_server_new", "tool_server", "tool_server_archive", "tool_server_offer",
         "library", "experience", "experience_edit", "experience_restore", "experience_prune", "experience_quarantine",
+        "experience_merge",
         "experience_approve", "playbooks", "playbook", "playbook_create", "playbook_switch", "playbook_delete",
         "playbook_add", "playbook_item", "playbook_item_edit", "playbook_remove", "playbook_revert", "playbook_diff",
         "playbook_rollback", "playbook_adopt", "playbook_evolve", "evolution", "evolution_cancel", "evolution_retry",

@@ -28,6 +28,7 @@ from experiences.lessons.services.lessons import (
     experience_reject,
     experience_restore,
 )
+from experiences.lessons.services.merging import experience_merge
 from experiences.lessons.stamps import Stamp, stamps
 from experiences.models import Experience, ExperienceKind, ExperienceStatus
 from experiences.models.agent_lookup import agent_get
@@ -234,6 +235,16 @@ class ExperienceViewSet(ScopedViewSet):
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_reject)
+
+    @extend_schema(
+        summary="Merge the lessons that say the same to the agent",
+        description="The newest keeps its handle and is answered; the rollouts that saw them add up, and the others are"
+        " taken out.",
+        **ACT,
+    )
+    @action(detail=True, methods=["post"])
+    def merge(self, request: Request, pk: UUID) -> Response:
+        return self._act(request, pk, experience_merge)
 
     def _act(self, request: Request, pk: UUID, service: Callable[..., Experience]) -> Response:
         values = parsed(ActionIn, request.data)

@@ -100,11 +100,11 @@ def experience_edit(
         Conflict: it moved meanwhile, or the agent's prompt pack was altered.
     """
     require(actor, "agent.edit", experience.organization_id)
-    _check_version(experience, version)
+    check_version(experience, version)
     before, seen = experience.summary, experience.version
     agent = with_pack(experience.agent, stamps([experience])[experience.pk].pack)
     text = _clean(before if summary is None else summary, max_words_of(agent))
-    reason = _reason(why)
+    reason = cleaned_reason(why)
     after = Experience(
         pk=experience.pk, handle=experience.handle, domain=experience.domain, summary=text, version=seen + 1
     )
@@ -114,9 +114,9 @@ def experience_edit(
         "version": seen + 1,
         "stamp": stamped(after, stamp_of_agent(agent)),
     }
-    _update(experience, changed)
-    _remember(actor, experience, "edited", before, text, reason)
-    _log(actor, experience, "edited", {"version": seen}, {"version": seen + 1})
+    experience_update(experience, changed)
+    experience_remember(actor, experience, "edited", before, text, reason)
+    experience_log(actor, experience, "edited", {"version": seen}, {"version": seen + 1})
     return experience
 
 
@@ -136,27 +136,27 @@ def _move(
     vouched: bool = False,
 ) -> Experience:
     require(actor, "agent.edit", experience.organization_id)
-    _check_version(experience, version)
-    before, reason = experience.status, _reason(why)
+    check_version(experience, version)
+    before, reason = experience.status, cleaned_reason(why)
     if before not in origins:
         raise Conflict(f"It is {before}, so it can't be {action}. Look at it again.")
     if vouched and (fault := stamp_fault(experience)):
         raise Conflict(f"{fault} Edit it to vouch for its text, then try again.")
-    _update(experience, {"status": to})
-    _remember(actor, experience, action, before, to, reason)
-    _log(actor, experience, action, {"status": before}, {"status": to})
+    experience_update(experience, {"status": to})
+    experience_remember(actor, experience, action, before, to, reason)
+    experience_log(actor, experience, action, {"status": before}, {"status": to})
     if before == QUARANTINED:
         page = reverse("experiences:experience", args=[experience.pk])
         review_tell(actor, experience.agent, action, "a lesson", page=page)
     return experience
 
 
-def _check_version(experience: Experience, version: int | None) -> None:
+def check_version(experience: Experience, version: int | None) -> None:
     if version is not None and version != experience.version:
         raise _moved_meanwhile()
 
 
-def _update(experience: Experience, values: dict[str, Any]) -> None:
+def experience_update(experience: Experience, values: dict[str, Any]) -> None:
     """Changes the row if it still is what was read.
 
     Raises:
@@ -188,7 +188,7 @@ def _clean(summary: str, max_words: int) -> str:
     return text
 
 
-def _reason(why: str) -> str:
+def cleaned_reason(why: str) -> str:
     text = redact(why.strip())
     if fault := unstorable(text) or ("it is too long" if len(text) > LONGEST_WHY else ""):
         raise Invalid(f"The reason can't be kept: {fault}.", fields={"why": _sentence(fault)})
@@ -199,7 +199,7 @@ def _sentence(fault: str) -> str:
     return f"{fault[0].upper()}{fault[1:]}."
 
 
-def _remember(actor: Any, experience: Experience, action: str, before: str, after: str, why: str) -> None:
+def experience_remember(actor: Any, experience: Experience, action: str, before: str, after: str, why: str) -> None:
     ExperienceChange.objects.create(
         experience=experience,
         version=experience.version,
@@ -211,7 +211,9 @@ def _remember(actor: Any, experience: Experience, action: str, before: str, afte
     )
 
 
-def _log(actor: Any, experience: Experience, action: str, before: dict[str, Any], after: dict[str, Any]) -> None:
+def experience_log(
+    actor: Any, experience: Experience, action: str, before: dict[str, Any], after: dict[str, Any]
+) -> None:
     """The audit log names the lesson by its handle: its text may be erased one day, and the log may not."""
     named = Experience(pk=experience.pk, organization_id=experience.organization_id, summary=experience.handle)
     record(actor, f"experience.{action}", named, before=before, after=after)

@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page, whole_number
+from agentcore_site.console.tables import is_table
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -25,7 +26,9 @@ from experiences.lessons.selectors import (
     experience_get,
     experience_parents,
     experiences_visible,
+    jobs_that_taught,
     library_summary,
+    one_of_equals,
     trajectories_of,
 )
 from experiences.lessons.services.lessons import (
@@ -35,6 +38,7 @@ from experiences.lessons.services.lessons import (
     experience_quarantine,
     experience_restore,
 )
+from experiences.lessons.services.merging import equal_lessons, experience_merge
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_find, agents_visible
@@ -59,6 +63,7 @@ LESSON_COLUMNS = {
     "id": "id",
     "handle": "handle",
     "agent": "agent.slug",
+    "job_id": "job_id",
     "kind": "kind",
     "status": "status",
     "domain": "domain",
@@ -84,12 +89,17 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )
+    [each] = asked(request, "equal")
+    rows = rows if each == "each" or is_table(request) else one_of_equals(rows)
     found = listing(request, rows, SORTS, one="lesson", of=everything, columns=LESSON_COLUMNS)
     summary = library_summary(scope)
     left_out = len(stamp_faults(scope.filter(status=ExperienceStatus.ACTIVE))) if agent is not None else 0
     context = {
         "listing": found,
         "lessons": lessons(found.rows),
+        "taught_in": jobs_that_taught(found.rows),
+        "equal": each,
+        "equal_shown": [("each", "each of them")],
         "summary": summary,
         "verdict": verdict(summary, left_out),
         "status": status,
@@ -139,6 +149,15 @@ quarantine = _action(experience_quarantine, "In quarantine: no agent is told it 
 approve = _action(experience_approve, "Approved: the next job tries it.")
 
 
+@post_page
+def merge(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
+    """Makes one of all lessons that say what this one says, and shows it."""
+    row = experience_get(actor, experience_id)
+    made = experience_merge(actor, row, version=whole_number(request.POST, "version"))
+    messages.success(request, f"Merged into {made.handle}. The others are taken out, and can be brought back.")
+    return redirect("experiences:experience", experience_id=made.pk)
+
+
 def _domains(rows: QuerySet[Experience]) -> list[str]:
     return list(rows.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS])
 
@@ -156,6 +175,7 @@ def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm
         "taught": taught,
         "missing": len(row.taught_by) - len(taught),
         "parents": experience_parents(row),
+        "equals": equal_lessons(row),
         "history": history(experience_changes(row)),
         "may": may,
         "actions": _actions(row),

@@ -1,0 +1,71 @@
+"""The ledger by call: what was held before it, what it came to, and the entries that say so."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import Q, QuerySet
+
+from budgets.models import EntryKind, LedgerEntry
+from budgets.owners import trajectory_pages
+
+# One entry of each call: its hold. Entries without a hold are a line of their own: debt that was paid, for example.
+FIRST_OF_CALL: Final = Q(kind=EntryKind.RESERVE) | Q(reservation_id=None)
+
+
+@dataclass(frozen=True, slots=True)
+class PaidCall:
+    """One call. ``first``: the entry by which it is listed; ``entries``: all of it, as they were written. Amounts are
+    micro-dollars; ``settled`` is None while its hold stands. ``page``: of the trajectory that it was made for, or ""."""
+
+    first: LedgerEntry
+    entries: Sequence[LedgerEntry]
+    page: str = ""
+
+    @property
+    def reserved(self) -> int | None:
+        return self.first.reserved_delta if self.first.kind == EntryKind.RESERVE else None
+
+    @property
+    def settled(self) -> int | None:
+        if self.reserved is not None and len(self.entries) == 1:
+            return None
+        return sum(one.spent_delta + one.debt_delta for one in self.entries)
+
+    @property
+    def difference(self) -> int | None:
+        """What it came to, less what was held."""
+        return None if self.settled is None or self.reserved is None else self.settled - self.reserved
+
+    @property
+    def tokens(self) -> tuple[int, int]:
+        return sum(one.input_tokens for one in self.entries), sum(one.output_tokens for one in self.entries)
+
+    @property
+    def latency_ms(self) -> int:
+        return max(one.latency_ms for one in self.entries)
+
+    @property
+    def error(self) -> str:
+        return next((one.error for one in self.entries if one.error), "")
+
+    @property
+    def estimated(self) -> bool:
+        return any(one.estimated for one in self.entries)
+
+
+def paid_calls(actor: Any, firsts: Sequence[LedgerEntry], entries: QuerySet[LedgerEntry]) -> list[PaidCall]:
+    """The calls of a page, each with its entries among ``entries``. Two queries."""
+    held = {one.reservation_id for one in firsts if one.reservation_id is not None}
+    of_call: dict[int, list[LedgerEntry]] = defaultdict(list)
+    for entry in entries.filter(reservation_id__in=held).order_by("id") if held else ():
+        of_call[entry.reservation_id].append(entry)
+    asked = {(one.job_id, one.rollout) for one in firsts if one.job_id is not None and one.rollout}
+    pages = trajectory_pages(actor, asked)
+    return [
+        PaidCall(one, of_call.get(one.reservation_id or 0) or [one], pages.get((one.job_id, one.rollout), ""))
+        for one in firsts
+    ]
