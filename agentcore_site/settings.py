@@ -27,7 +27,7 @@ TLS_CERT_FILE, TLS_KEY_FILE = env.certificate()  # where `manage.py up` itself i
 HTTPS = env.boolean("HTTPS", default=PUBLIC_URL.startswith("https://") or bool(TLS_CERT_FILE))
 
 INSTALLED_APPS = [
-    "unfold",
+    "agentcore_site.theme.ThemeConfig",
     "unfold.contrib.filters",
     "django.contrib.admin.apps.SimpleAdminConfig",  # its pages are loaded with the addresses: no worker has them
     "django.contrib.auth",
@@ -499,6 +499,12 @@ def _icon(request: Any) -> str:
     return static("img/icon.svg")
 
 
+def _admin_style(request: Any) -> str:
+    from django.templatetags.static import static
+
+    return static("css/admin.css")
+
+
 UNFOLD = {
     "SITE_TITLE": "AgentCore admin",
     "SITE_HEADER": "AgentCore",
@@ -507,6 +513,8 @@ UNFOLD = {
     "SITE_FAVICONS": [{"rel": "icon", "type": "image/svg+xml", "href": _icon}],
     "SHOW_HISTORY": True,
     "SHOW_VIEW_ON_SITE": False,
+    "STYLES": [_admin_style],
+    "SIDEBAR": {"show_search": True},
 }
 # Without a host each mail is a file, for the owner of the data folder alone: a log would keep what links open.
 EMAIL_HOST = env.text("EMAIL_HOST")

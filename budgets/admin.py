@@ -203,7 +203,7 @@ class BudgetAdmin(ServiceAdmin):
     @admin.display(description="history of the limit")
     def history(self, obj: Budget) -> str:
         rows = BudgetLimit.objects.filter(owner_id=obj.owner_id, organization_id=obj.organization_id)[:50]
-        lines = ((f"{row.at:%Y-%m-%d %H:%M}", row.actor, _change(row), row.note) for row in rows)
+        lines = ((f"{row.at:%-d %b %Y, %H:%M} UTC", row.actor, _change(row), row.note) for row in rows)
         return format_html_join("", "<div>{} {}: {} {}</div>", lines) or "never changed"
 
 
@@ -274,7 +274,7 @@ class ModelPriceAdmin(ServiceAdmin):
 
     @admin.display(description="history of the price")
     def history(self, obj: ModelPrice) -> str:
-        lines = ((f"{one.at:%Y-%m-%d %H:%M}", one.actor, one.text) for one in price_changes(obj)[:50])
+        lines = ((f"{one.at:%-d %b %Y, %H:%M} UTC", one.actor, one.text) for one in price_changes(obj)[:50])
         return format_html_join("", "<div>{} {}: {}</div>", lines) or "never changed by hand"
 
     input_ = money_column("input", "input")

@@ -1,7 +1,7 @@
 """Base of every page of the Django admin: which rows it shows, who may change them, and the audit log.
 
-A superuser sees everything. Staff who are admins of an organisation see and edit their own organisation's rows, and
-choose only among those; model permissions given by hand work as everywhere in Django, within the same rows.
+A superuser sees everything. Staff whose role opens the admin (``admin.open``) see and edit their own organisation's
+rows, and choose only among those; model permissions given by hand work as everywhere in Django, within the same rows.
 """
 
 from __future__ import annotations
@@ -28,7 +28,6 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.models import Membership
-from agentcore_site.tenancy.roles import Role
 
 
 def actor_at(request: HttpRequest) -> Actor:
@@ -36,10 +35,11 @@ def actor_at(request: HttpRequest) -> Actor:
 
 
 def organizations_of(request: HttpRequest) -> list[Any]:
-    """Where the person is an admin. Asked once a request."""
+    """Where the person's role opens the admin. Asked once a request."""
     known: list[Any] | None = getattr(request, "_admin_of", None)
     if known is None:
-        known = [row.organization_id for row in actor_at(request).memberships.values() if row.role == Role.ADMIN]
+        actor = actor_at(request)
+        known = [one for one in actor.memberships if actor.may("admin.open", one)]
         request._admin_of = known  # type: ignore[attr-defined]
     return known
 

@@ -48,6 +48,7 @@ NAMES = {
     "retention.run": "archive trajectories and bring them back",
     "retention.edit": "say how long archives are kept",
     "encryption.edit": "change encryption",
+    "admin.open": "open the Django admin",
     "subject.erase": "erase a person's data",
     "data.view": "read trajectories, executions, traces, endpoints and lines of the ledger",
     "view": "see this",

@@ -59,6 +59,7 @@ MANAGE: Final = frozenset(
         "webhook.edit",
         "retention.edit",
         "encryption.edit",
+        "admin.open",
     }
 )
 
@@ -73,7 +74,16 @@ EVERY_RIGHT: Final = frozenset().union(*ROLE_MAY.values())
 
 # Who has one of these can take every other right, or what the site keeps: no role but the admins' gets it.
 ADMINS_ALONE: Final = frozenset(
-    {"members.edit", "keys.edit", "encryption.edit", "audit.stream", "subject.erase", "endpoint.edit", "retention.edit"}
+    {
+        "members.edit",
+        "keys.edit",
+        "encryption.edit",
+        "audit.stream",
+        "subject.erase",
+        "endpoint.edit",
+        "retention.edit",
+        "admin.open",
+    }
 )
 # What people who read may be given besides: nothing of it changes what runs, is served or is paid.
 READERS: Final = VIEW | {"audit.view", "feedback.give", "annotation.edit"}

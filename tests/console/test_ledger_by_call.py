@@ -16,7 +16,6 @@ from experiences.models import TrajectoryRecord
 from experiences.trajectories.call_pages import call_pages
 from tests.budgets.support import bill
 from tests.console.conftest import SignIn
-from tests.factories import JobFactory
 from tests.support.pages import html
 from training.models import TrainingRun
 
@@ -72,7 +71,7 @@ def test_small_jobs_of_evolutions_are_one_line_until_they_are_asked_for(
     adam: Any, signed_in: SignIn, paid: Chain, run: TrainingRun
 ) -> None:
     for n in range(3):
-        job = JobFactory(organization=run.organization, kind="evolution", title=f"Evolution {n}")
+        job = Job.objects.create(organization=run.organization, kind="evolution", title=f"Evolution {n}")
         chain = chain_open(run.organization_id, agent_id=run.agent_id, job_id=job.pk)
         reserve(Hold(f"e{n}", chain, 4_000, "evolution", "small"))
         settle(f"e{n}", bill(2_000))

@@ -1,0 +1,106 @@
+"""The Django admin as a part of this house: its models under plain headings in place of apps, in the console's colours
+(static/css/admin.css), with the words that the console has."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django.apps import apps
+from django.contrib import admin
+from django.contrib.admin import sites
+from django.http import HttpRequest
+from django.urls import reverse
+from unfold.apps import DefaultAppConfig
+from unfold.sites import UnfoldAdminSite
+
+# In this order. A model stands under the heading of its app unless it is named itself.
+HEADINGS: Final[Mapping[str, Sequence[str]]] = {
+    "People": (
+        "auth",
+        "tenancy",
+        "agentcore_site.savedview",
+        "notices.notice",
+        "notices.noticepreferences",
+    ),
+    "Jobs": (
+        "jobs",
+        "training",
+        "evaluation",
+        "experiences.annotation",
+        "experiences.dataset",
+        "experiences.datasetrow",
+        "experiences.exportpart",
+        "experiences.grouprecord",
+        "experiences.trajectoryexport",
+        "experiences.trajectoryrecord",
+    ),
+    "Money": ("budgets",),
+    "Learning": ("experiences",),
+    "Serving": ("serving",),
+    "System": (
+        "agentcore_site",
+        "audit",
+        "audit_export",
+        "encryption",
+        "events",
+        "notices",
+        "jobs.hostprocess",
+        "experiences.archivedjob",
+        "experiences.archiverule",
+        "experiences.trajectoryarchive",
+        "tenancy.mail",
+    ),
+}
+_HEADING_OF: Final = {label: title for title, labels in HEADINGS.items() for label in labels}
+
+
+def heading_of(model: Any) -> str:
+    """Raises:
+    KeyError: neither the model nor its app has one."""
+    named = _HEADING_OF.get(model._meta.label_lower)
+    return named if named is not None else _HEADING_OF[model._meta.app_label]
+
+
+class HouseAdminSite(UnfoldAdminSite):
+    def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
+        """The models that the person may see, under their headings; of one app as Django lists them."""
+        found = super().get_app_list(request, app_label)
+        if app_label is not None:
+            return found
+        groups: dict[str, list[Any]] = {title: [] for title in HEADINGS}
+        for app in found:
+            for one in app["models"]:
+                groups[heading_of(one["model"])].append(one)
+        home = reverse(f"{self.name}:index")
+        return [
+            {
+                "name": title,
+                "app_label": title.lower(),
+                "app_url": home,
+                "has_module_perms": True,
+                "models": sorted(models, key=lambda one: str(one["name"]).lower()),
+            }
+            for title, models in groups.items()
+            if models
+        ]
+
+
+class ThemeConfig(DefaultAppConfig):  # type: ignore[misc]
+    """In place of the theme's own: the same, with this house's admin site."""
+
+    name = "unfold"
+
+    def ready(self) -> None:
+        admin.site = sites.site = HouseAdminSite()
+        words_set()
+
+
+def words_set() -> None:
+    """One spelling in all forms, heads of columns and filters. What is shown only: no migration knows of it."""
+    for model in apps.get_models():
+        for field in model._meta.get_fields():
+            if field.name in ("organization", "organization_id") and hasattr(field, "verbose_name"):
+                field.verbose_name = "organisation"
+    organization = apps.get_model("tenancy", "Organization")
+    organization._meta.verbose_name, organization._meta.verbose_name_plural = "organisation", "organisations"
