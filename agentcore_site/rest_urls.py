@@ -12,8 +12,9 @@ from django.views.decorators.csrf import csrf_exempt
 from drf_spectacular.views import SpectacularAPIView
 from rest_framework.routers import SimpleRouter
 
-from agentcore_site.audit_export.api import AuditEventViewSet
+from agentcore_site.audit_export.api import AuditEventViewSet, AuditWebhookViewSet
 from agentcore_site.console.api import SavedViewViewSet
+from agentcore_site.encryption.api import EncryptionViewSet
 from agentcore_site.jobs.api import JobViewSet, ShareLinkViewSet
 from agentcore_site.notices.api import (
     NoticePreferencesViewSet,
@@ -34,7 +35,14 @@ from agentcore_site.tenancy.api import (
 )
 from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet, OrganizationViewSet
 from agentcore_site.views import api
-from budgets.api import AlertViewSet, BudgetSettingsViewSet, BudgetViewSet, LedgerViewSet, PriceViewSet
+from budgets.api import (
+    AlertViewSet,
+    BudgetSettingsViewSet,
+    BudgetViewSet,
+    LedgerViewSet,
+    PriceViewSet,
+    RaiseRequestViewSet,
+)
 from evaluation.api import EvaluationViewSet
 from events.api import (
     DeadLetterViewSet,
@@ -65,7 +73,7 @@ from serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewS
 from serving.api.promotions import PromotionViewSet
 from serving.api.releases import ReleaseViewSet
 from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
-from serving.api.targets import ServingTargetViewSet, SmallEditsViewSet
+from serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
 from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
@@ -192,6 +200,28 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="notice-preferences",
     ),
     path("budget-settings", BudgetSettingsViewSet.as_view(GET | {"patch": "partial_update"}), name="budget-settings"),
+    path("budget-settings/secret", BudgetSettingsViewSet.as_view({"post": "secret"}), name="budget-secret"),
+    path("jobs/<uuid:job>/raise-request", RaiseRequestViewSet.as_view({"post": "create"}), name="job-raise-request"),
+    path(
+        "audit-webhook",
+        AuditWebhookViewSet.as_view(
+            GET | {"post": "create", "patch": "partial_update", "delete": "destroy"},
+        ),
+        name="audit-webhook",
+    ),
+    path("audit-webhook/test", AuditWebhookViewSet.as_view({"post": "test"}), name="audit-webhook-test"),
+    path("audit-webhook/restart", AuditWebhookViewSet.as_view({"post": "restart"}), name="audit-webhook-restart"),
+    path("audit-webhook/secret", AuditWebhookViewSet.as_view({"post": "secret"}), name="audit-webhook-secret"),
+    path("encryption", EncryptionViewSet.as_view(GET), name="encryption"),
+    *(
+        path(f"encryption/{action}", EncryptionViewSet.as_view({"post": action}), name=f"encryption-{action}")
+        for action in ("rotate", "end", "move", "stop")
+    ),
+    path(
+        "agents/<str:agent>/serving",
+        ServingSettingsViewSet.as_view(GET | {"patch": "partial_update"}),
+        name="agent-serving",
+    ),
     path("agents/<str:agent>/serving/back", ServingTargetViewSet.as_view({"post": "back"}), name="serving-back"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),

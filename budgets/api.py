@@ -14,23 +14,35 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.jobs.selectors import job_get
+from agentcore_site.jobs.telling import job_page
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.links import absolute
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.alerts.raise_requests import raise_ask
+from budgets.alerts.webhooks import webhook_secret
 from budgets.forms import days_check, month_read
 from budgets.models import AlertKind, Budget, BudgetAlert, EntryKind, LedgerEntry, ModelPrice, Period, Scope
 from budgets.presenters.naming import agent_find
 from budgets.presenters.price_list import prices_in_force, prices_of
 from budgets.selectors import BY, alerts_visible, breakdown, budget_get, budgets_visible, entries_of
-from budgets.services import budget_change_limit, budget_set_limit, budget_settings_set, price_set, settings_of
+from budgets.services import (
+    budget_change_limit,
+    budget_secret_renew,
+    budget_set_limit,
+    budget_settings_set,
+    price_set,
+    settings_of,
+)
 
 TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
@@ -421,6 +433,10 @@ class BudgetSettingsPatch(Strict):
     most_per_minute_usd = UsdIn(required=False, allow_null=True, help_text="Of all calls together. Null: not limited.")
 
 
+class NewBudgetSecretOut(serializers.Serializer[Any]):
+    secret = serializers.CharField(help_text="Shown this once.")
+
+
 class BudgetSettingsViewSet(ScopedViewSet):
     """Where alerts of the organisation go, and how fast it may spend. For those who may edit budgets."""
 
@@ -439,7 +455,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
 
     @extend_schema(
         summary="Change where alerts go, and how fast is spent",
-        description="What is not given stays. The secret that signs is shown in the console.",
+        description="What is not given stays.",
         tags=TAG,
         request=BudgetSettingsPatch,
         responses=BudgetSettingsOut,
@@ -456,3 +472,47 @@ class BudgetSettingsViewSet(ScopedViewSet):
             most_per_minute=given.get("most_per_minute_usd", now.most_per_minute),
         )
         return Response(BudgetSettingsOut(made).data)
+
+    @extend_schema(
+        summary="Make another secret that signs alerts",
+        description="What is sent from now on is signed by it.",
+        tags=TAG,
+        request=None,
+        responses=NewBudgetSecretOut,
+        parameters=[IDEMPOTENCY_KEY_SECRET],
+    )
+    def secret(self, request: Request) -> Response:
+        organization = current_organization(self.actor)
+        require(self.actor, "budget.edit", organization)
+
+        def work() -> Response:
+            made = budget_secret_renew(self.actor, organization)
+            shown = {"secret": webhook_secret(organization.id, made.secret_version)}
+            return Response(NewBudgetSecretOut(shown).data)
+
+        return self.once(request, work, secret="secret")  # noqa: S106 (a name)
+
+
+class RaiseAskedOut(serializers.Serializer[Any]):
+    asked = serializers.ListField(child=serializers.CharField(), help_text="The people who are mailed.")
+
+
+class RaiseRequestViewSet(ScopedViewSet):
+    queryset = Budget.objects.none()
+
+    @extend_schema(
+        summary="Ask for a higher budget",
+        description="Mails those who may raise the budget that stopped the job; once an hour, at most.",
+        tags=TAG,
+        request=None,
+        responses=RaiseAskedOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def create(self, request: Request, job: UUID) -> Response:
+        found = job_get(self.actor, job)
+
+        def work() -> Response:
+            people = raise_ask(self.actor, found, link=absolute(request, job_page(found)))
+            return Response(RaiseAskedOut({"asked": [one.username for one in people]}).data)
+
+        return self.once(request, work)

@@ -267,6 +267,23 @@ def budget_settings_set(
     return row
 
 
+def budget_secret_renew(actor: Any, organization: Organization) -> BudgetSettings:
+    """Alerts that are sent from now on are signed by another secret.
+
+    Raises:
+        Missing, Forbidden: as for ``budget_settings_set``.
+    """
+    row = settings_of(organization)
+    return budget_settings_set(
+        actor,
+        organization,
+        email_admins=row.email_admins,
+        webhook_url=row.webhook_url,
+        secret_version=row.secret_version + 1,
+        most_per_minute=row.most_per_minute,
+    )
+
+
 def settings_of(organization: Organization) -> BudgetSettings:
     """The organisation's, or what holds without any; that is not stored."""
     return BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)

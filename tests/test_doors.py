@@ -324,6 +324,8 @@ RAW = {
     "api/v1/model-endpoints", "api/v1/model-endpoints/<uuid:pk>", "api/v1/tool-servers",
     "api/v1/tool-servers/<uuid:pk>", "api/v1/budgets/<int:budget>/ledger", "api/v1/loop-turns/<uuid:turn>/rows",
     "api/v1/releases/<uuid:pk>/tensorzero", "api/v1/agents/<str:agent>/tensorzero",
+    "datasets/<uuid:dataset_id>/download/", "api/v1/datasets/<uuid:dataset>/rows", "api/v1/datasets/<uuid:pk>/download",
+    "api/v1/suite-runs/<uuid:run>/results", "api/v1/suite-runs/<uuid:run>/results/export",
 }  # fmt: skip
 # REST: reads, and for each write what it needs and a body that gets as far as the question who may.
 ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
@@ -365,6 +367,7 @@ REST_READS = {
     "saved-views", "saved-views/<uuid:pk>", "playbooks/<str:agent>/items/<slug:handle>",
     "training-jobs/<uuid:pk>/failures", "datasets/<uuid:pk>/download", "suite-runs/<uuid:run>/results/export",
     "archives/export", "notice-preferences", "budget-settings",
+    "audit-webhook", "encryption", "agents/<str:agent>/serving",
 }  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
@@ -384,6 +387,19 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "notices/read"): ("view", {}),
     ("patch", "notice-preferences"): ("view", {"digest": True}),
     ("patch", "budget-settings"): ("budget.edit", {"email_admins": False}),
+    ("post", "budget-settings/secret"): ("budget.edit", {}),
+    ("post", "jobs/<uuid:job>/raise-request"): ("run.resume", {}),
+    ("post", "audit-webhook"): ("audit.stream", {"url": "http://127.0.0.1:1/"}),
+    ("patch", "audit-webhook"): ("audit.stream", {"paused": True}),
+    ("delete", "audit-webhook"): ("audit.stream", {}),
+    ("post", "audit-webhook/test"): ("audit.stream", {}),
+    ("post", "audit-webhook/restart"): ("audit.stream", {"beginning": False}),
+    ("post", "audit-webhook/secret"): ("audit.stream", {}),
+    ("post", "encryption/rotate"): ("encryption.edit", {}),
+    ("post", "encryption/end"): ("encryption.edit", {}),
+    ("post", "encryption/move"): ("encryption.edit", {}),
+    ("post", "encryption/stop"): ("encryption.edit", {}),
+    ("patch", "agents/<str:agent>/serving"): ("deployment.edit", {"while_away_usd": 1}),
     ("post", "saved-views"): ("view", {"page": "training:jobs", "name": "New", "query": "q=x"}),
     ("patch", "saved-views/<uuid:pk>"): ("view", {"name": "Mine"}),
     ("delete", "saved-views/<uuid:pk>"): ("view", {}),

@@ -50,7 +50,7 @@ NAMES = {
     "encryption.edit": "change encryption",
     "admin.open": "open the Django admin",
     "subject.erase": "erase a person's data",
-    "data.view": "read trajectories, executions, traces, endpoints and lines of the ledger",
+    "data.view": "read trajectories, executions, traces, rows of datasets and suites, endpoints and lines of the ledger",
     "view": "see this",
 }
 

@@ -16,7 +16,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.alerts.webhooks import SIGNATURE, webhook_secret
 from budgets.forms import SettingsForm
 from budgets.selectors import alerts_visible
-from budgets.services import budget_settings_set, settings_of
+from budgets.services import budget_secret_renew, budget_settings_set, settings_of
 
 
 @page
@@ -35,15 +35,7 @@ def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Makes a new signing secret and shows it, in this answer only: it is in no message and no cookie."""
     organization = current_organization(actor)
     require(actor, "budget.edit", organization)
-    row = settings_of(organization)
-    made = budget_settings_set(
-        actor,
-        organization,
-        email_admins=row.email_admins,
-        webhook_url=row.webhook_url,
-        secret_version=row.secret_version + 1,
-        most_per_minute=row.most_per_minute,
-    )
+    made = budget_secret_renew(actor, organization)
     context = {"form": SettingsForm.of(made), "secret": webhook_secret(organization.id, made.secret_version)}
     response = _shown(request, actor, organization, context, 200)
     response["Cache-Control"] = "no-store, private"

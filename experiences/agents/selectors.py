@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
-from agentcore_site.tenancy.permissions import require_somewhere
+from agentcore_site.tenancy.permissions import require, require_somewhere
 from experiences.lessons.selectors import pack_get
 from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
 
@@ -94,6 +94,13 @@ def dataset_versions(dataset: Dataset) -> list[Dataset]:
     while (earlier := found[-1].follows) is not None:
         found.append(earlier)
     return found
+
+
+def dataset_rows_visible(actor: Any, dataset: Dataset) -> QuerySet[DatasetRow]:
+    """Raises:
+    Forbidden: the actor's role does not read rows: they may be what people said in production."""
+    require(actor, "data.view", dataset.organization_id)
+    return DatasetRow.objects.filter(dataset=dataset)
 
 
 def dataset_rows(dataset: Dataset) -> list[dict[str, Any]]:

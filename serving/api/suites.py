@@ -27,6 +27,7 @@ from serving.models import Suite, SuiteResult, SuiteRun
 from serving.releases.selectors import release_get
 from serving.suites.filters import SuiteFilters, SuiteResultFilters, SuiteRunFilters
 from serving.suites.selectors import (
+    results_visible,
     suite_get,
     suite_run_get,
     suite_runs_visible,
@@ -279,7 +280,7 @@ class SuiteResultViewSet(ScopedViewSet):
     @extend_schema(summary="Results of a run, query by query", tags=TAG, responses=SuiteResultOut(many=True))
     def list(self, request: Request, run: UUID) -> Response:
         found = suite_run_get(self.actor, run)
-        rows = list(self.paginate_queryset(self.filter_queryset(found.results.all())) or ())
+        rows = list(self.paginate_queryset(self.filter_queryset(results_visible(self.actor, found))) or ())
         shown = SuiteResultOut(rows, many=True, context={"behind": trajectories_of(rows, found)})
         return self.get_paginated_response(shown.data)
 
@@ -296,7 +297,7 @@ class SuiteResultViewSet(ScopedViewSet):
         found = suite_run_get(self.actor, run)
         file = RowFile(
             f"{found.version.suite.name}-{found.pk}",
-            self.filter_queryset(found.results.all()),
+            self.filter_queryset(results_visible(self.actor, found)),
             SuiteResultOut,
             context=lambda rows: {"behind": trajectories_of(list(rows), found)},
         )

@@ -13,6 +13,7 @@ from django.db.models import Count, F, Func, IntegerField, Max, OuterRef, Q, Que
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
 from serving.models import Release, Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
@@ -85,6 +86,16 @@ def suite_run_get(actor: Any, job_id: Any) -> SuiteRun:
 def bundle_played(run: SuiteRun) -> Bundle:
     """What the run plays: its release's bundle, or that of the agent as it stood when the run was asked for."""
     return Bundle.from_json(run.bundle if run.release is None else run.release.bundle)
+
+
+def results_visible(actor: Any, run: SuiteRun) -> QuerySet[SuiteResult]:
+    """Each query of a run with what was answered.
+
+    Raises:
+        Forbidden: the actor's role does not read raw answers; the run's verdict and categories are for all.
+    """
+    require(actor, "data.view", run.organization_id)
+    return run.results.all()
 
 
 def trajectories_of(results: list[SuiteResult], run: SuiteRun) -> dict[int, list[UUID]]:

@@ -24,6 +24,7 @@ from serving.suites.overlaps import overlaps
 from serving.suites.presenters import built_in_to_add, categories_of, history_of, is_safety
 from serving.suites.selectors import (
     last_scored,
+    results_visible,
     suite_get,
     suite_run_get,
     suite_runs_visible,
@@ -176,7 +177,9 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     so."""
     run = suite_run_get(actor, job_id)
     query, category, outcome = asked(request, "q", "category", "outcome")
-    everything = run.results.annotate(place=F("part") * 10_000 + F("scenario"))
+    readable = actor.may("data.view", run.organization_id)
+    everything = results_visible(actor, run) if readable else run.results.none()
+    everything = everything.annotate(place=F("part") * 10_000 + F("scenario"))
     rows = _filtered(SuiteResultFilters, everything, {"search": query, "category": category, "outcome": outcome})
     found = listing(request, rows, RESULT_SORTS, one="query", of=everything)
     behind = trajectories_of(found.rows, run)
@@ -184,6 +187,7 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "run": run,
         "job": run.job,
         "safety": is_safety(run),
+        "readable": readable,
         "listing": found,
         "rows": [{"result": one, "trajectories": behind.get(one.pk, [])} for one in found.rows],
         "categories": categories_of(run),

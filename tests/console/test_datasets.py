@@ -136,7 +136,11 @@ def test_a_long_dataset_is_shown_with_as_many_queries_as_a_short_one(console: Cl
 def test_who_only_reads_sees_and_changes_nothing(operator: Actor, stella: Any, charlie: Any, signed_in: SignIn) -> None:
     one = dataset_create(operator, name="sums", rows=ROWS)
     shown = html(signed_in(stella).get(f"/datasets/{one.pk}/"))
-    assert "5 + 5?" in shown and "Archive" not in shown and "Upload" not in html(signed_in(stella).get("/datasets/"))
+    assert "5 + 5?" not in shown and "Its rows are for roles that work with them" in shown
+    assert "JSONL" not in shown and signed_in(stella).get(f"/datasets/{one.pk}/download/").status_code == 403
+    assert Caller(stella).get(f"datasets/{one.pk}/rows").status_code == 403
+    assert Caller(stella).get(f"datasets/{one.pk}").json()["size"] == 30
+    assert "Archive" not in shown and "Upload" not in html(signed_in(stella).get("/datasets/"))
     assert signed_in(stella).post(f"/datasets/{one.pk}/archive/").status_code == 403
     assert signed_in(charlie).get(f"/datasets/{one.pk}/").status_code == 404
     assert upload(signed_in(charlie), ROWS[:5], of=str(one.pk)).status_code == 404

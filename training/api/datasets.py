@@ -20,7 +20,7 @@ from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.agents.selectors import dataset_get, datasets_visible
+from experiences.agents.selectors import dataset_get, dataset_rows_visible, datasets_visible
 from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
@@ -242,7 +242,7 @@ class DatasetViewSet(ScopedViewSet):
     @action(detail=True, pagination_class=None)
     def download(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         one = dataset_get(self.actor, pk)
-        rows = DatasetRow.objects.filter(dataset=one)
+        rows = dataset_rows_visible(self.actor, one)
         answer = row_file(request, RowFile(one.file_name, rows, RowOut, "index"))
         record(self.actor, "dataset.downloaded", one, after={"size": one.size})
         return answer
@@ -254,7 +254,7 @@ class RowViewSet(ScopedViewSet):
 
     @extend_schema(summary="A dataset's rows", tags=["datasets"], responses=NumberedRowOut(many=True))
     def list(self, request: Request, dataset: UUID) -> Response:
-        return self.page(DatasetRow.objects.filter(dataset=dataset_get(self.actor, dataset)), NumberedRowOut)
+        return self.page(dataset_rows_visible(self.actor, dataset_get(self.actor, dataset)), NumberedRowOut)
 
 
 def read_request(request: Request) -> dict[str, Any]:

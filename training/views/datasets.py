@@ -16,7 +16,13 @@ from agentcore_site.console.pages import Sort, allowed, asked, listing, matching
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.agents.selectors import dataset_get, dataset_rows, dataset_versions, datasets_visible
+from experiences.agents.selectors import (
+    dataset_get,
+    dataset_rows,
+    dataset_rows_visible,
+    dataset_versions,
+    datasets_visible,
+)
 from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
@@ -87,7 +93,8 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def dataset(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
     one = dataset_get(actor, dataset_id)
-    everything = DatasetRow.objects.filter(dataset=one)
+    may = allowed(actor, one.organization_id)
+    everything = dataset_rows_visible(actor, one) if "data.view" in may else DatasetRow.objects.none()
     query, flag = asked(request, "q", "flag")
     rows = matching(everything, query, "query")
     flags: dict[int, str] = {}
@@ -105,7 +112,7 @@ def dataset(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse
         "versions": dataset_versions(one),
         "runs": list(runs_visible(actor).filter(dataset=one).order_by("-job__created_at")[:JOBS_SHOWN]),
         "split": {"train": train, "selection": selection, "held_out": held_out},
-        "may": allowed(actor, one.organization_id),
+        "may": may,
     }
     return render(request, "training/dataset.html", context)
 
@@ -150,6 +157,7 @@ def restore(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse
 def download(request: HttpRequest, actor: Actor, dataset_id: Any) -> StreamingHttpResponse:
     """Its rows as the JSONL that an upload takes."""
     one = dataset_get(actor, dataset_id)
+    require(actor, "data.view", one.organization_id)
     record(actor, "dataset.downloaded", one, after={"size": one.size})
     response = StreamingHttpResponse(_lines(dataset_rows(one)), content_type="application/x-ndjson")
     response["Content-Disposition"] = f'attachment; filename="{one.file_name}.jsonl"'
