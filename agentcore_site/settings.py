@@ -212,10 +212,7 @@ LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
 USE_I18N = False
-# Django's admin writes times as the console does.
-DATE_FORMAT = SHORT_DATE_FORMAT = "j M Y"
-TIME_FORMAT = "H:i"
-DATETIME_FORMAT = SHORT_DATETIME_FORMAT = "j M Y, H:i e"
+FORMAT_MODULE_PATH = ["agentcore_site.formats"]  # Django's admin writes times as the console does
 
 CSRF_FAILURE_VIEW = "agentcore_site.views.errors.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True

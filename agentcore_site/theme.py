@@ -19,7 +19,7 @@ HEADINGS: Final[Mapping[str, Sequence[str]]] = {
     "People": (
         "auth",
         "tenancy",
-        "agentcore_site.savedview",
+        "site_roof.savedview",
         "notices.notice",
         "notices.noticepreferences",
     ),
@@ -39,7 +39,7 @@ HEADINGS: Final[Mapping[str, Sequence[str]]] = {
     "Learning": ("experiences",),
     "Serving": ("serving",),
     "System": (
-        "agentcore_site",
+        "site_roof",
         "audit",
         "audit_export",
         "encryption",
@@ -56,18 +56,22 @@ _HEADING_OF: Final = {label: title for title, labels in HEADINGS.items() for lab
 
 
 def heading_of(model: Any) -> str:
-    """Raises:
-    KeyError: neither the model nor its app has one."""
+    """That of the model, or of its app. An app that a site adds stands under the last one."""
     named = _HEADING_OF.get(model._meta.label_lower)
-    return named if named is not None else _HEADING_OF[model._meta.app_label]
+    return named or _HEADING_OF.get(model._meta.app_label, [*HEADINGS][-1])
 
 
 class HouseAdminSite(UnfoldAdminSite):
     def get_app_list(self, request: HttpRequest, app_label: str | None = None) -> list[dict[str, Any]]:
         """The models that the person may see, under their headings; of one app as Django lists them."""
         found = super().get_app_list(request, app_label)
-        if app_label is not None:
-            return found
+        return found if app_label is not None else self._grouped(found)
+
+    def _search_apps(self, app_list: list[dict[str, Any]], search_term: str) -> list[Any]:
+        """By the heading too: the filter over the list of models finds what that list shows."""
+        return list(super()._search_apps(self._grouped(app_list), search_term))
+
+    def _grouped(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         groups: dict[str, list[Any]] = {title: [] for title in HEADINGS}
         for app in found:
             for one in app["models"]:
@@ -100,7 +104,7 @@ def words_set() -> None:
     """One spelling in all forms, heads of columns and filters. What is shown only: no migration knows of it."""
     for model in apps.get_models():
         for field in model._meta.get_fields():
-            if field.name in ("organization", "organization_id") and hasattr(field, "verbose_name"):
-                field.verbose_name = "organisation"
+            if "organization" in (words := str(getattr(field, "verbose_name", ""))):
+                field.verbose_name = words.replace("organization", "organisation").removesuffix(" id")
     organization = apps.get_model("tenancy", "Organization")
     organization._meta.verbose_name, organization._meta.verbose_name_plural = "organisation", "organisations"

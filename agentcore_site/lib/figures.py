@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+NO_BREAK: Final = "\u00a0"
 MINUS: Final = "−"  # U+2212, as wide as a plus sign
 
 
@@ -19,10 +20,11 @@ def minus(text: str) -> str:
 
 def p_value(value: float) -> str:
     """Without the zero before the point, as the APA writes what can't exceed 1: .034, < .001."""
-    return "< .001" if value < 0.001 else f"{value:.3f}".lstrip("0")
+    return f"<{NO_BREAK}.001" if value < 0.001 else f"{value:.3f}".lstrip("0")
 
 
 def p_words(value: float) -> str:
-    """In a sentence: p = .034, p < .001."""
+    """In a sentence: p = .034, p < .001, on one line."""
     text = p_value(value)
-    return f"p {text}" if text.startswith("<") else f"p = {text}"
+    sign = "" if text.startswith("<") else f"={NO_BREAK}"
+    return f"p{NO_BREAK}{sign}{text}"

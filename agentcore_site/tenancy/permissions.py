@@ -50,7 +50,7 @@ NAMES = {
     "encryption.edit": "change encryption",
     "admin.open": "open the Django admin",
     "subject.erase": "erase a person's data",
-    "data.view": "read trajectories, executions, traces, rows of datasets and suites, endpoints and lines of the ledger",
+    "data.view": "read trajectories, executions, traces, rows of datasets and suites, endpoints, lines of the ledger",
     "view": "see this",
 }
 
@@ -113,7 +113,7 @@ def who_may(action: str) -> str:
     names = [f"{Role(role).label.lower()}s" for role, may in role_rights().items() if action in may]
     if not names:
         return "Ask an admin."
-    return f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1]))).capitalize()} may."
+    return f"{' and '.join(filter(None, (', '.join(names[:-1]), names[-1]))).capitalize()} may do this."
 
 
 def current_organization(who: Any) -> Organization:

@@ -38,13 +38,20 @@ WAIT: Final = "Too many wrong passwords. Wait 15 minutes, then try again."
 
 
 class CodeNeeded(DomainError):
-    """The password is right, and the person has a second factor."""
+    """The password is right, and the person has a second factor. ``by_passkey``: one that no program can send, so that
+    no password gets a token (403)."""
 
     code, title = 401, "A code is needed"
 
-    def __init__(self, person: Any) -> None:
-        said = "Send a code of your authenticator as well, as `otp`; with passkeys alone take an API key."
-        super().__init__(said, fields={"otp": "It is needed."})
+    def __init__(self, person: Any, *, by_passkey: bool = False) -> None:
+        said = "Send a code of your authenticator as well, as `otp`."
+        if by_passkey:
+            self.code, self.title = 403, "A passkey signs in here"
+            said = (
+                "You sign in with a passkey, which a program can't send: a password alone gets no token. Make an API"
+                " key in the console (Keys), and send that in place of a token."
+            )
+        super().__init__(said, fields={} if by_passkey else {"otp": "It is needed."})
         self.person = person
 
 
@@ -86,10 +93,11 @@ class CountingBackend(ModelBackend):
             return None
         if passwords_are_off(user):
             raise Forbidden(f"People of your organisation sign in by {settings.OIDC_NAME}, and not by a password here.")
-        if factor_of(user) or Passkey.objects.filter(user=user).exists():
+        factor = factor_of(user)
+        if factor or Passkey.objects.filter(user=user).exists():
             # Until its code came the try counts as wrong: else a known password would begin the count of codes anew.
-            if not otp:
-                raise CodeNeeded(user)
+            if not otp or factor is None:
+                raise CodeNeeded(user, by_passkey=factor is None)
             if not code_taken(user, otp):
                 return None
         elif is_required(user):

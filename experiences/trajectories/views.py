@@ -67,7 +67,9 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
         }
         shown = context["steps"]
         context |= {"tree": tree(shown)} if context["shape"] == "tree" else {}
-        context |= {"waterfall": waterfall(shown)} if context["shape"] == "waterfall" else {}
+        if context["shape"] == "waterfall":  # of a window the rest of the time is outside
+            whole = row.duration_ms if len(shown) == row.n_steps else 0.0
+            context["waterfall"] = waterfall(shown, whole_ms=whole)
         return render(request, "trajectories/trajectory.html", context)
 
 

@@ -44,7 +44,7 @@ from agentcore_site.templatetags import console
         (console.usd(-1.5), "−$1.50"),
         (console.day(date(2026, 11, 5)), "5 Nov 2026"),
         (console.milliseconds(2500), "2.5 s"),
-        (console.p_value(0.0002), "< .001"),
+        (console.p_value(0.0002), "<\u00a0.001"),
         (console.p_value(0.034), ".034"),
         (console.change(-2.25, "ms"), "−2.2 ms"),
         (console.change(0.182, "rate"), "+18.2"),

@@ -35,7 +35,7 @@ def test_an_empty_organisation_sees_the_way_in_the_place_of_cards_that_say_nothi
     shown = html(console.get("/"))
     for nothing in ("Needs you now", "No job runs", "Nothing is proven yet"):
         assert nothing not in shown
-    assert "Admins may." in shown, "an operator adds no endpoint"
+    assert "Admins may do this." in shown, "an operator adds no endpoint"
 
 
 def test_the_demo_agent_is_one_click_away_and_the_launch_the_next(

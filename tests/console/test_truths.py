@@ -28,7 +28,7 @@ def test_a_role_is_told_what_it_may_not_do_and_who_may(who: str, request: Any, s
     person = request.getfixturevalue(who)
     shown = text(signed_in(person).get("/launch/"))
     role = {"dan": "developer", "stella": "stakeholder"}[who]
-    assert f"You may not start training: your role is {role}. Operators and admins may." in shown
+    assert f"You may not start training: your role is {role}. Operators and admins may do this." in shown
     assert "only reads" not in shown
 
 

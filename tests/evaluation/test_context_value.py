@@ -48,15 +48,15 @@ def test_it_says_after_how_many_calls_or_why_not(changes: dict[str, float], pays
 def test_the_sentence_says_tokens_rates_certainty_and_money() -> None:
     assert words(value()) == (
         "Learned context: 210 tokens per call; with it 80.0 % succeed, without 50.0 % (paired: +30.0 points, 95 % "
-        "interval +15.0 to +39.0, p < .001); it costs $0.002 more per call and pays for itself after 500 calls "
-        "(learning cost $2.00)."
+        "interval +15.0 to +39.0, p\u00a0<\u00a0.001); it costs $0.002 more per call and pays for itself after 500 "
+        "calls (learning cost $2.00)."
     )
     assert "never pays for itself, at these prices (learning cost $2.00)" in words(value(success_with=0.5))
     assert "is unknown: nothing succeeds without it" in words(value(success_without=0.0))
     assert "is unknown: calls cost nothing" in words(value(cost_without=0.0, cost_with=0.0))
     assert "it costs $0.002 less per call" in words(value(cost_with=0.008))
     assert words(value(), lessons=0).startswith("Nothing was added: no lesson")
-    assert "p = .031" in words(value(), p_value=0.031)
+    assert "p\u00a0=\u00a0.031" in words(value(), p_value=0.031)
 
 
 def test_a_second_run_is_compared_with_what_it_began_with_and_says_so() -> None:

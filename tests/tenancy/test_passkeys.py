@@ -180,7 +180,12 @@ def test_who_has_a_passkey_is_asked_for_it_after_the_password(olivia: Any, adam:
     assert entering(device, client, verified=False)[1].status_code == 302 and inside(client)
     # Programs take no password of hers any more.
     token = client.post("/api/v1/token", {"username": "olivia", "password": PASSWORD}, content_type="application/json")
-    assert token.status_code == 401 and "API key" in token.json()["detail"]
+    assert token.status_code == 403 and "Make an API key in the console (Keys)" in token.json()["detail"]
+    given = {"username": "olivia", "password": PASSWORD, "otp": "123456"}
+    coded = client.post("/api/v1/token", given, content_type="application/json")
+    assert coded.status_code == 403 and coded.json()["detail"] == token.json()["detail"]
+    wrong = client.post("/api/v1/token", given | {"password": "wrong"}, content_type="application/json")
+    assert wrong.status_code == 401 and "API key" not in wrong.json()["detail"]  # who does not know it learns nothing
 
 
 def test_it_is_a_second_factor_where_the_organisation_asks_for_one(olivia: Any, adam: Any, acme: Organization) -> None:

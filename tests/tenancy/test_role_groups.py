@@ -66,7 +66,7 @@ def test_a_right_that_a_superuser_takes_from_a_role_is_refused_at_once_at_every_
     assert answer.status_code == 200
     refused = key.patch(f"agents/{agent.slug}", {"description": "x"})
     assert refused.status_code == 403
-    assert "your role is operator. Developers and admins may." in refused.json()["detail"]
+    assert "your role is operator. Developers and admins may do this." in refused.json()["detail"]
     console = Client()
     console.force_login(olivia)
     assert console.post(f"/agents/{agent.pk}/edit/", {"name": "x"}).status_code == 403

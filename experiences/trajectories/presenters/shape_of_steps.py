@@ -60,11 +60,18 @@ class Bar:
 
 @dataclass(frozen=True)
 class Waterfall:
-    """``length``: milliseconds from the first beginning to the last end; None where no times are known."""
+    """``length``: milliseconds that the axis is long, the whole trajectory's where that took longer than its steps;
+    None where no times are known. ``between``: milliseconds of it in which no step was at work: the agent chose its
+    next one, or was scored."""
 
     bars: list[Bar]
     length: float | None
     unknown: int  # steps without a time
+    between: float = 0.0
+
+    @property
+    def tenth(self) -> float:
+        return (self.length or 0.0) / 10
 
     @property
     def ticks(self) -> list[float]:
@@ -100,16 +107,28 @@ def _parent(step: Shown) -> int:
     return place + 1 if isinstance(place, int) else -1
 
 
-def waterfall(steps: Sequence[Shown]) -> Waterfall:
-    """Never invents a time: a step without a beginning or a duration gets no bar."""
+def waterfall(steps: Sequence[Shown], *, whole_ms: float = 0.0) -> Waterfall:
+    """Never invents a time: a step without a beginning or a duration gets no bar. ``whole_ms``: what the trajectory
+    took, measured around its steps; the first step stands at its beginning."""
     starts = _starts(steps)
     if not starts:
         return Waterfall([], None, len(steps))
-    length = max(began + float(steps[at]["duration_ms"]) for at, began in starts.items())
+    ended = max(began + float(steps[at]["duration_ms"]) for at, began in starts.items())
+    length = max(ended, whole_ms)
     places = {id(one): at for at, one in enumerate(steps)}
     flat = [pair for node in tree(steps) for pair in _flat(node, 0)]
     bars = [_bar(one, depth, starts.get(places[id(one)]), length) for one, depth in flat]
-    return Waterfall(bars, length, len(steps) - len(starts))
+    unknown = len(steps) - len(starts)
+    return Waterfall(bars, length, unknown, 0.0 if unknown else length - _at_work(steps, starts))
+
+
+def _at_work(steps: Sequence[Shown], starts: Mapping[int, float]) -> float:
+    """Milliseconds in which at least one step was at work."""
+    worked, until = 0.0, 0.0
+    for began, ended in sorted((began, began + float(steps[at]["duration_ms"])) for at, began in starts.items()):
+        worked += max(0.0, ended - max(began, until))
+        until = max(until, ended)
+    return worked
 
 
 def _starts(steps: Sequence[Shown]) -> dict[int, float]:
