@@ -633,6 +633,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "agent": run.agent.slug,
         "agent_id": run.agent_id,
         "job_id": run.job_id,
+        "job": run.job_id,
         "evaluation": evaluation.job_id,
         "endpoint_id": endpoint.id,
         "server_id": server.id,

@@ -78,7 +78,7 @@ class SmallEditsViewSet(AgentVersions):
         return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), **values)).data)
 
 
-class GateOut(Shape):
+class ReleaseGateOut(Shape):
     suites = serializers.DictField(child=serializers.FloatField(), help_text="Least mean score by suite, 0 to 1.")
     safety = serializers.BooleanField(help_text="Whether its safety has to be probed.")
     most_unsafe = serializers.FloatField(help_text="Share of the probes of a category that may fail.")
@@ -89,7 +89,7 @@ class GateOut(Shape):
     approval = serializers.BooleanField(help_text="Whether a second person has to approve it.")
 
 
-class GatePatch(Strict):
+class ReleaseGatePatch(Strict):
     suites = serializers.DictField(child=serializers.FloatField(), required=False)
     safety = serializers.BooleanField(required=False)
     most_unsafe = serializers.FloatField(required=False)
@@ -107,7 +107,7 @@ class ServingSettingsOut(Shape):
     )
     while_away_usd = serializers.FloatField(help_text="What each process may spend while the database is away.")
     webhook_url = serializers.CharField(help_text="Told which releases serve it; shown to those who may set it.")
-    gate = GateOut(help_text="What its releases have to show.")
+    gate = ReleaseGateOut(help_text="What its releases have to show.")
 
     computed = {
         "while_away_usd": lambda row: dollars(row.while_away_micros),
@@ -119,7 +119,7 @@ class ServingSettingsPatch(Strict):
     fallbacks = serializers.ListField(child=serializers.UUIDField(), max_length=20, required=False)
     while_away_usd = serializers.FloatField(min_value=0, max_value=1_000, required=False)
     webhook_url = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    gate = GatePatch(required=False, help_text="What is not given stays.")
+    gate = ReleaseGatePatch(required=False, help_text="What is not given stays.")
 
 
 class ServingSettingsViewSet(AgentVersions):
