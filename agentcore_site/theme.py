@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -103,8 +104,10 @@ class ThemeConfig(DefaultAppConfig):  # type: ignore[misc]
 def words_set() -> None:
     """One spelling in all forms, heads of columns and filters. What is shown only: no migration knows of it."""
     for model in apps.get_models():
-        for field in model._meta.get_fields():
-            if "organization" in (words := str(getattr(field, "verbose_name", ""))):
+        for field in model._meta.fields:
+            if "organization" in (words := str(field.verbose_name)):
                 field.verbose_name = words.replace("organization", "organisation").removesuffix(" id")
+        if not model._meta.original_attrs.get("verbose_name_plural"):  # trajectories, not "trajectorys"
+            model._meta.verbose_name_plural = re.sub(r"([^aeiou])ys$", r"\1ies", str(model._meta.verbose_name_plural))
     organization = apps.get_model("tenancy", "Organization")
     organization._meta.verbose_name, organization._meta.verbose_name_plural = "organisation", "organisations"

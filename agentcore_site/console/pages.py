@@ -55,7 +55,7 @@ def page(view: View) -> View:
             return _sign_in_first(request)
         try:
             _check(request.GET, "address")
-            request.GET = NotedQuery.of(request.GET)
+            request.GET = NotedQuery.of(request.GET)  # type: ignore[assignment]  # Django's stubs name a private kind
             actor = actor_of(request)
             response = view(request, actor, *args, **kwargs)
             table = asked_for(request)

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from agentcore_site.lib.errors import Invalid
+
+NAMED: Final = 5  # lines that are wrong, at most
 
 
 def file_text(content: bytes) -> str:
@@ -17,24 +20,40 @@ def file_text(content: bytes) -> str:
         raise refused(f"The file is not UTF-8 text (byte {error.start}). Save it as UTF-8.") from error
 
 
-def jsonl_rows(text: str, *, like: str) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file; empty lines are left out. ``like`` is an example for the message.
+def jsonl_rows(text: str, *, like: str, fault: Callable[[Any], str | None] = lambda _: None) -> list[dict[str, Any]]:
+    """The objects of a JSON Lines file; empty lines are left out. ``like`` is an example for the message. ``fault``
+    says what is wrong with an object: it is asked where a line is none, so that a person hears of all at once.
 
     Raises:
-        Invalid: a line is no JSON object.
+        Invalid: a line is no JSON object; the first few lines that are wrong are named.
     """
-    rows = []
+    rows, lines, wrong = [], [], []
     for number, line in enumerate(text.splitlines(), start=1):
         if not line.strip():
             continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise refused(f"Line {number} is not JSON: {error}.") from error
-        if not isinstance(row, dict):
-            raise refused(f"Line {number} must be an object like {like}.")
-        rows.append(row)
+        row, problem = _object(line, like)
+        if problem:
+            wrong.append((number, problem))
+        else:
+            rows.append(row)
+            lines.append(number)
+    if wrong:
+        wrong += [(number, f": {said}") for number, row in zip(lines, rows, strict=True) if (said := fault(row))]
+        named = [f"Line {number}{said}" for number, said in sorted(wrong)[:NAMED]]
+        more = f" {len(wrong) - NAMED:,} more lines are wrong." if len(wrong) > NAMED else ""
+        raise refused(" ".join(named) + more)
     return rows
+
+
+def _object(line: str, like: str) -> tuple[Any, str]:
+    """The object of a line, or what is wrong with it."""
+    try:
+        row = json.loads(line)
+    except json.JSONDecodeError as error:
+        return None, f" is not JSON from its character {error.colno} on; write {like}."
+    except (ValueError, RecursionError):  # a number without end, or brackets within brackets
+        return None, f" is not JSON that can be read; write {like}."
+    return (row, "") if isinstance(row, dict) else (None, f" must be an object like {like}.")
 
 
 def refused(message: str) -> Invalid:

@@ -62,10 +62,14 @@ def paid_calls(actor: Any, firsts: Sequence[LedgerEntry], entries: QuerySet[Ledg
     held = {one.reservation_id for one in firsts if one.reservation_id is not None}
     of_call: dict[int, list[LedgerEntry]] = defaultdict(list)
     for entry in entries.filter(reservation_id__in=held).order_by("id") if held else ():
-        of_call[entry.reservation_id].append(entry)
+        of_call[entry.reservation_id or 0].append(entry)
     asked = {(one.job_id, one.rollout) for one in firsts if one.job_id is not None and one.rollout}
     pages = trajectory_pages(actor, asked)
     return [
-        PaidCall(one, of_call.get(one.reservation_id or 0) or [one], pages.get((one.job_id, one.rollout), ""))
+        PaidCall(
+            one,
+            of_call.get(one.reservation_id or 0) or [one],
+            "" if one.job_id is None else pages.get((one.job_id, one.rollout), ""),
+        )
         for one in firsts
     ]

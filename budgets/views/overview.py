@@ -104,7 +104,7 @@ def breakdown_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
     return response
 
 
-# Jobs that spend by themselves, a little each, and ask nobody for anything: evolutions under a dollar, with room left.
+# Jobs that spend by themselves, a little each, and need no decision: evolutions under a dollar, with room left.
 SMALL = Q(scope=Scope.JOB, job__kind="evolution", debt=0, spent__lt=MICROS, reserved=0) & (
     Q(limit=None) | Q(spent__lt=F("limit") * 3 / 4)
 )

@@ -36,6 +36,7 @@ def test_every_model_stands_under_a_plain_heading(boss: Client, everything: Trai
     by_name = {one["name"]: [model["object_name"] for model in one["models"]] for one in listed}
     assert "Budget" in by_name["Money"] and "Membership" in by_name["People"] and "Job" in by_name["Jobs"]
     assert "Experience" in by_name["Learning"] and "Release" in by_name["Serving"] and "AuditEvent" in by_name["System"]
+    assert "trajectorys" not in shown.content.decode()
     for names in by_name.values():
         assert len(names) == len(set(names))
 

@@ -93,9 +93,11 @@ def test_pausing_and_resuming_a_queued_job(console: Client, operator: Actor, age
 def test_cancelling_asks_for_the_name(console: Client, operator: Actor, agent: Agent) -> None:
     run = queued_run(operator, agent)
     refused = console.post(f"/jobs/{run.pk}/cancel/", {"confirm": "something else"})
-    assert refused.status_code == 400 and agent.slug in html(refused)
+    assert refused.status_code == 400 and f"type the job&#x27;s name: {run.job.title}" in html(refused)
+    shown = html(console.get(f"/jobs/{run.pk}/"))
+    assert f'Type the job\'s name, <code class="nowrap">{run.job.title}</code>, to confirm' in shown
     assert Job.objects.get(id=run.pk).status == Status.QUEUED
-    console.post(f"/jobs/{run.pk}/cancel/", {"confirm": agent.slug})
+    console.post(f"/jobs/{run.pk}/cancel/", {"confirm": f" {run.job.title} "})
     assert Job.objects.get(id=run.pk).status == Status.CANCELLED
     assert ">Cancel<" not in html(console.get(f"/jobs/{run.pk}/"))
 

@@ -90,7 +90,7 @@ def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
         if number > MAX_QUERIES:
             message = f"At most {MAX_QUERIES:,} queries are allowed; there are more."
             raise ConfigError([FieldError("training_data", message)])
-        problem = _row_problem(row)
+        problem = row_problem(row)
         if problem:
             errors.append(FieldError(f"training_data.{number}", f"Row {number}: {problem}"))
             if len(errors) >= MAX_REPORTED:
@@ -122,7 +122,8 @@ def query_warnings(queries: Sequence[str]) -> list[str]:
     return warnings
 
 
-def _row_problem(row: Any) -> str:
+def row_problem(row: Any) -> str:
+    """What is wrong with a row of a dataset, as a sentence; "" where nothing is."""
     if not isinstance(row, Mapping):
         return f'must be an object with a "query"; got {_shown(row)}.'
     for key in row:

@@ -10,7 +10,7 @@ from typing import Any
 from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.text_uploads import file_text, jsonl_rows, refused
-from training.config.validation import MAX_QUERIES, ConfigError, parse_queries
+from training.config.validation import MAX_QUERIES, ConfigError, parse_queries, row_problem
 
 MAX_BYTES = 64 * 1024 * 1024
 LIKE = '{"query": "...", "expected_outcome": {...}}'
@@ -29,7 +29,7 @@ def read_rows(filename: str, content: bytes) -> list[dict[str, Any]]:
     if len(content) > MAX_BYTES:
         raise TooLarge(f"The file has {len(content) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are taken.")
     text = file_text(content)
-    rows = _csv(text) if filename.lower().endswith(".csv") else jsonl_rows(text, like=LIKE)
+    rows = _csv(text) if filename.lower().endswith(".csv") else jsonl_rows(text, like=LIKE, fault=row_problem)
     return clean_rows(rows)
 
 

@@ -167,10 +167,10 @@ def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @post_page
 def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    """Cancelling can't be undone, so the form asks for the agent's name (its slug)."""
+    """Cancelling can't be undone, so the form asks for the job's name. Its agent's slug is taken too."""
     run = run_get(actor, job_id)
-    if request.POST.get("confirm", "").strip() != run.agent.slug:
-        raise Invalid(f"To cancel, type the agent's name: {run.agent.slug}.", fields={"confirm": "Not the name."})
+    if request.POST.get("confirm", "").strip() not in (str(run.job).strip(), run.agent.slug):
+        raise Invalid(f"To cancel, type the job's name: {run.job}.", fields={"confirm": "Not the name."})
     return _moved(request, actor, job_id, job_cancel)
 
 
