@@ -1,0 +1,56 @@
+"""In a real browser: a form shows the fields that its kind has a use for, and marks those that are needed; verdicts are
+whole, on a telephone too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
+from tests.e2e.test_second_step import web  # noqa: F401
+from tests.factories import AgentFactory
+from tests.support.browser import Watched
+from tests.support.rows import lived_run
+from tests.support.workers import LiveSite
+from training.models import TrainingRun
+
+VERDICT = "Better than the untrained baseline by 40.0 points (95 % interval 20.0 to 60.0): can't be seen otherwise."
+
+
+@pytest.fixture
+def run(transactional_db: None, operator: Any, acme: Any, olivia: Any) -> TrainingRun:
+    run = lived_run(operator, AgentFactory(organization=acme, created_by=olivia))
+    TrainingRun.objects.filter(pk=run.pk).update(verdict={"verdict": VERDICT, "improvement": 0.4})
+    return run
+
+
+@pytest.mark.parametrize(("scheme", "width"), [("light", 1440), ("dark", 390)])
+def test_forms_show_what_their_kind_needs_and_a_verdict_is_whole(
+    web: LiveSite,  # noqa: F811
+    run: TrainingRun,
+    adam: Any,
+    chrome: Any,  # noqa: F811
+    scheme: str,
+    width: int,
+) -> None:
+    watched = Watched(chrome.new_page(viewport={"width": width, "height": 900}, color_scheme=scheme))
+    page = watched.page
+    sign_in(page, web, "adam")
+    page.goto(f"{web.url}/agents/new/")
+    for runtime, shown in (("action", []), ("llm", ["endpoint"]), ("http", ["endpoint", "url", "authorization"])):
+        page.select_option("[name=runtime]", runtime)
+        for field in ("endpoint", "url", "authorization"):
+            assert page.is_visible(f"[name={field}]") is (field in shown), (runtime, field)
+    mark = "getComputedStyle(document.querySelector('label[for=id_{}]'), '::after').content"
+    assert "required" in page.evaluate(mark.format("name")) and page.evaluate(mark.format("slug")) == "none"
+    page.goto(f"{web.url}/endpoints/new/")
+    for kind, fields in (("openai", 0), ("portkey", 3)):
+        page.select_option("[name=kind]", kind)
+        names = ("gateway_key", "virtual_key", "gateway_config")
+        assert sum(page.is_visible(f"[name={one}]") for one in names) == fields, kind
+    page.goto(f"{web.url}/jobs/")
+    cell = page.locator("td[data-label=Verdict] .cut")
+    assert cell.inner_text() == VERDICT and cell.evaluate("one => one.scrollHeight <= one.clientHeight + 1")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert watched.complaints == []
