@@ -13,6 +13,7 @@ from django.db.models import QuerySet
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.row_streams import streamed
 from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -35,9 +36,9 @@ class LedgerExport:
     rows: QuerySet[LedgerEntry]
 
     @briefly
-    def batch(self, after: int) -> tuple[int, bytes]:
+    def batch(self, after: int | None) -> tuple[int | None, bytes]:
         """(the last id, the next lines) after an id; no lines at the end."""
-        rows = list(self.rows.filter(id__gt=after).order_by("id").values_list(*FIELDS)[:BATCH])
+        rows = list(self.rows.filter(id__gt=after or 0).order_by("id").values_list(*FIELDS)[:BATCH])
         return (int(rows[-1][0]) if rows else after), b"".join(csv_line(row) for row in rows)
 
 
@@ -60,15 +61,9 @@ def ledger_export_start(
     return LedgerExport(rows)
 
 
-async def ledger_csv(export: LedgerExport) -> AsyncIterator[bytes]:
-    """The lines, batch by batch; between two batches no connection is held."""
-    yield csv_line(COLUMNS)
-    last = 0
-    while True:
-        last, lines = await export.batch(last)
-        if not lines:
-            return
-        yield lines
+def ledger_csv(export: LedgerExport) -> AsyncIterator[bytes]:
+    """The lines, batch by batch."""
+    return streamed(export.batch, csv_line(COLUMNS))
 
 
 def breakdown_csv(by: str, rows: Iterable[Spending]) -> bytes:

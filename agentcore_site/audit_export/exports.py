@@ -15,6 +15,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.audit_export.filters import AuditEventFilters
 from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.errors import Forbidden, Missing
+from agentcore_site.lib.row_streams import streamed
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 
@@ -31,9 +32,9 @@ class AuditExport:
     last: int
 
     @briefly
-    def batch(self, after: int) -> tuple[int, bytes]:
+    def batch(self, after: int | None) -> tuple[int | None, bytes]:
         """(the last number, the next lines) after a number; no lines at the end."""
-        rows = self.rows.filter(number__gt=after, number__lte=self.last).order_by("number")
+        rows = self.rows.filter(number__gt=after or 0, number__lte=self.last).order_by("number")
         numbers = list(rows.values_list("number", flat=True)[:BATCH])
         return (numbers[-1] if numbers else after), b"".join(lines_of(numbers))
 
@@ -95,11 +96,6 @@ def audit_export_start(actor: Actor, filters: Mapping[str, Any], *, site: bool =
     return AuditExport(rows, max((last for _, last in found.values()), default=0))
 
 
-async def audit_jsonl(export: AuditExport) -> AsyncIterator[bytes]:
-    """The lines, batch by batch; between two batches no connection is held."""
-    last = 0
-    while True:
-        last, lines = await export.batch(last)
-        if not lines:
-            return
-        yield lines
+def audit_jsonl(export: AuditExport) -> AsyncIterator[bytes]:
+    """The lines, batch by batch."""
+    return streamed(export.batch)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
@@ -13,6 +13,7 @@ from django.http import HttpRequest, StreamingHttpResponse
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.async_db import briefly
+from agentcore_site.lib.row_streams import streamed
 from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization
@@ -36,21 +37,20 @@ class Table:
     field: str
     tie: str = "pk"
     descending: bool = False
-    last: tuple[Any, Any] | None = None
 
     @briefly
-    def batch(self) -> tuple[Table, bytes]:
-        """(what is left, the next lines); no lines at the end."""
+    def batch(self, last: tuple[Any, Any] | None) -> tuple[tuple[Any, Any] | None, bytes]:
+        """(the last row's value and key, the next lines); no lines at the end."""
         sign, side = ("-", "lt") if self.descending else ("", "gt")
         rows = self.rows.annotate(_at=F(self.field)).order_by(f"{sign}_at", f"{sign}{self.tie}")
-        if self.last is not None:
-            value, key = self.last
+        if last is not None:
+            value, key = last
             rows = rows.filter(Q(**{f"_at__{side}": value}) | Q(**{"_at": value, f"{self.tie}__{side}": key}))
         found = list(rows[:BATCH])
         if not found:
-            return self, b""
+            return last, b""
         lines = b"".join(csv_line(cell_at(row, path) for path in self.columns.values()) for row in found)
-        return replace(self, last=(found[-1]._at, found[-1].pk)), lines
+        return (found[-1]._at, found[-1].pk), lines
 
 
 def noted(request: HttpRequest, table: Table) -> None:
@@ -77,23 +77,8 @@ def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> Streaming
         organization=current_organization(actor),
         after={"table": table.name, "filters": filters},
     )
-    return csv_answer(table.name, _lines(table))
-
-
-def csv_answer(name: str, lines: AsyncIterator[bytes] | Iterable[bytes]) -> StreamingHttpResponse:
-    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"'}
-    return StreamingHttpResponse(lines, content_type=MEDIA, headers=headers)
-
-
-async def _lines(table: Table) -> AsyncIterator[bytes]:
-    """Between two batches no connection is held."""
-    yield csv_line(table.columns)
-    left = table
-    while True:
-        left, lines = await left.batch()
-        if not lines:
-            return
-        yield lines
+    headers = {"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
+    return StreamingHttpResponse(streamed(table.batch, csv_line(table.columns)), content_type=MEDIA, headers=headers)
 
 
 def cell_at(row: Any, path: str) -> Any:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import orjson
@@ -17,6 +18,7 @@ from rest_framework.serializers import Serializer
 
 from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.row_streams import streamed
 from agentcore_site.lib.spreadsheets import csv_line
 
 BATCH: Final = 500
@@ -46,15 +48,25 @@ class RowFile:
     by: str = "pk"
     context: Callable[[Sequence[Any]], Mapping[str, Any]] = lambda rows: {}
 
+    @property
+    def columns(self) -> list[str]:
+        return [*self.shape().fields]
+
     @briefly
-    def batch(self, last: Any) -> tuple[Any, list[dict[str, Any]]]:
-        """(the last row's place, the next rows as they are answered); no rows at the end."""
+    def batch(self, form: str, last: Any) -> tuple[Any, bytes]:
+        """(the last row's place, the next lines in this format); no lines at the end."""
         rows = self.rows.order_by(self.by)
         found = list((rows if last is None else rows.filter(**{f"{self.by}__gt": last}))[:BATCH])
         if not found:
-            return last, []
+            return last, b""
         shown = self.shape(found, many=True, context=dict(self.context(found))).data
-        return getattr(found[-1], self.by), orjson.loads(JSONRenderer().render(shown))
+        rows_shown = orjson.loads(JSONRenderer().render(shown))
+        if form == "csv":
+            names = self.columns
+            lines = [csv_line(_cell(row[name]) for name in names) for row in rows_shown]
+        else:
+            lines = [orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows_shown]
+        return getattr(found[-1], self.by), b"".join(lines)
 
 
 def row_file(request: Request, file: RowFile) -> StreamingHttpResponse:
@@ -64,24 +76,14 @@ def row_file(request: Request, file: RowFile) -> StreamingHttpResponse:
     if form not in MEDIA:
         message = f"format must be jsonl or csv; got {form[:20]!r}."
         raise Invalid(message, fields={"format": message})
+    return row_answer(file, form)
+
+
+def row_answer(file: RowFile, form: str = "jsonl") -> StreamingHttpResponse:
+    """All rows; a page of the console answers with the file that REST has."""
+    lines = streamed(partial(file.batch, form), csv_line(file.columns) if form == "csv" else b"")
     headers = {"Content-Disposition": f'attachment; filename="{file.name}.{form}"'}
-    return StreamingHttpResponse(_lines(file, form), content_type=MEDIA[form], headers=headers)
-
-
-async def _lines(file: RowFile, form: str) -> AsyncIterator[bytes]:
-    """Between two batches no connection is held."""
-    names = [*file.shape().fields]
-    if form == "csv":
-        yield csv_line(names)
-    last = None
-    while True:
-        last, rows = await file.batch(last)
-        if not rows:
-            return
-        if form == "csv":
-            yield b"".join(csv_line(_cell(row[name]) for name in names) for row in rows)
-        else:
-            yield b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in rows)
+    return StreamingHttpResponse(lines, content_type=MEDIA[form], headers=headers)
 
 
 def _cell(value: Any) -> Any:

@@ -8,10 +8,13 @@ from typing import Any
 
 import pytest
 from django.core.files.uploadedfile import SimpleUploadedFile
+from django.db import connection
 from django.test import Client
+from django.test.utils import CaptureQueriesContext
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.rest import row_files
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationRun
 from experiences.agents.services.datasets import dataset_archive, dataset_create
@@ -103,6 +106,20 @@ def test_it_is_renamed_and_downloaded_as_it_was_uploaded(console: Client, operat
     assert answer["Content-Disposition"] == 'attachment; filename="additions-v1.jsonl"'
     assert [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()] == ROWS
     assert AuditEvent.objects.filter(action="dataset.downloaded", target_id=str(one.pk)).exists()
+
+
+def test_a_download_streams_and_is_the_file_that_rest_gives(
+    console: Client, operator: Actor, olivia: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one = dataset_create(operator, name="sums", rows=ROWS)
+    whole = b"".join(Caller(olivia).get(f"datasets/{one.pk}/download"))
+    monkeypatch.setattr(row_files, "BATCH", 4)
+    answer = console.get(f"/datasets/{one.pk}/download/")
+    with CaptureQueriesContext(connection) as asked:
+        parts = list(answer.streaming_content)
+    assert b"".join(parts) == whole
+    # Eight batches of 30 rows, and the one that finds no more: what is in memory does not grow with the dataset.
+    assert len(parts) == 8 and sum("LIMIT 4" in one["sql"] for one in asked) == 9
 
 
 def test_its_checks_lead_to_the_rows_that_they_flag(console: Client, operator: Actor) -> None:

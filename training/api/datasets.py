@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from agentcore_site.audit.services import record
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed, refuse_unknown
-from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
+from agentcore_site.rest.row_files import FORMAT, RESPONSES, row_file
 from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -29,12 +29,7 @@ from training.config.validation import MAX_QUERIES
 from training.data.annotated import dataset_from_annotated
 from training.data.kept_checks import checks_of
 from training.data.uploads import clean_rows, read_rows
-
-
-class RowOut(serializers.Serializer[Any]):
-    query = serializers.CharField()
-    expected_outcome = serializers.DictField(help_text='What counts as success, e.g. {"answer": "4"}.')
-    metadata = serializers.DictField()
+from training.presenters.dataset_files import RowOut, dataset_file
 
 
 class NumberedRowOut(RowOut):
@@ -242,8 +237,7 @@ class DatasetViewSet(ScopedViewSet):
     @action(detail=True, pagination_class=None)
     def download(self, request: Request, pk: UUID) -> StreamingHttpResponse:
         one = dataset_get(self.actor, pk)
-        rows = dataset_rows_visible(self.actor, one)
-        answer = row_file(request, RowFile(one.file_name, rows, RowOut, "index"))
+        answer = row_file(request, dataset_file(self.actor, one))
         record(self.actor, "dataset.downloaded", one, after={"size": one.size})
         return answer
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any, Final
 
-import orjson
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
@@ -14,15 +12,10 @@ from django.urls import reverse
 from agentcore_site.audit.services import record
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
 from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.rest.row_files import row_answer
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from experiences.agents.selectors import (
-    dataset_get,
-    dataset_rows,
-    dataset_rows_visible,
-    dataset_versions,
-    datasets_visible,
-)
+from experiences.agents.selectors import dataset_get, dataset_rows_visible, dataset_versions, datasets_visible
 from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
@@ -30,6 +23,7 @@ from training.data.forms import DatasetForm, UploadForm
 from training.data.kept_checks import checks_of
 from training.data.splits import split_counts
 from training.data.uploads import read_rows
+from training.presenters.dataset_files import dataset_file
 from training.selectors.runs import runs_visible
 
 SORTS: Final = (
@@ -155,18 +149,11 @@ def restore(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse
 
 @page
 def download(request: HttpRequest, actor: Actor, dataset_id: Any) -> StreamingHttpResponse:
-    """Its rows as the JSONL that an upload takes."""
+    """Its rows as the JSONL that an upload takes, streamed."""
     one = dataset_get(actor, dataset_id)
-    require(actor, "data.view", one.organization_id)
+    rows = row_answer(dataset_file(actor, one))
     record(actor, "dataset.downloaded", one, after={"size": one.size})
-    response = StreamingHttpResponse(_lines(dataset_rows(one)), content_type="application/x-ndjson")
-    response["Content-Disposition"] = f'attachment; filename="{one.file_name}.jsonl"'
-    return response
-
-
-def _lines(rows: list[dict[str, Any]]) -> Iterator[bytes]:
-    for row in rows:
-        yield orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE)
+    return rows
 
 
 def _uploaded(actor: Actor, *, file: Any, name: str = "", domain: str = "", before: Dataset | None = None) -> Dataset:
