@@ -44,4 +44,8 @@ def stop_with_another_secret_key(**_: Any) -> None:
 
 @worker_before_create_process.connect
 def share_what_is_loaded(**_: Any) -> None:
+    # Imported here: beat and the web process have this application too, and do no slices.
+    from agentcore_site.jobs.kinds import kinds_load
+
+    kinds_load()
     gc_freeze.before_fork()

@@ -17,8 +17,12 @@ class EvaluationKind:
     """Slices of evaluations."""
 
     @staticmethod
-    def advance(job: Job, lease: Lease) -> Progressed:
+    def load() -> None:
         # Imported here: web processes know the kind, but never load the environments and what they need.
+        import evaluation.execution  # noqa: F401
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
         from evaluation.execution import EvaluationSlice
 
         return EvaluationSlice(job, lease).work()

@@ -17,8 +17,12 @@ class TrainingKind:
     """Slices of training runs."""
 
     @staticmethod
-    def advance(job: Job, lease: Lease) -> Progressed:
+    def load() -> None:
         # Imported here: web processes know the kind, but never load the trainer and what it needs.
+        import training.services.execution  # noqa: F401
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
         from training.services.execution import TrainingSlice
 
         return TrainingSlice(job, lease).work()

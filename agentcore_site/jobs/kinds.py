@@ -45,4 +45,21 @@ class AboutAgent(Protocol):
     def agent_of(self, job: Job) -> UUID | None: ...
 
 
+@runtime_checkable
+class LoadedAhead(Protocol):
+    """What a kind may have besides: it loads what each of its slices needs. A worker calls it before it forks, so that
+    its children share one copy of it."""
+
+    def load(self) -> None: ...
+
+
 kinds: Registry[JobKind] = Registry("job kind", entry_point_group="agentcore.job_kinds")
+
+
+def kinds_load() -> None:
+    """Loads what our own kinds of jobs need. What a package of others needs is loaded with its first slice: if that
+    fails, it fails a job, and no worker."""
+    for name in kinds.built_in():
+        kind = kinds.get(name)
+        if isinstance(kind, LoadedAhead):
+            kind.load()

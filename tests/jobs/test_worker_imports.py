@@ -41,6 +41,27 @@ NOT_LOADED = {
 }
 
 
+CHILD = """
+import json, os, sys
+from celery.signals import worker_before_create_process
+from agentcore_site.celery import app
+import django
+django.setup()
+app.loader.import_default_modules()
+app.finalize()
+worker_before_create_process.send(sender=None)
+shared = set(sys.modules)
+import training.services.execution, evaluation.execution
+print(json.dumps(sorted(set(sys.modules) - shared)))
+"""
+
+
+def test_children_load_nothing_that_their_worker_did_not_load_for_all() -> None:
+    """Each would hold a copy of its own: slices of training and evaluation need 30 MB of modules."""
+    done = subprocess.run([sys.executable, "-c", CHILD], cwd=env.ROOT, capture_output=True, text=True, check=True)
+    assert json.loads(done.stdout.splitlines()[-1]) == []
+
+
 @pytest.fixture(scope="module")
 def loaded() -> set[str]:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=env.ROOT, capture_output=True, text=True, check=True)
