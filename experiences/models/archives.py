@@ -66,14 +66,16 @@ def folder_of(organization_id: Any) -> str:
 
 class ArchivedJob(Scoped):
     """The rows of one job in an archive: ``groups`` row groups from ``first_group`` on. ``mark`` is the sum of their
-    digests (``experiences_trajectory_marks``). ``restored_at``: the rows, asked for at ``restore_asked_at``, are in the
-    database again."""
+    digests (``experiences_trajectory_marks``), ``versions`` that of the numbers of their versions in the table when the
+    file was written (``experiences_row_version``; null: not known). ``restored_at``: the rows, asked for at
+    ``restore_asked_at``, are in the database again."""
 
     id = models.BigAutoField(primary_key=True)
     archive = models.ForeignKey(TrajectoryArchive, on_delete=models.CASCADE, related_name="jobs")
     job_id = models.UUIDField()
     rows = models.BigIntegerField()
     mark = models.DecimalField(max_digits=40, decimal_places=0)
+    versions = models.DecimalField(max_digits=40, decimal_places=0, null=True)
     first_group = models.IntegerField()
     groups = models.IntegerField()
     restore_asked_at = models.DateTimeField(null=True)

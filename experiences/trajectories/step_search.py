@@ -1,5 +1,5 @@
-"""The search inside of steps. Two indexes of the database serve it: the tools that a trajectory used, and the words of
-its steps. What is encrypted is not searched, nor what is archived."""
+"""The search inside of steps. Three indexes of the database serve it: the tools that a trajectory used, the words of
+its steps, and those of their errors. What is encrypted is not searched, nor what is archived."""
 
 from __future__ import annotations
 
@@ -20,10 +20,7 @@ FAILED: Final = (
     " '$[*] ? (@.action.tool == $tool && @.result.success == false)', jsonb_build_object('tool', %s::text))"
 )
 WORDS: Final = "words @@ websearch_to_tsquery('simple', %s)"
-ERRORS: Final = (
-    "words @@ websearch_to_tsquery('simple', %s) AND jsonb_to_tsvector('simple',"
-    " jsonb_path_query_array(steps, '$[*].result.error'), '[\"string\"]') @@ websearch_to_tsquery('simple', %s)"
-)
+ERRORS: Final = "error_words @@ websearch_to_tsquery('simple', %s)"
 
 Rows = QuerySet[TrajectoryRecord]
 
@@ -45,7 +42,7 @@ def steps_with(rows: Rows, words: str) -> Rows:
 
 def step_errors_with(rows: Rows, words: str) -> Rows:
     """Those of which the errors of steps have all the words."""
-    return _found(rows, ERRORS, words, words)
+    return _found(rows, ERRORS, words)
 
 
 def _found(rows: Rows, condition: str, *values: Any) -> Rows:

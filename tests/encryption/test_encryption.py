@@ -244,7 +244,7 @@ def test_an_erasure_finds_words_in_encrypted_texts_of_rows_and_of_archives(
     [found] = [row for row in subject_erase(admin, ["zerlina quandt"], dry_run=True).found.items() if row[1]]
     assert found == ("trajectories", 1)
     [month] = {row.month for row in TrajectoryRecord.objects.all()}
-    [archive] = [ageing.archive_write(ageing.Unhindered(), part) for part in ageing.portions(month)]
+    [archive] = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
     assert b"Zerlina" not in b"".join(default_storage.open(archive.path))
     assert subject_erase(admin, ["zerlina quandt"], dry_run=True).found["archived trajectories"] == 1
     subject_erase(admin, ["zerlina quandt"])
@@ -302,8 +302,7 @@ def test_an_archive_keeps_rows_under_the_key_that_they_had_and_gives_them_back(
     before, texts = said(), stored()
     [month] = {row.month for row in TrajectoryRecord.objects.all()}
     Job.objects.filter(pk__in=[job.pk, run.job_id]).update(status=Status.COMPLETED)
-    [part] = ageing.portions(month)
-    ageing.archive_write(ageing.Unhindered(), part)
+    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
     assert ageing.month_drop(month) and not TrajectoryRecord.objects.exists()
     run_to_end(encryption_end(admin, acme))
     read = export_all(export_start(operator, {"job": run.job_id}, format="json"))["trajectories"]

@@ -41,7 +41,7 @@ def months() -> list[Figure]:
     played = trajectories()
     jobs = [job_stored(agent, MONTH, played).job_id for _ in range(JOBS)]
     began = time.perf_counter()
-    made = [ageing.archive_write(ageing.Unhindered(), one) for one in ageing.portions(MONTH)]
+    made = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(MONTH)))
     assert ageing.month_drop(MONTH)
     took = time.perf_counter() - began
     [job] = archived_jobs(job_id=jobs[3])
@@ -69,8 +69,7 @@ def growth() -> list[Figure]:
         job_stored(agent, month, played)
         with mock.patch.object(timezone, "now", lambda now=now: now):
             for due in ageing.months_due():
-                for one in ageing.portions(due):
-                    ageing.archive_write(ageing.Unhindered(), one)
+                list(ageing.archives_write(ageing.Unhindered(), ageing.portions(due)))
                 assert ageing.month_drop(due)
             for one in ageing.expired():
                 ageing.archive_delete(ageing.Unhindered(), one)

@@ -22,6 +22,7 @@ from tests.performance.table import Figure, at_least, at_most
 
 ROWS, STEPS = 10_000, 8
 COPIES = 20  # of these rows, made by SQL: one job
+EXPORTED = int(os.environ.get("EXPORT_ROWS", ROWS * COPIES))
 
 
 def suite() -> list[Figure]:
@@ -42,7 +43,7 @@ def suite() -> list[Figure]:
     for one in played:
         one.steps *= STEPS // 2
     job = job_stored(agent, MONTH, played).job_id
-    multiplied(job)
+    multiplied(job, EXPORTED // len(played))
     with connection.cursor() as cursor:
         cursor.execute(
             "INSERT INTO experiences_grouprecord (job_id, organization_id, iteration, scenario, query, has_signal,"
@@ -55,7 +56,7 @@ def suite() -> list[Figure]:
         )
     with as_owner(), connection.cursor() as cursor:  # others are refused with a warning
         cursor.execute("ANALYZE experiences_trajectory, experiences_grouprecord")
-    rows = len(played) * COPIES
+    rows = len(played) * (EXPORTED // len(played))
     found = {format: _measured(str(job), format) for format in ("copy", "jsonl", "parquet", "csv")}
     rate = {format: rows / one["seconds"] for format, one in found.items()}
     figures = []
@@ -70,8 +71,8 @@ def suite() -> list[Figure]:
     return figures
 
 
-def multiplied(job: uuid.UUID) -> None:
-    """Makes ``COPIES`` of each row of a job, in iterations of their own."""
+def multiplied(job: uuid.UUID, copies: int = COPIES) -> None:
+    """Makes so many of each row of a job, in iterations of their own."""
     from django.db import connection
 
     from experiences.trajectories import storage
@@ -83,7 +84,7 @@ def multiplied(job: uuid.UUID) -> None:
         cursor.execute(
             f"INSERT INTO experiences_trajectory ({names}) SELECT {picked} FROM experiences_trajectory,"
             " generate_series(1, %s) n WHERE month = %s AND job_id = %s",
-            [COPIES - 1, MONTH, job],
+            [copies - 1, MONTH, job],
         )
 
 

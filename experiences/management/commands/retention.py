@@ -38,17 +38,16 @@ class Command(BaseCommand):
     def _archive(self) -> bool:
         """Here and now, and not by jobs. Returns whether there was anything to do."""
         from experiences.trajectories.archive.ageing import Unhindered, stray_delete
-        from experiences.trajectories.archive.execution import do, months_drop, todo
+        from experiences.trajectories.archive.execution import done, months_drop, todo
 
-        done = False
+        busy = False
         for organization in Organization.objects.all():
             left = todo(organization.pk)
-            done = done or bool(left)
-            for place, one in enumerate(left, 1):
-                _, said, _ = do(Unhindered(), one)
+            busy = busy or bool(left)
+            for place, (_, said, _) in enumerate(done(Unhindered(), left), 1):
                 self.stdout.write(f"{organization.slug} {place}/{len(left)}: {said}")
             stray_delete(organization.pk)
         for month in months_drop():
             self.stdout.write(f"{month} is in the archive alone now.")
-            done = True
-        return done
+            busy = True
+        return busy

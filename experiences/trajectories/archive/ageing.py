@@ -11,11 +11,14 @@ import hashlib
 import logging
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import IO, Any, Final, Protocol
 
 import orjson
@@ -30,10 +33,11 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.months import month_after
 from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.lib.side_by_side import side_by_side
 from experiences.models import Annotation, ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
 from experiences.models.archives import folder_of
 from experiences.trajectories.archive.digests import NONE, file_marks
-from experiences.trajectories.archive.files import COLUMNS, ArchiveWriter
+from experiences.trajectories.archive.files import COLUMNS, ArchiveWriter, RowsWritten
 from experiences.trajectories.archive.rows import job_write, months
 from experiences.trajectories.archive.services import KIND
 from experiences.trajectories.storage import partition_ensure
@@ -41,6 +45,7 @@ from experiences.trajectories.storage import partition_ensure
 log = logging.getLogger(__name__)
 
 FILE_ROWS: Final = 50_000  # a file is begun anew after the job that reaches this
+AT_WORK: Final = 2  # files at once: each has row groups of at most 32 MB of text in memory
 FORMAT: Final = 1
 STRAY: Final = timedelta(days=1)
 
@@ -54,6 +59,9 @@ class ArchiveUnsound(Conflict):
 class ArchiveTurn(Protocol):
     """The worker's right to go on: a job's lease, or a command, which no person stops."""
 
+    @property
+    def slice_over(self) -> bool: ...
+
     def check(self) -> None: ...
 
     def fenced(self) -> AbstractContextManager[None]: ...
@@ -61,6 +69,8 @@ class ArchiveTurn(Protocol):
 
 class Unhindered:
     """A command's turn."""
+
+    slice_over: Final = False
 
     def check(self) -> None:
         """Goes on."""
@@ -132,78 +142,126 @@ def _cut(month: date, jobs: list[tuple[uuid.UUID, uuid.UUID, uuid.UUID, int]]) -
             waiting = []
 
 
-def archive_write(turn: ArchiveTurn, portion: Portion) -> TrajectoryArchive:
-    """Writes a file, reads it back from where it is stored, and only then says that there is one.
+def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Iterator[TrajectoryArchive]:
+    """Writes a file for each portion, reads it back from where it is stored, and only then says that there is one. Two
+    are under way at once: PostgreSQL makes text of rows on one processor a session. None is begun that would be done
+    after the turn's slice.
 
     Raises:
         ArchiveUnsound: what was read back is something else.
         ObjectsAway: the storage can't be reached.
     """
-    made = TrajectoryArchive(organization_id=portion.organization_id, agent_id=portion.agent_id, month=portion.month)
+    left = Event()
 
-    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, int]]:
+    def check() -> None:
+        if left.is_set():  # nobody takes what is written
+            raise CancelledError
+        turn.check()
+
+    def proven(portion: Portion, path: Path) -> tuple[FileWritten, list[ArchivedJob]]:
+        file = _portion_write(portion, path, check)
+        return file, file_prove(file, check)
+
+    def works(folder: Path) -> Iterator[Callable[[], tuple[FileWritten, list[ArchivedJob]]]]:
+        for place, portion in enumerate(portions):
+            if place and turn.slice_over:
+                return
+            yield partial(proven, portion, folder / f"{place}.parquet")
+
+    # What a thread still writes there after the caller has left goes with the folder.
+    with (
+        tempfile.TemporaryDirectory(prefix="archive-", ignore_cleanup_errors=True) as folder,
+        closing(side_by_side(works(Path(folder)), AT_WORK)) as files,
+    ):
+        try:
+            for file, jobs in files:
+                yield _archive_note(turn, file, jobs)
+        finally:
+            left.set()
+
+
+def _portion_write(portion: Portion, path: Path, check: Callable[[], None]) -> FileWritten:
+    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, RowsWritten]]:
         for job in portion.jobs:
-            for n in job_write(writer, portion.month, portion.agent_id, job):
-                turn.check()
-                yield job, n
+            for part in job_write(writer, portion.month, portion.agent_id, job):
+                check()
+                yield job, part
 
-    jobs = file_store(made, rows, turn.check)
+    made = TrajectoryArchive(organization_id=portion.organization_id, agent_id=portion.agent_id, month=portion.month)
+    return file_write(made, path, rows)
+
+
+def _archive_note(turn: ArchiveTurn, file: FileWritten, jobs: list[ArchivedJob]) -> TrajectoryArchive:
+    made = file.archive
     with turn.fenced(), connection.cursor() as cursor:
         # Of two that archive the same, the second finds the first one's.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"archive {made.agent_id}"])
         there = ArchivedJob.objects.filter(
             archive__month=made.month, archive__agent=made.agent_id, archive__state=ArchiveState.WRITTEN
         )
-        if not there.filter(job_id__in=portion.jobs).exists():
+        if not there.filter(job_id__in=file.jobs).exists():
             made.save(force_insert=True)
             ArchivedJob.objects.bulk_create(jobs)
     return made
 
 
-def file_store(
-    archive: TrajectoryArchive,
-    rows: Callable[[ArchiveWriter], Iterator[tuple[uuid.UUID, int]]],
-    check: Callable[[], None],
-) -> list[ArchivedJob]:
-    """Writes the file that ``archive`` names, with its manifest, and reads it back. ``rows`` writes, and says of which
-    job how many, as they come. Sets what the row says of its file, and returns what it says of jobs; neither is saved.
+@dataclass(frozen=True)
+class FileWritten:
+    """A file on this machine that is stored nowhere yet, what its row says of it, and what it says of jobs."""
+
+    archive: TrajectoryArchive
+    path: Path
+    jobs: dict[uuid.UUID, ArchivedJob]
+
+
+def file_write(
+    archive: TrajectoryArchive, path: Path, rows: Callable[[ArchiveWriter], Iterator[tuple[uuid.UUID, RowsWritten]]]
+) -> FileWritten:
+    """Writes the file of an archive. ``rows`` writes, and says of which job how many, as they come. Sets what the
+    archive says of its file."""
+    jobs: dict[uuid.UUID, ArchivedJob] = {}
+    whole: dict[uuid.UUID, RowsWritten] = {}
+    with closing(ArchiveWriter(path)) as writer:
+        for job_id, part in rows(writer):
+            whole[job_id] = whole.get(job_id, RowsWritten(0, 0, 0)).plus(part)
+            one = jobs.setdefault(
+                job_id,
+                ArchivedJob(organization_id=archive.organization_id, archive=archive, job_id=job_id, first_group=0),
+            )
+            one.rows, one.mark, one.versions, _ = whole[job_id]
+            one.first_group, one.groups = _groups(jobs, job_id, writer.groups)
+    with path.open("rb") as data:
+        archive.sha256, archive.size = _sha256(data), path.stat().st_size
+    archive.rows = sum(one.rows for one in jobs.values())
+    if writer.first_at and writer.last_at:
+        archive.first_at, archive.last_at = writer.first_at, writer.last_at
+    return FileWritten(archive, path, jobs)
+
+
+def file_prove(file: FileWritten, check: Callable[[], None]) -> list[ArchivedJob]:
+    """Stores a file with its manifest, reads it back, and deletes it here. Returns what is known of its jobs; neither
+    they nor the archive are saved.
 
     Raises:
         ArchiveUnsound, ObjectsAway: there is no file that can be relied on.
     """
-    with tempfile.TemporaryDirectory(prefix="archive-") as folder:
-        path = Path(folder) / "rows.parquet"
-        written: dict[uuid.UUID, ArchivedJob] = {}
-        with closing(ArchiveWriter(path)) as writer:
-            for job_id, n in rows(writer):
-                one = written.setdefault(
-                    job_id,
-                    ArchivedJob(
-                        organization_id=archive.organization_id, archive=archive, job_id=job_id, rows=0, first_group=0
-                    ),
-                )
-                one.rows += n
-                one.first_group, one.groups = _groups(written, job_id, writer.groups)
-        with path.open("rb") as data:
-            archive.sha256, archive.size = _sha256(data), path.stat().st_size
-        archive.rows = sum(one.rows for one in written.values())
-        if writer.first_at and writer.last_at:
-            archive.first_at, archive.last_at = writer.first_at, writer.last_at
-        object_save_file(archive.path, path)
+    archive = file.archive
+    object_save_file(archive.path, file.path)
+    file.path.unlink()
     with object_open(archive.path) as stored:
         if _sha256(stored) != archive.sha256:
             raise ArchiveUnsound(f"{archive.path} does not read back as it was written.")
         stored.seek(0)
         found = file_marks(stored, check)
-    for job_id, one in written.items():
+    for job_id, one in file.jobs.items():
         back = found.pop((archive.agent_id, job_id), NONE)
-        if back.rows != one.rows:
+        if back.rows != one.rows or one.mark not in (None, back.mark):
             raise ArchiveUnsound(f"{archive.path} holds other rows of job {job_id} than were written.")
         one.mark = back.mark
     if found:
         raise ArchiveUnsound(f"{archive.path} holds jobs that were not written.")
-    manifest_store(archive, list(written.values()))
-    return list(written.values())
+    manifest_store(archive, list(file.jobs.values()))
+    return list(file.jobs.values())
 
 
 def _groups(written: dict[uuid.UUID, ArchivedJob], job_id: uuid.UUID, groups: int) -> tuple[int, int]:

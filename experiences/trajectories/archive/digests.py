@@ -22,6 +22,10 @@ SAID: Final = (
 BITS: Final = ("outcome", "reward", "reward_before_ranking", "duration_ms")
 
 
+def _bits(name: str) -> str:
+    return f"float8send(coalesce({name}, 'NaN'))"
+
+
 class Marked(NamedTuple):
     """How many rows of a job, and the sum of their digests."""
 
@@ -33,6 +37,15 @@ class Marked(NamedTuple):
 
 
 NONE: Final = Marked(0, 0)
+
+_SQL: Final = {"month": "month - date '1970-01-01'"}
+# The digest of a row as the database works it out, of columns in which JSON is text: what COPY sends was turned into
+# text once.
+DIGEST: Final = (
+    f"('x' || left(md5(convert_to(concat_ws('|', {', '.join(_SQL.get(name, name) for name in SAID)},"
+    " reward IS NULL, reward_before_ranking IS NULL, (extract(epoch FROM created_at) * 1000000)::bigint), 'UTF8')"
+    f" || {' || '.join(_bits(name) for name in BITS)}), 15))::bit(60)::bigint"
+)
 
 
 def file_marks(file: IO[bytes], check: Any) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:

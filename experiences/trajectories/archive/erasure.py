@@ -3,8 +3,10 @@ the database has the rows still, the file is given up, and written again when it
 
 from __future__ import annotations
 
+import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db import transaction
@@ -61,8 +63,14 @@ def _steps(rows: Any) -> list[str]:
 
 def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[str]) -> None:
     """In the erasure's transaction: if that fails, the new file is a stray one, without the words, and swept up."""
-    from experiences.trajectories.archive.ageing import archive_forget, file_store
-    from experiences.trajectories.archive.files import ArchiveWriter, groups_read, without_ids, without_rows
+    from experiences.trajectories.archive.ageing import archive_forget, file_prove, file_write
+    from experiences.trajectories.archive.files import (
+        ArchiveWriter,
+        RowsWritten,
+        groups_read,
+        without_ids,
+        without_rows,
+    )
 
     if archive.state == ArchiveState.WRITTEN:
         archive_forget(archive)
@@ -71,16 +79,17 @@ def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[s
     archive.revision += 1
     gone: list[Any] = []
 
-    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, int]]:
+    def rows(writer: ArchiveWriter) -> Iterator[tuple[uuid.UUID, Any]]:
         with object_open(old[0]) as stored:
             for part in parts:
                 for group in groups_read(stored, range(part.first_group, part.first_group + part.groups)):
                     left = without_rows(group, words, asked, _steps)
                     gone.append(without_ids(group, left["id"].to_pylist()))
                     writer.write_table(left)
-                    yield part.job_id, left.num_rows
+                    yield part.job_id, RowsWritten(left.num_rows)
 
-    jobs = file_store(archive, rows, lambda: None)
+    with tempfile.TemporaryDirectory(prefix="archive-") as folder:
+        jobs = file_prove(file_write(archive, Path(folder) / "rows.parquet", rows), lambda: None)
     _announce(archive, gone)
     if not archive.rows:
         archive.state, archive.deleted_at = ArchiveState.DELETED, timezone.now()

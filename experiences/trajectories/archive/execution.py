@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any, Final
 
 from agentcore_site.jobs.events import event_add
@@ -15,7 +17,7 @@ from experiences.trajectories.archive.ageing import (
     ArchiveTurn,
     Portion,
     archive_delete,
-    archive_write,
+    archives_write,
     expired,
     month_drop,
     months_due,
@@ -33,16 +35,15 @@ DROPPED: Final = "month_dropped"
 def retention_slice(job: Job, lease: Lease) -> Progressed:
     """As many files as fit into a slice; at the end the months that are archived whole."""
     left = todo(job.organization_id)
-    done = job.events.filter(type__in=(RESTORED, DELETED, WRITTEN)).count()
-    of = done + len(left)
-    for place, one in enumerate(left, done + 1):
-        lease.check()
-        kind, said, data = do(lease, one)
+    before = job.events.filter(type__in=(RESTORED, DELETED, WRITTEN)).count()
+    place, of = before, before + len(left)
+    for kind, said, data in done(lease, left):
+        place += 1
         with lease.fenced(progress=place / of):
             event_add(job, kind, message=said, data=data)
         lease.count_unit()
-        if lease.slice_over and place < of:
-            return Progressed(finished=False)
+    if place < of:
+        return Progressed(finished=False)
     for month in months_drop():
         with lease.fenced():
             event_add(job, DROPPED, message=f"{month} is in the archive alone now.", data={"month": month})
@@ -57,16 +58,30 @@ def todo(organization_id: uuid.UUID) -> list[ArchivedJob | TrajectoryArchive | P
     return [*asked, *expired(organization_id), *due]
 
 
-def do(turn: ArchiveTurn, one: ArchivedJob | TrajectoryArchive | Portion) -> tuple[str, str, dict[str, Any]]:
-    """Does one of these. Returns the type of its event, its message and its data."""
-    if isinstance(one, ArchivedJob):
-        rows = job_restore(one)
-        return RESTORED, f"{rows:,} trajectories were brought back.", {"job": str(one.job_id), "rows": rows}
-    if isinstance(one, TrajectoryArchive):
-        archive_delete(turn, one)
-        return DELETED, f"The archive of {one.month:%Y-%m} was deleted.", {"archive": str(one.pk)}
-    made = archive_write(turn, one)
-    return WRITTEN, f"{made.rows:,} trajectories of {made.month:%Y-%m} were archived.", {"archive": str(made.pk)}
+def done(
+    turn: ArchiveTurn, left: Sequence[ArchivedJob | TrajectoryArchive | Portion]
+) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Does one of these after the other, files last, until the turn's slice is over. Of each the type of its event, its
+    message and its data."""
+    for place, one in enumerate(left):
+        if isinstance(one, Portion):
+            continue
+        turn.check()
+        if place and turn.slice_over:
+            return
+        if isinstance(one, ArchivedJob):
+            rows = job_restore(one)
+            yield RESTORED, f"{rows:,} trajectories were brought back.", {"job": str(one.job_id), "rows": rows}
+        else:
+            archive_delete(turn, one)
+            yield DELETED, f"The archive of {one.month:%Y-%m} was deleted.", {"archive": str(one.pk)}
+    files = [one for one in left if isinstance(one, Portion)]
+    if len(files) < len(left) and turn.slice_over:
+        return
+    with closing(archives_write(turn, files)) as written:
+        for made in written:
+            said = f"{made.rows:,} trajectories of {made.month:%Y-%m} were archived."
+            yield WRITTEN, said, {"archive": str(made.pk)}
 
 
 @everything()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from datetime import datetime
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import IO, Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -41,6 +41,29 @@ PLACE: Final = ["iteration", "scenario", "rollout", "id"]  # of a row in its job
 REPEATED: Final = "month organization_id agent_id job_id purpose arm line policy_version model query components error"
 
 
+# What COPY says of each row besides: its digest, and the number of its version. Neither goes into the file.
+ASIDE: Final = ("digest", "version")
+
+
+class RowsWritten(NamedTuple):
+    """How many rows of a job, the sums of their digests and versions as the database has them (None: they come from
+    elsewhere), and the place of the last one in its job."""
+
+    rows: int
+    mark: int | None = None
+    versions: int | None = None
+    last: dict[str, Any] | None = None
+
+    def plus(self, other: RowsWritten) -> RowsWritten:
+        return RowsWritten(
+            self.rows + other.rows, _sum(self.mark, other.mark), _sum(self.versions, other.versions), other.last
+        )
+
+
+def _sum(one: int | None, other: int | None) -> int | None:
+    return None if one is None or other is None else one + other
+
+
 class ArchiveWriter:
     """Writes a file; call ``close``."""
 
@@ -58,26 +81,24 @@ class ArchiveWriter:
         self.first_at: datetime | None = None
         self.last_at: datetime | None = None
 
-    def write(self, lines: Iterable[bytes | bytearray | memoryview]) -> tuple[int, dict[str, Any] | None]:
-        """Writes rows of one job, as many row groups as they take. Returns how many there were, and the last one's
-        place in the job."""
-        rows, last = 0, None
-        written: deque[Future[tuple[int, dict[str, Any]]]] = deque()
+    def write(self, lines: Iterable[bytes | bytearray | memoryview]) -> RowsWritten:
+        """Writes rows of one job, as many row groups as they take."""
+        found = RowsWritten(0, 0, 0)
+        written: deque[Future[RowsWritten]] = deque()
         for group in _grouped(lines):
             # Beside the database, which makes the next rows meanwhile.
             written.append(self._beside.submit(self._write_csv, group))
             if len(written) > 1:
-                n, last = written.popleft().result()
-                rows += n
+                found = found.plus(written.popleft().result())
         for one in written:
-            n, last = one.result()
-            rows += n
-        return rows, last
+            found = found.plus(one.result())
+        return found
 
-    def _write_csv(self, group: bytes) -> tuple[int, dict[str, Any]]:
+    def _write_csv(self, group: bytes) -> RowsWritten:
         table = _from_csv(group)
-        self.write_table(table)
-        return table.num_rows, table.select(PLACE).slice(table.num_rows - 1).to_pylist()[0]
+        mark, versions = (sum(table[name].to_pylist()) for name in ASIDE)
+        self.write_table(table.select(COLUMNS))
+        return RowsWritten(table.num_rows, mark, versions, table.select(PLACE).slice(table.num_rows - 1).to_pylist()[0])
 
     def write_table(self, table: pa.Table) -> None:
         """One row group, as it is."""
@@ -156,10 +177,10 @@ def _grouped(lines: Iterable[bytes | bytearray | memoryview]) -> Iterator[bytes]
 def _from_csv(data: bytes) -> pa.Table:
     return pa_csv.read_csv(
         pa.BufferReader(data),
-        read_options=pa_csv.ReadOptions(column_names=list(COLUMNS), block_size=len(data) + 1, use_threads=False),
+        read_options=pa_csv.ReadOptions(column_names=[*COLUMNS, *ASIDE], block_size=len(data) + 1, use_threads=False),
         parse_options=pa_csv.ParseOptions(delimiter=DELIMITER, quote_char=QUOTE, newlines_in_values=True),
         convert_options=pa_csv.ConvertOptions(
-            column_types=SCHEMA,
+            column_types={**dict(zip(SCHEMA.names, SCHEMA.types, strict=True)), **dict.fromkeys(ASIDE, pa.int64())},
             null_values=[""],
             strings_can_be_null=True,
             quoted_strings_can_be_null=False,

@@ -13,14 +13,25 @@ import pyarrow as pa
 from django.db import connection, transaction
 
 from agentcore_site.lib.database import copying, no_news
-from experiences.trajectories.archive.digests import Marked
-from experiences.trajectories.archive.files import COLUMNS, DELIMITER, PLACE, QUOTE, ArchiveWriter, as_csv
+from experiences.trajectories.archive.digests import DIGEST, Marked
+from experiences.trajectories.archive.files import (
+    COLUMNS,
+    DELIMITER,
+    JSON,
+    PLACE,
+    QUOTE,
+    ArchiveWriter,
+    RowsWritten,
+    as_csv,
+)
 from experiences.trajectories.storage import TABLE, partition_of
 
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
 # A COPY is short: one that lasts is taken for that of a frozen worker.
 AT_ONCE: Final = 20_000
+SORTED_IN_MEMORY: Final = "SET LOCAL work_mem = '64MB'"  # 20,000 rows, which usually take half of it
 LISTED: Final = ", ".join(COLUMNS)
+AS_TEXT: Final = ", ".join(f"{name}::text AS {name}" if name in JSON else name for name in COLUMNS)
 ORDER: Final = ", ".join(PLACE)
 
 
@@ -35,21 +46,30 @@ def months() -> list[date]:
     return [date(int(one[1]), int(one[2]), 1) for one in found if one]
 
 
-def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: uuid.UUID) -> Iterator[int]:
-    """Writes the job's rows of the month, in order; yields how many after each part."""
+def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: uuid.UUID) -> Iterator[RowsWritten]:
+    """Writes the job's rows of the month, in order; yields what was written after each part."""
     last: dict[str, Any] | None = None
     while True:
         after = f" AND ({ORDER}) > (%s, %s, %s, %s)" if last else ""
+        found = (
+            f"SELECT {LISTED}, ctid, xmin FROM public.{TABLE}"  # noqa: S608
+            f" WHERE month = %s AND agent_id = %s AND job_id = %s{after} ORDER BY {ORDER} LIMIT {AT_ONCE}"
+        )
+        # OFFSET keeps the planner from putting the cast of JSON, most of the work, into each place that asks for it.
         select = (
-            f"COPY (SELECT {LISTED} FROM public.{TABLE} WHERE month = %s AND agent_id = %s AND job_id = %s{after}"  # noqa: S608
-            f" ORDER BY {ORDER} LIMIT {AT_ONCE}) TO STDOUT (FORMAT csv, DELIMITER '{DELIMITER}', QUOTE '{QUOTE}')"
+            f"COPY (SELECT {LISTED}, {DIGEST}, experiences_row_version(id, ctid, xmin)"  # noqa: S608
+            f" FROM (SELECT {AS_TEXT}, ctid, xmin FROM ({found}) found OFFSET 0) told)"
+            f" TO STDOUT (FORMAT csv, DELIMITER '{DELIMITER}', QUOTE '{QUOTE}')"
         )
         values = [month, agent_id, job_id, *(last or {}).values()]
-        with copying(select, values) as copy:
-            rows, last = writer.write(copy)
-        if not rows:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(SORTED_IN_MEMORY)
+            with copying(select, values) as copy:
+                written = writer.write(copy)
+        if not written.rows:
             return
-        yield rows
+        yield written
+        last = written.last
 
 
 def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Iterator
 from datetime import date, timedelta
 from io import StringIO
+from threading import Barrier, Lock
 from typing import Any
 
 import orjson
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from django.contrib.auth import get_user_model
 from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
 from django.core.management import call_command
-from django.db import connection
+from django.db import DatabaseError, connection
 from django.test import Client
 from django.utils import timezone
 
+from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.retention import rules
 from agentcore_site.models import TableSize
 from agentcore_site.storage import sizes
@@ -27,16 +32,18 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from experiences.models import Agent, ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories import storage
-from experiences.trajectories.archive import ageing
+from experiences.trajectories.archive import ageing, files
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.archive.services import archive_rule_set, restore_ask, retention_start
 from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.streams import export_all
 from tests import factories
 from tests.support.callers import Caller
+from tests.support.owner import as_owner
 from tests.support.pages import html
 from tests.support.rows import lived_run, owner_of
-from tests.support.running import run_to_end
+from tests.support.running import run_to_end, slices_of
+from tests.support.workers import eventually
 from training.models import TrainingRun
 from warehouse.models import RowChange
 
@@ -68,7 +75,7 @@ def console(olivia: Any) -> Client:
 
 def archived(month: date) -> list[TrajectoryArchive]:
     """The month, archived and dropped."""
-    made = [ageing.archive_write(ageing.Unhindered(), one) for one in ageing.portions(month)]
+    made = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
     assert ageing.month_drop(month)
     return made
 
@@ -135,8 +142,7 @@ def test_a_month_whose_job_is_active_stays(operator: Actor, agent: Agent, this_m
 def test_a_row_that_came_after_the_file_was_written_is_not_lost(
     operator: Actor, run: TrainingRun, this_month: date
 ) -> None:
-    for one in ageing.portions(this_month):
-        ageing.archive_write(ageing.Unhindered(), one)
+    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
     with connection.cursor() as cursor:  # a reward that came late, the one change that a row can see
         cursor.execute("UPDATE experiences_trajectory SET reward = 0.75, reward_before_ranking = coalesce(reward, 0)"
                        " WHERE iteration = 1 AND scenario = 0 AND rollout = 0")  # fmt: skip
@@ -190,6 +196,134 @@ def test_a_file_that_reads_back_as_something_else_is_no_archive(
     with pytest.raises(ageing.ArchiveUnsound, match="does not read back"):
         archived(this_month)
     assert TrajectoryRecord.objects.count() == 24 and not TrajectoryArchive.objects.exists()
+
+
+def test_a_row_that_was_altered_on_its_way_into_the_file_is_found_at_once(
+    run: TrainingRun, this_month: date, monkeypatch: Any
+) -> None:
+    """The database says each row's digest as it sends it, and the file that reads back must come to the same."""
+    read = files._from_csv
+
+    def altered(data: bytes) -> Any:
+        table = read(data)
+        paid = table["reward"].to_pylist()
+        paid[0] = (paid[0] or 0) + 1e-9
+        return table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(paid))
+
+    monkeypatch.setattr(files, "_from_csv", altered)
+    with pytest.raises(ageing.ArchiveUnsound, match="holds other rows"):
+        archived(this_month)
+    assert TrajectoryRecord.objects.count() == 24 and not TrajectoryArchive.objects.exists()
+
+
+@pytest.fixture
+def unread() -> None:
+    """The database does not work out the digests of a month's rows again."""
+    with connection.cursor() as cursor, as_owner():
+        cursor.execute(
+            "CREATE OR REPLACE FUNCTION experiences_trajectory_marks(relation regclass, jobs uuid[] DEFAULT NULL,"
+            " month date DEFAULT NULL) RETURNS TABLE (organization_id uuid, agent_id uuid, job_id uuid, n bigint,"
+            " mark numeric) LANGUAGE plpgsql AS $$ BEGIN RAISE 'rows are read again'; END $$"
+        )
+
+
+def test_rows_in_the_versions_that_were_proven_are_not_read_again(
+    run: TrainingRun, this_month: date, unread: None
+) -> None:
+    archived(this_month)
+    assert not TrajectoryRecord.objects.exists()
+
+
+def test_rows_in_other_versions_are_read_again(run: TrainingRun, this_month: date, unread: None) -> None:
+    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE experiences_trajectory SET reward = 0.75, reward_before_ranking = coalesce(reward, 0)"
+                       " WHERE iteration = 1 AND scenario = 0 AND rollout = 0")  # fmt: skip
+    with pytest.raises(DatabaseError, match="rows are read again"):
+        ageing.month_drop(this_month)
+
+
+def test_a_month_that_was_written_anew_as_it_was_is_dropped_by_its_digests(run: TrainingRun, this_month: date) -> None:
+    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
+    table = storage.partition_of(this_month)
+    versions = f"SELECT sum(experiences_row_version(id, ctid, xmin)) FROM {table}"
+    with connection.cursor() as cursor, as_owner():
+        cursor.execute(versions)
+        before = cursor.fetchone()
+        cursor.execute(f"CLUSTER {table} USING {table}_pkey")  # as VACUUM FULL does
+        cursor.execute(versions)
+        assert cursor.fetchone() != before
+    assert ageing.month_drop(this_month) and not TrajectoryRecord.objects.exists()
+    assert TrajectoryArchive.objects.count() == 1
+
+
+@pytest.fixture
+def two_files(run: TrainingRun, operator: Actor, agent: Agent, monkeypatch: Any) -> None:
+    """Of two jobs, each in a file of its own."""
+    lived_run(operator, agent)
+    monkeypatch.setattr(ageing, "FILE_ROWS", 20)
+
+
+@working
+def test_two_files_are_under_way_at_once_and_no_third(
+    two_files: None, operator: Actor, agent: Agent, this_month: date, monkeypatch: Any
+) -> None:
+    for _ in range(3):
+        lived_run(operator, agent)
+    prove, write = ageing.file_prove, ageing.file_write
+    lock, most, under_way, together = Lock(), 0, 0, Barrier(2, timeout=20)
+
+    def writing(*of: Any) -> Any:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        return write(*of)
+
+    def proving(*of: Any) -> Any:
+        nonlocal under_way, proven
+        with lock:
+            proven += 1
+            paired = proven <= 4
+        if paired:  # breaks where one waits alone: the fifth has nobody beside it
+            together.wait()
+        found = prove(*of)
+        with lock:
+            under_way -= 1
+        return found
+
+    proven = 0
+    monkeypatch.setattr(ageing, "file_write", writing)
+    monkeypatch.setattr(ageing, "file_prove", proving)
+    assert len(archived(this_month)) == proven == 5 and most == 2
+    assert not TrajectoryRecord.objects.exists()
+
+
+@working
+def test_a_slice_ends_with_the_file_that_it_is_at(
+    two_files: None, operator: Actor, acme: Any, this_month: date, monkeypatch: Any, settings: Any
+) -> None:
+    later(monkeypatch)
+    job = retention_start(operator, acme)
+    with slices_of(settings, 0):
+        claimed = lifecycle.claim(job.id)
+        assert claimed is not None and run_slice(claimed) == "given back"
+    assert TrajectoryArchive.objects.count() == 1
+    job = run_to_end(job)
+    assert (job.status, TrajectoryArchive.objects.count()) == (Status.COMPLETED, 2)
+    assert not TrajectoryRecord.objects.exists()
+
+
+@working
+def test_what_was_written_ahead_goes_with_a_file_that_is_unsound(
+    two_files: None, this_month: date, monkeypatch: Any, tmp_path: Any
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(ageing, "file_marks", _die)
+    with pytest.raises(Died):
+        archived(this_month)
+    assert not TrajectoryArchive.objects.exists() and TrajectoryRecord.objects.count() == 48
+    eventually(lambda: not list(tmp_path.iterdir()), why="files on this machine are gone")
 
 
 @working

@@ -209,8 +209,7 @@ def test_archived_rows_are_exported_and_a_month_that_goes_meanwhile_stops_it(
     with slices_of(settings, 0):
         claimed = lifecycle.claim(made.job.id)
         assert claimed is not None and run_slice(claimed) == "given back"
-        for one in ageing.portions(this_month):
-            ageing.archive_write(ageing.Unhindered(), one)
+        list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
         assert ageing.month_drop(this_month)
         job = run_to_end(made.job)
     assert job.status == Status.FAILED and "archived" in job.error

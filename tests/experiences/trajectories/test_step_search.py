@@ -17,7 +17,7 @@ from experiences.models import Agent, TrajectoryRecord
 from experiences.rollouts.types import Step, Trajectory
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.selectors import trajectories_visible
-from experiences.trajectories.step_search import steps_with, tool_used
+from experiences.trajectories.step_search import step_errors_with, steps_with, tool_used
 from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests import factories
 from tests.support.callers import Caller
@@ -70,7 +70,11 @@ def test_it_finds_tools_those_that_failed_and_words_of_errors_alone(operator: Ac
     assert passing(operator, tool="atlas.search") == {rows["failed"], rows["found"]}
     assert passing(operator, tool="atlas") == set()
     assert passing(operator, failed_tool="atlas.search") == {rows["failed"]}
-    assert passing(operator, step_error="gazetteer") == {rows["failed"]}
+    assert (
+        passing(operator, step_error="gazetteer")
+        == passing(operator, step_error="gazetteer -island")
+        == {rows["failed"]}
+    )
     assert passing(operator, words="gazetteer", tool="int_calc") == set()
 
 
@@ -111,25 +115,32 @@ def test_steps_of_many_megabytes_are_stored_and_their_beginning_is_found(operato
     assert passing(operator, words="omega") == set()
 
 
-@pytest.mark.parametrize("asked", ["words", "tool"])
+INDEXES = {"words": "step_words", "tool": "jsonb_path_query_array", "errors": "step_error_words"}
+
+
+@pytest.mark.parametrize("asked", INDEXES)
 def test_an_index_serves_it_under_the_policy_of_rows(asked: str, operator: Actor, acme: Organization) -> None:
     agent = factories.AgentFactory(organization=acme)
     run = lived_run(operator, agent)
     one = owner_of(run)
     for copy in range(30):
-        many = [trajectory(copy, 0, n, "many", True) for n in range(100)]
+        if asked == "errors":  # what the errors of one say, the results of all others do
+            many = [odd(n, success=True, output="the gazetteer knows it", error="") for n in range(100)]
+        else:
+            many = [trajectory(copy, 0, n, "many", True) for n in range(100)]
         trajectories_write(TrajectoryScope(one.job_id, acme.pk, agent.pk, one.month, line=str(copy)), many)
-    trajectories_write(one, [odd(0, success=True, output="gazetteer", error="")])
+    trajectories_write(one, [odd(0, success=asked != "errors", output="gazetteer", error="gazetteer")])
     with connection.cursor() as cursor, as_owner():
         cursor.execute("ANALYZE experiences_trajectory")
     rows = TrajectoryRecord.objects.filter(organization_id=acme.pk)
-    found = steps_with(rows, "gazetteer") if asked == "words" else tool_used(rows, "atlas.search")
+    search = {"words": steps_with, "tool": tool_used, "errors": step_errors_with}[asked]
+    found = search(rows, "atlas.search" if asked == "tool" else "gazetteer")
     with row_scope.only(acme.pk):
         assert found.count() == 1
         [plan] = json.loads(found.explain(format="json"))
     served = [node["Index Name"] for node in nodes(plan["Plan"]) if node["Node Type"] == "Bitmap Index Scan"]
-    name = "step_words" if asked == "words" else "jsonb_path_query_array"
-    assert any(name in index for index in served), served
+    assert any(INDEXES[asked] in index for index in served), served
+    assert asked != "errors" or not any(INDEXES["words"] in index for index in served), served
 
 
 def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
