@@ -4,22 +4,25 @@ from __future__ import annotations
 
 from typing import Final
 
-from django.urls import reverse
+from django.urls import get_script_prefix
 
 from agentcore_site.jobs.kinds import AboutAgent, JobKind
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.notices.events import event_tell
 
-# The page of a job, by its kind; of the others: that of training.
+# The page of a job, by its kind; of the others: that of training. Paths and not names: to reverse a name loads all
+# addresses and what is behind them, pages, REST and the admin, and workers tell of each job's moves.
 JOB_PAGES: Final = {
-    "evaluation": "evaluation:report",
-    "evolution": "experiences:evolution",
-    "suite": "serving:suite_run",
-    "external_training": "events:training",
-    "retention": "experiences:archiving",
-    "encryption": "encrypting",
-    "export": "experiences:export",
+    "evaluation": "evaluations/",
+    "evolution": "evolutions/",
+    "suite": "suite-runs/",
+    "external_training": "events/trainings/",
+    "retention": "archives/jobs/",
+    "encryption": "encryption/jobs/",
+    "export": "exports/",
 }
+TRAINING_PAGE: Final = "jobs/"
+BUDGET_PAGE: Final = "budgets/of-job/"
 # What a person can do about a job that can't go on.
 HOW: Final[dict[str, str]] = {
     Reason.BUDGET_EXCEEDED: "Raise its budget on the page that this leads to, then resume the job.",
@@ -41,7 +44,7 @@ TOLD: Final[dict[str, str]] = {
 
 def job_page(job: Job) -> str:
     """The path of the page of a job of any kind."""
-    return reverse(JOB_PAGES.get(job.kind, "training:job"), args=[job.id])
+    return _page(JOB_PAGES.get(job.kind, TRAINING_PAGE), job)
 
 
 def job_tell(job: Job, kind: JobKind | None) -> None:
@@ -66,11 +69,11 @@ def job_tell(job: Job, kind: JobKind | None) -> None:
             "degraded": job.status == Status.PAUSED and reason != Reason.USER,
             "how": how if stopped else "",
         },
-        path=_budget_page(job) if reason == Reason.BUDGET_EXCEEDED else job_page(job),
+        path=_page(BUDGET_PAGE, job) if reason == Reason.BUDGET_EXCEEDED else job_page(job),
         agent_id=kind.agent_of(job) if isinstance(kind, AboutAgent) else None,
         owner=job.created_by,
     )
 
 
-def _budget_page(job: Job) -> str:
-    return reverse("budgets:chain", args=[job.id])
+def _page(path: str, job: Job) -> str:
+    return f"{get_script_prefix()}{path}{job.id}/"

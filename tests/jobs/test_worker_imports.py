@@ -7,8 +7,11 @@ import subprocess
 import sys
 
 import pytest
+from django.urls import reverse
 
 from agentcore_site import env
+from agentcore_site.jobs import telling
+from agentcore_site.jobs.models import Job
 
 PROGRAM = """
 import json, sys
@@ -73,3 +76,39 @@ def loaded() -> set[str]:
 def test_a_worker_does_not_load(loaded: set[str], module: str) -> None:
     assert "training.job_kind" in loaded and "experiences.trajectories.exports.job_kind" in loaded
     assert module not in loaded, f"{module} is for {NOT_LOADED[module]}"
+
+
+NAMES = {
+    "evaluation": "evaluation:report",
+    "evolution": "experiences:evolution",
+    "suite": "serving:suite_run",
+    "external_training": "events:training",
+    "retention": "experiences:archiving",
+    "encryption": "encrypting",
+    "export": "experiences:export",
+}
+
+
+def test_the_paths_that_workers_tell_are_those_of_the_pages() -> None:
+    assert NAMES.keys() == telling.JOB_PAGES.keys()
+    for kind, name in NAMES.items() | {("training", "training:job")}:
+        job = Job(kind=kind)
+        assert telling.job_page(job) == reverse(name, args=[job.id])
+    job = Job(kind="training")
+    assert telling._page(telling.BUDGET_PAGE, job) == reverse("budgets:chain", args=[job.id])
+
+
+TELLS = """
+from agentcore_site.celery import app
+import django, sys
+django.setup()
+app.loader.import_default_modules()
+from agentcore_site.jobs.models import Job
+from agentcore_site.jobs.telling import job_page
+assert job_page(Job(kind="training"))
+assert "agentcore_site.urls" not in sys.modules
+"""
+
+
+def test_to_tell_of_a_job_a_worker_loads_no_pages() -> None:
+    subprocess.run([sys.executable, "-c", TELLS], cwd=env.ROOT, check=True)

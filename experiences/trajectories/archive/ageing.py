@@ -11,7 +11,7 @@ import hashlib
 import logging
 import tempfile
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import CancelledError
 from contextlib import AbstractContextManager, closing
 from dataclasses import dataclass
@@ -142,7 +142,7 @@ def _cut(month: date, jobs: list[tuple[uuid.UUID, uuid.UUID, uuid.UUID, int]]) -
             waiting = []
 
 
-def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Iterator[TrajectoryArchive]:
+def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Generator[TrajectoryArchive, None, None]:
     """Writes a file for each portion, reads it back from where it is stored, and only then says that there is one. Two
     are under way at once: PostgreSQL makes text of rows on one processor a session. None is begun that would be done
     after the turn's slice.
@@ -228,7 +228,10 @@ def file_write(
                 job_id,
                 ArchivedJob(organization_id=archive.organization_id, archive=archive, job_id=job_id, first_group=0),
             )
-            one.rows, one.mark, one.versions, _ = whole[job_id]
+            known = whole[job_id]
+            one.rows, one.versions = known.rows, known.versions
+            if known.mark is not None:
+                one.mark = known.mark
             one.first_group, one.groups = _groups(jobs, job_id, writer.groups)
     with path.open("rb") as data:
         archive.sha256, archive.size = _sha256(data), path.stat().st_size
