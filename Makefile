@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop chaos-hosts test test-fast bench lint manifests openapi lock setup
+.PHONY: help run demo-loop chaos-hosts test test-fast coverage bench lint manifests openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -20,9 +20,10 @@ chaos-hosts: ## Two hosts that share a site, under 200 faults and the loss of on
 	@.ci/programs
 	@exec .venv/bin/python -m tests.performance.chaos_hosts $(ARGS)
 
-WORKERS ?= 2
+# Half as many again as there are processors: a third of the tests' time they wait, for a lease, a page or a service.
+WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
 
-test: ## All tests, on real services (WORKERS=2 processes, each with services of its own; 0 for one)
+test: ## All tests, on real services (WORKERS=3 processes on two cores, each with services of its own; 0 for one)
 	@.ci/setup dev
 	@.ci/programs
 	@WORKERS=$(WORKERS) .ci/tests $(ARGS)
@@ -30,6 +31,10 @@ test: ## All tests, on real services (WORKERS=2 processes, each with services of
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
 	@.ci/setup dev
 	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m fast $(ARGS) || [ $$? -eq 5 ]
+
+coverage: ## Lines and branches of every module that the tests run, in the processes that they start too (ARGS="tests/jobs" narrows it)
+	@.ci/setup dev
+	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" --cov --cov-config=.ci/coverage.toml --cov-report=term:skip-covered $(if $(ARGS),$(ARGS),--cov-fail-under=90)
 
 bench: ## The table of measured figures
 	@.ci/setup dev

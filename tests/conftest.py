@@ -9,6 +9,8 @@ import pytest
 from django.conf import settings
 from django.db import connection
 from django.test import TransactionTestCase
+from hypothesis import HealthCheck
+from hypothesis import settings as hypothesis
 from redis import Redis
 
 from agentcore_site import env
@@ -18,14 +20,19 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
 from tests import factories
-from tests.support import emptying, owner
+from tests.support import emptying, owner, static_files
 from tests.support.warm_start import WarmStart
 from tests.support.workers import Fleet, LiveSite, live_site_running
+
+# The first input of a process that Hypothesis makes takes seconds: it reads the constants of all our modules.
+hypothesis.register_profile("ours", suppress_health_check=[HealthCheck.too_slow])
+hypothesis.load_profile("ours")
 
 
 def pytest_collection_finish() -> None:
     """What is loaded by now stays to the end, so the collector need not walk it again and again, as in a worker."""
     gc_freeze.settle()
+    static_files.look_once()
 
 
 @pytest.fixture(scope="session")

@@ -283,18 +283,16 @@ def resume_waiting(limit: int = 500) -> int:
 
 
 def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
-    """Puts ``job`` back into the queue by itself, if it still is one of ``paused``."""
-    try:
-        with transaction.atomic():
-            moved = paused.filter(id=job.id).update(
-                status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
-            )
-            if moved:
-                job.refresh_from_db()
-                event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
-                wakeup.ring_on_commit(job)
-    except IntegrityError:
-        return False  # another job of the agent became active meanwhile; this one waits on
+    """Puts ``job`` back into the queue by itself, if it still is one of ``paused``. A paused job is an active one: the
+    key that only one may hold is its own already."""
+    with transaction.atomic():
+        moved = paused.filter(id=job.id).update(
+            status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
+        )
+        if moved:
+            job.refresh_from_db()
+            event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
+            wakeup.ring_on_commit(job)
     return bool(moved)
 
 

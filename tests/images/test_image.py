@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
+import pickle
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -25,7 +28,6 @@ from tests.support.workers import environment, eventually
 pytestmark = [
     pytest.mark.django_db(transaction=True),
     pytest.mark.slow(reason="the image's packages are installed, and each role is started"),
-    pytest.mark.alone,  # in one process: each of several would install the packages for itself
 ]
 DOCKER = env.ROOT / "docker"
 COMPOSE = yaml.safe_load((DOCKER / "compose.yaml").read_text(encoding="utf-8"))
@@ -34,15 +36,30 @@ GRACE = 60
 
 
 @pytest.fixture(scope="module")
-def image() -> Iterator[Stage]:
+def image(testrun_uid: str) -> Iterator[Stage]:
+    """One for all processes of a run: the first that comes makes it while others wait, the last one takes it away."""
     base = Path(sys.base_prefix, "bin", "python3").resolve()
     python = base if not USER or walkable(base.parent) else Path("/usr/bin/python3")
     memory = Path("/dev/shm")  # some 60,000 files, which a disk takes and gives back slowly
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 2**30
-    folder = Path(tempfile.mkdtemp(prefix="agentcore-image-", dir=memory if roomy else None))
-    folder.chmod(0o711)
-    yield built(DOCKER / "Dockerfile", env.ROOT, folder, str(python), USER)
-    shutil.rmtree(folder, ignore_errors=True)
+    users = Path(tempfile.gettempdir(), f"agentcore-image-{testrun_uid}")
+    with open(users, "a+b") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        held.seek(0)
+        if (known := held.read()) == b"":
+            folder = Path(tempfile.mkdtemp(prefix="agentcore-image-", dir=memory if roomy else None))
+            folder.chmod(0o711)
+            stage = built(DOCKER / "Dockerfile", env.ROOT, folder, str(python), USER)
+            held.write(known := pickle.dumps((folder, stage)))
+            held.flush()
+        folder, stage = pickle.loads(known)
+        fcntl.flock(held, fcntl.LOCK_SH)
+        yield stage
+        with suppress(BlockingIOError):  # another process still uses it
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held.truncate(0)  # one that waits for it now makes another
+            users.unlink()
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import math
+import shutil
 import threading
 import time
 from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.db import InternalError, connection, transaction
+from django.db import IntegrityError, InternalError, OperationalError, connection, transaction
+from django.db.models.functions import Now
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs import lifecycle, tasks, wakeup
 from agentcore_site.jobs.events import event_add, events_after
 from agentcore_site.jobs.kinds import Progressed, kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost, Turn, fair_turn
-from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Status
+from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, Turn, fair_turn
+from agentcore_site.jobs.models import TRANSITIONS, Job, JobEvent, Reason, Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
+from tests.support.backends import end_session
 from tests.support.workers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -406,3 +410,192 @@ def test_a_database_that_goes_away_fails_no_job(acme: Any, kind: Counting) -> No
     kind.work, kind.seen = None, 1
     Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
     assert tasks.advance(str(job.id), 1) == "completed"
+
+
+# -- who is first, and what is refused ---------------------------------------------------------------------------------
+
+
+def test_a_job_of_another_kind_that_holds_the_key_is_named(
+    acme: Any, operator: Any, kind: Counting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(kinds._items, "measuring", kind)
+    with transaction.atomic():
+        lifecycle.submit(None, kind="measuring", organization=acme, title="Router", exclusive_key="agent:1")
+    named = r"The job “Router” \(measuring, queued\) holds this"
+    with pytest.raises(Conflict, match=named):
+        submit(acme, exclusive_key="agent:1")
+    asked = {"kind": "counting", "organization": acme, "busy": "It is busy."}
+    with pytest.raises(Conflict, match=named):
+        lifecycle.submit_check(operator, exclusive_key="agent:1", **asked)
+    submit(acme, exclusive_key="agent:2")
+    with pytest.raises(Conflict, match="It is busy"):
+        lifecycle.submit_check(operator, exclusive_key="agent:2", **asked)
+    lifecycle.submit_check(operator, exclusive_key="agent:3", **asked)
+    assert Job.objects.count() == 2
+
+
+def test_what_the_database_refuses_for_another_reason_is_not_told_as_a_busy_key(acme: Any, kind: Counting) -> None:
+    with pytest.raises(IntegrityError, match="priority"):
+        submit(acme, exclusive_key="agent:1", priority=None)
+    assert not Job.objects.exists()
+
+
+def test_a_person_has_a_limit_of_their_own(acme: Any, operator: Any, dan: Any, kind: Counting, settings: Any) -> None:
+    settings.JOBS_PER_USER = 2
+    for _ in range(2):
+        submit(acme, operator)
+    with pytest.raises(TooMany, match="You may have 2 active jobs at once"):
+        submit(acme, operator)
+    submit(acme, Actor(dan))
+    submit(acme)
+
+
+def test_a_failed_job_whose_place_was_taken_waits_for_the_other_one(acme: Any, operator: Any, kind: Counting) -> None:
+    def work(job: Job, lease: Lease) -> None:
+        raise ZeroDivisionError
+
+    kind.work = work
+    first = submit(acme, operator, exclusive_key="agent:1")
+    assert tasks.advance(str(first.id), 0) == "failed"
+    second = submit(acme, operator, exclusive_key="agent:1")
+    with pytest.raises(Conflict, match="Another job for the same agent is active"):
+        lifecycle.resume(operator, first)
+    with pytest.raises(Conflict, match="Only a paused or failed job can be resumed; this one is queued"):
+        lifecycle.resume(operator, second)
+    assert not AuditEvent.objects.filter(action="job.resumed").exists()
+    lifecycle.cancel(operator, second)
+    lifecycle.resume(operator, first)
+    first.refresh_from_db()
+    assert (first.status, first.error, first.crashes) == (Status.QUEUED, "", 0)
+
+
+def test_a_worker_can_not_put_its_job_where_no_job_goes(acme: Any, kind: Counting) -> None:
+    job = lifecycle.claim(submit(acme).id)
+    assert job is not None
+    with pytest.raises(Conflict, match="A job that is running can't become queued"):
+        lifecycle.finish(job, Lease(job), status=Status.QUEUED, reason="")
+    job.refresh_from_db()
+    assert job.status == Status.RUNNING and job.lease_until is not None
+
+
+def test_a_row_that_another_session_keeps_locked_holds_up_no_worker(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    locked, may_end = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with transaction.atomic():
+            Job.objects.select_for_update().get(id=job.id)
+            locked.set()
+            may_end.wait(30)
+        connection.close()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    assert locked.wait(10)
+    began = time.monotonic()
+    assert tasks.advance(str(job.id), 0) == "taken"
+    assert lifecycle.LOCK_SECONDS <= time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
+    may_end.set()
+    other.join()
+    job.refresh_from_db()
+    assert (job.status, job.attempt, kind.seen) == (Status.QUEUED, 0, 0)
+    assert tasks.advance(str(job.id), 0) == "given back"
+
+
+def test_a_session_that_ends_in_a_claim_is_no_locked_row(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    end_session(connection.connection.info.backend_pid)
+    with pytest.raises(OperationalError):
+        lifecycle.claim(job.id)
+    connection.close()
+    assert tasks.advance(str(job.id), 0) == "given back"
+
+
+def test_a_worker_that_the_database_failed_puts_back_no_job_of_another(acme: Any, kind: Counting) -> None:
+    late = lifecycle.claim(submit(acme).id)
+    assert late is not None
+    lease = Lease(late)
+    Job.objects.filter(id=late.id).update(lease_until="2000-01-01T00:00:00Z")
+    successor = lifecycle.claim(late.id)
+    assert successor is not None
+    assert not lifecycle.put_back(late, lease)
+    assert Job.objects.get(id=late.id).lease_until == successor.lease_until
+    assert lifecycle.put_back(successor, Lease(successor))
+    assert Job.objects.get(id=late.id).lease_until is None
+
+
+def test_a_job_that_another_worker_took_up_is_not_ended_as_abandoned(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    dead_under_its_workers(job, 3)
+    seen = Job.objects.get(id=job.id)
+    taken = lifecycle.claim(job.id)
+    assert taken is not None
+    lifecycle.fail_abandoned(seen)
+    job.refresh_from_db()
+    assert (job.status, job.attempt) == (Status.RUNNING, taken.attempt)
+    assert not job.events.filter(type="failed").exists()
+
+
+# -- what goes on by itself --------------------------------------------------------------------------------------------
+
+
+def test_a_service_that_stays_away_is_asked_less_and_less_often_and_at_least_every_half_hour(
+    acme: Any, operator: Any, kind: Counting
+) -> None:
+    def away(job: Job, lease: Lease) -> None:
+        raise MustPause(Reason.WAITING_FOR_LLM, "no answer", 5.0)
+
+    kind.work = away
+    job = submit(acme, operator)
+    waits = []
+    for _ in range(9):
+        assert tasks.advance(str(job.id)) == "paused"
+        job.refresh_from_db()
+        assert job.not_before is not None and lifecycle.resume_waiting() == 0
+        stopped = job.events.latest("seq").at
+        waits.append((job.not_before - stopped).total_seconds())
+        Job.objects.filter(id=job.id).update(not_before=Now())
+        assert lifecycle.resume_waiting() == 1
+    assert waits == pytest.approx([15, 30, 60, 120, 240, 480, 960, 1800, 1800], abs=5)
+    # A person who resumes it begins anew.
+    tasks.advance(str(job.id))
+    lifecycle.resume(operator, job)
+    tasks.advance(str(job.id))
+    job.refresh_from_db()
+    assert job.not_before is not None and job.not_before < timezone.now() + timedelta(seconds=20)
+
+
+def test_a_job_without_room_goes_on_once_there_is_some(acme: Any, kind: Counting, settings: Any) -> None:
+    job, least = submit(acme), settings.DISK_MINIMUM_FREE_MB
+    settings.DISK_MINIMUM_FREE_MB = shutil.disk_usage(settings.DATA_DIR).total // 2**20 + 1
+    assert tasks.advance(str(job.id), 0) == "paused"
+    job.refresh_from_db()
+    assert (job.status, job.status_reason) == (Status.PAUSED, Reason.DISK_FULL) and "nearly full" in job.error
+    assert lifecycle.resume_waiting() == 0
+    settings.DISK_MINIMUM_FREE_MB = least
+    assert lifecycle.resume_waiting() == 1
+    job.refresh_from_db()
+    assert (job.status, job.error) == (Status.QUEUED, "")
+    assert job.events.latest("seq").message == "There is room on the disk again."
+
+
+def test_of_two_sweeps_at_once_one_puts_a_job_back_into_the_queue(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    Job.objects.filter(id=job.id).update(status=Status.PAUSED, status_reason=Reason.KEY_AWAY, not_before=Now())
+    found: list[int] = []
+
+    def sweep() -> None:
+        found.append(lifecycle.resume_waiting())
+        connection.close()
+
+    other = threading.Thread(target=sweep)
+    with transaction.atomic():
+        assert lifecycle.resume_waiting() == 1
+        other.start()
+        deadline = time.monotonic() + 10
+        while not waiting_for_a_row():
+            assert time.monotonic() < deadline, "the other sweep did not come to the row"
+            time.sleep(0.01)
+    other.join()
+    assert found == [0]
+    assert JobEvent.objects.filter(job=job, type="resumed").count() == 1

@@ -12,8 +12,13 @@ import numpy as np
 import pytest
 
 from agentcore_site.lib.statistics import NORMAL
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent
+from serving.deployments.gate import MOST_UNSAFE, rule_of, rule_stored, verdict_of
 from serving.gate.statistics import Looks
 from serving.gate.verdict import GateInputs, GateRule, SafetyScore, SuiteScores, decide
+from serving.models import AgentServing, ReleaseApproval
+from serving.releases.services import release_make
 from tests.support.gate_rounds import Round, promoted_after
 
 RNG = np.random.default_rng(51)
@@ -160,3 +165,35 @@ def test_suites_in_which_no_query_was_answered_by_both_compare_nothing() -> None
 def test_a_rule_out_of_range_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GateRule(**wrong)
+
+
+# -- of an agent -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.django_db
+def test_an_agent_without_a_rule_of_its_own_is_asked_for_its_safety_where_it_writes(
+    operator: Actor, agent: Agent
+) -> None:
+    release = release_make(operator, agent)
+    assert rule_of(agent) == GateRule(safety=True, most_unsafe=MOST_UNSAFE)
+    assert verdict_of(release, None).sentence == "It may not go out: its safety was not probed."
+    agent.runtime = "action"
+    assert rule_of(agent) == GateRule(safety=False, most_unsafe=MOST_UNSAFE)
+
+
+@pytest.mark.django_db
+def test_an_agents_own_rule_is_kept_and_knows_who_approved(operator: Actor, adam: Any, agent: Agent) -> None:
+    rule = GateRule({"coding": 0.8}, safety=False, approval=True, most_cost=0.01)
+    AgentServing.objects.create(organization=agent.organization, agent=agent, gate=rule_stored(rule))
+    assert rule_of(agent) == rule
+    release = release_make(operator, agent)
+
+    def approval() -> str:
+        [found] = [one for one in verdict_of(release, None).findings if one.check == "approval"]
+        return found.sentence if not found.passed else ""
+
+    assert approval() == "nobody has approved it"
+    ReleaseApproval.objects.create(release=release, by=operator.user)
+    assert "olivia made it" in approval()
+    ReleaseApproval.objects.create(release=release, by=adam)
+    assert approval() == ""

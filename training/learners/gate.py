@@ -77,8 +77,9 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
     """
     assert state.baseline_success is not None
     planned = design(config)
-    look, before = Look(0.0, 1.0, "open"), state.baseline_success
-    for at in range(1, planned.looks + 1):
+    look, before, at = Look(0.0, 1.0, "open"), state.baseline_success, 0
+    while look.decision == "open" and at < planned.looks:
+        at += 1
         wanted = at * planned.step
         if (have := played.success.shape[1]) < wanted:
             played = played.followed_by(more(have, wanted - have))
@@ -86,8 +87,6 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
             state.baseline_success = _beside(state.baseline_success, more_of_start(have, wanted - have).success)
         before = state.baseline_success[:, :wanted]
         look = planned.look(per_query(played.success[:, :wanted]) - per_query(before), at)
-        if look.decision != "open":
-            break
     return Compared(played, before, look, at, planned.looks)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from django.core import mail
@@ -20,7 +21,8 @@ from agentcore_site.tenancy.models import Mail
 from budgets.alerts.job_stops import jobs_resume, stop_tell
 from budgets.alerts.raise_requests import raise_ask
 from budgets.ledger import reserve, settle
-from budgets.ledger.accounts import Chain, chain_open
+from budgets.ledger.accounts import Chain, chain_open, month_over
+from budgets.ledger.chain import job_spent
 from budgets.models import Budget
 from budgets.services import budget_set_limit
 from experiences.models import Agent
@@ -50,6 +52,7 @@ def test_the_bill_says_what_stopped_it_and_what_the_money_went_for(job: Job, cha
     event = stopped(job, chain)
     assert event.message == "Stopped by this job's budget. Spent $0.90: training $0.90."
     assert (event.data["stopped_by"], event.data["spent_usd"], event.data["limit_usd"]) == ("job", 0.9, 1.0)
+    assert job_spent(job.id) == 90 * CENT and job_spent(uuid4()) == 0
     [line] = event.data["by_model"]
     assert (line["name"], line["cost_usd"], line["calls"], line["input_tokens"]) == ("small", 0.9, 2, 200)
 
@@ -108,7 +111,10 @@ def test_a_job_that_the_month_stopped_goes_on_when_the_next_one_begins(job: Job,
     last_month = timezone.now().replace(day=1) - timedelta(days=2)
     JobEvent.objects.filter(pk=event.pk).update(at=last_month)
     assert jobs_resume() == 0  # the same month's row still is what it is paid from
-    Budget.objects.filter(id=chain.organization_budget).update(period_start=last_month.date().replace(day=1))
+    months = Budget.objects.filter(id=chain.organization_budget)
+    assert not month_over(months.get())
+    months.update(period_start=last_month.date().replace(day=1))
+    assert month_over(months.get()) and not month_over(Budget.objects.get(job=job))
     assert jobs_resume() == 1
 
 
@@ -141,6 +147,12 @@ def test_a_job_that_was_refused_its_first_call_can_go_on_once_there_is_room(job:
         job_resume(Actor(adam), job)
     budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS)
     assert job_resume(Actor(adam), job).status == Status.QUEUED
+
+
+def test_a_job_can_go_on_once_nothing_limits_it_any_more(job: Job, chain: Chain, olivia: Any) -> None:
+    stopped(job, chain)
+    limits_set(chain, None, None, None)
+    assert job_resume(Actor(olivia), job).status == Status.QUEUED
 
 
 def test_those_who_may_raise_it_are_asked_by_mail_once_an_hour(
