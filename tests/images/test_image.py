@@ -12,8 +12,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import httpx
 import pytest
@@ -36,30 +37,43 @@ GRACE = 60
 
 
 @pytest.fixture(scope="module")
-def image(testrun_uid: str) -> Iterator[Stage]:
+def image(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     """One for all processes of a run: the first that comes makes it while others wait, the last one takes it away."""
     base = Path(sys.base_prefix, "bin", "python3").resolve()
     python = base if not USER or walkable(base.parent) else Path("/usr/bin/python3")
     memory = Path("/dev/shm")  # some 60,000 files, which a disk takes and gives back slowly
     roomy = memory.is_dir() and shutil.disk_usage(memory).free > 4 * 2**30
-    users = Path(tempfile.gettempdir(), f"agentcore-image-{testrun_uid}")
-    with open(users, "a+b") as held:
-        fcntl.flock(held, fcntl.LOCK_EX)
-        held.seek(0)
-        if (known := held.read()) == b"":
-            folder = Path(tempfile.mkdtemp(prefix="agentcore-image-", dir=memory if roomy else None))
-            folder.chmod(0o711)
-            stage = built(DOCKER / "Dockerfile", env.ROOT, folder, str(python), USER)
-            held.write(known := pickle.dumps((folder, stage)))
-            held.flush()
+    own = tmp_path_factory.getbasetemp()
+    run = own.parent if "PYTEST_XDIST_WORKER" in os.environ else own
+    with _file(run, "users") as users:
+        with _file(run, "making") as made:  # one at a time makes it, and takes it away
+            if not (known := _read(made)):
+                folder = Path(tempfile.mkdtemp(prefix="agentcore-image-", dir=memory if roomy else None))
+                folder.chmod(0o711)
+                stage = built(DOCKER / "Dockerfile", env.ROOT, folder, str(python), USER)
+                made.write(known := pickle.dumps((folder, stage)))
+                made.flush()
+            fcntl.flock(users, fcntl.LOCK_SH)
         folder, stage = pickle.loads(known)
-        fcntl.flock(held, fcntl.LOCK_SH)
         yield stage
-        with suppress(BlockingIOError):  # another process still uses it
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            held.truncate(0)  # one that waits for it now makes another
-            users.unlink()
+        with _file(run, "making") as made, suppress(BlockingIOError):  # another process still uses it
+            fcntl.flock(users, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            made.truncate(0)
             shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def _file(run: Path, name: str) -> Iterator[IO[bytes]]:
+    """A small file that the processes of a run share. ``making`` is one process's in the block."""
+    with open(run / f"image-{name}", "a+b") as file:
+        if name == "making":
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield file
+
+
+def _read(file: IO[bytes]) -> bytes:
+    file.seek(0)
+    return file.read()
 
 
 @pytest.fixture
