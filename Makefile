@@ -32,9 +32,9 @@ test-fast: ## The tests that need no database, broker or browser, in under two m
 	@.ci/setup dev
 	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m fast $(ARGS) || [ $$? -eq 5 ]
 
-coverage: ## Lines and branches of every module that the tests run, in the processes that they start too (ARGS="tests/jobs" narrows it)
+coverage: ## Lines and branches of every module that the tests run in their own processes (ARGS="tests/jobs" narrows it)
 	@.ci/setup dev
-	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" --cov --cov-config=.ci/coverage.toml --cov-report=term:skip-covered $(if $(ARGS),$(ARGS),--cov-fail-under=90)
+	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" --cov --cov-report=term:skip-covered $(if $(ARGS),$(ARGS),--cov-fail-under=90)
 
 bench: ## The table of measured figures
 	@.ci/setup dev
