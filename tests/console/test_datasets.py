@@ -104,7 +104,7 @@ def test_it_is_renamed_and_downloaded_as_it_was_uploaded(console: Client, operat
     assert console.post(f"/datasets/{one.pk}/edit/", {"name": " "}).status_code == 400
     answer = console.get(f"/datasets/{one.pk}/download/")
     assert answer["Content-Disposition"] == 'attachment; filename="additions-v1.jsonl"'
-    assert [json.loads(line) for line in b"".join(answer.streaming_content).splitlines()] == ROWS
+    assert [json.loads(line) for line in b"".join(answer).splitlines()] == ROWS
     assert AuditEvent.objects.filter(action="dataset.downloaded", target_id=str(one.pk)).exists()
 
 
@@ -116,7 +116,7 @@ def test_a_download_streams_and_is_the_file_that_rest_gives(
     monkeypatch.setattr(row_files, "BATCH", 4)
     answer = console.get(f"/datasets/{one.pk}/download/")
     with CaptureQueriesContext(connection) as asked:
-        parts = list(answer.streaming_content)
+        parts = list(answer)
     assert b"".join(parts) == whole
     # Eight batches of 30 rows, and the one that finds no more: what is in memory does not grow with the dataset.
     assert len(parts) == 8 and sum("LIMIT 4" in one["sql"] for one in asked) == 9
