@@ -154,7 +154,7 @@ def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Generator[
     left = Event()
 
     def check() -> None:
-        if left.is_set():  # nobody takes what is written
+        if left.is_set():  # what is written is not read any more
             raise CancelledError
         turn.check()
 
