@@ -20,10 +20,9 @@ chaos-hosts: ## Two hosts that share a site, under 200 faults and the loss of on
 	@.ci/programs
 	@exec .venv/bin/python -m tests.performance.chaos_hosts $(ARGS)
 
-# Half as many again as there are processors: a third of the tests' time they wait, for a lease, a page or a service.
-WORKERS ?= $(shell echo $$(($$(nproc) * 3 / 2)))
+WORKERS ?= 2
 
-test: ## All tests, on real services (WORKERS=3 processes on two cores, each with services of its own; 0 for one)
+test: ## All tests, on real services (WORKERS=2 processes, each with services of its own; 0 for one)
 	@.ci/setup dev
 	@.ci/programs
 	@WORKERS=$(WORKERS) .ci/tests $(ARGS)

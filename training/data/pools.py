@@ -10,9 +10,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from typing import Any, Final, TypedDict
 
+from agentcore_site.lib.recent import Recent
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
@@ -62,6 +63,11 @@ class Pools:
         return hashlib.sha256("\n".join(scenario.query for scenario in self.held_out).encode()).hexdigest()
 
 
+# More than the jobs that take turns on a worker: 99 of 100 in a smaller one would all miss. One takes half a megabyte,
+# and jobs that have ended do not come again.
+_pools: Final[Recent[tuple[Any, ...], Pools]] = Recent(most=128, seconds=300)
+
+
 def pool_sizes(options: Mapping[str, Any]) -> dict[str, int]:
     """The sizes that the options ask for.
 
@@ -85,15 +91,15 @@ def environment_pools(name: str, options: Mapping[str, Any], seed: int) -> Pools
         UnknownName, ValueError: no such environment, or it refuses the options.
     """
     sizes = pool_sizes(options)
-    return _cached(name, json.dumps(own_options(options), sort_keys=True), tuple(sizes.items()), seed)
+    options_json = json.dumps(own_options(options), sort_keys=True)
 
+    def make() -> Pools:
+        environment = _environment(name, options_json)
+        train, selection = (environment.scenarios(split, sizes[split], seed) for split in ("train", "selection"))
+        held_out = partial(environment.scenarios, "held_out", sizes["held_out"], seed)
+        return Pools(environment, train, selection, seed, held_out)
 
-@lru_cache(maxsize=128)  # more than the jobs that take turns on a worker: 99 of 100 in a smaller one would all miss
-def _cached(name: str, options_json: str, sizes: tuple[tuple[str, int], ...], seed: int) -> Pools:
-    environment = _environment(name, options_json)
-    size = dict(sizes)
-    train, selection = (environment.scenarios(split, size[split], seed) for split in ("train", "selection"))
-    return Pools(environment, train, selection, seed, lambda: environment.scenarios("held_out", size["held_out"], seed))
+    return _pools.get((name, options_json, tuple(sizes.items()), seed), make)
 
 
 @lru_cache(maxsize=4)
