@@ -29,8 +29,9 @@ from rest_framework.exceptions import APIException
 from agentcore_site import rpc
 from agentcore_site.lib import row_scope, trace_context
 from agentcore_site.lib.async_db import in_thread
-from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.database import TROUBLE, crossed
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.middleware import BUSY
 from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allowed, failure, method_run
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.tenancy.actors import Actor
@@ -155,8 +156,9 @@ async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallTo
         named = (error.data or {}).get("request_id")
         words = f"{error.message} It is {named}." if named else error.message
         return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
-    except TROUBLE:
-        return types.CallToolResult(content=[types.TextContent(text=AWAY)], is_error=True)
+    except TROUBLE as error:
+        words = f"{BUSY} Look whether the last call was done, then try again." if crossed(error) else AWAY
+        return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
     text = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS)
     return types.CallToolResult(
         content=[types.TextContent(text=text.decode())], structured_content=orjson.loads(text), is_error=False

@@ -16,7 +16,7 @@ from django.views.defaults import bad_request
 
 from agentcore_site.changes import changed_nothing, changes_noted
 from agentcore_site.lib import trace_context
-from agentcore_site.lib.database import TROUBLE, crossed
+from agentcore_site.lib.database import TROUBLE, crossed, error_type
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.trace_context import TraceParent, request_id
@@ -115,7 +115,7 @@ class DatabaseAway:
     def process_exception(self, request: HttpRequest, exception: Exception) -> HttpResponse | None:
         if not isinstance(exception, TROUBLE):
             return None
-        errors.labels(error_type="database_away", component="web").inc()
+        errors.labels(error_type=error_type(exception), component="web").inc()
         return away(request, exception)
 
 

@@ -18,7 +18,7 @@ from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
-from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.database import TROUBLE, error_type, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.object_storage import ObjectsAway
@@ -63,7 +63,7 @@ def run_slice(job: Job) -> str:
             log.warning("lease lost: %s", lost)
             return "lost"
         except TROUBLE as error:
-            errors.labels(error_type="database_away", component=job.kind).inc()
+            errors.labels(error_type=error_type(error), component=job.kind).inc()
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"

@@ -42,6 +42,11 @@ def crossed(error: BaseException | None) -> bool:
     return error is not None and _sqlstate(error) in CROSSED
 
 
+def error_type(error: BaseException) -> str:
+    """The database's trouble as metrics name it. A database that crossed two changes is not away: no alert for it."""
+    return "database_busy" if crossed(error) else "database_away"
+
+
 def _sqlstate(error: BaseException) -> str:
     driver = error if isinstance(error, psycopg.Error) else error.__cause__
     return getattr(driver, "sqlstate", None) or ""

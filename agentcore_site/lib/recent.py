@@ -1,4 +1,4 @@
-"""What was made for those who come again soon, and is let go of once they stay away."""
+"""A cache that forgets what was not asked for lately."""
 
 from __future__ import annotations
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, Final
 
 from django.db.models import Count, Exists, F, FloatField, OuterRef, Q, QuerySet, Sum
@@ -24,6 +25,7 @@ from experiences.models import (
     TrajectoryRecord,
 )
 
+SAME: Final = ("agent_id", "domain", "summary")  # what makes two lessons one
 Z: Final = 1.96  # two-sided 95 %
 HELPS: Final = Q(effect__gt=F("effect_error") * Z)
 HURTS: Final = Q(effect__lt=F("effect_error") * -Z)
@@ -50,22 +52,20 @@ def experiences_visible(actor: Any) -> QuerySet[Experience]:
 
 def one_of_equals(rows: QuerySet[Experience]) -> QuerySet[Experience]:
     """Of the rows that say the same to the same agent, the newest."""
-    newer = rows.filter(
-        agent_id=OuterRef("agent_id"), domain=OuterRef("domain"), summary=OuterRef("summary"), pk__gt=OuterRef("pk")
-    )
+    newer = rows.filter(pk__gt=OuterRef("pk"), **{name: OuterRef(name) for name in SAME})
     return rows.filter(~Exists(newer.order_by()))
 
 
 def jobs_that_taught(rows: Sequence[Experience]) -> dict[uuid.UUID, list[Job]]:
     """By lesson, the jobs that wrote this sentence down for this agent, the newest first. One query."""
-    wanted = {(one.agent_id, one.domain, one.summary) for one in rows}
     same = Experience.objects.filter(
-        agent_id__in={key[0] for key in wanted}, summary__in={key[2] for key in wanted}, job__isnull=False
+        agent_id__in={one.agent_id for one in rows}, summary__in={one.summary for one in rows}, job__isnull=False
     )
-    found: dict[tuple[Any, str, str], dict[Any, Job]] = {}
-    for one in same.select_related("job").order_by("-created_at").only("agent_id", "domain", "summary", "job"):
-        found.setdefault((one.agent_id, one.domain, one.summary), {})[one.job_id] = one.job  # type: ignore[assignment]
-    return {one.pk: list(found.get((one.agent_id, one.domain, one.summary), {}).values()) for one in rows}
+    said: Callable[[Experience], Any] = attrgetter(*SAME)
+    found: dict[Any, dict[Any, Job]] = {}
+    for one in same.select_related("job").order_by("-created_at").only(*SAME, "job"):
+        found.setdefault(said(one), {})[one.job_id] = one.job  # type: ignore[assignment]
+    return {one.pk: list(found.get(said(one), {}).values()) for one in rows}
 
 
 def experience_get(actor: Any, experience_id: Any) -> Experience:

@@ -12,6 +12,7 @@ from django.core.files.uploadedfile import SimpleUploadedFile
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
+from agentcore_site.lib.error_metrics import errors
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import ApiKey
 from experiences.models import Agent, Dataset, TrajectoryRecord
@@ -517,8 +518,11 @@ def test_a_change_that_another_crossed_is_asked_for_again_at_once(api: Caller, m
         raise OperationalError("deadlock detected") from psycopg.errors.DeadlockDetected()
 
     monkeypatch.setattr("experiences.agents.services.agents.grants_wanted", crossed)
+    counted = errors.labels(error_type="database_busy", component="web")._value
+    before = counted.get()
     response = api.post("agents", {"name": "x"})
     assert (response.status_code, response["Retry-After"]) == (503, "1")
+    assert counted.get() == before + 1  # and no alert of a database that is away
     told = response.json()
     assert told["title"] == "Database busy"
     assert told["detail"] == "Someone else is changing the same at this moment. Nothing was changed. Try again."

@@ -10,6 +10,7 @@ from django.db import transaction
 
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.permissions import require
+from experiences.lessons.selectors import SAME
 from experiences.lessons.services.lessons import (
     LONGEST_WHY,
     check_version,
@@ -21,7 +22,6 @@ from experiences.lessons.services.lessons import (
 from experiences.lessons.stamps import stamp_fault
 from experiences.models import Experience, ExperienceStatus
 
-SAME: Final = ("agent_id", "domain", "summary")  # what makes two lessons one
 TOLD: Final = (ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE)
 
 
