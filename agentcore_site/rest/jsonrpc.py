@@ -25,7 +25,7 @@ from agentcore_site.lib.storable import parse_json
 from agentcore_site.lib.trace_context import request_id
 from agentcore_site.rest.problems import UNEXPECTED
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import NAMES, who_may
+from agentcore_site.tenancy.permissions import NAMES, refused, who_may
 
 log = logging.getLogger(__name__)
 
@@ -157,10 +157,9 @@ def allowed(method: Method, actor: Actor) -> bool:
 
 def _admit(method: Method, actor: Actor) -> None:
     if method.permission is not None and not allowed(method, actor):
-        limited = " with this key" if actor.scopes is not None else ""
-        raise Forbidden(
-            f"You may not {NAMES.get(method.permission, method.permission)}{limited}. {who_may(method.permission)}"
-        )
+        if actor.organization_ids:
+            raise Forbidden(refused(actor, method.permission, actor.organization_ids[0]))
+        raise Forbidden(f"You may not {NAMES.get(method.permission, method.permission)}. {who_may(method.permission)}")
 
 
 def _params(method: Method, given: Any) -> Params:

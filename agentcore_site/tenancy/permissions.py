@@ -11,7 +11,7 @@ from agentcore_site.lib.errors import Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.role_groups import role_rights
-from agentcore_site.tenancy.roles import EVERY_RIGHT, ROLE_MAY, Role
+from agentcore_site.tenancy.roles import EVERY_RIGHT, ROLE_MAY, SCOPES, Role
 
 NAMES = {
     "run.start": "start training",
@@ -102,7 +102,8 @@ def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:
     """Why a member may not do this, and who may."""
     what, membership = NAMES.get(action, action), actor.memberships[organization_id]
     if actor.scopes is not None and action in actor.rights[organization_id]:
-        return f"You may not {what} with this key: its scopes don't allow it. Take a key whose scopes do."
+        scopes = " or ".join(scope for scope, may in SCOPES.items() if action in may)
+        return f"You may not {what} with this key. " + (f"Take one with the scope {scopes}." if scopes else "Sign in.")
     role = membership.get_role_display().lower()
     limited = " with this key" if actor.scopes is not None else ""
     return f"You may not {what}{limited}: your role is {role}. {who_may(action)}"

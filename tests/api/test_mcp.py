@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -21,10 +22,12 @@ from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create
+from evaluation.models import EvaluationRun
 from experiences.models import Agent
+from tests.support.examples import example, ran
 from tests.support.rows import lived_run
-from tests.support.running import SMALL, SMALL_POOL
 from tests.support.workers import Fleet, LiveSite, eventually
+from training.models import TrainingRun
 
 NAMED = "request-of-the-test"
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -60,29 +63,32 @@ def site(fleet: Fleet) -> str:
     return f"http://127.0.0.1:{fleet.web()}"
 
 
-def test_a_client_starts_watches_and_exports_a_job(live_site: LiveSite, olivia: Any, agent: Agent) -> None:
-    async def work(made: ClientSession) -> dict[str, Any]:
-        names = {one.name: one for one in (await made.list_tools()).tools}
-        assert names.keys() == TOOLS.keys()
-        assert names["training_get_status"].annotations.read_only_hint
-        assert names["training_start_grpo"].input_schema["required"] == ["agent_id"]
-        given = {"agent_id": agent.slug, "environment_options": SMALL_POOL, "config": SMALL}
-        started = await made.call_tool("training_start_grpo", given)
-        assert not started.is_error, started
-        job = {"job_id": started.structured_content["training_job_id"]}
-        for _ in range(300):
-            status = (await made.call_tool("training_get_status", job)).structured_content
-            if status["status"] == "completed":
-                break
-            await asyncio.sleep(0.2)
-        exported = await made.call_tool("training_export_trajectories", job | {"filters": {"limit": 3}})
-        assert json.loads(exported.content[0].text) == exported.structured_content
-        return {"status": status, "exported": exported.structured_content}
+def test_tools_say_what_they_take_and_whether_they_change_anything(site: str, olivia: Any) -> None:
+    names = {one.name: one for one in asked(site, key_of(olivia), lambda made: made.list_tools()).tools}
+    assert names.keys() == TOOLS.keys()
+    assert names["training_get_status"].annotations.read_only_hint
+    assert names["training_start_grpo"].input_schema["required"] == ["agent_id"]
 
-    found = asked(live_site.url, key_of(olivia), work)
+
+def test_the_program_of_the_documentation_starts_watches_tests_and_exports(
+    live_site: LiveSite, olivia: Any, agent: Agent, tmp_path: Path
+) -> None:
+    scopes = ("training:view", "training:start", "training:evaluate", "training:export")
+    given = {"SITE": live_site.url, "AGENT": agent.slug, "AGENTCORE_KEY": key_of(olivia, *scopes)}
+    told = ran([sys.executable, "-c", example("MCP", "python")], tmp_path, **given)
+    run = TrainingRun.objects.select_related("job").get()
+    assert (run.job.status, run.iteration) == ("completed", 5) and "95 % interval" in told
+    assert EvaluationRun.objects.filter(checkpoint=run.best_checkpoint).exists()
+    assert told.splitlines()[-1] == f"{run.trajectories} trajectories"
     started = AuditEvent.objects.get(action="run.started")
-    assert (started.actor, started.request_id) == ("olivia", NAMED) and started.door.startswith("key ")
-    assert found["status"]["status"] == "completed" and found["exported"]["exported_count"] == 3
+    assert started.actor == "olivia" and started.door.startswith("key ")
+
+
+def test_a_call_is_found_in_the_audit_log_by_the_request_that_the_client_named(
+    site: str, olivia: Any, agent: Agent
+) -> None:
+    asked(site, key_of(olivia), lambda made: made.call_tool("training_start_grpo", {"agent_id": agent.slug}))
+    assert AuditEvent.objects.get(action="run.started").request_id == NAMED
 
 
 def test_a_tool_is_offered_and_opens_as_far_as_its_caller_may(

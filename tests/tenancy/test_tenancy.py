@@ -75,7 +75,7 @@ def test_a_key_is_shown_once_and_kept_as_a_digest(operator: Actor) -> None:
 
 def test_a_scope_narrows_and_never_widens(stella: Any, operator: Actor, acme: Any, agent: Agent) -> None:
     _, viewer = api_key_create(operator, name="v", scopes=["training:view"])
-    with pytest.raises(Forbidden, match="with this key"):
+    with pytest.raises(Forbidden, match=r"with this key\. Take one with the scope training:start\."):
         require(actor_of_key(viewer, ip=""), "run.start", acme)
     _, reach = api_key_create(Actor(stella), name="s", scopes=["training:start", "training:view"])
     with pytest.raises(Forbidden):
