@@ -20,7 +20,7 @@ from tests.factories import AgentFactory
 from tests.performance.storage import MONTH, emptied, trajectories
 from tests.performance.table import Figure, at_least, at_most
 
-JOBS = 10  # of ROWS trajectories each
+JOBS = 30  # of ROWS trajectories each
 DAYS = 240
 OF_A_DAY = 250  # trajectories, in one job: 100 jobs of 10,000 are 4,000 times as many
 LATER = 90
