@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from agentcore_site.lib.figures import minus, p_words
+from agentcore_site.lib.figures import counted, minus, p_words
 from agentcore_site.lib.money import MICROS, dollars
 from agentcore_site.lib.statistics import Interval, wilson_interval
 from evaluation import statistics
@@ -254,7 +254,7 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
-    evidence = f"{interval}, {p_words(success['p_value'])}, {n} queries"
+    evidence = f"{interval}, {p_words(success['p_value'])}, {counted(n, 'query', 'queries')}"
     apart = surely_apart(success["p_value"], success["low"], success["high"])
     if apart and gain > 0:
         return f"Better than {baseline} by {gain:.1f} points on {name}: {rates} ({evidence})."

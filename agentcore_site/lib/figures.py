@@ -1,4 +1,4 @@
-"""Figures as sentences and tables write them: one minus sign, one form of p values."""
+"""Figures and names as sentences and tables write them: one minus sign, one form of p values."""
 
 from __future__ import annotations
 
@@ -28,3 +28,13 @@ def p_words(value: float) -> str:
     text = p_value(value)
     sign = "" if text.startswith("<") else f"={NO_BREAK}"
     return f"p{NO_BREAK}{sign}{text}"
+
+
+def counted(n: int, one: str, many: str) -> str:
+    """1 query, 1,200 queries."""
+    return f"{n:,} {one if n == 1 else many}"
+
+
+def spelled(name: str) -> str:
+    """A name of code in words: ``early_stopping.enabled`` → early stopping · enabled."""
+    return name.replace("_", " ").replace(".", " · ")

@@ -251,7 +251,7 @@ def at(mapping: Any, key: Any) -> Any:
 @register.filter
 def words(value: Any) -> str:
     """``frac_reward_zero_std`` → ``frac reward zero std``."""
-    return str(value).replace("_", " ").replace(".", " · ")
+    return figures.spelled(str(value))
 
 
 @register.filter

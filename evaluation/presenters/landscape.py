@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.console.svg import Coordinate, ParallelLine, parallel
+from agentcore_site.lib.figures import spelled
 from agentcore_site.lib.money import dollars
 from training.models import TrainingRun
 from training.presenters.comparisons import flattened
@@ -45,7 +46,7 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     varied = _varied(flat)
     shown = varied[:MOST_AXES]
     outcomes = [one for one in OUTCOMES if len({one.read(run) for run in runs} - {None}) > 1]
-    settings = [Coordinate(name.replace("_", " "), [one.get(name) for one in flat]) for name in shown]
+    settings = [Coordinate(spelled(name), [_shown(one.get(name)) for one in flat]) for name in shown]
     results = [_coordinate(one, runs) for one in outcomes]
     ranks = _ranks([_success(run) for run in runs])
     lines = [ParallelLine(f"{run.job.title}, {run.agent.name}", rank) for run, rank in zip(runs, ranks, strict=True)]
@@ -53,8 +54,8 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     rows = [
         {
             "run": runs[i],
-            "settings": [one.values[i] for one in settings],
-            "results": [(one.unit, one.read(runs[i])) for one in outcomes],
+            "settings": [(one.title, one.values[i]) for one in settings],
+            "results": [(one.title, one.unit, one.read(runs[i])) for one in outcomes],
         }
         for i in best_first
     ]
@@ -65,6 +66,11 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
         "rows": rows,
         "left_out": len(varied) - len(shown),
     }
+
+
+def _shown(value: Any) -> Any:
+    """What is on or off has no number."""
+    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
 
 
 def _coordinate(outcome: OutcomeAxis, runs: Sequence[TrainingRun]) -> Coordinate:

@@ -51,12 +51,6 @@ class TrajectoryExport(Scoped):
             return None
         return self.job.finished_at + timedelta(days=settings.EXPORT_DAYS)
 
-    @property
-    def about(self) -> str:
-        """What was asked for, in one line."""
-        said: dict[str, Any] = self.filters
-        return ", ".join(f"{name} {value}" for name, value in said.items()) or "all trajectories"
-
 
 class ExportPart(models.Model):
     """A part of an export's file. ``size`` and ``sha256`` are of what is downloaded; ``key_version``: the data key that

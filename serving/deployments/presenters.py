@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from agentcore_site.console.svg import Picture
+from agentcore_site.lib.figures import minus
 from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
 from serving.deployments.rules import HOUR, MEASURES, DeploymentRule
@@ -193,11 +194,11 @@ def _dollars(value: float | None) -> str:
 
 
 def _time(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f} ms"
+    return "–" if value is None else minus(f"{value:,.1f} ms")
 
 
 def _plain(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else minus(f"{value:.3f}")
 
 
 SHOWN: Final[dict[str, Callable[[float | None], str]]] = {

@@ -16,6 +16,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
 
+from agentcore_site.lib.figures import counted
 from agentcore_site.lib.registry import UnknownName
 from experiences.rollouts.rewards.trial import reward_fields
 from experiences.rollouts.runtimes.base import calls_model
@@ -104,17 +105,13 @@ def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
     return clean
 
 
-def plural(n: int) -> str:
-    return "1 query" if n == 1 else f"{n:,} queries"
-
-
 def query_warnings(queries: Sequence[str]) -> list[str]:
     """What is accepted but deserves a second look: too few queries, and repetitions."""
     warnings = []
     if len(queries) < FEW_QUERIES:
         warnings.append(
-            f"Only {plural(len(queries))}: from fewer than {FEW_QUERIES} the policy learns single questions by heart, "
-            "and the held-out test can't show small gains."
+            f"Only {counted(len(queries), 'query', 'queries')}: from fewer than {FEW_QUERIES} the policy learns single "
+            "questions by heart, and the held-out test can't show small gains."
         )
     distinct = len({normalized(query) for query in queries})
     if distinct < len(queries):

@@ -49,9 +49,10 @@ class Lines:
 
 @dataclass(frozen=True)
 class Format:
-    """``media``: its type; ``name``: how a file is called; ``says``: what it is, for people. ``joined``: parts that
-    stand behind each other are the file; else each part is a file of its own."""
+    """``title`` and ``says``: what it is, for people; ``media``: its type; ``name``: how a file is called. ``joined``:
+    parts that stand behind each other are the file; else each part is a file of its own."""
 
+    title: str
     media: str
     name: str
     says: str
@@ -102,18 +103,34 @@ def _parquet() -> Writer:
 
 NDJSON: Final = "application/x-ndjson"
 FORMATS: Final[dict[str, Format]] = {
-    "jsonl": Format(NDJSON, "trajectories.jsonl", "JSON, one trajectory a line", lambda: Lines(_jsonl)),
+    "jsonl": Format(
+        "JSONL", NDJSON, "trajectories.jsonl", "everything that is known, one trajectory a line", lambda: Lines(_jsonl)
+    ),
     "csv": Format(
+        "CSV",
         "text/csv; charset=utf-8",
         "trajectories.csv",
-        "CSV for spreadsheets",
+        "for spreadsheets, with steps as JSON in one column",
         lambda: Lines(_csv, csv_line(CSV_COLUMNS)),
     ),
     "parquet": Format(
-        "application/vnd.apache.parquet", "trajectories.parquet", "Parquet with typed columns", _parquet, joined=False
+        "Parquet",
+        "application/vnd.apache.parquet",
+        "trajectories.parquet",
+        "typed columns, for pandas, DuckDB and Spark",
+        _parquet,
+        joined=False,
     ),
-    SFT: Format(NDJSON, "sft.jsonl", "conversations for supervised fine-tuning (TRL)", lambda: Lines(_sft)),
-    DPO: Format(NDJSON, "dpo.jsonl", "pairs of conversations for preference tuning (TRL)", lambda: Lines(_dpo)),
+    SFT: Format(
+        "SFT", NDJSON, "sft.jsonl", "conversations for supervised fine-tuning, as TRL loads them", lambda: Lines(_sft)
+    ),
+    DPO: Format(
+        "DPO",
+        NDJSON,
+        "dpo.jsonl",
+        "pairs of conversations for preference tuning, as TRL loads them",
+        lambda: Lines(_dpo),
+    ),
 }
 
 

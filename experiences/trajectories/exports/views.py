@@ -19,6 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.trajectories.exports.downloads import file_answer
 from experiences.trajectories.exports.formats import FORMATS
+from experiences.trajectories.exports.presenters import exports_shown, filters_shown
 from experiences.trajectories.exports.selection import export_of, export_start
 from experiences.trajectories.exports.selectors import export_get, exports_visible
 from experiences.trajectories.exports.services import (
@@ -60,8 +61,10 @@ def exports(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRespo
     query, status = asked(request, "q", "status")
     rows = matching(everything, query, "format", "filters", "job__created_by__username")
     rows = rows.filter(job__status=status) if status in Status.values else rows
+    found = listing(request, rows, SORTS, one="export", of=everything, columns=COLUMNS)
     context = {
-        "listing": listing(request, rows, SORTS, one="export", of=everything, columns=COLUMNS),
+        "listing": found,
+        "shown": exports_shown(actor, found.rows),
         "status": status,
         "statuses": Status.choices,
         "active": ACTIVE,
@@ -81,6 +84,7 @@ def _new(request: HttpRequest, actor: Actor, filters: dict[str, str], *, error: 
     rows = found.at_least(STREAMED_MOST + 1)
     context = {
         "filters": filters,
+        "said": filters_shown(actor, [filters])[0],
         "query": urlencode(filters),
         "rows": rows,
         "formats": FORMATS.items(),

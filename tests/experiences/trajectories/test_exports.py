@@ -33,6 +33,7 @@ from experiences.rollouts.types import Scenario, Step, TrajectoryGroup
 from experiences.trajectories import storage
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.exports import execution
+from experiences.trajectories.exports.presenters import filters_shown
 from experiences.trajectories.exports.services import export_cancel, export_queue
 from tests.support.callers import Caller, body_of
 from tests.support.pages import html
@@ -327,11 +328,12 @@ def test_the_console_leads_from_the_list_to_the_file(olivia: Any, run: TrainingR
     listed = html(console.get("/trajectories/?outcome=success&q=question+1"))
     assert "/exports/new/?outcome=success&amp;q=question+1" in listed
     asked = html(console.get("/exports/new/?outcome=success&q=question+1"))
-    assert "4 trajectories pass these filters" in asked and 'name="search" value="question 1"' in asked
+    assert "4 trajectories." in asked and "<dd>succeeded</dd>" in asked and 'name="search" value="question 1"' in asked
     wrong = console.post("/exports/start/", {"format": "sft", "job": str(run.job_id)})
     assert wrong.status_code == 400 and "chooses actions" in html(wrong)
     sent = {"format": "csv", "outcome": "success", "search": "question 1"}
     assert console.post("/exports/start/", sent)["Location"] == "/exports/"
+    assert "CSV: search question 1, succeeded" in html(console.get("/exports/"))
     made = TrajectoryExport.objects.get()
     assert "Cancel" in html(console.get("/exports/"))
     run_to_end(made.job)
@@ -350,3 +352,12 @@ def test_the_command_writes_what_is_streamed(caller: Caller, run: TrainingRun, t
     assert [one.name for one in tmp_path.iterdir()] == ["rows.jsonl"]
     with pytest.raises(CommandError, match="There is no job"):
         call_command("export_trajectories", job="x")
+
+
+def test_an_export_is_called_by_the_names_of_what_it_holds(olivia: Any, charlie: Any, run: TrainingRun) -> None:
+    asked = {"job": str(run.job_id), "agent": run.agent.slug, "success": "false", "min_reward": "0.5"}
+    [mine] = filters_shown(Actor(olivia), [asked])
+    job = f"{run.job.title} ({str(run.job_id)[-6:]})"
+    assert mine == [("job", job), ("agent", run.agent.name), ("outcome", "failed"), ("min reward", "0.5")]
+    [theirs] = filters_shown(Actor(charlie), [asked])
+    assert theirs[:2] == [("job", str(run.job_id)), ("agent", run.agent.slug)]

@@ -1,0 +1,81 @@
+"""Exports as pages show them: what was asked for in words, with the names of jobs and agents."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from django.db.models import Q
+
+from agentcore_site.jobs.models import Job
+from agentcore_site.lib.figures import spelled
+from agentcore_site.tenancy.actors import Actor
+from experiences.models import Agent, TrajectoryExport
+from experiences.trajectories.exports.formats import FORMATS
+from experiences.trajectories.filters import OUTCOMES
+
+FLAGS = {("success", "true"): "succeeded", ("success", "false"): "failed"}
+
+
+class FilterShown(NamedTuple):
+    """A filter: what it is called, and its value with the name of the job or agent that it names."""
+
+    title: str
+    value: str
+
+
+class ExportShown(NamedTuple):
+    row: TrajectoryExport
+    title: str
+
+
+def filters_shown(actor: Actor, several: Sequence[Mapping[str, Any]]) -> list[list[FilterShown]]:
+    """Of several exports in two queries, whatever their number. What the actor may not see keeps its identifier."""
+    names = _names(actor, [str(one[name]) for one in several for name in ("job", "agent") if one.get(name)])
+    return [[_shown(name, str(value), names) for name, value in one.items()] for one in several]
+
+
+def exports_shown(actor: Actor, rows: Iterable[TrajectoryExport]) -> list[ExportShown]:
+    found = [*rows]
+    asked = filters_shown(actor, [one.filters for one in found])
+    return [
+        ExportShown(row, f"{FORMATS[row.format].title}: {', '.join(map(_phrase, said)) or 'all trajectories'}")
+        for row, said in zip(found, asked, strict=True)
+    ]
+
+
+def _phrase(one: FilterShown) -> str:
+    return one.value if one.title in ("job", "outcome") else f"{one.title} {one.value}"
+
+
+def _shown(name: str, value: str, names: Mapping[str, str]) -> FilterShown:
+    if (name, value.lower()) in FLAGS:
+        return FilterShown("outcome", FLAGS[name, value.lower()])
+    if name == "outcome":
+        return FilterShown(name, OUTCOMES[value][0] if value in OUTCOMES else value)
+    return FilterShown(spelled(name), names.get(value, value))
+
+
+def _names(actor: Actor, given: Sequence[str]) -> dict[str, str]:
+    ids = [one for one in given if _is_uuid(one)]
+    found = {str(pk): f"{title} ({str(pk)[-6:]})" for pk, title in _jobs(actor, ids)}
+    for pk, slug, name in (
+        Agent.objects.visible_to(actor).filter(Q(pk__in=ids) | Q(slug__in=given)).values_list("pk", "slug", "name")
+        if given
+        else ()
+    ):
+        found |= {str(pk): name, slug: name}
+    return found
+
+
+def _jobs(actor: Actor, ids: Sequence[str]) -> Iterable[tuple[uuid.UUID, str]]:
+    return Job.objects.visible_to(actor).filter(pk__in=ids).values_list("pk", "title") if ids else ()
+
+
+def _is_uuid(text: str) -> bool:
+    try:
+        uuid.UUID(text)
+    except ValueError:
+        return False
+    return True
