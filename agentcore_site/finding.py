@@ -40,7 +40,7 @@ class HitGroup:
 
 
 def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGroup]:
-    """Pages and actions whose name holds every word; all of them where nothing is asked."""
+    """Pages and actions whose name holds every word, the nearest names first; all of them where nothing is asked."""
     words = query.casefold().split()
     groups = (("Do", ACTIONS), ("Go to", (*PLACES, *ADMINISTRATION)))
     found = [
@@ -54,7 +54,16 @@ def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGr
         )
         for title, entries in groups
     ]
-    return [group for group in found if group.hits]
+    if not words:
+        return [group for group in found if group.hits]
+    near = [HitGroup(one.title, sorted(one.hits, key=lambda hit: _far(hit, query))) for one in found if one.hits]
+    return sorted(near, key=lambda group: _far(group.hits[0], query))
+
+
+def _far(hit: Hit, query: str) -> int:
+    """Whether a name is what was typed (0), begins so (1), or holds it somewhere (2)."""
+    name, typed = hit.title.casefold(), query.strip().casefold()
+    return 0 if name == typed else 1 if name.startswith(typed) else 2
 
 
 def things_found(actor: Actor, query: str) -> list[HitGroup]:

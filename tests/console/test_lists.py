@@ -150,6 +150,12 @@ def test_the_palette_finds_pages_and_actions_that_the_person_may_use(
     assert 'href="/launch/"' in shown and 'href="/jobs/"' in shown and f"/datasets/{made.pk}/" not in shown
     found = html(console.get("/search/palette/?q=capit"))
     assert f"/datasets/{made.pk}/" in found and 'href="/launch/"' not in found
+    # What Enter opens is what was typed, where there is such a name, and not what holds it.
+    for typed, first in (("jobs", "/jobs/"), ("launch", "/launch/"), ("compare", "/jobs/compare/")):
+        assert (
+            re.findall(r'role="option"[^>]* href="([^"]+)"', html(console.get(f"/search/palette/?q={typed}")))[0]
+            == first
+        )
     reader = signed_in(stella)
     assert 'href="/launch/"' not in html(reader.get("/search/palette/"))
     assert "/datasets/new/" not in html(reader.get("/search/palette/?q=dataset"))
