@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from collections.abc import Generator
 from pathlib import Path
@@ -23,6 +24,11 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The servers of the tests are on loopback, which `manage.py up` allows too.
 os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
+
+# Bytecode is kept, whatever the shell says: without it each process compiles the product anew, which takes it a second,
+# and pytest rewrites the asserts of all files of tests, which takes it twenty.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 FAST = "fast"  # the mark of tests that need no service
 SERVICES = ("DATABASE_URL", "REDIS_URL")
