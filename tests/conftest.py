@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,8 +20,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
-from tests import factories
-from tests.support import emptying, owner, static_files
+from tests import factories, services
+from tests.support import database_snapshot, emptying, owner, static_files
 from tests.support.warm_start import WarmStart
 from tests.support.workers import Fleet, LiveSite, live_site_running
 
@@ -36,9 +37,23 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(scope="session")
+def django_db_modify_db_settings(django_db_modify_db_settings_parallel_suffix: None) -> None:
+    if services.has_own_database():
+        connection.settings_dict["TEST"]["NAME"] = database_snapshot.NAME
+
+
+@pytest.fixture(scope="session")
+def django_db_keepdb(django_db_keepdb: bool) -> bool:
+    """A database that was copied is kept, and migrated by what is new; with the server it goes."""
+    return django_db_keepdb or services.has_own_database()
+
+
+@pytest.fixture(scope="session")
 def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[None]:
     """Tests run with the application's role, as web and workers do. Between transactional tests the tables are emptied,
     which what is append-only refuses; only here it may be."""
+    if services.stack is not None and services.has_own_database() and not database_snapshot.is_copy:
+        database_snapshot.keep(services.stack, os.environ["DATABASE_OWNER_URL"])
     with django_db_blocker.unblock():
         with connection.cursor() as cursor:
             cursor.execute("SELECT tgrelid::regclass FROM pg_trigger WHERE tgname = 'no_truncate'")
@@ -53,8 +68,8 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
     owner.come_back()
 
 
-@pytest.fixture
-def services() -> None:
+@pytest.fixture(name="services")
+def services_asked_for() -> None:
     """The servers themselves, for a test that makes databases of its own on them."""
 
 

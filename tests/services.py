@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from agentcore_site.embedded.stack import Stack
+from tests.support import database_snapshot
 
 # Linear algebra on one thread, as workers have it: with two, sums are added in another order, and runs that should be
 # equal to the bit differ in the last one.
@@ -60,12 +61,18 @@ def start(*, serving: bool) -> None:
         # Tests' data need not survive a power cut.
         tuning = {"fsync": "off", "synchronous_commit": "off", "max_connections": "300"}
         stack = Stack(Path(folder), lambda message: None, tuning, any_port=True)
+        if has_own_database():
+            database_snapshot.restore(stack)
         os.environ.update({name.upper(): url for name, url in stack.start().items()})
     # The test database is made and migrated by the owner; conftest goes on with the application's role.
     os.environ["DATABASE_AS_OWNER"] = "1"
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")
     os.environ.setdefault("JOB_SWEEP_SECONDS", "1")
     os.environ.setdefault("LOG_LEVEL", "WARNING")
+
+
+def has_own_database() -> bool:
+    return "DATABASE_URL" not in given
 
 
 def pytest_unconfigure() -> None:
