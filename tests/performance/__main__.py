@@ -32,12 +32,16 @@ if __name__ == "__main__":
 os.environ.setdefault("JOB_LEASE_SECONDS", "30")
 os.environ.setdefault("TRAINING_JOBS_PER_USER", "1000")
 from tests import services
+from tests.support import database_snapshot
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 
 
 def main() -> int:
     services.start(serving=True)  # before Django reads where they are
+    if database_snapshot.is_copy:
+        for name in ("DATABASE_URL", "DATABASE_OWNER_URL"):
+            os.environ[name] = database_snapshot.migrated(os.environ[name])
     import django
 
     django.setup()

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 from agentcore_site import env
 from agentcore_site.embedded.postgres import Postgres
@@ -53,6 +54,11 @@ def restore(stack: Stack) -> None:
             shutil.chown(path, server.place.user)
     env.private_file(stack.secrets / PASSWORD, (kept / PASSWORD).read_text(encoding="utf-8"))
     is_copy = True
+
+
+def migrated(url: str) -> str:
+    """The address of the migrated database on the server of ``url``."""
+    return urlsplit(url)._replace(path=f"/{NAME}").geturl()
 
 
 def keep(stack: Stack, owner_url: str) -> None:

@@ -7,7 +7,6 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -95,7 +94,6 @@ def test_a_server_that_starts_from_it_has_what_the_migrations_made(
     database_snapshot.keep(services.stack, OWNER_URL)
     database_snapshot.restore(other)
     assert database_snapshot.is_copy
-    url = urlsplit(other.start_database()["database_url"])._replace(path=f"/{database_snapshot.NAME}").geturl()
-    with psycopg.connect(url) as theirs:
+    with psycopg.connect(database_snapshot.migrated(other.start_database()["database_url"])) as theirs:
         assert theirs.execute(MADE).fetchall() == ours
     assert len(ours) > 1_000
