@@ -125,7 +125,7 @@ class Rest:
         while tally.requests < self.n and rounds < self.n:
             rounds += 1
             try:
-                run_state_machine_as_test(seed(self.number + rounds)(Flow), settings=chosen(ROUND))
+                run_state_machine_as_test(seed(self.number * self.n + rounds)(Flow), settings=chosen(ROUND))
             except (*UNSENT, HypothesisException):
                 # Hypothesis plays a scenario again and wonders that the site answers otherwise: its rows have changed.
                 tally.unsent += 1
