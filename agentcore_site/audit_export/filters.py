@@ -11,20 +11,21 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.words import actions_called
 from agentcore_site.rest.filters import Moment, OnPage
 
-FAMILIES: Final = (
-    "run",
-    "job",
-    "budget",
-    "evaluation",
-    "deployment",
-    "agent",
-    "experience",
-    "playbook",
-    "dataset",
-    "checkpoint",
-    "api_key",
-    "person",
-)
+# What an action is about, as it begins and as people say it.
+FAMILIES: Final = {
+    "run": "run",
+    "job": "job",
+    "budget": "budget",
+    "evaluation": "evaluation",
+    "deployment": "deployment",
+    "agent": "agent",
+    "experience": "experience",
+    "playbook": "playbook",
+    "dataset": "dataset",
+    "checkpoint": "checkpoint",
+    "api_key": "API key",
+    "person": "person",
+}
 
 
 class AuditEventFilters(OnPage):

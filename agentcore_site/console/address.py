@@ -7,8 +7,9 @@ from typing import Any, Final, Self
 
 from django.http import HttpRequest, QueryDict
 
-# What every list knows: its search, its order, and where in it and in which form a person is.
-OF_LISTS: Final = ("q", "sort", "cursor", "panel", "as", "view")
+SEARCH: Final = "q"
+# What every list knows: its order, and where in it and in which form a person is.
+OF_LISTS: Final = ("sort", "cursor", "panel", "as", "view")
 
 
 class NotedQuery(QueryDict):
@@ -42,8 +43,17 @@ class NotedQuery(QueryDict):
         return ((name, values[-1] if values else []) for name, values in self.lists())
 
 
+def searched_for(request: HttpRequest) -> str:
+    """What the list was searched for; "" where its view looked for no search."""
+    return str(request.GET.get(SEARCH, "")).strip() if SEARCH in _looked_at(request) else ""
+
+
 def ignored(request: HttpRequest) -> list[str]:
     """The parameters of the address that its list did not look at, so that they narrow nothing."""
+    known = _looked_at(request)
+    return [name for name in request.GET if name not in known and name not in OF_LISTS]
+
+
+def _looked_at(request: HttpRequest) -> frozenset[str]:
     given = request.GET
-    known = given.looked_at if isinstance(given, NotedQuery) else set(given)
-    return [name for name in given if name not in known and name not in OF_LISTS]
+    return frozenset(given.looked_at if isinstance(given, NotedQuery) else given)

@@ -21,7 +21,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.views.decorators.http import require_POST
 
-from agentcore_site.console.address import NotedQuery, ignored
+from agentcore_site.console.address import NotedQuery, ignored, searched_for
 from agentcore_site.console.saved import Views, opened, saved_views
 from agentcore_site.console.tables import Columns, Table, asked_for, noted, table_csv
 from agentcore_site.lib.database import TROUBLE
@@ -311,7 +311,7 @@ def listing(
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
-    [query] = asked(request, "q")
+    query = searched_for(request)
     found = Listing(
         [*top, *chosen[:size]], following, count, after is None, sort, sorts, some, query, one, columns, views, request
     )

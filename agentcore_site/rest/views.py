@@ -73,7 +73,7 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         if unstorable(list(kwargs.values())):
             raise Missing("There is nothing here for you under this address.")
         check_sight(self.actor, for_services=self.for_services, blind=self.action in self.blind)
-        if self.action != "list":
+        if self.action != "list" or self.pagination_class is None:  # a paged list's are refused by its filters
             refuse_unknown(request.query_params, self.known_query.get(self.action or "", ()), "query parameter")
         if request.method not in SAFE and IF_MATCH in request.headers:
             match(request.headers[IF_MATCH], self._version(request, kwargs))

@@ -71,7 +71,7 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
         "listing": found,
         "lines": _lines(actor, found.rows),
         "family": family,
-        "families": FAMILIES,
+        "families": FAMILIES.items(),
         "since": since,
         "until": until,
     }

@@ -43,6 +43,16 @@ def test_every_operation_says_what_it_is_and_how_it_fails(described: dict[str, A
                 assert "application/problem+json" in operation["responses"]["400"]["content"], where
 
 
+@pytest.mark.django_db
+def test_no_list_ignores_a_query_parameter_that_it_does_not_know(described: dict[str, Any], adam: Any) -> None:
+    admin = Caller(adam)
+    lists = [path for path, operations in described["paths"].items() if "get" in operations and "{" not in path]
+    for path in lists:
+        refused = admin.get(f"{path.removeprefix('/api/v1/')}?q=x")
+        assert refused.status_code == 400 and "Unknown query parameter 'q'" in refused.json()["detail"], path
+    assert len(lists) > 40
+
+
 def test_every_post_that_makes_something_has_an_example_and_takes_an_idempotency_key(described: dict[str, Any]) -> None:
     for path in ("agents", "datasets", "training-jobs", "evaluations"):
         operation = described["paths"][f"/api/v1/{path}"]["post"]

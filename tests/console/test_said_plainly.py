@@ -57,6 +57,23 @@ def test_no_list_ignores_a_filter_that_it_does_not_know_without_saying_so(
 
 
 @pytest.mark.django_db
+def test_a_list_without_a_search_says_that_it_does_not_search(
+    adam: Any, signed_in: SignIn, values: dict[str, Any], run: TrainingRun
+) -> None:
+    client = signed_in(adam)
+    searched, unsearched = set(), set()
+    playbook, budget = f"/agents/{run.agent_id}/playbook/?tab=versions", f"/budgets/{values['budget_id']}/"
+    for address in (*LISTS, playbook, budget):
+        asked = html(client.get(f"{address}{'&' if '?' in address else '?'}q=nothing+is+called+so"))
+        if 'id="list"' in asked or address in (playbook, budget):
+            offers = 'name="q" value="nothing is called so"' in asked
+            assert offers is ("This list has no filter “q”." not in asked), address
+            (searched if offers else unsearched).add(address)
+    assert unsearched == {"/checkpoints/", playbook, budget} and len(searched) >= 20
+    assert client.get("/checkpoints/?as=csv&q=x").status_code == 400
+
+
+@pytest.mark.django_db
 def test_no_filter_that_a_page_offers_is_unknown_to_it(adam: Any, signed_in: SignIn, values: dict[str, Any]) -> None:
     client = signed_in(adam)
     for address in LISTS:
@@ -90,6 +107,7 @@ def test_the_audit_log_says_what_was_done_and_leads_there(
     assert '<span title="run.started">started a training job</span>' in shown and ">run.started<" not in shown
     assert '<span title="budget.changed">changed a budget</span>' in shown
     assert f'href="/jobs/{run.pk}/"' in shown
+    assert ">API key</a>" in shown and ">Budget</a>" in shown
     # What is gone is named, and leads nowhere.
     assert "Gone" in shown and f"/agents/{gone.pk}/" not in shown
     # The words are found, the code stands in the CSV.
