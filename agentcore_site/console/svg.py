@@ -198,7 +198,7 @@ def history(
     points: Sequence[HistoryPoint], *, threshold: float | None = None, width: int = 720, height: int = 220, label: str
 ) -> Picture:
     """Shares over time, the oldest at the left, each with its interval; those of one series are joined. ``threshold``
-    is a dashed line."""
+    is a dashed line. A screen reader sees nothing within an image, so that one with links is a group."""
     left, right, top, bottom = 60, 12, 12, 16
     step = (width - left - right) / max(len(points), 1)
 
@@ -217,7 +217,8 @@ def history(
         line = " ".join(f"{x:.1f},{y(one.value):.1f}" for x, one in places if one.series == series)
         parts.append(f'<polyline class="history-line s{series % LEVELS}" points="{line}"/>')
     parts += [_history_point(x, one, y(one.value), y(one.low), y(one.high)) for x, one in places]
-    attributes = f'class="history" viewBox="0 0 {width} {height}" role="img" aria-label="{escape(label)}"'
+    role = "group" if any(one.url for one in points) else "img"
+    attributes = f'class="history" viewBox="0 0 {width} {height}" role="{role}" aria-label="{escape(label)}"'
     return Picture(f"<svg {attributes}>{''.join(parts)}</svg>")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -9,7 +10,16 @@ import pytest
 from django.template import Context, Template
 from django.utils import timezone
 
-from agentcore_site.console.svg import ForestRow, bar_around_zero, dots, forest, level, sparkline
+from agentcore_site.console.svg import (
+    ForestRow,
+    HistoryPoint,
+    bar_around_zero,
+    dots,
+    forest,
+    history,
+    level,
+    sparkline,
+)
 from agentcore_site.templatetags import console
 
 
@@ -112,3 +122,9 @@ def test_long_texts_are_folded_with_their_beginning() -> None:
     assert "<details>" in folded and "2,011 characters" in folded and ": first line…" in folded
     assert "<details>" not in str(console.fold("saw", "short"))
     assert "&lt;i&gt;" in str(console.fold("error", "<i>"))
+
+
+def test_a_history_with_links_is_no_image_whose_parts_a_screen_reader_skips() -> None:
+    linked = HistoryPoint(0.5, 0.4, 0.6, 0, "Release 1", url="/releases/1/")
+    assert 'role="group" aria-label="Scores"' in history([linked], label="Scores")
+    assert 'role="img" aria-label="Scores"' in history([replace(linked, url="")], label="Scores")
