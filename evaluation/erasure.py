@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.erased import Own
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
+
+# Of a report (``reports.build``) all is ours but its sentence.
+REPORT: Final = Own.but(("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict")
 
 
 @places.register("evaluations at work on it")
@@ -45,4 +50,4 @@ def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
 @places.register("reports of evaluations")
 def reports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, values=("report",))
+    return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, own={"report": REPORT})

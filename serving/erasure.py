@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import fields
 
 from django.db import connection
 from django.db.models import Q
 
 from agentcore_site.encryption.finding import sealed_holding
 from agentcore_site.jobs.models import Job
+from agentcore_site.lib.erased import Own
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
 from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
 from experiences.playbooks.invalidation import announce_on_commit
@@ -33,6 +35,7 @@ from serving.models import (
     SuiteRun,
     SuiteVersion,
 )
+from training.config.versions import OWN
 
 NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
 
@@ -86,7 +89,10 @@ def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 
 @places.register("rules of the gate")
 def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(AgentServing.objects.filter(organization_id=organization_id), words, values=("gate",))
+    from serving.gate.verdict import GateRule  # here: every process registers this place, and few need its statistics
+
+    mine = AgentServing.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, own={"gate": Own.but([one.name for one in fields(GateRule)], "suites")})
 
 
 @places.register("webhooks of agents")
@@ -123,9 +129,8 @@ def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
 
 @places.register("learning loops")
 def loops(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(
-        LearningLoop.objects.filter(organization_id=organization_id), words, values=("config", "environment_options")
-    )
+    mine = LearningLoop.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, values=("environment_options",), own={"config": OWN})
 
 
 @places.register("turns of learning loops")

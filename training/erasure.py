@@ -4,16 +4,35 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import ERASED, holds, without
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from agentcore_site.lib.erased import ERASED, Own, holds, without
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, rows_saying
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
+from training.config.versions import OWN
 from training.models import OF_ACTIONS, Epoch, JobComment, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
 
+# Of an estimate (``Planned.as_json``) all is ours but names of models, and warnings, which quote.
+ESTIMATE: Final = Own.but(
+    (
+        "cost_usd", "cost_usd_p90", "cost_basis", "seconds", "seconds_low", "seconds_high", "trajectories", "n_train",
+        "n_selection", "n_held_out", "detectable_gain", "measured", "affordable_iterations", "gate", "reflection",
+        "training_calls", "warnings", "model", "questions", "updates",
+    ),
+    "reflection", "training_calls", "warnings", "model",
+)  # fmt: skip
+# Of what a held-out evaluation found (``run_verdict_set``) all but its sentence.
+VERDICT: Final = Own.but(
+    (
+        "verdict", "evaluation_id", "success_rate", "success_low", "success_high", "baseline_success_rate",
+        "improvement", "low", "high", "p_value", "lines", "changed",
+    ),
+    "verdict",
+)  # fmt: skip
 UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
 
 
@@ -65,10 +84,12 @@ def settings(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     """Raises:
     Conflict: such a run is at work."""
     mine = TrainingRun.objects.filter(organization_id=organization_id)
-    columns = ("environment_options", "config", "estimate", "warnings", "verdict")
-    idle_require(Job.objects.filter(training_run__in=holding(mine, words, texts=(), values=columns).values("pk")))
+    columns = ("environment_options", "warnings")
+    own = {"config": OWN, "estimate": ESTIMATE, "verdict": VERDICT}
+    found = rows_saying(mine, words, values=columns, own=own)
+    idle_require(Job.objects.filter(training_run__in=[run.pk for run in found]))
     note = "Settings of runs were changed: they can't be repeated to the letter."
-    return rewritten(mine, words, values=columns, note=note)
+    return rewritten(mine, words, values=columns, own=own, note=note)
 
 
 @places.register("reports of epochs")

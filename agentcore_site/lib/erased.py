@@ -3,30 +3,54 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 ERASED: Final = "[erased]"  # what stands where a text was that had to go
 
 
-def without(value: Any, words: Sequence[str]) -> Any:
+@dataclass(frozen=True, slots=True)
+class Own:
+    """What the program alone writes in a JSON value: keys (``names``, at any depth), under some of which (``closed``)
+    nobody's words can stand. That a person has the name of a setting must not cost the setting."""
+
+    names: frozenset[str] = frozenset()
+    closed: frozenset[str] = frozenset()
+
+    @classmethod
+    def but(cls, names: Iterable[str], *said: str) -> Self:
+        """All of the names are ours, and all but ``said`` are closed."""
+        return cls(frozenset(names), frozenset(names) - set(said))
+
+
+NOTHING: Final = Own()
+
+
+def without(value: Any, words: Sequence[str], own: Own = NOTHING) -> Any:
     """``value`` with each of the words replaced, in any case, in keys too."""
     if isinstance(value, str):
         for word in words:
             value = re.sub(re.escape(word), ERASED, value, flags=re.IGNORECASE)
         return value
     if isinstance(value, Mapping):
-        return {without(key, words): without(one, words) for key, one in value.items()}
+        return {
+            key if key in own.names else without(key, words): one if key in own.closed else without(one, words, own)
+            for key, one in value.items()
+        }
     if isinstance(value, list | tuple):
-        return [without(one, words) for one in value]
+        return [without(one, words, own) for one in value]
     return value
 
 
-def holds(value: Any, words: Sequence[str]) -> bool:
+def holds(value: Any, words: Sequence[str], own: Own = NOTHING) -> bool:
     """Whether a text in ``value`` has one of the words in it, in any case."""
     if isinstance(value, str):
         folded = value.casefold()
         return any(word.casefold() in folded for word in words)
     if isinstance(value, Mapping):
-        return any(holds(key, words) or holds(one, words) for key, one in value.items())
-    return isinstance(value, list | tuple) and any(holds(one, words) for one in value)
+        return any(
+            (key not in own.names and holds(key, words)) or (key not in own.closed and holds(one, words, own))
+            for key, one in value.items()
+        )
+    return isinstance(value, list | tuple) and any(holds(one, words, own) for one in value)

@@ -12,7 +12,7 @@ import hashlib
 import hmac
 import json
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -24,7 +24,7 @@ from django.db.models import Func, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
-from agentcore_site.lib.erased import holds, without
+from agentcore_site.lib.erased import NOTHING, Own, holds, without
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import Registry
 from agentcore_site.tenancy.actors import Actor
@@ -124,6 +124,25 @@ def readable(name: str) -> Func:
     return Func(Cast(name, TextField()), function="encryption_readable", output_field=TextField())
 
 
+def rows_saying(
+    rows: QuerySet[Any],
+    words: Sequence[str],
+    *,
+    texts: Sequence[str] = (),
+    values: Sequence[str] = (),
+    own: Mapping[str, Own] | None = None,
+) -> list[Any]:
+    """The rows that hold one of the words, in any case; in the JSON columns ``own``, elsewhere than in what the program
+    alone writes there."""
+    found = list(holding(rows, words, texts=texts, values=values)) if texts or values else []
+    known = {row.pk for row in found}
+    for name, part in (own or {}).items():
+        more = [row for row in holding(rows, words, texts=(), values=(name,)) if holds(getattr(row, name), words, part)]
+        found += [row for row in more if row.pk not in known]
+        known |= {row.pk for row in more}
+    return found
+
+
 def rewritten(
     rows: QuerySet[Any],
     words: Sequence[str],
@@ -131,17 +150,19 @@ def rewritten(
     texts: Sequence[str] = (),
     values: Sequence[str] = (),
     names: Sequence[str] = (),
+    own: Mapping[str, Own] | None = None,
     note: str = "",
     write: Callable[..., None] | None = None,
 ) -> ErasureFinding:
-    """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``), and ``names``,
-    which have to stay different from each other and to fit an address, and are replaced as a whole.
-    ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
-    found = list(holding(rows, words, texts=(*texts, *names), values=values))
+    """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``, and ``own`` with
+    what stays there), and ``names``, which have to stay different from each other and to fit an address, and are
+    replaced as a whole. ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
+    parts = dict.fromkeys((*texts, *values), NOTHING) | dict(own or {})
+    found = rows_saying(rows, words, texts=(*texts, *names), values=values, own=own)
 
     def erase() -> None:
         for row in found:
-            changes = {name: without(getattr(row, name), words) for name in (*texts, *values)}
+            changes = {name: without(getattr(row, name), words, part) for name, part in parts.items()}
             changes |= {name: f"erased-{str(row.pk)[-12:]}" for name in names if holds(getattr(row, name), words)}
             for name in texts:
                 changes[name] = changes[name][: rows.model._meta.get_field(name).max_length]

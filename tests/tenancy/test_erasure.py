@@ -105,6 +105,27 @@ def test_only_admins_of_the_own_organisation_may(
     assert not any(report.found.values()) and DatasetRow.objects.filter(query__contains=JANE).count() == 10
 
 
+def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun, operator: Actor, adam: Any) -> None:
+    """Settings, estimates and reports are read again: without a name or a value of theirs no job of the agent could be
+    planned, and no page shown."""
+    names = ["none", "Rate", "Seconds", "shaped", "lines", "Improve"]
+    options = {"reward_options": {"said": f"as {' and '.join(names)} like it"}}
+    TrainingRun.objects.filter(pk=run.pk).update(config=run.config | options, note="Asked by Rate.")
+    run.refresh_from_db()
+    report = EvaluationRun.objects.get(run=run).report
+    subject_erase(Actor(adam), names)
+    left = TrainingRun.objects.get(pk=run.pk)
+    assert left.note == "Asked by [erased]."
+    assert left.config == run.config | {"reward_options": {"said": f"as {' and '.join(['[erased]'] * 6)} like it"}}
+    assert left.configuration.reward == run.configuration.reward
+    assert left.estimate.keys() == run.estimate.keys() and left.estimate["seconds"] == run.estimate["seconds"]
+    assert left.verdict | {"verdict": ""} == run.verdict | {"verdict": ""}
+    assert EvaluationRun.objects.get(run=run).report["lines"] == report["lines"]
+    for path in (f"training-jobs/{run.pk}", f"evaluations/{EvaluationRun.objects.get(run=run).pk}"):
+        shown = Caller(operator.user).get(path)
+        assert shown.status_code == 200, shown.content
+
+
 @pytest.mark.parametrize("identifiers", [[], ["abc"], ["   "], ["long enough", "xy"], ["name"] * 21 + ["n"]])
 def test_what_would_find_everybody_is_refused(adam: Any, identifiers: list[str]) -> None:
     with pytest.raises(Invalid):

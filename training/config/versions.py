@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from agentcore_site.lib.erased import Own
 from training.config.schema import GRPOConfig
 
 VERSION: Final = 4
 KEY: Final = "version"
+OWN: Final = Own.but((KEY, *GRPOConfig.model_fields), "reward_options")  # all else is a number, or from a list of ours
 
 
 class NewerConfig(ValueError):
