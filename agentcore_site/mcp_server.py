@@ -29,9 +29,10 @@ from rest_framework.exceptions import APIException
 from agentcore_site import rpc
 from agentcore_site.lib import row_scope, trace_context
 from agentcore_site.lib.async_db import in_thread
-from agentcore_site.lib.database import TROUBLE, crossed
+from agentcore_site.lib.database import TROUBLE, crossed, error_type
+from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.middleware import BUSY
+from agentcore_site.middleware import BUSY, wait_seconds
 from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allowed, failure, method_run
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.tenancy.actors import Actor
@@ -122,9 +123,15 @@ async def _admitted(scope: dict[str, Any]) -> HttpResponse | None:
         return rpc.refused(error)
     except DomainError as error:
         return rpc.answer(failure(None, error.code, error.message), error.code)
-    except TROUBLE:
-        return rpc.answer(failure(None, 503, AWAY), 503, {"Retry-After": "30"})
+    except TROUBLE as error:
+        return rpc.answer(failure(None, 503, _trouble(error)), 503, {"Retry-After": wait_seconds(error)})
     return None
+
+
+def _trouble(error: BaseException) -> str:
+    """What a client is told of the database's trouble, which is counted."""
+    errors.labels(error_type=error_type(error), component="web").inc()
+    return f"{BUSY} Look whether the last call was done, then try again." if crossed(error) else AWAY
 
 
 async def _tools(ctx: Any, params: Any) -> types.ListToolsResult:
@@ -157,8 +164,7 @@ async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallTo
         words = f"{error.message} It is {named}." if named else error.message
         return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
     except TROUBLE as error:
-        words = f"{BUSY} Look whether the last call was done, then try again." if crossed(error) else AWAY
-        return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
+        return types.CallToolResult(content=[types.TextContent(text=_trouble(error))], is_error=True)
     text = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS)
     return types.CallToolResult(
         content=[types.TextContent(text=text.decode())], structured_content=orjson.loads(text), is_error=False

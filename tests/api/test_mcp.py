@@ -12,11 +12,14 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
+from django.db import transaction
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.mcp_server import TOOLS
+from agentcore_site.middleware import BUSY
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
@@ -25,7 +28,7 @@ from agentcore_site.tenancy.services import api_key_create
 from evaluation.models import EvaluationRun
 from experiences.models import Agent
 from tests.support.examples import example, ran
-from tests.support.rows import lived_run
+from tests.support.rows import lived_run, queued_run
 from tests.support.workers import Fleet, LiveSite, eventually
 from training.models import TrainingRun
 
@@ -153,6 +156,28 @@ def test_strangers_and_other_methods_are_refused_before_anything_is_read(site: s
     large = httpx.post(f"{site}/mcp", content=b" " * 5_000_000, headers=known | {"content-type": "application/json"})
     assert large.status_code == 413
     assert httpx.post(f"{site}/mcp/more", json=hello, headers=known).status_code == 404
+
+
+def test_a_change_that_another_crossed_is_asked_for_again_at_once(olivia: Any, agent: Agent, fleet: Fleet) -> None:
+    """The database gives up one of two changes that want the same row: here the one that has waited a while for it."""
+    site, key = f"http://127.0.0.1:{fleet.web(PGOPTIONS='-c lock_timeout=500ms')}", key_of(olivia)
+    run = queued_run(Actor(olivia), agent)
+
+    async def cancelled(made: ClientSession) -> Any:
+        return await made.call_tool("training_cancel", {"job_id": str(run.job_id)})
+
+    with transaction.atomic():
+        Job.objects.select_for_update().get(pk=run.job_id)
+        busy = asked(site, key, cancelled)
+        body = {"jsonrpc": "2.0", "method": "training.cancel", "params": {"job_id": str(run.job_id)}, "id": 1}
+        plain = httpx.post(f"{site}/api/v1/jsonrpc", json=body, headers={"authorization": f"Bearer {key}"}, timeout=60)
+    assert busy.is_error
+    assert busy.content[0].text == f"{BUSY} Look whether the last call was done, then try again."
+    assert (plain.status_code, plain.headers["retry-after"]) == (503, "1")
+    assert plain.json()["error"]["message"].startswith(BUSY)
+    assert Job.objects.get(pk=run.job_id).status == Status.QUEUED
+    again = asked(site, key, cancelled)
+    assert not again.is_error and Job.objects.get(pk=run.job_id).status == Status.CANCELLED
 
 
 def test_every_method_of_json_rpc_is_a_tool() -> None:
