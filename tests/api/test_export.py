@@ -18,7 +18,8 @@ from experiences.trajectories.exports.streams import stream
 from experiences.trajectories.storage import trajectories_write
 from tests.support.callers import Caller, body_of
 from tests.support.rows import owner_of, trajectory
-from training.models import TrainingRun
+from training.exports.metric_files import MetricFile
+from training.models import Iteration, TrainingRun
 
 pytestmark = [
     pytest.mark.django_db,
@@ -36,6 +37,17 @@ def test_it_streams_jsonl_with_advantages(api: Caller, run: TrainingRun) -> None
     assert rows[0]["advantage"] == 1.0 and rows[0]["steps"][0]["timestamp"].endswith("+00:00")
     event = AuditEvent.objects.get(action="trajectories.exported")
     assert event.after == {"format": "jsonl", "filters": {"job": str(run.job_id)}} and event.door.startswith("key")
+
+
+def test_the_figures_of_a_job_are_sent_while_they_are_read(api: Caller, run: TrainingRun) -> None:
+    """A body that is no asynchronous one is put together whole before its first byte is sent."""
+    response = api.get(f"training-jobs/{run.pk}/metrics.jsonl")
+    assert response.streaming and response.is_async
+    lines = [json.loads(line) for line in body_of(response).splitlines()]
+    numbers = list(Iteration.objects.filter(run=run).order_by("number").values_list("number", flat=True))
+    assert [one["iteration"] for one in lines] == numbers and len(numbers) > 1
+    last, rest = MetricFile.of(run).lines(numbers[0])
+    assert last == numbers[-1] and [json.loads(line) for line in rest.splitlines()] == lines[1:]
 
 
 def test_it_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingRun) -> None:

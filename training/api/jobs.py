@@ -32,7 +32,7 @@ from training.api.epochs import EpochOut, ManifestOut, PerEpochOut
 from training.config.presets import DEFAULT_PRESET
 from training.exports.artefacts import model_card, training_curves
 from training.exports.manifests import run_manifest
-from training.exports.metric_files import metric_lines, per_epoch
+from training.exports.metric_files import MetricFile, metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presenters.failures import failures_of
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
@@ -424,7 +424,7 @@ class TrainingJobViewSet(ScopedViewSet):
     )
     @action(detail=True, pagination_class=None, url_path="metrics.jsonl", url_name="metrics")
     def metrics_file(self, request: Request, pk: UUID) -> StreamingHttpResponse:
-        lines = metric_lines(run_get(self.actor, pk))
+        lines = metric_lines(MetricFile.of(run_get(self.actor, pk)))
         return _file(StreamingHttpResponse(lines, content_type="application/x-ndjson"), "metrics.jsonl")
 
     @extend_schema(

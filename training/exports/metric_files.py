@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import Any, Self
 
 from agentcore_site.jobs.models import Status
+from agentcore_site.lib.async_db import briefly
 from agentcore_site.lib.money import dollars
+from agentcore_site.lib.row_streams import streamed
 from training.exports.manifests import OF_EPOCH, averages
 from training.models import Iteration, TrainingRun
 from training.selectors.learned import run_epochs
@@ -15,21 +20,41 @@ from training.selectors.learned import run_epochs
 CHUNK = 500  # iterations that are held at once: a run may have ten thousand
 
 
-def metric_lines(run: TrainingRun) -> Iterator[str]:
+@dataclass(frozen=True)
+class MetricFile:
     """``metrics.jsonl``: the iterations in their order, and after the last of each epoch that epoch's means with its
-    tools. A run of an agent that chooses actions has no epochs."""
-    epochs = {one["epoch"]: one for one in run_epochs(run)}
-    ends, last = {}, 0
-    for number, one in epochs.items():
-        last += one["iterations"]
-        ends[last] = number
-    of_iteration = iter(sorted(ends.items()))
-    end, epoch = next(of_iteration, (None, None))
-    for row in Iteration.objects.filter(run=run).order_by("number").iterator(chunk_size=CHUNK):
-        yield _line(_iteration(row, epoch))
-        if row.number == end and epoch is not None:
-            yield _line({"type": "epoch", **_epoch(epochs[epoch])})
-            end, epoch = next(of_iteration, (None, None))
+    tools. A run of an agent that chooses actions has no epochs. ``ends``: the last iteration of each of ``epochs``."""
+
+    run: TrainingRun
+    epochs: Sequence[Mapping[str, Any]]
+    ends: Sequence[int]
+
+    @classmethod
+    def of(cls, run: TrainingRun) -> Self:
+        epochs = run_epochs(run)
+        return cls(run, epochs, [*accumulate(one["iterations"] for one in epochs)])
+
+    def lines(self, last: int | None) -> tuple[int | None, bytes]:
+        """(the last iteration, the next lines) after an iteration; no lines at the end."""
+        rows = Iteration.objects.filter(run=self.run).order_by("number")
+        found = list((rows if last is None else rows.filter(number__gt=last))[:CHUNK])
+        return (found[-1].number if found else last), b"".join(line for row in found for line in self._of(row))
+
+    @briefly
+    def batch(self, last: int | None) -> tuple[int | None, bytes]:
+        return self.lines(last)
+
+    def _of(self, row: Iteration) -> Iterator[bytes]:
+        at = bisect_left(self.ends, row.number)
+        epoch = self.epochs[at] if at < len(self.ends) else None
+        yield _line(_iteration(row, None if epoch is None else epoch["epoch"]))
+        if epoch is not None and row.number == self.ends[at]:
+            yield _line({"type": "epoch", **_epoch(epoch)})
+
+
+def metric_lines(file: MetricFile) -> AsyncIterator[bytes]:
+    """The lines, batch by batch."""
+    return streamed(file.batch)
 
 
 def per_epoch(run: TrainingRun) -> dict[str, Any]:
@@ -64,5 +89,5 @@ def _iteration(row: Iteration, epoch: int | None) -> dict[str, Any]:
     }
 
 
-def _line(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, ensure_ascii=False, default=str) + "\n"
+def _line(value: Mapping[str, Any]) -> bytes:
+    return (json.dumps(value, ensure_ascii=False, default=str) + "\n").encode()

@@ -94,7 +94,8 @@ class Rest:
 
     def _judge(self, tally: Tally, case: Any, response: Any) -> None:
         what = f"{case.method} {response.request.path_url if response.status_code >= 500 else case.formatted_path}"
-        tally.answer(response.status_code, response.text, list(self.caller.foreign), what)
+        text = response.content.decode("utf-8", "replace")  # a checkpoint is no text
+        tally.answer(response.status_code, text, list(self.caller.foreign), what)
         if response.status_code == 429 or response.status_code >= 500:
             return
         try:

@@ -31,7 +31,7 @@ from experiences.agents.services.agents import agent_create
 from experiences.agents.services.datasets import dataset_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, Dataset, Experience
-from tests.support.callers import Caller
+from tests.support.callers import Caller, body_of
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.support.simulated_model import simulated_server
@@ -221,7 +221,7 @@ def test_it_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> No
 def files_agree_with(run: TrainingRun, manifest: dict[str, Any], person: Any) -> None:
     """``metrics.jsonl`` and ``per-epoch.json``, over REST, beside the manifest's figures."""
     streamed = Caller(person).get(f"training-jobs/{run.pk}/metrics.jsonl")
-    lines = [json.loads(line) for line in b"".join(streamed.streaming_content).decode().splitlines()]
+    lines = [json.loads(line) for line in body_of(streamed).decode().splitlines()]
     assert "metrics.jsonl" in streamed["Content-Disposition"]
     assert [one["iteration"] for one in lines if one["type"] == "iteration"] == list(range(1, run.iteration + 1))
     ends = [at for at, one in enumerate(lines) if one["type"] == "epoch"]
