@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Sequence
+from typing import Final
 
 from django.contrib.admin.models import LogEntry
 from django.contrib.auth import get_user_model
@@ -11,6 +12,7 @@ from django.contrib.auth import get_user_model
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import event_erase
 from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.lib.erased import Own
 from agentcore_site.models import IdempotencyRecord, SavedView
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
 from agentcore_site.tenancy.models import (
@@ -37,10 +39,24 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(Job.objects.filter(organization_id=organization_id), words, texts=("title", "error"))
 
 
+# What the program writes in a job's events, and reads there again: all but these hold figures and words of its own.
+SAID: Final = ("reason", "asked", "verdict")
+EVENT: Final = Own.but(
+    (
+        *SAID,
+        *("status", "requested", "by_itself", "n", "rows", "month", "progress", "spent", "limit", "version"),
+        *("iteration", "total_iterations", "trajectories", "cost_usd", "metrics", "selection"),
+        *("low", "high", "lines", "p_value", "improvement", "success_rate", "success_low", "success_high"),
+        *("baseline_success_rate", "evaluation_id"),
+    ),
+    *SAID,
+)
+
+
 @places.register("events of jobs")
 def events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = JobEvent.objects.filter(job__organization_id=organization_id)
-    return rewritten(mine, words, texts=("message",), values=("data",))
+    return rewritten(mine, words, texts=("message",), own={"data": EVENT})
 
 
 @places.register("API keys")

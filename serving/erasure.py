@@ -8,6 +8,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import fields
+from typing import Final
 
 from django.db import connection
 from django.db.models import Q
@@ -37,6 +38,9 @@ from serving.models import (
 )
 from training.config.versions import OWN
 
+# Of a gate's verdict, which pages read again: sentences hold the names of suites, figures may too.
+FINDINGS: Final = ("sentence", "findings", "check", "figures")
+VERDICT: Final = Own.but(("passed", *FINDINGS), *FINDINGS)
 NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
 
 
@@ -109,7 +113,7 @@ def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFind
         Deployment.objects.filter(organization_id=organization_id),
         words,
         texts=("note", "reason"),
-        values=("verdict",),
+        own={"verdict": VERDICT},
     )
 
 

@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from agentcore_site.console.svg import Picture, share
+from agentcore_site.lib.figures import counted
 from agentcore_site.lib.spreadsheets import csv_line
 from agentcore_site.templatetags.console import count, duration, figure, percent, points, usd
 from experiences.models import Agent
@@ -123,7 +124,8 @@ def _training(rows: dict[str, list[Row]]) -> str:
     if lived:
         rate = percent(_total(rows["collected"], "successes") / lived)
         parts.append(
-            f"{counted(lived, 'trajectory')}, of which {rate} succeeded, for {usd(_total(rows['cost'], 'cost_usd'))}."
+            f"{counted(lived, 'trajectory', 'trajectories')}, of which {rate} succeeded,"
+            f" for {usd(_total(rows['cost'], 'cost_usd'))}."
         )
     return " ".join(parts)
 
@@ -144,21 +146,14 @@ def _quality(rows: dict[str, list[Row]]) -> str:
     if not n:
         return ""
     ends = [percent(_total(rows["agents"], key) / n) for key in ("successes", "errors", "cuts")]
-    return (
-        f"{counted(int(n), 'trajectory')}: {ends[0]} succeeded, {ends[1]} ended with an error, {ends[2]} were cut off."
-    )
+    ended = f"{ends[0]} succeeded, {ends[1]} ended with an error, {ends[2]} were cut off."
+    return f"{counted(int(n), 'trajectory', 'trajectories')}: {ended}"
 
 
 def _rewards(rows: dict[str, list[Row]]) -> str:
     n = _total(rows["agents"], "rewarded")
     mean = _total(rows["agents"], "reward_total") / n if n else None
     return f"{counted(int(n), 'reward')}, {figure(mean)} on average." if n else ""
-
-
-def counted(n: int, noun: str) -> str:
-    """1 training, 1,234 trajectories."""
-    many = f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
-    return f"{count(n)} {noun if n == 1 else many}"
 
 
 SUMMARIES: Final[dict[str, Callable[[dict[str, list[Row]]], str]]] = {

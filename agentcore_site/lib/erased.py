@@ -13,7 +13,7 @@ ERASED: Final = "[erased]"  # what stands where a text was that had to go
 @dataclass(frozen=True, slots=True)
 class Own:
     """What the program alone writes in a JSON value: keys (``names``, at any depth), under some of which (``closed``)
-    nobody's words can stand. That a person has the name of a setting must not cost the setting."""
+    no words of a person can stand. That a person has the name of a setting must not cost the setting."""
 
     names: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()

@@ -30,9 +30,9 @@ def p_words(value: float) -> str:
     return f"p{NO_BREAK}{sign}{text}"
 
 
-def counted(n: int, one: str, many: str) -> str:
-    """1 query, 1,200 queries."""
-    return f"{n:,} {one if n == 1 else many}"
+def counted(n: int, one: str, several: str = "") -> str:
+    """1 query, 1,200 queries; of a plain plural ``one`` is enough: 3 checks."""
+    return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 
 def spelled(name: str) -> str:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from agentcore_site.lib.figures import signed
+from agentcore_site.lib.figures import counted, signed
 from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
 from serving.gate.statistics import ALPHA, Bounds, Looks
@@ -252,7 +252,3 @@ def _approved(measured: GateInputs) -> GateFinding:
     if by == measured.made_by:
         return GateFinding("approval", False, f"{by} made it, and another person has to approve it")
     return GateFinding("approval", True, f"{by} approved it", {"by": by})
-
-
-def counted(n: int, one: str, several: str = "") -> str:
-    return f"{n:,} {one if n == 1 else several or one + 's'}"

@@ -10,6 +10,8 @@ import pytest
 from django.core.management import call_command
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import JobEvent
+from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
@@ -17,6 +19,7 @@ from agentcore_site.tenancy.erasure import digest, places, subject_erase
 from agentcore_site.tenancy.models import Erasure
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.models import Agent, DatasetRow, GroupRecord, TrajectoryRecord
+from serving.erasure import VERDICT
 from tests.support.callers import Caller
 from tests.support.running import SMALL, run_to_end
 from training.models import TrainingRun
@@ -108,15 +111,20 @@ def test_only_admins_of_the_own_organisation_may(
 def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun, operator: Actor, adam: Any) -> None:
     """Settings, estimates and reports are read again: without a name or a value of theirs no job of the agent could be
     planned, and no page shown."""
-    names = ["none", "Rate", "Seconds", "shaped", "lines", "Improve"]
+    names = ["none", "Rate", "Seconds", "shaped", "lines", "Improve", "status", "queued", "passed", "sentence"]
     options = {"reward_options": {"said": f"as {' and '.join(names)} like it"}}
     TrainingRun.objects.filter(pk=run.pk).update(config=run.config | options, note="Asked by Rate.")
     run.refresh_from_db()
     report = EvaluationRun.objects.get(run=run).report
+    told = [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)]
     subject_erase(Actor(adam), names)
+    assert [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)] == told
+    verdict = {"passed": False, "sentence": "Queued by Status.", "findings": [{"check": "approval", "passed": False}]}
+    assert without(verdict, names, VERDICT) == verdict | {"sentence": "[erased] by [erased]."}
     left = TrainingRun.objects.get(pk=run.pk)
     assert left.note == "Asked by [erased]."
-    assert left.config == run.config | {"reward_options": {"said": f"as {' and '.join(['[erased]'] * 6)} like it"}}
+    erased = " and ".join(["[erased]"] * len(names))
+    assert left.config == run.config | {"reward_options": {"said": f"as {erased} like it"}}
     assert left.configuration.reward == run.configuration.reward
     assert left.estimate.keys() == run.estimate.keys() and left.estimate["seconds"] == run.estimate["seconds"]
     assert left.verdict | {"verdict": ""} == run.verdict | {"verdict": ""}
