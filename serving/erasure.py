@@ -39,8 +39,8 @@ from serving.models import (
 from training.config.versions import OWN
 
 # Of a gate's verdict, which pages read again: sentences hold the names of suites, figures may too.
-FINDINGS: Final = ("sentence", "findings", "check", "figures")
-VERDICT: Final = Own.but(("passed", *FINDINGS), *FINDINGS)
+FINDINGS: Final = ("sentence", "findings", "check")
+VERDICT: Final = Own.but(("passed", *FINDINGS), *FINDINGS, foreign=["figures"])
 NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
 
 
@@ -96,7 +96,8 @@ def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     from serving.gate.verdict import GateRule  # here: every process registers this place, and few need its statistics
 
     mine = AgentServing.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, own={"gate": Own.but([one.name for one in fields(GateRule)], "suites")})
+    own = Own.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
+    return rewritten(mine, words, own={"gate": own})
 
 
 @places.register("webhooks of agents")

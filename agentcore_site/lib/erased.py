@@ -12,16 +12,24 @@ ERASED: Final = "[erased]"  # what stands where a text was that had to go
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """What the program alone writes in a JSON value: keys (``names``, at any depth), under some of which (``closed``)
-    no words of a person can stand. That a person has the name of a setting must not cost the setting."""
+    """What the program alone writes in a JSON value: keys (``names``, at any depth). Under some of them (``closed``) no
+    words of a person can stand; under others (``foreign``) nothing is the program's, whatever its keys are called.
+    That a person has the name of a setting must not cost the setting."""
 
     names: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
+    foreign: frozenset[str] = frozenset()
 
     @classmethod
-    def but(cls, names: Iterable[str], *said: str) -> Self:
-        """All of the names are ours, and all but ``said`` are closed."""
-        return cls(frozenset(names), frozenset(names) - set(said))
+    def but(cls, names: Iterable[str], *said: str, foreign: Iterable[str] = ()) -> Self:
+        """The program writes all of these names and of the ``foreign`` ones; all of ``names`` but ``said`` are
+        closed."""
+        ours = frozenset(names)
+        return cls(ours.union(foreign), ours - set(said), frozenset(foreign))
+
+    def under(self, key: str) -> Self:
+        """What is the program's in the value of a key."""
+        return type(self)() if key in self.foreign else self
 
 
 NOTHING: Final = Own()
@@ -35,7 +43,9 @@ def without(value: Any, words: Sequence[str], own: Own = NOTHING) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            key if key in own.names else without(key, words): one if key in own.closed else without(one, words, own)
+            key if key in own.names else without(key, words): one
+            if key in own.closed
+            else without(one, words, own.under(key))
             for key, one in value.items()
         }
     if isinstance(value, list | tuple):
@@ -50,7 +60,8 @@ def holds(value: Any, words: Sequence[str], own: Own = NOTHING) -> bool:
         return any(word.casefold() in folded for word in words)
     if isinstance(value, Mapping):
         return any(
-            (key not in own.names and holds(key, words)) or (key not in own.closed and holds(one, words, own))
+            (key not in own.names and holds(key, words))
+            or (key not in own.closed and holds(one, words, own.under(key)))
             for key, one in value.items()
         )
     return isinstance(value, list | tuple) and any(holds(one, words, own) for one in value)

@@ -137,7 +137,9 @@ def rows_saying(
     found = list(holding(rows, words, texts=texts, values=values)) if texts or values else []
     known = {row.pk for row in found}
     for name, part in (own or {}).items():
-        more = [row for row in holding(rows, words, texts=(), values=(name,)) if holds(getattr(row, name), words, part)]
+        # Many rows may hold a word in what the program wrote ("status"), and are let go again.
+        candidates = holding(rows, words, texts=(), values=(name,)).iterator()
+        more = [row for row in candidates if holds(getattr(row, name), words, part)]
         found += [row for row in more if row.pk not in known]
         known |= {row.pk for row in more}
     return found

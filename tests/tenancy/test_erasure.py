@@ -112,7 +112,9 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
     """Settings, estimates and reports are read again: without a name or a value of theirs no job of the agent could be
     planned, and no page shown."""
     names = ["none", "Rate", "Seconds", "shaped", "lines", "Improve", "status", "queued", "passed", "sentence"]
-    options = {"reward_options": {"said": f"as {' and '.join(names)} like it"}}
+    said = f"as {' and '.join(names)} like it"
+    # Options of a reward are nobody's of ours, even where they are called as a setting is.
+    options = {"reward_options": {"said": said, "seed": said, "Rate": {"version": said}}}
     TrainingRun.objects.filter(pk=run.pk).update(config=run.config | options, note="Asked by Rate.")
     run.refresh_from_db()
     report = EvaluationRun.objects.get(run=run).report
@@ -124,7 +126,8 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
     left = TrainingRun.objects.get(pk=run.pk)
     assert left.note == "Asked by [erased]."
     erased = " and ".join(["[erased]"] * len(names))
-    assert left.config == run.config | {"reward_options": {"said": f"as {erased} like it"}}
+    said = f"as {erased} like it"
+    assert left.config == run.config | {"reward_options": {"said": said, "seed": said, "[erased]": {"version": said}}}
     assert left.configuration.reward == run.configuration.reward
     assert left.estimate.keys() == run.estimate.keys() and left.estimate["seconds"] == run.estimate["seconds"]
     assert left.verdict | {"verdict": ""} == run.verdict | {"verdict": ""}

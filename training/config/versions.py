@@ -14,7 +14,9 @@ from training.config.schema import GRPOConfig
 
 VERSION: Final = 4
 KEY: Final = "version"
-OWN: Final = Own.but((KEY, *GRPOConfig.model_fields), "reward_options")  # all else is a number, or from a list of ours
+# All but the options of a reward, which a plugin may read, are numbers, or from a list of ours.
+OPTIONS: Final = "reward_options"
+OWN: Final = Own.but({KEY, *GRPOConfig.model_fields} - {OPTIONS}, foreign=[OPTIONS])
 
 
 class NewerConfig(ValueError):
