@@ -69,11 +69,12 @@ def keep(stack: Stack, owner_url: str) -> None:
     options = ["-Ft", "--gzip", "-X", "fetch", "-c", "fast", "--no-manifest", "-D", str(unfinished), "-d", owner_url]
     subprocess.run([str(program), *options], check=True, timeout=PROGRAM_SECONDS)
     shutil.copy(stack.secrets / PASSWORD, unfinished / PASSWORD)
+    kept = FOLDER / digest()
     for other in FOLDER.iterdir():
-        if not other.name.startswith("."):
+        if other != kept and not other.name.startswith("."):  # that of now may be read by a process that starts
             shutil.rmtree(other, ignore_errors=True)
     try:
-        unfinished.rename(FOLDER / digest())
+        unfinished.rename(kept)
     except OSError:  # another process was first
         shutil.rmtree(unfinished)
 
