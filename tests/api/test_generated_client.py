@@ -7,6 +7,7 @@ It is made anew by each run and kept nowhere, so it can't lag behind the descrip
 from __future__ import annotations
 
 import json
+import re
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from agentcore_site.jobs.models import Priority
 from agentcore_site.tenancy.models import ApiKey
 from experiences.models import Agent, Dataset, TrajectoryExport
 from tests.factories import PASSWORD
@@ -37,6 +39,9 @@ def test_a_typed_client_made_from_the_description_drives_a_job(
         run = TrainingRun.objects.select_related("job").get()
         assert (run.job.status, run.iteration) == ("completed", 5)
         assert "completed 100 % 80 trajectories" in told and "95 % interval" in told
+        assert run.job.priority == Priority.HIGH and run.dataset.size == 12
+        events = [line.split(" ", 1) for line in told.splitlines() if re.match(r"\d+ ", line)]
+        assert [int(seq) for seq, _ in events] == [*range(1, len(events) + 1)] and len(events) > 3
         exported = (tmp_path / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(exported) == run.trajectories == 80 and all(json.loads(one)["steps"] for one in exported)
     assert (Agent.objects.count(), Dataset.objects.count(), TrajectoryExport.objects.count()) == (1, 1, 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -90,7 +91,9 @@ def test_the_program_of_the_documentation_starts_watches_tests_and_exports(
 def test_a_call_is_found_in_the_audit_log_by_the_request_that_the_client_named(
     site: str, olivia: Any, agent: Agent
 ) -> None:
-    asked(site, key_of(olivia), lambda made: made.call_tool("training_start_grpo", {"agent_id": agent.slug}))
+    wanted = {"agent_id": agent.slug}
+    answer = asked(site, key_of(olivia), lambda made: made.call_tool("training_start_grpo", wanted))
+    assert json.loads(answer.content[0].text) == answer.structured_content
     assert AuditEvent.objects.get(action="run.started").request_id == NAMED
 
 
