@@ -103,7 +103,9 @@ def refused(actor: Actor, action: str, organization_id: uuid.UUID) -> str:
     what, membership = NAMES.get(action, action), actor.memberships[organization_id]
     if actor.scopes is not None and action in actor.rights[organization_id]:
         scopes = " or ".join(scope for scope, may in SCOPES.items() if action in may)
-        return f"You may not {what} with this key. " + (f"Take one with the scope {scopes}." if scopes else "Sign in.")
+        return f"You may not {what} with this key. " + (
+            f"Take one with the scope {scopes}." if scopes else "No key may: sign in."
+        )
     role = membership.get_role_display().lower()
     limited = " with this key" if actor.scopes is not None else ""
     return f"You may not {what}{limited}: your role is {role}. {who_may(action)}"

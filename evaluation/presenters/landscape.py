@@ -9,6 +9,7 @@ from typing import Any, Final
 from agentcore_site.console.svg import Coordinate, ParallelLine, parallel
 from agentcore_site.lib.figures import spelled
 from agentcore_site.lib.money import dollars
+from agentcore_site.templatetags import console
 from training.models import TrainingRun
 from training.presenters.comparisons import flattened
 from training.presenters.panel import success
@@ -69,8 +70,8 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """What is on or off has no number."""
-    return {True: "on", False: "off"}[value] if isinstance(value, bool) else value
+    """What is on or off has no number; a setting that a job does not have has no place on the axis."""
+    return console.shown(value) if isinstance(value, bool) else value
 
 
 def _coordinate(outcome: OutcomeAxis, runs: Sequence[TrainingRun]) -> Coordinate:

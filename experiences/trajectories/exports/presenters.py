@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from django.db.models import Q
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.figures import spelled
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryExport
 from experiences.trajectories.exports.formats import FORMATS
 from experiences.trajectories.filters import OUTCOMES
 
-FLAGS = {("success", "true"): "succeeded", ("success", "false"): "failed"}
+FLAGS: Final = {("success", "true"): "succeeded", ("success", "false"): "failed"}
 
 
 class FilterShown(NamedTuple):
@@ -58,7 +59,7 @@ def _shown(name: str, value: str, names: Mapping[str, str]) -> FilterShown:
 
 
 def _names(actor: Actor, given: Sequence[str]) -> dict[str, str]:
-    ids = [one for one in given if _is_uuid(one)]
+    ids = [one for one in given if uuid_of(one)]
     found = {str(pk): f"{title} ({str(pk)[-6:]})" for pk, title in _jobs(actor, ids)}
     for pk, slug, name in (
         Agent.objects.visible_to(actor).filter(Q(pk__in=ids) | Q(slug__in=given)).values_list("pk", "slug", "name")
@@ -71,11 +72,3 @@ def _names(actor: Actor, given: Sequence[str]) -> dict[str, str]:
 
 def _jobs(actor: Actor, ids: Sequence[str]) -> Iterable[tuple[uuid.UUID, str]]:
     return Job.objects.visible_to(actor).filter(pk__in=ids).values_list("pk", "title") if ids else ()
-
-
-def _is_uuid(text: str) -> bool:
-    try:
-        uuid.UUID(text)
-    except ValueError:
-        return False
-    return True
