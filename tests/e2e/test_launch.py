@@ -121,6 +121,11 @@ def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: An
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
+    page.wait_for_url(f"{live_site.url}/datasets/new/")  # the second: a name that begins so stands first
+    page.keyboard.press("Control+k")
+    page.keyboard.type("data")
+    page.wait_for_selector("#palette [data-for=data] >> text=Datasets")
+    page.keyboard.press("Enter")
     page.wait_for_url(f"{live_site.url}/datasets/")
     page.keyboard.press("?")
     page.wait_for_selector("#keys[open] >> text=choose the row")
