@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from html import escape
 from typing import Any, Final
 
+from agentcore_site.lib.figures import minus
+
 LEVELS: Final = 5
 
 
@@ -306,7 +308,9 @@ def _scale(values: Sequence[Any]) -> tuple[list[Any], Callable[[Any], float | No
 
 
 def _written(tick: Any) -> str:
-    return f"{tick:.3g}" if isinstance(tick, float) else str(tick)[:18]
+    if not isinstance(tick, float):
+        return str(tick)[:18]
+    return minus(f"{tick:,.0f}" if abs(tick) >= 1000 else f"{tick:.3g}")
 
 
 def span_bar(starts: float, took: float, length: float, *, kind: str, label: str, height: int = 12) -> Picture:

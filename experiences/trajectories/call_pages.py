@@ -22,7 +22,8 @@ ROLLOUT: Final = re.compile(r"(?:[^/]*/){2}(?P<purpose>.+)/(?P<path>\d{1,9}/\d{1
 
 def call_pages(actor: Any, calls: Collection[tuple[UUID, str]]) -> dict[tuple[UUID, str], str]:
     """By (job, rollout) of a call, the page of its trajectory. One query. None where no trajectory is kept (yet), or
-    where several arms of an evaluation have one of that number and the call does not say which."""
+    where several (arms of an evaluation, looks at the selection queries) have one of that number and the call does not
+    say which."""
     places: dict[tuple[UUID, str], tuple[UUID, RolloutKey, str]] = {}
     for job, rollout in calls:
         if found := ROLLOUT.fullmatch(rollout):
@@ -32,9 +33,11 @@ def call_pages(actor: Any, calls: Collection[tuple[UUID, str]]) -> dict[tuple[UU
         return {}
     asked = [Q(job_id=job, **key._asdict()) for job, key, _ in places.values()]
     rows = TrajectoryRecord.objects.visible_to(actor).filter(reduce(or_, asked))
-    kept: dict[tuple[UUID, RolloutKey], list[tuple[str, str, UUID]]] = defaultdict(list)
-    for job, *key, purpose, arm, pk in rows.values_list("job_id", *RolloutKey._fields, "purpose", "arm", "id"):
-        kept[job, RolloutKey(*key)].append((purpose, arm, pk))
+    kept: dict[tuple[UUID, RolloutKey], list[tuple[Collection[str], UUID]]] = defaultdict(list)
+    for job, *key, purpose, arm, line, pk in rows.values_list(
+        "job_id", *RolloutKey._fields, "purpose", "arm", "line", "id"
+    ):
+        kept[job, RolloutKey(*key)].append(((arm or purpose, line, f"{purpose}.{line}"), pk))
     return {
         call: reverse("experiences:trajectory", args=[pk])
         for call, (job, key, purpose) in places.items()
@@ -42,8 +45,10 @@ def call_pages(actor: Any, calls: Collection[tuple[UUID, str]]) -> dict[tuple[UU
     }
 
 
-def _meant(rows: list[tuple[str, str, UUID]], said: str) -> UUID | None:
-    parts = said.split("/")  # "training", "evaluation/trained"
-    own = [pk for purpose, arm, pk in rows if (arm or purpose) in parts]
-    found = own or [pk for *_, pk in rows]
+def _meant(rows: list[tuple[Collection[str], UUID]], said: str) -> UUID | None:
+    """The one row of whose names the call says most: "training", "selection.12", "evaluation/trained/held_out/0"."""
+    parts = said.split("/")
+    fits = [(sum(name in parts for name in names), pk) for names, pk in rows]
+    most = max((n for n, _ in fits), default=0)
+    found = [pk for n, pk in fits if n == most]
     return found[0] if len(found) == 1 else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from budgets.ledger.accounts import Chain, chain_open
 from budgets.models import Budget
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.call_pages import call_pages
+from experiences.trajectories.storage import trajectories_write
 from tests.budgets.support import bill
 from tests.console.conftest import SignIn
 from tests.support.pages import html
+from tests.support.rows import group, owner_of
 from training.models import TrainingRun
 
 pytestmark = pytest.mark.django_db
@@ -63,6 +66,12 @@ def test_a_call_leads_to_a_trajectory_of_the_reader_only_and_to_none_that_is_not
     arm = (evaluation.pk, f"{evaluation.pk}/w1/evaluation/trained/0/4/1")
     [trained] = TrajectoryRecord.objects.filter(job_id=evaluation.pk, scenario=4, rollout=1, arm="trained")
     assert call_pages(operator, {arm}) == {arm: f"/trajectories/{trained.pk}/"}
+    # Looks at the selection queries, one after each so many iterations, give their rollouts the same numbers.
+    for look in ("0", "12"):
+        trajectories_write(replace(owner_of(run), purpose="selection", line=look), group(0, 4, 2).trajectories)
+        [row] = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection", line=look, rollout=1)
+        told = (run.job_id, f"{run.job_id}/w1/selection.{look}/0/4/1")
+        assert call_pages(operator, {told}) == {told: f"/trajectories/{row.pk}/"}
     unsaid = (evaluation.pk, f"{evaluation.pk}/w1/evaluation/0/4/1")
     assert call_pages(operator, {unsaid, (run.job_id, "judge"), (run.job_id, "")}) == {}
 

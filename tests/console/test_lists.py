@@ -133,6 +133,21 @@ def test_agents_stand_by_their_last_proven_gain(console: Client, operator: Actor
     assert section.index("+30.0 points") < section.index("+2.0 points")
 
 
+@pytest.mark.parametrize(
+    "unmeasured", [{"verdict": "Nothing was changed."}, {"verdict": "No query.", "improvement": None}]
+)
+def test_a_run_that_measured_no_difference_leaves_the_proof_before_it(
+    unmeasured: dict[str, Any], console: Client, operator: Actor, agent: Agent
+) -> None:
+    early, late = jobs(operator, agent, ["early", "late"])
+    proof = {"verdict": "Better.", "improvement": 0.3, "baseline_success_rate": 0.25, "success_rate": 0.55}
+    TrainingRun.objects.filter(pk=early.pk).update(verdict=proof)
+    TrainingRun.objects.filter(pk=late.pk).update(verdict=unmeasured)
+    overview, agents = html(console.get("/")), html(console.get("/agents/"))
+    assert "+30.0 points" in overview and "Better." in overview and "25.0 % → 55.0 %" in agents
+    assert "– points" not in overview + agents
+
+
 def test_search_finds_agents_jobs_and_evaluations(console: Client, evaluation: Any, run: TrainingRun) -> None:
     shown = html(console.get(f"/search/?q={run.agent.slug}"))
     assert f"/jobs/{run.pk}/" in shown and f"/agents/{run.agent_id}/" in shown

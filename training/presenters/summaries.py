@@ -29,7 +29,7 @@ def agent_rows(agents: Sequence[Agent]) -> list[dict[str, Any]]:
     """Per agent: its latest run, its last proven run, and how many runs it has."""
     mine = TrainingRun.objects.filter(agent__in=agents)
     latest = _last_of_each(mine)
-    proven = _last_of_each(mine.exclude(verdict={}))
+    proven = _last_of_each(_measured(mine))
     counts = dict(mine.values_list("agent_id").annotate(n=Count("pk")))
     return [
         {
@@ -44,8 +44,13 @@ def agent_rows(agents: Sequence[Agent]) -> list[dict[str, Any]]:
 
 def gains_by_agent(agents: QuerySet[Agent], *, limit: int) -> list[TrainingRun]:
     """The last proven run of each agent, the largest gain first."""
-    runs = _last_of_each(TrainingRun.objects.filter(agent__in=agents).exclude(verdict={})).values()
-    return sorted(runs, key=lambda run: -(run.verdict.get("improvement") or 0.0))[:limit]
+    runs = _last_of_each(_measured(TrainingRun.objects.filter(agent__in=agents))).values()
+    return sorted(runs, key=lambda run: -run.verdict["improvement"])[:limit]
+
+
+def _measured(runs: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
+    """Those whose verdict has a difference: not those that changed nothing, or whose proof had no query."""
+    return runs.filter(verdict__improvement__isnull=False).exclude(verdict__improvement=None)
 
 
 def _last_of_each(runs: QuerySet[TrainingRun]) -> dict[UUID, TrainingRun]:
