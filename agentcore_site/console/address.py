@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any, Final, Self
 
 from django.http import HttpRequest, QueryDict
+from django.utils.http import url_has_allowed_host_and_scheme
 
 SEARCH: Final = "q"
 # What every list knows: its order, and where in it and in which form a person is.
@@ -52,6 +53,14 @@ def ignored(request: HttpRequest) -> list[str]:
     """The parameters of the address that its list did not look at, so that they narrow nothing."""
     known = _looked_at(request)
     return [name for name in request.GET if name not in known and name not in OF_LISTS]
+
+
+def own_address(request: HttpRequest, wanted: str, otherwise: str) -> str:
+    """Where a person is led who ``wanted`` to go there: only to a path of this site. Anything else that a form or an
+    address may say (another site, a word that would be taken for a page's name) leads to ``otherwise``."""
+    hosts, https = {request.get_host()}, request.is_secure()
+    own = wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, hosts, require_https=https)
+    return wanted if own else otherwise
 
 
 def _looked_at(request: HttpRequest) -> frozenset[str]:

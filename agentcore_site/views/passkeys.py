@@ -9,9 +9,9 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_POST
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page, secret_page
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -91,13 +91,9 @@ def sign_in(request: HttpRequest) -> HttpResponse:
         passkey_refused(request, person)
         return _refused(request, again="sign_in" if person is None else "sign_in_code")
     tries.succeed()
-    return signed_in(request, used.user, target or _wanted(request) or home_of(used.user))
-
-
-def _wanted(request: HttpRequest) -> str:
-    wanted = request.POST.get("next", "")
-    own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-    return wanted if own else ""
+    if not target:
+        target = own_address(request, request.POST.get("next", ""), home_of(used.user))
+    return signed_in(request, used.user, target)
 
 
 def _refused(request: HttpRequest, *, again: str) -> HttpResponse:

@@ -13,9 +13,9 @@ from django.contrib.auth.views import LoginView, LogoutView
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_http_methods
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page, secret_page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -70,8 +70,7 @@ def admin_sign_in(request: HttpRequest) -> HttpResponseBase:
         return admin.site.login(request)
     except (CodeNeeded, EnrolmentNeeded) as needed:
         wanted = request.POST.get("next") or request.GET.get("next") or ""
-        own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
-        return second_step(request, needed, wanted if own else reverse("admin:index"))
+        return second_step(request, needed, own_address(request, wanted, reverse("admin:index")))
 
 
 def second_step(request: HttpRequest, needed: CodeNeeded | EnrolmentNeeded, target: str) -> HttpResponse:

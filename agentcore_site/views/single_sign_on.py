@@ -11,9 +11,9 @@ from django.contrib.auth import login
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 from django.views.decorators.http import require_safe
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import secret_page
 from agentcore_site.lib.errors import DomainError, Missing
 from agentcore_site.lib.links import absolute
@@ -35,14 +35,13 @@ WAITS_SECONDS: Final = 600
 @secret_page
 def begin(request: HttpRequest) -> HttpResponse:
     _check_on()
-    wanted = request.GET.get("next", "")
-    own = url_has_allowed_host_and_scheme(wanted, {request.get_host()}, require_https=request.is_secure())
+    wanted = own_address(request, request.GET.get("next", ""), reverse("overview"))
     attempt = Attempt.begin()
     try:
         there = authorization_address(attempt, back=_back(request))
     except ProviderAway as error:
         return _failed(request, error)
-    request.session[KEPT] = attempt.kept() | {"at": int(time.time()), "next": wanted if own else reverse("overview")}
+    request.session[KEPT] = attempt.kept() | {"at": int(time.time()), "next": wanted}
     return redirect(there)
 
 

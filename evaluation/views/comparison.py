@@ -12,8 +12,8 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import asked, page, post_page
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import as_uuid
@@ -99,9 +99,7 @@ def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not 0 < len(picked) <= MOST_CHOSEN:
         raise Invalid(f"Choose 1 to {MOST_CHOSEN} jobs; {len(picked)} were chosen.")
     _act_on_all(request, actor, _picked(actor, picked), act)
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()}, require_https=request.is_secure())
-    return redirect(back if safe else "training:jobs")
+    return redirect(own_address(request, request.POST.get("next", ""), reverse("training:jobs")))
 
 
 _ACTS: Final[dict[str, tuple[Callable[[Any, Job], Job], str]]] = {

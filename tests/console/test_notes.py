@@ -16,10 +16,39 @@ from tests.console.conftest import SignIn
 from tests.console.test_lists import jobs, titles
 from tests.support.callers import Caller
 from tests.support.pages import html
+from tests.support.rows import checkpoint_of_run
 from training.models import JobComment, JobPin, TrainingRun
 from training.services import notes
 
 pytestmark = pytest.mark.django_db
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        "",
+        "[[[",  # no name of a page
+        "overview",  # nor one that is
+        "//elsewhere.example/",
+        "/\\elsewhere.example/",
+        "https://elsewhere.example/",
+        "javascript:alert(1)",
+    ],
+)
+def test_a_form_leads_back_to_pages_of_this_site_alone(
+    wanted: str, console: Client, operator: Actor, agent: Agent, run: TrainingRun
+) -> None:
+    [one] = jobs(operator, agent, ["one"])
+    forms: list[tuple[str, dict[str, Any], str]] = [
+        ("/jobs/columns/", {"column": ["status"]}, "/jobs/"),
+        (f"/jobs/{one.pk}/pin/", {}, "/jobs/"),
+        ("/jobs/chosen/", {"pick": [str(one.pk)], "act": "pause"}, "/jobs/"),
+        (f"/checkpoints/{checkpoint_of_run(run).pk}/tags/", {"tags": "best"}, "/checkpoints/"),
+    ]
+    for address, fields, home in forms:
+        assert console.post(address, fields | {"next": wanted})["Location"] == home, address
+        there = console.post(address, fields | {"next": "/agents/?q=a"})
+        assert there["Location"] == "/agents/?q=a", address
 
 
 def test_a_note_and_tags_stand_on_the_page_and_find_the_job_in_the_list(

@@ -10,8 +10,8 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
-from django.utils.http import url_has_allowed_host_and_scheme
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
 from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.tenancy.actors import Actor
@@ -110,9 +110,7 @@ def tags(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse
     if request.headers.get("HX-Request") == "true":
         context = {"checkpoint": checkpoint, "may": allowed(actor, checkpoint.organization_id)}
         return render(request, "training/_tags.html", context)
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()})
-    return redirect(back if safe else "training:checkpoints")
+    return redirect(own_address(request, request.POST.get("next", ""), reverse("training:checkpoints")))
 
 
 @page

@@ -8,8 +8,9 @@ from uuid import UUID
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, resolve_url
-from django.utils.http import url_has_allowed_host_and_scheme
+from django.urls import reverse
 
+from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -71,6 +72,4 @@ def columns(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _back(request: HttpRequest) -> HttpResponse:
-    back = request.POST.get("next", "")
-    safe = url_has_allowed_host_and_scheme(back, allowed_hosts={request.get_host()})
-    return redirect(back if safe else "training:jobs")
+    return redirect(own_address(request, request.POST.get("next", ""), reverse("training:jobs")))
