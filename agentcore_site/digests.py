@@ -8,12 +8,13 @@ from zoneinfo import ZoneInfo
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import F, Q
+from django.db.models import F, Max, Q
 from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import jobs_visible
+from agentcore_site.lib.figures import counted
 from agentcore_site.lib.money_format import money
 from agentcore_site.notices.models import NoticePreferences, SiteEvent
 from agentcore_site.notices.services import week_of
@@ -21,11 +22,13 @@ from agentcore_site.notices.spreading import audience_of
 from agentcore_site.summaries import AgentSummary, agent_summaries
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
+from experiences.models.agent_lookup import agents_visible
 from experiences.playbooks.selectors import waiting_count
 
 HOUR: Final = 8
 WEEK: Final = timedelta(days=7)
 MOST: Final = 50  # events that one digest lists
+MOST_AGENTS: Final = 25
 
 
 def digests_queue() -> int:
@@ -56,16 +59,28 @@ def _queued(row: NoticePreferences) -> bool:
 
 def digest_text(actor: Actor, row: NoticePreferences) -> str:
     """What a person reads: their agents, what needs a person, and the events that they asked for."""
-    agents = [_of_agent(one) for one in agent_summaries(actor)]
     parts = [
         f"The week of your agents at {row.organization}",
-        "\n\n".join(agents) or "There is no agent yet.",
+        _agents(actor),
         f"What needs a person\n{_needs(actor)}",
     ]
     if events := _events(row):
         parts.append("What happened\n" + "\n".join(f"  {one}" for one in events))
     parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\nYou chose this digest under Notices → What I am told.")
     return "\n\n".join(parts) + "\n"
+
+
+def _agents(actor: Actor) -> str:
+    """By name; of many those that were trained last."""
+    rows = agents_visible(actor)
+    trained_last = rows.annotate(trained=Max("runs__job__created_at")).order_by(
+        F("trained").desc(nulls_last=True), "name"
+    )
+    found = sorted(trained_last[:MOST_AGENTS], key=lambda one: one.name)
+    parts = [_of_agent(one) for one in agent_summaries(found)]
+    if more := rows.count() - len(found):
+        parts.append(f"{counted(more, 'more agent')}: the summary has all.")
+    return "\n\n".join(parts) or "There is no agent yet."
 
 
 def _of_agent(one: AgentSummary) -> str:

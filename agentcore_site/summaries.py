@@ -4,13 +4,14 @@ queries or answers, and no addresses."""
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
-from django.db.models import Avg, Count, Sum
+from django.db.models import Avg, Count, Sum, Window
+from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from agentcore_site.console.svg import Picture, whisker
@@ -18,11 +19,11 @@ from agentcore_site.lib.figures import signed
 from budgets.ledger.accounts import month_of
 from budgets.models import Budget, Scope
 from experiences.models import Agent
-from experiences.models.agent_lookup import agents_visible
 from serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
 from training.models import TrainingRun
 
 SHOWN: Final = 6  # gains of an agent, the latest
+PARTS: Final = ("improvement", "low", "high")  # of a verdict
 LATELY: Final = timedelta(days=30)  # of which queries the price of 1,000 is known
 FEWEST: Final = 10  # answered queries, of which that price says something
 
@@ -89,9 +90,8 @@ class AgentSummary:
         return f"{here}; release {number} is being tried on {share:.0%} of the queries."
 
 
-def agent_summaries(actor: Any) -> list[AgentSummary]:
-    """Of all agents that the actor may see and that are in use, by name. A handful of queries for all of them."""
-    agents = list(agents_visible(actor).order_by("name"))
+def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
+    """A handful of queries for all of them."""
     ids = [one.pk for one in agents]
     gains = _gains(ids)
     spent, this_month, per_1000 = _spent(ids), _spent(ids, this_month=True), _per_1000(ids)
@@ -114,13 +114,15 @@ def agent_summaries(actor: Any) -> list[AgentSummary]:
 
 
 def _gains(ids: Iterable[UUID]) -> Mapping[UUID, list[ProvenGain]]:
+    """The latest of each, the latest first."""
+    runs = TrainingRun.objects.filter(agent_id__in=list(ids), **{f"verdict__{name}__isnull": False for name in PARTS})
+    for name in PARTS:  # a proof that had no query holds null
+        runs = runs.exclude(**{f"verdict__{name}": None})
+    place = Window(RowNumber(), partition_by="agent_id", order_by="-job__created_at")
+    rows = runs.annotate(place=place).filter(place__lte=SHOWN).order_by("agent_id", "place")
     found: dict[UUID, list[ProvenGain]] = defaultdict(list)
-    runs = TrainingRun.objects.filter(agent_id__in=list(ids)).exclude(verdict={})
-    rows = runs.order_by("agent_id", "-job__created_at").values_list("agent_id", "verdict", "job__created_at")
-    for agent_id, verdict, at in rows:
-        values = [verdict.get(name) for name in ("improvement", "low", "high")]
-        if None not in values and len(found[agent_id]) < SHOWN:
-            found[agent_id].append(ProvenGain(at, *(100 * float(one) for one in values)))
+    for agent_id, verdict, at in rows.values_list("agent_id", "verdict", "job__created_at"):
+        found[agent_id].append(ProvenGain(at, *(100 * float(verdict[name]) for name in PARTS)))
     return found
 
 

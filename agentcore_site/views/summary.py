@@ -2,14 +2,33 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import page
+from agentcore_site.console.pages import Sort, asked, listing, matching, page
 from agentcore_site.summaries import agent_summaries
 from agentcore_site.tenancy.actors import Actor
+from experiences.models.agent_lookup import agents_visible
+
+AGENTS: Final = 10  # on a page: each is a card with its gains
+SORTS: Final = (
+    Sort("name", "name", "name", descending=False),
+    Sort("newest", "newest first", "created_at"),
+)
 
 
 @page
 def summary(request: HttpRequest, actor: Actor) -> HttpResponse:
-    return render(request, "agentcore_site/summary.html", {"agents": agent_summaries(actor)})
+    [query] = asked(request, "q")
+    everything = agents_visible(actor)
+    found = listing(
+        request,
+        matching(everything, query, "name", "slug", "description"),
+        SORTS,
+        one="agent",
+        of=everything,
+        size=AGENTS,
+    )
+    return render(request, "agentcore_site/summary.html", {"listing": found, "agents": agent_summaries(found.rows)})

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from datetime import UTC, datetime
+from html import unescape
 from typing import Any
 
 import pytest
@@ -61,7 +63,7 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
         organization=acme, scope="agent", owner_id=agent.pk, agent_id=agent.pk, period="month", period_start=month,
         spent=3_120_000,
     )  # fmt: skip
-    [one] = agent_summaries(stella)
+    [one] = agent_summaries([agent])
     assert one.gains[0].sentence.startswith("Gets 18.2 more of 100 queries right")
     assert (one.spent, one.spent_this_month, one.per_1000) == (3_120_000, 3_120_000, round(1_000 * cost / 10))
     console = Client()
@@ -75,11 +77,48 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     assert "No agent yet" in html(stranger.get("/summary/"))
 
 
-def test_what_is_not_proven_is_said_so(stella: Any, proven: TrainingRun) -> None:
+def test_what_is_not_proven_is_said_so(agent: Agent, proven: TrainingRun) -> None:
     TrainingRun.objects.filter(pk=proven.pk).update(verdict=VERDICT | {"improvement": 0.01, "low": -0.05, "high": 0.07})
-    [one] = agent_summaries(stella)
+    [one] = agent_summaries([agent])
     assert one.gains[0].sentence == "No difference is proven: between −5.0 and +7.0 of 100 queries."
     assert one.per_1000 is None and one.live == "Nothing is live."
+
+
+def test_the_latest_gains_of_an_agent_are_told_and_none_that_was_not_measured(operator: Actor, agent: Agent) -> None:
+    runs = [lived_run(operator, agent, queries=1) for _ in range(9)]
+    for n, run in enumerate(runs):
+        TrainingRun.objects.filter(pk=run.pk).update(verdict=VERDICT | {"improvement": (n + 1) / 100})
+    TrainingRun.objects.filter(pk=runs[7].pk).update(verdict={"verdict": "Nothing was changed."})
+    TrainingRun.objects.filter(pk=runs[8].pk).update(verdict=VERDICT | {"improvement": None, "low": None, "high": None})
+    [one] = agent_summaries([agent])
+    assert [round(gain.points) for gain in one.gains] == [7, 6, 5, 4, 3, 2]
+
+
+def test_a_summary_of_many_agents_has_pages_and_a_search(stella: Any, acme: Organization) -> None:
+    for n in range(12):
+        factories.AgentFactory(organization=acme, name=f"Helper {n:02}")
+    console = Client()
+    console.force_login(stella)
+    shown = html(console.get("/summary/"))
+    assert shown.count("<h2>Helper") == 10 and "12 agents" in shown
+    following = re.search(r'rel="next" href="([^"]+)"', shown)
+    assert following is not None and "Helper 10" not in shown
+    assert "Helper 10" in html(console.get(f"/summary/{unescape(following[1])}"))
+    found = html(console.get("/summary/?q=helper+11"))
+    assert found.count("<h2>Helper") == 1 and "1 agent" in found
+    assert "No agent matches" in html(console.get("/summary/?q=zzz"))
+
+
+def test_a_digest_of_many_agents_names_those_trained_last(
+    stella: Any, acme: Organization, agent: Agent, proven: TrainingRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("Early", "Zero"):
+        factories.AgentFactory(organization=acme, name=name)
+    preferences = NoticePreferences(user=stella, organization=acme, time_zone="UTC")
+    assert "Early" in digests.digest_text(Actor(stella), preferences)
+    monkeypatch.setattr(digests, "MOST_AGENTS", 1)
+    told = digests.digest_text(Actor(stella), preferences)
+    assert agent.name in told and "Early" not in told and "2 more agents: the summary has all." in told
 
 
 def test_those_who_only_watch_begin_with_the_summary(stella: Any, olivia: Any) -> None:
