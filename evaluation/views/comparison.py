@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.address import own_address
-from agentcore_site.console.pages import asked, page, post_page
+from agentcore_site.console.pages import asked, first_of, page, post_page
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.jobs.services import job_pause, job_resume
@@ -83,7 +83,7 @@ def landscape(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, agent = asked(request, "q", "agent")
     rows = runs_visible(actor).filter(iteration__gt=0).order_by("-job__created_at")
     rows = searched(rows, query) if query else rows
-    runs = list((rows.filter(agent__slug=agent) if agent else rows)[: MOST_DRAWN + 1])
+    runs = first_of(rows.filter(agent__slug=agent) if agent else rows, MOST_DRAWN + 1)
     context = {"q": query, "agent": agent, "most": MOST_DRAWN, "more": len(runs) > MOST_DRAWN}
     return render(request, "evaluation/landscape.html", context | drawn(runs[:MOST_DRAWN]))
 
