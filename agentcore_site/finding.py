@@ -10,6 +10,7 @@ from django.db.models import Q
 from django.urls import reverse
 
 from agentcore_site.console.menu import ACTIONS, ADMINISTRATION, PLACES
+from agentcore_site.console.pages import first_of
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
@@ -87,13 +88,13 @@ def _agents(actor: Actor, query: str) -> Iterable[Hit]:
 
 
 def _runs(actor: Actor, query: str) -> Iterable[Hit]:
-    for one in searched(runs_visible(actor), query).order_by("-job__created_at")[:SHOWN]:
+    for one in first_of(searched(runs_visible(actor), query).order_by("-job__created_at"), SHOWN):
         under = f"{one.agent.name} · {str(one.pk)[-6:]}"
         yield Hit(one.job.title, under, reverse("training:job", args=[one.pk]), one.job)
 
 
 def _evaluations(actor: Actor, query: str) -> Iterable[Hit]:
-    for one in searched(evaluations_visible(actor), query).order_by("-job__created_at")[:SHOWN]:
+    for one in first_of(searched(evaluations_visible(actor), query).order_by("-job__created_at"), SHOWN):
         under = f"{one.checkpoint.label} · {str(one.pk)[-6:]}"
         yield Hit(one.job.title, under, reverse("evaluation:report", args=[one.pk]), one.job)
 

@@ -15,6 +15,7 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.lib import gc_freeze
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
@@ -47,6 +48,7 @@ def pages() -> list[Figure]:
     connection.close()
     client = Client(headers={"host": "localhost"})
     client.force_login(admin)
+    gc_freeze.settle()  # as web processes do
     taken: dict[str, float] = {}
     for address in addresses(run):
         seconds = [asked(client, address) for _ in range(ASKED + 1)][1:]
