@@ -223,3 +223,16 @@ def test_a_developer_sees_no_buttons_that_start_or_stop(
     run = queued_run(operator, agent)
     shown = text(signed_in(dan), f"/jobs/{run.pk}/")
     assert "Pause" not in shown and "Cancel" not in shown and "Duplicate" not in shown
+
+
+def test_a_job_without_an_evaluation_says_whether_one_is_to_come(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    run = queued_run(operator, agent)
+    address = f"/jobs/{run.pk}/evaluations/"
+    assert "When the job ends, its best checkpoint is compared" in text(console, address)
+    Job.objects.filter(pk=run.pk).update(status=Status.CANCELLED)
+    assert "The job ended without a comparison on the held-out queries." in text(console, address)
+    TrainingRun.objects.filter(pk=run.pk).update(verdict={"verdict": "Nothing was changed: it had <none>."})
+    shown = text(console, address)
+    assert "Nothing was changed: it had &lt;none&gt;." in shown and "When the job ends" not in shown

@@ -188,7 +188,7 @@ def test_a_refused_gate_says_what_stays_in_use_and_what_was_rolled_back(console:
     }  # fmt: skip
     Epoch.objects.update(gate=gate)
     shown = text_of(console, learned)
-    assert "the gate refused 2 lessons, since it is not shown to be better" in shown
+    assert "the gate refused a candidate of 2 lessons, since it is not shown to be better" in shown
     assert "1 lesson stays in use" in shown
     assert "Rolled back x1" in shown
 

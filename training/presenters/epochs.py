@@ -88,7 +88,7 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
         return LessonVerdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
     left = _still_told(gate)
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
-    return LessonVerdict(f"{head} refused {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+    return LessonVerdict(f"{head} refused a candidate of {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
 
 def went_on_words(run: TrainingRun) -> str:
