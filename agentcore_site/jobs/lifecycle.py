@@ -43,6 +43,7 @@ SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked a
 LONGEST_WAIT: Final = 1_800.0
 DOUBLINGS: Final = 8  # from the shortest to the longest
 LOCK_SECONDS: Final = 5  # that a claim waits for a job's row: a worker that waits does nothing else meanwhile
+ASKED_SECONDS: Final = 2  # that a person waits for it, and is told then that it can't be had just now
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -333,11 +334,16 @@ def free() -> QuerySet[Job]:
 
 def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
     """Free jobs for which a message has to be sent: those that have none, and ``lost`` of those whose message may be
-    gone. A message is one job's until it is claimed, so there are never more of them than jobs that wait."""
-    unknown = list(free().filter(nudged_at=None)[:limit])
+    gone. A message is one job's until it is claimed, so there are never more of them than jobs that wait.
+
+    A row that another session keeps locked is left for a later time: a worker that froze in the middle of a write holds
+    it for up to half a minute, none can claim it meanwhile, and who waited for it would keep the others waiting."""
     old = Q(nudged_at__lt=rung_before) | Q(lease_until__lt=Now(), nudged_at__isnull=False)
-    dead_first = free().filter(old).order_by(F("lease_until").asc(nulls_last=True), "nudged_at")
-    return [*unknown, *dead_first[: max(0, min(lost, limit))]]
+    with transaction.atomic():
+        rows = free().select_for_update(no_key=True, skip_locked=True)
+        unknown = list(rows.filter(nudged_at=None)[:limit])
+        dead_first = rows.filter(old).order_by(F("lease_until").asc(nulls_last=True), "nudged_at")
+        return [*unknown, *dead_first[: max(0, min(lost, limit))]]
 
 
 # -- shared -----------------------------------------------------------------------------------------------------------
@@ -346,6 +352,8 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
 def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
     with transaction.atomic():
         # 1. Lock the row, so that the worker's own moves and ours come one after the other.
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET LOCAL lock_timeout = '{ASKED_SECONDS}s'")
         locked = Job.objects.select_for_update(no_key=True).get(id=job.id)
         if target not in TRANSITIONS[locked.status]:
             raise Conflict(f"A job that is {locked.status} can't be {target}.")

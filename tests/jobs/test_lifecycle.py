@@ -6,7 +6,8 @@ import math
 import shutil
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -26,6 +27,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Missing, TooMany
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 from tests.support.backends import end_session
+from tests.support.callers import Caller
 from tests.support.workers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -478,8 +480,9 @@ def test_a_worker_can_not_put_its_job_where_no_job_goes(acme: Any, kind: Countin
     assert job.status == Status.RUNNING and job.lease_until is not None
 
 
-def test_a_row_that_another_session_keeps_locked_holds_up_no_worker(acme: Any, kind: Counting) -> None:
-    job = submit(acme)
+@contextmanager
+def locked_elsewhere(job: Job) -> Iterator[None]:
+    """Another session keeps the job's row locked, as that of a worker does that froze in the middle of a write."""
     locked, may_end = threading.Event(), threading.Event()
 
     def hold() -> None:
@@ -491,15 +494,46 @@ def test_a_row_that_another_session_keeps_locked_holds_up_no_worker(acme: Any, k
 
     other = threading.Thread(target=hold)
     other.start()
-    assert locked.wait(10)
-    began = time.monotonic()
-    assert tasks.advance(str(job.id), 0) == "taken"
-    assert lifecycle.LOCK_SECONDS <= time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
-    may_end.set()
-    other.join()
+    try:
+        assert locked.wait(10)
+        yield
+    finally:
+        may_end.set()
+        other.join()
+
+
+def test_a_row_that_another_session_keeps_locked_holds_up_no_worker(acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    with locked_elsewhere(job):
+        began = time.monotonic()
+        assert tasks.advance(str(job.id), 0) == "taken"
+        assert lifecycle.LOCK_SECONDS <= time.monotonic() - began < 3 * lifecycle.LOCK_SECONDS
     job.refresh_from_db()
     assert (job.status, job.attempt, kind.seen) == (Status.QUEUED, 0, 0)
     assert tasks.advance(str(job.id), 0) == "given back"
+
+
+def test_who_asks_for_a_job_whose_row_is_locked_hears_so_in_seconds(olivia: Any, acme: Any, kind: Counting) -> None:
+    job = submit(acme)
+    with locked_elsewhere(job):
+        began = time.monotonic()
+        answer = Caller(olivia).post(f"jobs/{job.id}/cancel")
+        assert lifecycle.ASKED_SECONDS <= time.monotonic() - began < 3 * lifecycle.ASKED_SECONDS
+    assert (answer.status_code, answer.json()["title"], answer["Retry-After"]) == (503, "Database busy", "1")
+    assert Caller(olivia).post(f"jobs/{job.id}/cancel").status_code == 200
+
+
+@pytest.mark.parametrize("state", [{"nudged_at": None}, {"lease_until": timezone.now() - timedelta(minutes=1)}])
+def test_a_row_that_another_session_keeps_locked_holds_up_no_sweep(
+    state: dict[str, Any], acme: Any, kind: Counting
+) -> None:
+    """The others are woken, and it is once its row can be had."""
+    frozen, waiting = submit(acme), submit(acme)
+    Job.objects.filter(id=frozen.id).update(**{"status": Status.RUNNING, "nudged_at": timezone.now()} | state)
+    Job.objects.filter(id=waiting.id).update(nudged_at=None)
+    with locked_elsewhere(frozen):
+        assert [job.id for job in lifecycle.due(1, rung_before=timezone.now())] == [waiting.id]
+    assert {job.id for job in lifecycle.due(1, rung_before=timezone.now())} == {frozen.id, waiting.id}
 
 
 def test_a_session_that_ends_in_a_claim_is_no_locked_row(acme: Any, kind: Counting) -> None:
