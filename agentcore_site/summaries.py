@@ -21,6 +21,7 @@ from budgets.models import Budget, Scope
 from experiences.models import Agent
 from serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
 from training.models import TrainingRun
+from training.selectors.runs import measured
 
 SHOWN: Final = 6  # gains of an agent, the latest
 PARTS: Final = ("improvement", "low", "high")  # of a verdict
@@ -115,9 +116,7 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
 
 def _gains(ids: Iterable[UUID]) -> Mapping[UUID, list[ProvenGain]]:
     """The latest of each, the latest first."""
-    runs = TrainingRun.objects.filter(agent_id__in=list(ids), **{f"verdict__{name}__isnull": False for name in PARTS})
-    for name in PARTS:  # a proof that had no query holds null
-        runs = runs.exclude(**{f"verdict__{name}": None})
+    runs = measured(TrainingRun.objects.filter(agent_id__in=list(ids)), *PARTS)
     place = Window(RowNumber(), partition_by="agent_id", order_by="-job__created_at")
     rows = runs.annotate(place=place).filter(place__lte=SHOWN).order_by("agent_id", "place")
     found: dict[UUID, list[ProvenGain]] = defaultdict(list)

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page
+from agentcore_site.console.pages import Listing, Sort, allowed, asked, listing, matching, page
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.lessons.presenters import overview_of
+from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.playbooks.presenters.items import playbook_summary
 from training.presenters.summaries import agent_rows, success_sparks
@@ -34,19 +39,21 @@ COLUMNS = {
 }
 
 
+def agents_listed(
+    request: HttpRequest, rows: QuerySet[Agent], sorts: Sequence[Sort], *, of: QuerySet[Agent], **more: Any
+) -> Listing:
+    """A list of agents, searched as each of them is."""
+    [query] = asked(request, "q")
+    found = matching(rows, query, "name", "slug", "description")
+    return listing(request, found, sorts, one="agent", of=of, **more)
+
+
 @page
 def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
-    query, show = asked(request, "q", "show")
+    [show] = asked(request, "show")
     everything = agents_visible(actor, archived=True)
     rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
-    found = listing(
-        request,
-        matching(rows, query, "name", "slug", "description"),
-        SORTS,
-        one="agent",
-        of=everything,
-        columns=COLUMNS,
-    )
+    found = agents_listed(request, rows, SORTS, of=everything, columns=COLUMNS)
     shown = {"show": show if show == "archived" else "", "shows": ["archived"]}
     return render(request, "agents/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
 

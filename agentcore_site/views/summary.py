@@ -7,9 +7,10 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page
+from agentcore_site.console.pages import Sort, page
 from agentcore_site.summaries import agent_summaries
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.views.agents import agents_listed
 from experiences.models.agent_lookup import agents_visible
 
 AGENTS: Final = 10  # on a page: each is a card with its gains
@@ -21,14 +22,6 @@ SORTS: Final = (
 
 @page
 def summary(request: HttpRequest, actor: Actor) -> HttpResponse:
-    [query] = asked(request, "q")
     everything = agents_visible(actor)
-    found = listing(
-        request,
-        matching(everything, query, "name", "slug", "description"),
-        SORTS,
-        one="agent",
-        of=everything,
-        size=AGENTS,
-    )
+    found = agents_listed(request, everything, SORTS, of=everything, size=AGENTS)
     return render(request, "agentcore_site/summary.html", {"listing": found, "agents": agent_summaries(found.rows)})

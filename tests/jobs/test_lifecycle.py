@@ -536,6 +536,17 @@ def test_a_row_that_another_session_keeps_locked_holds_up_no_sweep(
     assert {job.id for job in lifecycle.due(1, rung_before=timezone.now())} == {frozen.id, waiting.id}
 
 
+def test_a_sweep_wakes_the_others_though_a_row_is_kept_locked(acme: Any, kind: Counting) -> None:
+    frozen, waiting = submit(acme), submit(acme)
+    Job.objects.update(nudged_at=None)
+    with locked_elsewhere(frozen):
+        began = time.monotonic()
+        assert tasks.sweep() == 1
+        assert time.monotonic() - began < lifecycle.LOCK_SECONDS
+    assert list(Job.objects.exclude(nudged_at=None)) == [waiting]
+    assert tasks.sweep() == 1 and not Job.objects.filter(nudged_at=None)
+
+
 def test_a_session_that_ends_in_a_claim_is_no_locked_row(acme: Any, kind: Counting) -> None:
     job = submit(acme)
     end_session(connection.connection.info.backend_pid)

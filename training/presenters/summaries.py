@@ -11,6 +11,7 @@ from django.db.models.functions import Greatest, Mod
 
 from experiences.models import Agent
 from training.models import Iteration, TrainingRun
+from training.selectors.runs import measured
 
 SPARK_POINTS: Final = 32
 
@@ -29,7 +30,7 @@ def agent_rows(agents: Sequence[Agent]) -> list[dict[str, Any]]:
     """Per agent: its latest run, its last proven run, and how many runs it has."""
     mine = TrainingRun.objects.filter(agent__in=agents)
     latest = _last_of_each(mine)
-    proven = _last_of_each(_measured(mine))
+    proven = _last_of_each(measured(mine, "improvement"))
     counts = dict(mine.values_list("agent_id").annotate(n=Count("pk")))
     return [
         {
@@ -44,13 +45,8 @@ def agent_rows(agents: Sequence[Agent]) -> list[dict[str, Any]]:
 
 def gains_by_agent(agents: QuerySet[Agent], *, limit: int) -> list[TrainingRun]:
     """The last proven run of each agent, the largest gain first."""
-    runs = _last_of_each(_measured(TrainingRun.objects.filter(agent__in=agents))).values()
+    runs = _last_of_each(measured(TrainingRun.objects.filter(agent__in=agents), "improvement")).values()
     return sorted(runs, key=lambda run: -run.verdict["improvement"])[:limit]
-
-
-def _measured(runs: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
-    """Those whose verdict has a difference: not those that changed nothing, or whose proof had no query."""
-    return runs.filter(verdict__improvement__isnull=False).exclude(verdict__improvement=None)
 
 
 def _last_of_each(runs: QuerySet[TrainingRun]) -> dict[UUID, TrainingRun]:

@@ -53,6 +53,13 @@ def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
     return rows.defer("best_checkpoint__data")  # up to 10 MB a row
 
 
+def measured(runs: QuerySet[TrainingRun], *names: str) -> QuerySet[TrainingRun]:
+    """Those whose verdict has these numbers: not those that changed nothing, or whose proof had no query (null)."""
+    for name in names:
+        runs = runs.filter(**{f"verdict__{name}__isnull": False}).exclude(**{f"verdict__{name}": None})
+    return runs
+
+
 def run_get(actor: Any, job_id: Any) -> TrainingRun:
     """Raises:
     Missing: there is no such run, or it belongs to another organisation."""
