@@ -16,6 +16,7 @@ from redis import Redis
 
 from agentcore_site import env
 from agentcore_site.lib import gc_freeze, row_scope
+from agentcore_site.lib.broker import _away_until
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
@@ -71,6 +72,12 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 @pytest.fixture(name="services")
 def services_asked_for() -> None:
     """The servers themselves, for a test that makes databases of its own on them."""
+
+
+@pytest.fixture(autouse=True)
+def nothing_known_as_away() -> None:
+    """An earlier test may have found the broker away, which the product remembers for two seconds."""
+    _away_until.clear()
 
 
 @pytest.fixture

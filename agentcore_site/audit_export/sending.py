@@ -154,8 +154,12 @@ def _place(stream: AuditStream) -> dict[str, Any]:
 
 def _begun(stream: AuditStream) -> AuditBatch | None:
     """The next batch, of which the row tells from now on; None where nothing waits."""
-    while not (found := _lines(stream)):
-        if (last := _last_seal(stream.sent_seal)) == stream.sent_seal:
+    while True:
+        # Asked for before the lines: a seal that shows up in between was not looked through.
+        last = _last_seal(stream.sent_seal)
+        if found := _lines(stream):
+            break
+        if last == stream.sent_seal:
             return None
         # None of the organisation's lines is in these seals.
         if not _still(stream).update(sent_seal=last):

@@ -197,6 +197,37 @@ def test_many_lines_go_in_batches_and_seals_without_a_line_of_ours_are_passed_ov
     assert audit_send() == 3 and [len(one["lines"]) for one in siem.bodies().values()][4:] == [1, 1, 1]
 
 
+def test_a_seal_that_shows_up_while_others_are_passed_over_is_not_passed_over_with_them(
+    adam: Any, acme: Organization, elsewhere: Organization, siem: Siem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream_set(adam, acme, url=siem.url)
+    with psycopg.connect(environment()["DATABASE_URL"]) as late:
+        late.execute("SET agentcore.scope = '*'")
+        late.execute(
+            "INSERT INTO audit_auditevent (id, at, organization_id, actor, door, ip, action, target_type, target_id,"
+            " target) VALUES (gen_random_uuid(), now(), %s, 'late', '', '', 'test.late', '', '', '')",
+            [acme.pk],
+        )
+        lines(acme, 2)
+        seal(LOG)
+        assert audit_send() == 3
+        lines(elsewhere, 1)
+        seal(LOG)
+        looked = sending._lines
+
+        def look(stream: AuditStream) -> list[tuple[int, int, int]]:
+            found = looked(stream)
+            late.commit()
+            seal(LOG)
+            return found
+
+        monkeypatch.setattr(sending, "_lines", look)
+        audit_send()
+    monkeypatch.undo()
+    audit_send()
+    assert siem.lines()[-1]["action"] == "test.late" and siem.numbers() == in_order(acme)
+
+
 def test_what_fails_is_tried_again_by_the_same_id_later_and_later_and_its_admins_hear_of_it_once(
     adam: Any, acme: Organization, siem: Siem
 ) -> None:
@@ -293,7 +324,12 @@ def test_nothing_is_lost_or_doubled_though_senders_are_killed_and_the_receiver_f
 
     extra = {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"}
     sender = subprocess.Popen(
-        [sys.executable, "-c", SENDER], cwd=env.ROOT, env=environment() | extra, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SENDER],
+        cwd=env.ROOT,
+        env=environment() | extra,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert sender.stdout is not None
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(3)]
@@ -319,10 +355,9 @@ def test_nothing_is_lost_or_doubled_though_senders_are_killed_and_the_receiver_f
         due_now()
         everything = in_order(acme)
         eventually(lambda: len(siem.numbers()) >= len(everything), seconds=60, why="all lines")
-        os.kill(pid, signal.SIGKILL)
     finally:
         killed.set()
-        sender.kill()
+        os.killpg(sender.pid, signal.SIGKILL)
         sender.wait(10)
     assert siem.numbers() == everything and len(set(everything)) == len(everything) == written(acme)
     assert len(siem.came) > len(siem.bodies()) >= 12  # some came twice, as the same batch

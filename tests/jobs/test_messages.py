@@ -12,14 +12,12 @@ from django.utils import timezone
 
 from agentcore_site.jobs import lifecycle, tasks, wakeup
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib import broker
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
 @pytest.fixture(autouse=True)
-def empty_queue(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(broker, "_away_until", {})  # an earlier test may have found it away
+def empty_queue() -> None:
     with redis.Redis.from_url(settings.REDIS_URL) as client:
         client.flushall()
 

@@ -417,7 +417,12 @@ def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_t
 
     extra = {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"}
     sender = subprocess.Popen(
-        [sys.executable, "-c", SENDER], cwd=env.ROOT, env=environment() | extra, stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", SENDER],
+        cwd=env.ROOT,
+        env=environment() | extra,
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
     )
     assert sender.stdout is not None
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(2)]
@@ -443,10 +448,9 @@ def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_t
             return set(committed) <= set(receiver.bodies())
 
         eventually(all_arrived, seconds=60, why="all events")
-        os.kill(pid, signal.SIGKILL)
     finally:
         over.set()
-        sender.kill()
+        os.killpg(sender.pid, signal.SIGKILL)
         sender.wait(10)
     came = [headers["webhook-id"] for headers, _ in receiver.came]
     assert set(came) == set(committed) and undone and not set(came) & set(undone)
