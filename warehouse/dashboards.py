@@ -40,24 +40,30 @@ class DashboardQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DashboardQuery:
-    """``by`` are the columns that its rows are told apart by; ``at`` is the hour or the day."""
+    """``by`` are the columns that its rows are told apart by; ``at`` is the hour or the day. ``first``: the sum by
+    which the largest rows stand first; of such a query a few rows may be asked for."""
 
     sums: Mapping[str, str]
     by: tuple[str, ...] = ()
     only: str = ""
     table: str = "warehouse_measure"
+    first: str = ""
 
-    def sql(self, asked: DashboardQuestion) -> str:
+    def sql(self, asked: DashboardQuestion, most: int | None = None) -> str:
+        """``most``: of so many rows, each of which says in ``groups`` how many there are."""
         keys = {key: ("hour" if asked.hourly else "day") if key == "at" else key for key in self.by}
-        columns = [f"{column} AS {name}" for name, column in {**keys, **self.sums}.items()]
+        sums = self.sums if most is None else {**self.sums, "groups": "COUNT(*) OVER ()"}
+        columns = [f"{column} AS {name}" for name, column in {**keys, **sums}.items()]
         where = ["organization_id = {organization:UUID}", "hour >= {since:DateTime('UTC')}", *filter(None, [self.only])]
         if asked.agent:
             where.append("agent_id = {agent:UUID}")
         if asked.purpose and self.table == "warehouse_measure":
             where.append("purpose = {purpose:String}")
         by = ", ".join(keys.values())
-        grouped = f" GROUP BY {by}" if by else ""
-        return f"SELECT {', '.join(columns)} FROM {self.table} WHERE {' AND '.join(where)}{grouped}"  # noqa: S608
+        ends = f" GROUP BY {by}" if by else ""
+        if most is not None:
+            ends += f" ORDER BY {self.first} DESC, {by} LIMIT {most:d}"
+        return f"SELECT {', '.join(columns)} FROM {self.table} WHERE {' AND '.join(where)}{ends}"  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +120,33 @@ SUMS: Final[dict[str, str]] = {
     "cost_total": _of("micros"),
 }
 VALUES: Final = {"counted": "SUM(n)", "summed": "SUM(total)", "squared": "SUM(squares)"}
-TRAININGS: Final[dict[str, str]] = {
+STARTS: Final[dict[str, str]] = {
     "trainings": "COUNT(*)",
     **{
         status: f"SUM(CASE WHEN status = '{status}' THEN 1 ELSE 0 END)"
         for status in ("completed", "failed", "cancelled")
     },
+}
+TRAININGS: Final[dict[str, str]] = {
+    **STARTS,
     "lived": "SUM(trajectories)",
     "worked": "SUM(worked_ms)",
     "spent": "SUM(cost_micros)",
 }
 
 BY_TIME: Final = DashboardQuery(SUMS, ("at",))
-BY_AGENT: Final = DashboardQuery(SUMS, ("agent_id",))
+BY_AGENT: Final = DashboardQuery(SUMS, ("agent_id",), first="trajectories")
 BY_MODEL: Final = DashboardQuery(SUMS, ("agent_id", "model"))
 BY_MODEL_AND_TIME: Final = DashboardQuery(SUMS, ("at", "model"))
 BY_ARM: Final = DashboardQuery(SUMS, ("agent_id", "arm"), only="purpose = 'evaluation'")
 BY_COMPONENT: Final = DashboardQuery(
     VALUES, ("measure",), only=f"SUBSTRING(measure, 1, {len(COMPONENT)}) = '{COMPONENT}'"
 )
-TRAININGS_BY_TIME: Final = DashboardQuery(TRAININGS, ("at",), table="warehouse_training")
-TRAININGS_BY_AGENT: Final = DashboardQuery(TRAININGS, ("agent_id", "place"), table="warehouse_training")
+# Counts alone: PostgreSQL need not read what the trainings cost and lived.
+STARTS_BY_TIME: Final = DashboardQuery(STARTS, ("at",), table="warehouse_training")
+TRAININGS_BY_AGENT: Final = DashboardQuery(
+    TRAININGS, ("agent_id", "place"), table="warehouse_training", first="trainings"
+)
 
 
 def _distribution(measure: str) -> DashboardQuery:
@@ -219,13 +231,17 @@ def success_of_models(rows: list[Row]) -> list[Row]:
     return list(found.values())
 
 
+def starts(rows: list[Row]) -> list[Row]:
+    return [row | {name: int(row[name]) for name in STARTS} for row in rows]
+
+
 def trainings(rows: list[Row]) -> list[Row]:
-    return [
+    found = [
         row
-        | {name: int(row[name]) for name in ("trainings", "completed", "failed", "cancelled", "lived")}
-        | {"seconds": float(row["worked"]) / 1000, "cost_usd": float(row["spent"]) / 1e6}
-        for row in rows
+        | {"lived": int(row["lived"]), "seconds": float(row["worked"]) / 1000, "cost_usd": float(row["spent"]) / 1e6}
+        for row in starts(rows)
     ]
+    return sorted(found, key=lambda row: -row["trainings"])
 
 
 def _gapless(rows: list[Row]) -> list[Row]:
@@ -298,15 +314,16 @@ TRAINING: Final = Dashboard(
     "Training overview",
     "What was trained, how it went, and what it cost.",
     (
-        DashboardChart("trainings", "Trainings", "By the moment at which they were started.", "bars", TRAININGS_BY_TIME,
-            (AT, *STATUSES), trainings),
+        DashboardChart("trainings", "Trainings", "By the moment at which they were started.", "bars", STARTS_BY_TIME,
+            (AT, *STATUSES), starts),
         DashboardChart("collected", "Trajectories", "How many were lived.", "bars", BY_TIME, (AT, TRAJECTORIES), lived),
         DashboardChart("success", "Success", "Share of trajectories that succeeded, with its 95 % interval.", "lines",
             BY_TIME, (AT, SUCCESS, SUCCESS_LOW, SUCCESS_HIGH), lived, band=True),
         DashboardChart("cost", "Cost", "Of the calls of trajectories.", "bars", BY_TIME, (AT, COST), lived),
-        DashboardChart("agents", "By agent", "Trainings here, and of services elsewhere.", "table", TRAININGS_BY_AGENT,
-            (AGENT, ChartColumn("place", "Where", "text"), *STATUSES, ChartColumn("lived", "Trajectories", "count"),
-            ChartColumn("seconds", "Worked", "seconds"), COST), trainings),
+        DashboardChart("agents", "By agent", "Trainings here, and of services elsewhere; the most first.", "table",
+            TRAININGS_BY_AGENT, (AGENT, ChartColumn("place", "Where", "text"), *STATUSES,
+            ChartColumn("lived", "Trajectories", "count"), ChartColumn("seconds", "Worked", "seconds"), COST),
+            trainings),
     ),
 )  # fmt: skip
 MODELS: Final = Dashboard(

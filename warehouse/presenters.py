@@ -63,7 +63,7 @@ def _view(shown: ShownChart, agents: dict[uuid.UUID, Agent]) -> ChartView:
     drawn = {key for column in shown.columns if shown.chart.shape == "table" for key in column.interval or ()}
     columns = [column for column in shown.columns if column.key not in drawn]
     rows = [[_cell(column, row, agents, drawn) for column in columns] for row in _shown(shown)]
-    return ChartView(shown, columns, rows, more=len(shown.rows) - len(rows))
+    return ChartView(shown, columns, rows, more=shown.more + len(shown.rows) - len(rows))
 
 
 def _shown(chart: ShownChart) -> list[Row]:
@@ -106,7 +106,8 @@ def as_moment(value: date) -> datetime:
 
 
 def summary(figures: DashboardFigures) -> str:
-    """What the dashboard says, in a sentence or two; "" where there is nothing to say."""
+    """What the dashboard says, in a sentence or two; "" where there is nothing to say. Totals are those of the
+    pictures over time: a table may have its first rows alone."""
     rows = {one.chart.key: one.rows for one in figures.charts}
     return SUMMARIES[figures.dashboard.key](rows)
 
@@ -116,7 +117,7 @@ def _total(rows: Iterable[Row], key: str) -> float:
 
 
 def _training(rows: dict[str, list[Row]]) -> str:
-    begun, done, failed = (int(_total(rows["agents"], key)) for key in ("trainings", "completed", "failed"))
+    begun, done, failed = (int(_total(rows["trainings"], key)) for key in ("trainings", "completed", "failed"))
     lived = int(_total(rows["collected"], "trajectories"))
     parts = []
     if begun:
@@ -142,17 +143,17 @@ def _models(rows: dict[str, list[Row]]) -> str:
 
 
 def _quality(rows: dict[str, list[Row]]) -> str:
-    n = _total(rows["agents"], "trajectories")
+    n = _total(rows["ends"], "trajectories")
     if not n:
         return ""
-    ends = [percent(_total(rows["agents"], key) / n) for key in ("successes", "errors", "cuts")]
+    ends = [percent(_total(rows["ends"], key) / n) for key in ("successes", "errors", "cuts")]
     ended = f"{ends[0]} succeeded, {ends[1]} ended with an error, {ends[2]} were cut off."
     return f"{counted(int(n), 'trajectory', 'trajectories')}: {ended}"
 
 
 def _rewards(rows: dict[str, list[Row]]) -> str:
-    n = _total(rows["agents"], "rewarded")
-    mean = _total(rows["agents"], "reward_total") / n if n else None
+    n = _total(rows["over_time"], "rewarded")
+    mean = _total(rows["over_time"], "reward_total") / n if n else None
     return f"{counted(int(n), 'reward')}, {figure(mean)} on average." if n else ""
 
 

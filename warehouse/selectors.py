@@ -59,11 +59,12 @@ class FigureStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ShownChart:
-    """A chart with its rows and the columns that these have."""
+    """A chart with its rows and the columns that these have. ``more``: how many rows were not asked for."""
 
     chart: DashboardChart
     columns: tuple[ChartColumn, ...]
     rows: list[Row]
+    more: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,19 +111,21 @@ def dashboard_get(key: str) -> Dashboard:
     return DASHBOARDS[key]
 
 
-def dashboard_figures(dashboard: Dashboard, asked: DashboardQuestion) -> DashboardFigures:
-    """All charts, of one store: figures of two would not fit together."""
+def dashboard_figures(dashboard: Dashboard, asked: DashboardQuestion, *, most: int | None = None) -> DashboardFigures:
+    """All charts, of one store: figures of two would not fit together. ``most``: rows of tables whose largest stand
+    first; all where it is None."""
     store, note = _store()
     if store is not None:
         try:
-            return DashboardFigures(dashboard, asked, _charts(store, dashboard, asked), store.name, behind("warehouse"))
+            charts = _charts(store, dashboard, asked, most)
+            return DashboardFigures(dashboard, asked, charts, store.name, behind("warehouse"))
         except WarehouseError as error:
             log.warning("dashboards fall back on roll-ups: %s", error)
             if isinstance(error, WarehouseAway):
                 cache.set(AWAY, "1", AWAY_SECONDS)
             note = NOT_THERE
     store = RollupStore()
-    charts = _charts(store, dashboard, asked)
+    charts = _charts(store, dashboard, asked, most)
     return DashboardFigures(dashboard, asked, charts, store.name, behind("rollups"), note)
 
 
@@ -145,15 +148,25 @@ def _store() -> tuple[FigureStore | None, str]:
     return store, ""
 
 
-def _charts(store: FigureStore, dashboard: Dashboard, asked: DashboardQuestion) -> list[ShownChart]:
+def _charts(
+    store: FigureStore, dashboard: Dashboard, asked: DashboardQuestion, most: int | None = None
+) -> list[ShownChart]:
     """Charts that share a query share its answer."""
     queries = {id(chart.query): chart.query for chart in dashboard.charts}
-    answers = {key: _rows(store, query, asked) for key, query in queries.items()}
-    made = [(chart, chart.made(answers[id(chart.query)])) for chart in dashboard.charts]
-    return [ShownChart(chart, columns_of(chart, rows), rows) for chart, rows in made]
+    answers = {key: _rows(store, query, asked, most) for key, query in queries.items()}
+    shown = []
+    for chart in dashboard.charts:
+        found, more = answers[id(chart.query)]
+        rows = chart.made(found)
+        shown.append(ShownChart(chart, columns_of(chart, rows), rows, more))
+    return shown
 
 
-def _rows(store: FigureStore, query: DashboardQuery, asked: DashboardQuestion) -> list[Row]:
-    """In an order of ours: ClickHouse orders ids another way than PostgreSQL."""
-    found = store.execute(query.sql(asked), asked.parameters)
-    return sorted(found, key=lambda row: [str(row[name]) for name in query.by])
+def _rows(
+    store: FigureStore, query: DashboardQuery, asked: DashboardQuestion, most: int | None
+) -> tuple[list[Row], int]:
+    """In an order of ours: ClickHouse orders ids another way than PostgreSQL. And how many more there are."""
+    limit = most if query.first else None
+    found = store.execute(query.sql(asked, limit), asked.parameters)
+    more = 0 if limit is None else sum(row["groups"] for row in found[:1]) - len(found)
+    return sorted(found, key=lambda row: [str(row[name]) for name in query.by]), more

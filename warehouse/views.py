@@ -10,7 +10,7 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from experiences.models.agent_lookup import agents_offered, agents_visible
 from warehouse.dashboards import DASHBOARDS, TRAINING
-from warehouse.presenters import chart_csv, chart_views, summary
+from warehouse.presenters import ROWS, chart_csv, chart_views, summary
 from warehouse.selectors import (
     DEFAULT_PERIOD,
     PERIODS,
@@ -24,7 +24,7 @@ from warehouse.selectors import (
 
 @page
 def dashboard(request: HttpRequest, actor: Actor, key: str = TRAINING.key) -> HttpResponse:
-    found = _asked(request, actor, key)
+    found = _asked(request, actor, key, most=ROWS)
     period, agent, purpose = asked(request, "period", "agent", "purpose")
     views = chart_views(found)
     context = {
@@ -57,7 +57,7 @@ def chart_data(request: HttpRequest, actor: Actor, key: str, chart: str) -> Http
     return response
 
 
-def _asked(request: HttpRequest, actor: Actor, key: str) -> DashboardFigures:
+def _asked(request: HttpRequest, actor: Actor, key: str, most: int | None = None) -> DashboardFigures:
     period, agent, purpose = asked(request, "period", "agent", "purpose")
     chosen = dashboard_get(key)
-    return dashboard_figures(chosen, question(actor, period=period, agent=agent, purpose=purpose))
+    return dashboard_figures(chosen, question(actor, period=period, agent=agent, purpose=purpose), most=most)

@@ -88,6 +88,28 @@ def test_three_stores_say_the_same(
     assert close(theirs, figures(stores["rollups"], elsewhere, **asked)) and not close(theirs, said["http"])
 
 
+def test_a_table_is_asked_for_its_first_rows_alone(stores: dict[str, Any], operator: Actor, agent: Agent) -> None:
+    acme = agent.organization
+    agents = [agent, *factories.AgentFactory.create_batch(3, organization=acme)]
+    for number, one in enumerate(agents):
+        lived(one, 10 + number)
+    for one in (agents[2], agents[1], agents[2]):
+        lived_run(operator, one)
+    roll_up()
+    fill(stores["http"])
+    asked, seen = DashboardQuestion(acme.pk, BEGINNING), 0
+    for name, store in stores.items():
+        for board in DASHBOARDS.values():
+            for whole, part in zip(_charts(store, board, asked), _charts(store, board, asked, 1), strict=True):
+                if not whole.chart.query.first:
+                    assert close(part.rows, whole.rows) and part.more == 0
+                    continue
+                first = {key: value for key, value in part.rows[0].items() if key != "groups"}
+                assert close([first], whole.rows[:1]) and part.more == len(whole.rows) - 1 > 0, (name, board.key)
+                seen += 1
+    assert seen == 3 * len(stores)
+
+
 def test_figures_are_those_of_the_rows(agent: Agent) -> None:
     """By plain arithmetic over the rows themselves."""
     lived(agent, 100)
