@@ -75,6 +75,10 @@ class ChartColumn:
     unit: Unit
     interval: tuple[str, str] | None = None
 
+    @property
+    def is_number(self) -> bool:
+        return self.unit not in ("text", "agent", "moment")
+
 
 @dataclass(frozen=True, slots=True)
 class DashboardChart:

@@ -8,6 +8,10 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any, Final
 
+from django.urls import reverse
+from django.utils.html import format_html, format_html_join
+from django.utils.safestring import SafeString
+
 from agentcore_site.console.svg import Picture, share
 from agentcore_site.lib.figures import counted
 from agentcore_site.lib.spreadsheets import csv_line
@@ -39,10 +43,6 @@ class ShownCell:
     agent: Agent | None = None
     picture: Picture | None = None
 
-    @property
-    def is_number(self) -> bool:
-        return self.column.unit not in ("text", "agent", "moment")
-
 
 @dataclass(frozen=True, slots=True)
 class ChartView:
@@ -52,6 +52,30 @@ class ChartView:
     columns: list[ChartColumn]
     rows: list[list[ShownCell]]
     more: int = 0
+
+    @property
+    def body(self) -> SafeString:
+        """The rows of the table as HTML. Not by a template, which takes five times as long: a page has a thousand
+        cells."""
+        return format_html_join("\n", "<tr>{}</tr>", ([self._cells(row)] for row in self.rows))
+
+    def _cells(self, row: list[ShownCell]) -> SafeString:
+        cells = (
+            (
+                "number" if cell.column.is_number else "lead" if cell is row[0] else "",
+                cell.column.title,
+                "" if cell.value is None else cell.value,
+                _content(cell),
+            )
+            for cell in row
+        )
+        return format_html_join("", '<td class="{}" data-label="{}" data-value="{}">{}</td>', cells)
+
+
+def _content(cell: ShownCell) -> str:
+    if cell.agent is not None:
+        return format_html('<a href="{}">{}</a>', reverse("agent", args=[cell.agent.pk]), cell.text)
+    return cell.text if cell.picture is None else format_html("{}{}", cell.text, cell.picture)
 
 
 def chart_views(figures: DashboardFigures) -> list[ChartView]:

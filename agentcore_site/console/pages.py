@@ -15,7 +15,7 @@ import orjson
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import ValidationError
 from django.db import DataError
-from django.db.models import F, Q, QuerySet
+from django.db.models import Count, F, Q, QuerySet, Window
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
@@ -289,6 +289,7 @@ def listing(
     size: int = PAGE_SIZE,
     columns: Columns | None = None,
     first: Collection[Any] = (),
+    at_once: bool = False,
 ) -> Listing:
     """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
     rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page.
@@ -296,6 +297,8 @@ def listing(
     ``of``: the rows before they were filtered; without it the list counts as one that has some. ``columns``: of the
     list as CSV, which ``?as=csv`` asks for; without them it is a page only.
     ``first``: keys of the few rows that stand before all others, on the first page.
+    ``at_once``: of a search for which all rows are read in any case, and of which a site has ten thousands at most:
+    they are counted as they are read.
 
     Raises:
         ElsewhereOpened: the address says nothing, and the person opens this list with a saved view (``page`` goes on).
@@ -307,7 +310,9 @@ def listing(
     sort = chosen_sort(sorts, request.GET.get("sort", ""))
     sorts = sorts if sort in sorts else (*sorts, sort)
     cursor = _decoded(request.GET.get("cursor", ""))
-    count, top, chosen, after = from_replica(rows, lambda rows: _read(rows, sort, cursor, tie, size + 1, first))
+    count, top, chosen, after = from_replica(
+        rows, lambda rows: _read(rows, sort, cursor, tie, size + 1, first, at_once)
+    )
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
@@ -331,21 +336,35 @@ def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
 
 
 def _read(
-    rows: QuerySet[Any], sort: Sort, cursor: tuple[Any, Any] | None, tie: str, most: int, first: Collection[Any]
+    rows: QuerySet[Any],
+    sort: Sort,
+    cursor: tuple[Any, Any] | None,
+    tie: str,
+    most: int,
+    first: Collection[Any],
+    at_once: bool,
 ) -> tuple[int, list[Any], list[Any], Q | None]:
     """How many rows there are, those that stand ``first`` (on the first page), the first ones of the others after the
     cursor, and what "after" means (None: it is the first page)."""
-    count = rows.order_by()[: COUNT_LIMIT + 1].count()
     sign = "-" if sort.descending else ""
     found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
     others = found.exclude(pk__in=first) if first else found
     try:
         after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
         if after is not None:
-            return count, [], first_of(others.filter(after), most), after
+            return _count(rows), [], first_of(others.filter(after), most), after
     except (ValidationError, ValueError, TypeError):
         pass  # a broken cursor shows the first page
-    return count, list(found.filter(pk__in=first)) if first else [], first_of(others, most), None
+    top = list(found.filter(pk__in=first)) if first else []
+    if not at_once:
+        return _count(rows), top, first_of(others, most), None
+    read = list(others.annotate(_n=Window(Count("*"))).values_list("pk", "_n")[:most])
+    count = len(top) + (read[0][1] if read else 0)
+    return min(count, COUNT_LIMIT + 1), top, list(others.filter(pk__in=[key for key, _ in read])), None
+
+
+def _count(rows: QuerySet[Any]) -> int:
+    return rows.order_by()[: COUNT_LIMIT + 1].count()
 
 
 def first_of(rows: QuerySet[Any], most: int) -> list[Any]:

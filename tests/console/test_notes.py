@@ -8,6 +8,7 @@ import pytest
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.console import pages
 from agentcore_site.console.pages import listing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
@@ -93,6 +94,23 @@ def test_who_only_reads_says_nothing_and_pins_for_themselves(
     assert client.post(f"/jobs/{one.pk}/pin/").status_code == 302
     assert stranger.post(f"/jobs/{one.pk}/pin/").status_code == 404
     assert [(pin.person_id, pin.run_id) for pin in JobPin.objects.all()] == [(stella.pk, one.pk)]
+
+
+def test_a_search_says_on_each_of_its_pages_how_many_it_found(
+    console: Client, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs = jobs(operator, agent, ["plum a", "plum b", "pear", "plum c"])
+    console.post(f"/jobs/{runs[0].pk}/pin/")
+    monkeypatch.setitem(listing.__kwdefaults__, "size", 1)
+    first = html(console.get("/jobs/?q=plum"))
+    assert "3 jobs" in first and titles(console, "/jobs/?q=plum") == ["plum a", "plum c"]
+    following = first.split('rel="next" href="')[1].split('"')[0].replace("&amp;", "&")
+    assert "3 jobs" in html(console.get(f"/jobs/{following}"))
+    assert titles(console, f"/jobs/{following}") == ["plum b"]
+    assert titles(console, f"/jobs/?q={str(runs[2].pk)[-8:].upper()}") == ["pear"]
+    assert titles(console, "/jobs/?q=quince") == []
+    monkeypatch.setattr(pages, "COUNT_LIMIT", 2)
+    assert "more than 2 jobs" in html(console.get("/jobs/?q=plum"))
 
 
 def test_pinned_jobs_stand_first_in_ones_own_list_and_once_on_all_its_pages(

@@ -94,7 +94,14 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(tags__contains=[tag])
     pinned, choices = pinned_jobs(actor), column_choices(request)
     found = listing(
-        request, rows.annotate(gain=_gain()), SORTS, one="job", of=everything, columns=COLUMNS, first=pinned
+        request,
+        rows.annotate(gain=_gain()),
+        SORTS,
+        one="job",
+        of=everything,
+        columns=COLUMNS,
+        first=pinned,
+        at_once=bool(query),
     )
     sparks = success_sparks(found.rows)
     context = {
