@@ -49,12 +49,18 @@ class DashboardQuery:
     table: str = "warehouse_measure"
     first: str = ""
 
-    def sql(self, asked: DashboardQuestion, most: int | None = None) -> str:
-        """``most``: of so many rows, each of which says in ``groups`` how many there are."""
+    def sql(self, asked: DashboardQuestion, moments: Mapping[str, str], most: int | None = None) -> str:
+        """``moments``: by table, the column that stands for a row's moment where it is not its hour. ``most``: of so
+        many rows, each of which says in ``groups`` how many there are."""
         keys = {key: ("hour" if asked.hourly else "day") if key == "at" else key for key in self.by}
         sums = self.sums if most is None else {**self.sums, "groups": "COUNT(*) OVER ()"}
         columns = [f"{column} AS {name}" for name, column in {**keys, **sums}.items()]
-        where = ["organization_id = {organization:UUID}", "hour >= {since:DateTime('UTC')}", *filter(None, [self.only])]
+        moment = moments.get(self.table, "hour")
+        where = [
+            "organization_id = {organization:UUID}",
+            f"{moment} >= {{since:DateTime('UTC')}}",
+            *filter(None, [self.only]),
+        ]
         if asked.agent:
             where.append("agent_id = {agent:UUID}")
         if asked.purpose and self.table == "warehouse_measure":

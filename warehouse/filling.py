@@ -180,7 +180,7 @@ def _trainings_send(store: ClickHouseStore, place: WarehouseStore, changes: Iter
     ids = noted | dict(moving.values_list("id", "organization_id"))
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT job_id, (to_jsonb(x) || jsonb_build_object('version', %s::bigint,"  # noqa: S608  (our own words)
+            "SELECT job_id, (to_jsonb(x) - 'created_at' || jsonb_build_object('version', %s::bigint,"  # noqa: S608  (our own words)
             f" 'hour', to_char(hour AT TIME ZONE 'UTC', %s)))::text FROM ({PG_TRAININGS}) x WHERE job_id = ANY(%s)",
             [place.batch, FORMAT, list(ids)],
         )

@@ -88,15 +88,18 @@ ARRAY JOIN arrayFilter(one -> abs(one.3) <= {LIMIT}, arrayConcat(
 """  # noqa: S608  (our own words)
 
 # A training, here or elsewhere, as one row: ``warehouse_training``. PostgreSQL reads it as it stands: there are few.
+# A job's budget is joined by the columns that are unique (its period is ``budgets.models.EVER``), so that what asks for
+# no money does not read it.
 PG_TRAININGS: Final = """
 SELECT j.organization_id, j.id AS job_id, COALESCE(r.agent_id, q.agent_id) AS agent_id,
     CASE j.kind WHEN 'training' THEN 'here' ELSE 'elsewhere' END AS place, j.status,
-    date_trunc('hour', j.created_at, 'UTC') AS hour, (j.created_at AT TIME ZONE 'UTC')::date AS day,
+    j.created_at, date_trunc('hour', j.created_at, 'UTC') AS hour, (j.created_at AT TIME ZONE 'UTC')::date AS day,
     j.worked_ms, COALESCE(r.trajectories, 0) AS trajectories,
     GREATEST(COALESCE(r.cost_micros, q.cost_micros, 0), COALESCE(b.spent, 0)) AS cost_micros
 FROM jobs_job j
 LEFT JOIN training_trainingrun r ON r.job_id = j.id
 LEFT JOIN events_trainingrequest q ON q.job_id = j.id
-LEFT JOIN budgets_budget b ON b.job_id = j.id
+LEFT JOIN budgets_budget b
+    ON b.owner_id = j.id AND b.organization_id = j.organization_id AND b.period_start = DATE '1970-01-01'
 WHERE j.kind IN ('training', 'external_training')
 """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Protocol
@@ -53,6 +54,9 @@ FILLING: Final = f"The warehouse is being filled. {INSTEAD} until it has everyth
 class FigureStore(Protocol):
     @property
     def name(self) -> str: ...
+
+    @property
+    def moments(self) -> Mapping[str, str]: ...
 
     def execute(self, sql: str, parameters: dict[str, Any]) -> list[Row]: ...
 
@@ -167,6 +171,6 @@ def _rows(
 ) -> tuple[list[Row], int]:
     """In an order of ours: ClickHouse orders ids another way than PostgreSQL. And how many more there are."""
     limit = most if query.first else None
-    found = store.execute(query.sql(asked, limit), asked.parameters)
+    found = store.execute(query.sql(asked, store.moments, limit), asked.parameters)
     more = 0 if limit is None else sum(row["groups"] for row in found[:1]) - len(found)
     return sorted(found, key=lambda row: [str(row[name]) for name in query.by]), more

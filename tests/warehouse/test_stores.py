@@ -11,6 +11,7 @@ from django.db import connection
 
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
+from budgets.models import Budget
 from experiences.models import Agent, TrajectoryRecord
 from tests import factories
 from tests.support.rows import lived_run
@@ -108,6 +109,13 @@ def test_a_table_is_asked_for_its_first_rows_alone(stores: dict[str, Any], opera
                 assert close([first], whole.rows[:1]) and part.more == len(whole.rows) - 1 > 0, (name, board.key)
                 seen += 1
     assert seen == 3 * len(stores)
+
+
+def test_the_money_of_trainings_is_that_of_their_budgets(operator: Actor, agent: Agent) -> None:
+    run = lived_run(operator, agent)
+    Budget.objects.filter(job=run.job).update(spent=7_000_000)
+    [row] = figures(RollupStore(), agent.organization)["training/agents"]
+    assert (row["trainings"], row["cost_usd"]) == (1, 7.0)
 
 
 def test_figures_are_those_of_the_rows(agent: Agent) -> None:

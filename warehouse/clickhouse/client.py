@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, date, datetime
 from functools import lru_cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, Final
 
 import orjson
@@ -29,6 +30,7 @@ class ClickHouseStore:
     """The queries of the dashboards on ClickHouse, and what fills it."""
 
     name: Final = "warehouse"
+    moments: Final[Mapping[str, str]] = MappingProxyType({})
 
     def __init__(self, transport: WarehouseTransport) -> None:
         self.transport = transport
