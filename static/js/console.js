@@ -166,6 +166,16 @@ function markShown() {
 document.addEventListener("htmx:afterSettle", markShown);
 markShown();
 
+// A row of tabs that is wider than the screen begins where the current one can be seen.
+function showCurrentTab() {
+  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+    const [row, own] = [tab.parentElement.getBoundingClientRect(), tab.getBoundingClientRect()];
+    tab.parentElement.scrollLeft += own.left + own.width / 2 - (row.left + row.width / 2);
+  }
+}
+document.addEventListener("htmx:afterSettle", showCurrentTab);
+showCurrentTab();
+
 function openFromList(event) {
   const row = document.querySelector("[data-row].chosen");
   if (!row || event.target.closest("a, button, summary")) return;

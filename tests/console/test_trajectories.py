@@ -404,9 +404,9 @@ def test_the_page_of_a_quick_rollout_says_what_has_no_bar(console: Client, run: 
 
 
 def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: TrainingRun) -> None:
-    def answering(rollout: int, words: str, reward: float) -> Trajectory:
+    def answering(rollout: int, words: str, reward: float, output: Any = None) -> Trajectory:
         action = {"type": "answer", "tool": None, "parameters": {"text": words}}
-        step = Step({}, action, {"success": True, "output": None}, duration_ms=1.0)
+        step = Step({}, action, {"success": True, "output": output}, duration_ms=1.0)
         return Trajectory(RolloutKey(11, 0, rollout), "q", [step], success=reward > 0, reward=reward)
 
     trajectories_write(owner_of(run), [answering(0, "no", 0.0), answering(1, "yes", 1.0), answering(2, "yes", 0.9)])
@@ -415,3 +415,10 @@ def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: T
     assert [column.row.rollout for column in columns] == [1, 0, 2] and columns[0].best
     assert [column.parts_at for column in columns] == [None, 0, None] and response.context["parting"] == 1
     assert "They part at step 1" in text(response)
+    # What they part by is shown, also where the same came of it.
+    trajectories_write(owner_of(run), [answering(3, "So it is <7>.", 0.8, 7), answering(4, "Seven, thus.", 0.7, 0)])
+    table = html(console.get(f"/jobs/{run.pk}/groups/11/0/")).split("<tbody>")[1]
+    assert re.findall(r'class="said small"[^>]*>([^<]*)<', table) == [
+        "yes", "no", "yes", "So it is &lt;7&gt;.", "Seven, thus.",
+    ]  # fmt: skip
+    assert re.findall(r'class="came"[^>]*>([^<]*)<', table) == ["7", "0"]

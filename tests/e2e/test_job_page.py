@@ -20,6 +20,12 @@ from training.models import TrainingRun
 # Where the tab's own content begins, in pixels from the top of the page: under the row of tabs.
 CONTENT = "document.querySelector('#tab > .tabs').nextElementSibling.getBoundingClientRect().top + scrollY"
 
+# Whether the tab that is open stands on the screen with its whole name.
+CURRENT = (
+    "[document.querySelector('.tabs [aria-current]').getBoundingClientRect()]"
+    ".every((tab) => tab.left >= 0 && tab.right <= innerWidth)"
+)
+
 
 @pytest.fixture
 def run(transactional_db: None, operator: Actor, acme: Any, olivia: Any) -> TrainingRun:
@@ -43,6 +49,7 @@ def test_a_tab_begins_on_the_first_screen(
         assert page.evaluate("scrollY") == 0
         assert page.evaluate(CONTENT) < height, tab
         assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
+        assert page.evaluate(CURRENT) is True, tab
     # The curves go with their tab and come back with it, on the axis that was chosen.
     page.click("nav.tabs >> text=Curves")
     page.wait_for_selector("[data-chart=success] canvas")

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from itertools import takewhile
 from typing import Any
 
+import orjson
+
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.presenters.shape_of_steps import answer_of
 
@@ -31,6 +33,19 @@ class Cell:
     step: Mapping[str, Any] | None
     advantage: float | None = None
     parts: bool = False
+
+    @property
+    def said(self) -> str:
+        """What it did, in words of its own; "" where the same came back."""
+        words = said(self.step) if self.step else ""
+        return "" if words == self.came else words
+
+    @property
+    def came(self) -> str:
+        """The error, or what came back."""
+        result = self.step.get("result", {}) if self.step else {}
+        output = result.get("output")
+        return str(result.get("error") or ("" if output is None else output))
 
 
 def columns(rows: Sequence[TrajectoryRecord], learned: Mapping[uuid.UUID, Mapping[str, Any]]) -> list[Column]:
@@ -69,8 +84,13 @@ def doing(step: Mapping[str, Any]) -> str:
     """Two answers are the same where they say the same, two calls where they pass the same parameters."""
     action = step.get("action", {})
     worked = "" if step.get("result", {}).get("success") else " failed"
-    said = answer_of([step]) or str(action.get("parameters") or "")
-    return f"{action.get('type', '')} {action.get('tool') or ''}{worked} {said}"
+    return f"{action.get('type', '')} {action.get('tool') or ''}{worked} {said(step)}"
+
+
+def said(step: Mapping[str, Any]) -> str:
+    """The text of an answer, or what a call passed."""
+    parameters = step.get("action", {}).get("parameters")
+    return answer_of([step]) or (orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS).decode() if parameters else "")
 
 
 def parting(script: Sequence[str], other: Sequence[str]) -> int | None:
