@@ -103,6 +103,16 @@ class CanaryForm(ServiceForm):
             return None
 
 
+# By which strategies a field is used: the others' form has it not on the page.
+USED_BY: Final = {
+    **dict.fromkeys(("minutes", "sessions", "margin", "patience_hours", "when_over"), "canary"),
+    "shares": "canary shadow",
+    "feedback_minutes": "canary blue_green",
+    "watch_minutes": "blue_green",
+    "budget_usd": "shadow",
+}
+
+
 class DeployForm(CanaryForm):
     marker: ClassVar[str] = "strategy"
 
@@ -124,6 +134,11 @@ class DeployForm(CanaryForm):
         help_text="Admins only; it stands in the audit log.",
     )
     field_order = ("strategy", *CANARY_FIELDS)
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, strategies in USED_BY.items():
+            self.fields[name].widget.attrs["data-for"] = strategies
 
     def clean(self) -> dict[str, Any]:
         found = super().clean()

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
+from agentcore_site.tenancy.actors import Actor
+from serving.deployments.forms import USED_BY
+from serving.releases.services import release_make
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_second_step import web  # noqa: F401
-from tests.factories import AgentFactory
+from tests.factories import AgentFactory, ModelEndpointFactory
 from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
@@ -49,8 +52,29 @@ def test_forms_show_what_their_kind_needs_and_a_verdict_is_whole(
         page.select_option("[name=kind]", kind)
         names = ("gateway_key", "virtual_key", "gateway_config")
         assert sum(page.is_visible(f"[name={one}]") for one in names) == fields, kind
+    endpoint = ModelEndpointFactory(organization=run.organization)
+    told = AgentFactory(organization=run.organization, runtime="llm", environment="dataset", endpoint=endpoint)
+    release = release_make(Actor(adam), told)
+    page.goto(f"{web.url}/releases/{release.pk}/deploy/")
+    for strategy, fields in (
+        ("immediate", set()),
+        ("blue_green", {"feedback_minutes", "watch_minutes"}),
+        ("shadow", {"shares", "budget_usd"}),
+        ("canary", {"shares", "minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over"}),
+    ):
+        page.select_option("[name=strategy]", strategy)
+        assert {one for one in USED_BY if page.is_visible(f"[name={one}]")} == fields, strategy
+        assert page.is_visible("[name=note]")
     page.goto(f"{web.url}/jobs/")
     cell = page.locator("td[data-label=Verdict] .cut")
     assert cell.inner_text() == VERDICT and cell.evaluate("one => one.scrollHeight <= one.clientHeight + 1")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     assert watched.complaints == []
+    # What was filled in wrong is shown, though another strategy was chosen since.
+    page.goto(f"{web.url}/releases/{release.pk}/deploy/")
+    page.select_option("[name=strategy]", "canary")
+    page.fill("[name=shares]", "ten")
+    page.select_option("[name=strategy]", "immediate")
+    page.click("text=Deploy it")
+    assert page.is_visible("[name=shares]") and page.is_visible("text=Give per cents")
+    assert page.is_hidden("[name=minutes]")

@@ -17,7 +17,7 @@ from experiences.models.trajectories import DatasetOrigin
 from experiences.trajectories.annotations.selectors import annotations_by_trajectory
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.filters import trajectories_filtered
-from experiences.trajectories.presenters.shape_of_steps import answer_of
+from experiences.trajectories.presenters.told import answered_by
 from experiences.trajectories.selectors import trajectories_visible, trajectory_get
 from training.data.splits import normalized
 from training.data.uploads import clean_rows
@@ -79,7 +79,7 @@ def _expected(row: TrajectoryRecord, notes: Iterable[Annotation], answer: str) -
     if answer or given:
         return answer or given[-1], PERSON
     good = row.success or any(one.label.casefold() in GOOD for one in notes)
-    return (answer_of(row.steps) if good else ""), TRAJECTORY
+    return (str(answered_by(row, row.steps)) if good else ""), TRAJECTORY
 
 
 def dataset_from_annotated(

@@ -44,11 +44,19 @@ def lessons_in(actor: Any, row: TrajectoryRecord, told: Sequence[ToldMessage]) -
     return [one for one in known[:LESSONS_LOOKED_AT] if one.summary and one.summary in words]
 
 
+def evidence_of(row: TrajectoryRecord) -> Mapping[str, Any]:
+    return row.evidence if isinstance(row.evidence, dict) else {}
+
+
+def answered_by(row: TrajectoryRecord, steps: Sequence[Mapping[str, Any]]) -> Any:
+    """Its answer as it was scored; of one that was not, what its last step says. Language models say more than that."""
+    return evidence_of(row).get("answer") or answer_of(steps)
+
+
 def verdict_sentence(row: TrajectoryRecord, last: Mapping[str, Any] | None) -> str:
     """Expected against answered; "" where neither is known."""
-    evidence = row.evidence if isinstance(row.evidence, dict) else {}
-    expected = evidence.get("expected")
-    answered = evidence.get("answer") or answer_of([last] if last else [])
+    expected = evidence_of(row).get("expected")
+    answered = answered_by(row, [last] if last else [])
     said = f"it answered {_short(answered)}" if answered not in (None, "") else "it gave no answer"
     if expected in (None, ""):
         return f"{said[0].upper()}{said[1:]}." if answered not in (None, "") else ""

@@ -16,8 +16,9 @@ from experiences.models.trajectories import DatasetOrigin
 from experiences.trajectories.annotations.services import annotation_create, annotation_delete, annotation_update
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.selectors import trajectories_visible
+from experiences.trajectories.storage import trajectories_write
 from tests.support.callers import Caller
-from tests.support.rows import lived_run
+from tests.support.rows import lived_run, owner_of, trajectory
 from training.data.annotated import dataset_from_annotated
 from training.models import TrainingRun
 
@@ -159,6 +160,16 @@ def test_a_label_of_good_vouches_for_the_trajectorys_own_answer(operator: Actor,
         dataset_from_annotated(operator, {"trajectory": str(failed.pk)})
     annotation_create(operator, failed, label="Good")
     made = dataset_from_annotated(operator, {"trajectory": str(failed.pk)})
+    assert [row["expected_outcome"] for row in dataset_rows(made)] == [{"answer": "4"}]
+
+
+def test_of_an_answer_in_many_words_the_dataset_has_what_was_scored(operator: Actor, run: TrainingRun) -> None:
+    told = trajectory(9, 0, 0, "What is two and two?", True)
+    told.steps[-1].action["parameters"] = {"text": "Two and two make it.\nAnswer: 4"}
+    told.evidence = {"answer": "4", "expected": 4}
+    trajectories_write(owner_of(run), [told])
+    good = TrajectoryRecord.objects.get(job_id=run.pk, iteration=9)
+    made = dataset_from_annotated(operator, {"trajectory": str(good.pk)})
     assert [row["expected_outcome"] for row in dataset_rows(made)] == [{"answer": "4"}]
 
 
