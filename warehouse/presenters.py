@@ -55,8 +55,8 @@ class ChartView:
 
     @property
     def body(self) -> SafeString:
-        """The rows of the table as HTML. Not by a template, which takes five times as long: a page has a thousand
-        cells."""
+        """The rows of the table as HTML. A dashboard has some nine hundred cells, for which a template takes 10 ms
+        longer."""
         return format_html_join("\n", "<tr>{}</tr>", ([self._cells(row)] for row in self.rows))
 
     def _cells(self, row: list[ShownCell]) -> SafeString:

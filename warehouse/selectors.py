@@ -172,5 +172,5 @@ def _rows(
     """In an order of ours: ClickHouse orders ids another way than PostgreSQL. And how many more there are."""
     limit = most if query.first else None
     found = store.execute(query.sql(asked, store.moments, limit), asked.parameters)
-    more = 0 if limit is None else sum(row["groups"] for row in found[:1]) - len(found)
+    more = found[0]["groups"] - len(found) if found and limit is not None else 0
     return sorted(found, key=lambda row: [str(row[name]) for name in query.by]), more

@@ -103,11 +103,10 @@ class CanaryForm(ServiceForm):
             return None
 
 
-# By which strategies a field is used: the others' form has it not on the page.
+# Which strategies use a field. With another one chosen, the page hides it.
 USED_BY: Final = {
-    **dict.fromkeys(("minutes", "sessions", "margin", "patience_hours", "when_over"), "canary"),
+    **dict.fromkeys(("minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over"), "canary"),
     "shares": "canary shadow",
-    "feedback_minutes": "canary blue_green",
     "watch_minutes": "blue_green",
     "budget_usd": "shadow",
 }

@@ -167,14 +167,15 @@ document.addEventListener("htmx:afterSettle", markShown);
 markShown();
 
 // A row of tabs that is wider than the screen begins where the current one can be seen.
-function showCurrentTab() {
-  for (const tab of document.querySelectorAll(".tabs [aria-current]")) {
+// Later only in the part that came anew: a person may have moved the row of another.
+function showCurrentTab(part) {
+  for (const tab of part.querySelectorAll(".tabs [aria-current]")) {
     const [row, own] = [tab.parentElement.getBoundingClientRect(), tab.getBoundingClientRect()];
     tab.parentElement.scrollLeft += own.left + own.width / 2 - (row.left + row.width / 2);
   }
 }
-document.addEventListener("htmx:afterSettle", showCurrentTab);
-showCurrentTab();
+document.addEventListener("htmx:afterSettle", (event) => showCurrentTab(event.target));
+showCurrentTab(document);
 
 function openFromList(event) {
   const row = document.querySelector("[data-row].chosen");

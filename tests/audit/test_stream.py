@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
@@ -23,7 +20,6 @@ from django.test import Client
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from agentcore_site import env
 from agentcore_site.audit.lines import copy_compare
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.sealing import seal, tables
@@ -37,25 +33,12 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Organization
 from tests.support.pages import html
+from tests.support.respawning import respawning
 from tests.support.workers import environment, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 LOG = tables["audit log"]
-SENDER = """
-import os, time, django
-django.setup()
-from agentcore_site.audit_export.sending import streams_send
-from agentcore_site.lib import row_scope
-row_scope.outside(row_scope.EVERYTHING)  # as a task has it
-while True:  # a process of its own for what is killed: it begins at once
-    pid = os.fork()
-    if pid == 0:
-        while True:
-            streams_send()
-            time.sleep(0.01)
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-"""
+SENDER = "from agentcore_site.audit_export.sending import streams_send"
 
 
 class Siem(ThreadingHTTPServer):
@@ -120,6 +103,22 @@ def lines(organization: Organization, n: int) -> list[int]:
     return [found[one.pk] for one in made]
 
 
+@contextmanager
+def late_line(organization: Organization) -> Iterator[psycopg.Connection[Any]]:
+    """A line that another session wrote, and commits when it is told to; later ones were sealed and sent meanwhile."""
+    with psycopg.connect(environment()["DATABASE_URL"]) as late:
+        late.execute("SET agentcore.scope = '*'")
+        late.execute(
+            "INSERT INTO audit_auditevent (id, at, organization_id, actor, door, ip, action, target_type, target_id,"
+            " target) VALUES (gen_random_uuid(), now(), %s, 'late', '', '', 'test.late', '', '', '')",
+            [organization.pk],
+        )
+        lines(organization, 2)
+        seal(LOG)
+        assert audit_send() == 3
+        yield late
+
+
 def due_now(**also: Any) -> None:
     """As if the time of the next try had come."""
     AuditStream.objects.update(try_after=timezone.now() - timedelta(seconds=1), **also)
@@ -159,16 +158,7 @@ def test_sealed_lines_are_sent_once_signed_and_a_copy_of_them_verifies(
 
 def test_a_line_whose_transaction_ends_late_is_not_skipped(adam: Any, acme: Organization, siem: Siem) -> None:
     stream_set(adam, acme, url=siem.url)
-    with psycopg.connect(environment()["DATABASE_URL"]) as late:
-        late.execute("SET agentcore.scope = '*'")
-        late.execute(
-            "INSERT INTO audit_auditevent (id, at, organization_id, actor, door, ip, action, target_type, target_id,"
-            " target) VALUES (gen_random_uuid(), now(), %s, 'late', '', '', 'test.late', '', '', '')",
-            [acme.pk],
-        )
-        lines(acme, 2)
-        seal(LOG)
-        assert audit_send() == 3
+    with late_line(acme) as late:
         late.commit()
     assert audit_send() == 0 and seal(LOG) == 1 and audit_send() == 1
     assert siem.lines()[-1]["action"] == "test.late" and siem.numbers() == in_order(acme) != sorted(siem.numbers())
@@ -201,16 +191,7 @@ def test_a_seal_that_shows_up_while_others_are_passed_over_is_not_passed_over_wi
     adam: Any, acme: Organization, elsewhere: Organization, siem: Siem, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stream_set(adam, acme, url=siem.url)
-    with psycopg.connect(environment()["DATABASE_URL"]) as late:
-        late.execute("SET agentcore.scope = '*'")
-        late.execute(
-            "INSERT INTO audit_auditevent (id, at, organization_id, actor, door, ip, action, target_type, target_id,"
-            " target) VALUES (gen_random_uuid(), now(), %s, 'late', '', '', 'test.late', '', '', '')",
-            [acme.pk],
-        )
-        lines(acme, 2)
-        seal(LOG)
-        assert audit_send() == 3
+    with late_line(acme) as late:
         lines(elsewhere, 1)
         seal(LOG)
         looked = sending._lines
@@ -311,53 +292,39 @@ def test_nothing_is_lost_or_doubled_though_senders_are_killed_and_the_receiver_f
     stream_set(adam, acme, url=siem.url)
     siem.moods = ["taken"] * 4 + ["refused", "lost", "cut", "slow"]
 
-    killed = threading.Event()
+    over = threading.Event()
 
     def write(seed: int) -> None:
         draw = random.Random(seed)
-        while not killed.is_set():
+        while not over.is_set():
             with transaction.atomic():
                 lines(acme, draw.randint(1, 4))
                 lines(elsewhere, 1)
                 time.sleep(draw.random() / 20)  # so that transactions end in another order than they began
         connection.close()
 
-    extra = {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"}
-    sender = subprocess.Popen(
-        [sys.executable, "-c", SENDER],
-        cwd=env.ROOT,
-        env=environment() | extra,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert sender.stdout is not None
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(3)]
-    try:
-        pid = int(sender.stdout.readline())
-        for one in writers:
-            one.start()
-        kills, ends = 0, time.monotonic() + 60
-        while kills < 12 or (len(siem.bodies()) < 12 and time.monotonic() < ends):
-            for _ in range(random.randint(1, 5)):
-                seal(LOG)
-                due_now()
-                time.sleep(random.random() / 5)
-            os.kill(pid, signal.SIGKILL)
-            kills += 1
-            due_now()  # its lease is over
-            pid = int(sender.stdout.readline())
-        killed.set()
-        for one in writers:
-            one.join()
+    with respawning(SENDER, "streams_send()") as sender:
+        try:
+            for one in writers:
+                one.start()
+            kills, ends = 0, time.monotonic() + 60
+            while kills < 12 or (len(siem.bodies()) < 12 and time.monotonic() < ends):
+                for _ in range(random.randint(1, 5)):
+                    seal(LOG)
+                    due_now()
+                    time.sleep(random.random() / 5)
+                sender.kill()
+                kills += 1
+                due_now()  # its lease is over
+        finally:
+            over.set()
+            for one in writers:
+                one.join()
         siem.moods = ["taken"]
         seal(LOG)
         due_now()
         everything = in_order(acme)
         eventually(lambda: len(siem.numbers()) >= len(everything), seconds=60, why="all lines")
-    finally:
-        killed.set()
-        os.killpg(sender.pid, signal.SIGKILL)
-        sender.wait(10)
     assert siem.numbers() == everything and len(set(everything)) == len(everything) == written(acme)
     assert len(siem.came) > len(siem.bodies()) >= 12  # some came twice, as the same batch

@@ -58,7 +58,7 @@ def test_forms_show_what_their_kind_needs_and_a_verdict_is_whole(
     page.goto(f"{web.url}/releases/{release.pk}/deploy/")
     for strategy, fields in (
         ("immediate", set()),
-        ("blue_green", {"feedback_minutes", "watch_minutes"}),
+        ("blue_green", {"watch_minutes"}),
         ("shadow", {"shares", "budget_usd"}),
         ("canary", {"shares", "minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over"}),
     ):

@@ -3,11 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import random
-import signal
-import subprocess
-import sys
 import threading
 import time
 from datetime import timedelta
@@ -21,7 +17,6 @@ from django.utils import timezone
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Reason, Status
@@ -53,26 +48,14 @@ from agentcore_site.tenancy.models import Organization
 from tests.support.callers import Caller
 from tests.support.pages import html
 from tests.support.receiver import WebhookReceiver
-from tests.support.workers import environment, eventually
+from tests.support.respawning import respawning
+from tests.support.workers import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
-SENDER = """
-import os, time, django
-django.setup()
-from agentcore_site.notices.delivery import deliveries_make
-from agentcore_site.notices.spreading import events_spread
-from agentcore_site.lib import row_scope
-row_scope.outside(row_scope.EVERYTHING)  # as a task has it
-while True:  # a process of its own for what is killed: it begins at once
-    pid = os.fork()
-    if pid == 0:
-        while True:
-            events_spread()
-            deliveries_make()
-            time.sleep(0.01)
-    print(pid, flush=True)
-    os.waitpid(pid, 0)
-"""
+SENDER = (
+    "from agentcore_site.notices.delivery import deliveries_make; "
+    "from agentcore_site.notices.spreading import events_spread"
+)
 
 
 def told(organization: Organization, n: int = 0, type: str = "job.failed", **extra: Any) -> SiteEvent:
@@ -415,43 +398,28 @@ def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_t
                 undone.append(one)
         connection.close()
 
-    extra = {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings"}
-    sender = subprocess.Popen(
-        [sys.executable, "-c", SENDER],
-        cwd=env.ROOT,
-        env=environment() | extra,
-        stdout=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
-    assert sender.stdout is not None
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(2)]
-    try:
-        pid = int(sender.stdout.readline())
-        for thread in writers:
-            thread.start()
-        kills, ends = 0, time.monotonic() + 60
-        while kills < 12 or (len(receiver.bodies()) < 30 and time.monotonic() < ends):
-            time.sleep(random.random() / 2)
-            os.kill(pid, signal.SIGKILL)
-            kills += 1
-            due_now()  # its lease is over
-            pid = int(sender.stdout.readline())
-        over.set()
-        for thread in writers:
-            thread.join()
+    with respawning(SENDER, "events_spread(); deliveries_make()") as sender:
+        try:
+            for thread in writers:
+                thread.start()
+            kills, ends = 0, time.monotonic() + 60
+            while kills < 12 or (len(receiver.bodies()) < 30 and time.monotonic() < ends):
+                time.sleep(random.random() / 2)
+                sender.kill()
+                kills += 1
+                due_now()  # its lease is over
+        finally:
+            over.set()
+            for thread in writers:
+                thread.join()
         receiver.moods = ["taken"]
-        due_now()
 
         def all_arrived() -> bool:
             due_now()
             return set(committed) <= set(receiver.bodies())
 
         eventually(all_arrived, seconds=60, why="all events")
-    finally:
-        over.set()
-        os.killpg(sender.pid, signal.SIGKILL)
-        sender.wait(10)
     came = [headers["webhook-id"] for headers, _ in receiver.came]
     assert set(came) == set(committed) and undone and not set(came) & set(undone)
     assert len(came) > len(set(came)) >= 30  # some came twice, by the same id

@@ -37,7 +37,7 @@ class Cell:
     @property
     def said(self) -> str:
         """What it did, in words of its own; "" where the same came back."""
-        words = said(self.step) if self.step else ""
+        words = words_of(self.step) if self.step else ""
         return "" if words == self.came else words
 
     @property
@@ -84,10 +84,10 @@ def doing(step: Mapping[str, Any]) -> str:
     """Two answers are the same where they say the same, two calls where they pass the same parameters."""
     action = step.get("action", {})
     worked = "" if step.get("result", {}).get("success") else " failed"
-    return f"{action.get('type', '')} {action.get('tool') or ''}{worked} {said(step)}"
+    return f"{action.get('type', '')} {action.get('tool') or ''}{worked} {words_of(step)}"
 
 
-def said(step: Mapping[str, Any]) -> str:
+def words_of(step: Mapping[str, Any]) -> str:
     """The text of an answer, or what a call passed."""
     parameters = step.get("action", {}).get("parameters")
     return answer_of([step]) or (orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS).decode() if parameters else "")

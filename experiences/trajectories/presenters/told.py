@@ -31,7 +31,7 @@ def told_first(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> list[T
     if PROMPT in state:
         seen = str(state.get("observation") or "")
         return [ToldMessage(str(one["role"]), str(one.get("content", seen))) for one in state[PROMPT]]
-    system = (row.evidence.get("imported") or {}).get("system") if isinstance(row.evidence, dict) else None
+    system = (evidence_of(row).get("imported") or {}).get("system")
     return [ToldMessage("system", str(system))] if system else []
 
 
