@@ -34,7 +34,7 @@ APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budget
 # Written by functions of the owner's alone: a line here says that words of the audit log may differ from their seal.
 OWNERS: Final = ("audit_erasedwords",)
 # Views: they are for reading, and what is written through one would be written as their owner.
-VIEWS: Final = ("experiences_trajectory_search",)
+VIEWS: Final = ("experiences_trajectory_search", "experiences_query_search")
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")

@@ -32,6 +32,7 @@ from experiences.models import (
     GroupRecord,
     ModelEndpoint,
     PromptPack,
+    QueryRecord,
     Question,
     ToolServer,
     TrajectoryRecord,
@@ -103,6 +104,14 @@ def groups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     asked = [query[:200] for query in stored_queries(organization_id, words)]
     found |= set(mine.filter(query__in=asked).values_list("id", flat=True)) if asked else set()
     return ErasureFinding(len(found), lambda: GroupRecord.objects.filter(id__in=found).delete())
+
+
+@places.register("queries of trajectories")
+def queries(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """They go with their trajectories, and here in any case."""
+    mine = QueryRecord.objects.filter(organization_id=organization_id)
+    rows = holding(mine, words, texts=("query",)) | mine.filter(query__in=stored_queries(organization_id, words))
+    return ErasureFinding(rows.count(), lambda: rows._raw_delete("default"))
 
 
 @places.register("dataset rows")

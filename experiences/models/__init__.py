@@ -24,7 +24,7 @@ from experiences.models.playbooks import (
     PlaybookSection,
     PlaybookVersion,
 )
-from experiences.models.trajectories import Dataset, DatasetRow, GroupRecord, TrajectoryRecord
+from experiences.models.trajectories import Dataset, DatasetRow, GroupRecord, QueryRecord, TrajectoryRecord
 
 __all__ = [
     "ITERATION",
@@ -55,6 +55,7 @@ __all__ = [
     "PlaybookSection",
     "PlaybookVersion",
     "PromptPack",
+    "QueryRecord",
     "Question",
     "ToolServer",
     "TrajectoryArchive",

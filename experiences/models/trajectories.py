@@ -6,7 +6,9 @@ from typing import Any
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.contrib.postgres.indexes import GinIndex, OpClass
 from django.db import models
+from django.db.models.functions import Upper
 from django.utils import timezone
 from django.utils.text import slugify
 
@@ -175,3 +177,32 @@ class GroupRecord(models.Model):
 
     def __str__(self) -> str:
         return f"iteration {self.iteration}, query {self.scenario}"
+
+
+class QueryRecord(models.Model):
+    """What rollouts of a job were asked, once for all that were asked it at a place. Triggers of the table of
+    trajectories keep it: a row is there as long as a trajectory has this query. The search reads it in their place."""
+
+    pk = models.CompositePrimaryKey("job_id", "iteration", "scenario", "digest")
+    month = models.DateField()
+    organization_id = models.UUIDField()
+    job_id = models.UUIDField()
+    iteration = models.IntegerField()
+    scenario = models.IntegerField()
+    digest = models.BigIntegerField()  # hashtextextended(query, 0)
+    query = models.TextField()
+
+    objects = ScopedManager("organization_id", needs="data.view")
+
+    class Meta:
+        db_table = "experiences_query"
+        verbose_name = "query of trajectories"
+        verbose_name_plural = "queries of trajectories"
+        indexes = [
+            GinIndex(
+                OpClass(Upper("query"), "gin_trgm_ops"), name="experiences_query_by_text", gin_pending_list_limit=256
+            )
+        ]
+
+    def __str__(self) -> str:
+        return self.query[:80]

@@ -15,6 +15,7 @@ from experiences.lessons.filters import OfAgent
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.annotations.selectors import annotated, not_annotated
 from experiences.trajectories.failures import with_reason
+from experiences.trajectories.query_search import query_with
 from experiences.trajectories.step_search import step_errors_with, steps_with, tool_failed, tool_used
 
 PURPOSES = (("training", "training"), ("evaluation", "evaluation"), ("received", "received"))
@@ -40,7 +41,7 @@ class TrajectoryFilters(OfAgent):
     since = Moment(field_name="created_at", lookup_expr="gte", help_text="From this moment on.")
     until = Moment(field_name="created_at", lookup_expr="lt", help_text="Before this moment.")
     purpose = filters.ChoiceFilter(field_name="purpose", choices=PURPOSES)
-    search = filters.CharFilter(field_name="query", lookup_expr="icontains", help_text="Text in the query.")
+    search = filters.CharFilter(method="of_query", help_text="Text in the query.")
     tool = filters.CharFilter(method="of_tool", help_text="The name of a tool that a step used.")
     failed_tool = filters.CharFilter(method="of_failed_tool", help_text="The name of a tool that failed in a step.")
     words = filters.CharFilter(
@@ -65,6 +66,9 @@ class TrajectoryFilters(OfAgent):
 
     def of_outcome(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
         return rows.filter(OUTCOMES[value][1])
+
+    def of_query(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
+        return query_with(rows, value)
 
     def of_tool(self, rows: QuerySet[TrajectoryRecord], name: str, value: str) -> QuerySet[TrajectoryRecord]:
         return tool_used(rows, value)

@@ -131,15 +131,16 @@ def unguarded() -> Iterator[None]:
 
 def write_into(model: Any, field: models.Field[Any, Any], word: str) -> int:
     """Puts the word into that column of every row; returns how many rows there are."""
-    table, pk = model._meta.db_table, model._meta.pk.column
+    table = model._meta.db_table
     with connection.cursor() as cursor:
-        cursor.execute(f'SELECT "{pk}" FROM "{table}"')
-        ids = [row[0] for row in cursor.fetchall()]
-        for number, id in enumerate(ids):
+        cursor.execute(f'SELECT tableoid, ctid FROM "{table}"')
+        places = cursor.fetchall()
+        for number, place in enumerate(places):
             cursor.execute(
-                f'UPDATE "{table}" SET "{field.column}" = %s WHERE "{pk}" = %s', [_value(field, word, number), id]
+                f'UPDATE "{table}" SET "{field.column}" = %s WHERE tableoid = %s AND ctid = %s::tid',
+                [_value(field, word, number), *place],
             )
-    return len(ids)
+    return len(places)
 
 
 def _value(field: models.Field[Any, Any], word: str, number: int) -> Any:

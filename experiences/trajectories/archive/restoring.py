@@ -15,7 +15,7 @@ from experiences.models import ArchivedJob, ArchiveState
 from experiences.trajectories.archive.ageing import ArchiveUnsound
 from experiences.trajectories.archive.digests import NONE, Marked
 from experiences.trajectories.archive.files import groups_read
-from experiences.trajectories.archive.rows import marks, rows_return
+from experiences.trajectories.archive.rows import marks, queries_return, rows_return
 from experiences.trajectories.storage import partition_make
 
 
@@ -45,6 +45,7 @@ def job_restore(archived: ArchivedJob) -> int:
         groups = range(archived.first_group, archived.first_group + archived.groups)
         with object_open(archive.path) as stored:
             rows_return(archive.month, groups_read(stored, groups))
+        queries_return(archive.month, archived.job_id)
         after = marks(archive.month, [archived.job_id]).get(key, before)
         if after != before.plus(Marked(archived.rows, int(archived.mark))):
             raise ArchiveUnsound(f"{archive.path} does not hold job {archived.job_id} as it was archived.")

@@ -24,6 +24,7 @@ from experiences.trajectories.archive.files import (
     RowsWritten,
     as_csv,
 )
+from experiences.trajectories.archive.shadowed import shadowing
 from experiences.trajectories.storage import TABLE, partition_of
 
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
@@ -82,9 +83,16 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
 
 
 def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
-    """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before."""
+    """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before; for
+    the search of queries call ``queries_return``."""
     with transaction.atomic(), no_news():
         rows_put(partition_of(month), tables)
+
+
+def queries_return(month: date, job_id: uuid.UUID) -> None:
+    """Stores the queries of a job's rows anew, which went with its partition."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT experiences_query_note(%s, %s)", [month, job_id])
 
 
 def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:
@@ -101,7 +109,7 @@ def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uu
 def shadow() -> Iterator[str]:
     """A transaction in which every query of the table of trajectories asks an empty one of this session, whose name it
     yields: what is put there is listed, filtered and paged by the code that does it with rows of the database."""
-    with transaction.atomic(), connection.cursor() as cursor:
+    with transaction.atomic(), connection.cursor() as cursor, shadowing():
         cursor.execute(f"CREATE TEMPORARY TABLE {TABLE} (LIKE public.{TABLE} INCLUDING DEFAULTS) ON COMMIT DROP")
         yield f"pg_temp.{TABLE}"
         cursor.execute(f"DROP TABLE pg_temp.{TABLE}")

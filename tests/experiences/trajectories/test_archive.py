@@ -30,18 +30,19 @@ from agentcore_site.models import TableSize
 from agentcore_site.storage import sizes
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
-from experiences.models import Agent, ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
+from experiences.models import Agent, ArchivedJob, ArchiveState, QueryRecord, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories import storage
 from experiences.trajectories.archive import ageing, files
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.archive.services import archive_rule_set, restore_ask, retention_start
 from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.streams import export_all
+from experiences.trajectories.storage import trajectories_write
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.owner import as_owner
 from tests.support.pages import html
-from tests.support.rows import lived_run, owner_of
+from tests.support.rows import lived_run, owner_of, trajectory
 from tests.support.running import run_to_end, slices_of
 from tests.support.workers import eventually
 from training.models import TrainingRun
@@ -98,6 +99,28 @@ def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it
     assert RowChange.objects.count() == noted > 0  # what listens to new rows heard of these, and hears of them once
     archive.refresh_from_db()
     assert archive.state == ArchiveState.ARCHIVED and archive.rows == 24
+
+
+def test_what_is_archived_is_searched_by_text_of_the_query(
+    operator: Actor, run: TrainingRun, this_month: date, console: Client
+) -> None:
+    def found(text: str) -> list[Any]:
+        export = export_start(operator, {"job": run.job_id, "search": text}, format="json")
+        return [row["trajectory_id"] for row in export_all(export)["trajectories"]]
+
+    trajectories_write(owner_of(run), [trajectory(7, 50, n, "Where does the quagga live?", True) for n in range(2)])
+    before = found("quagga")
+    archived(this_month)
+    assert not TrajectoryRecord.objects.exists()
+    assert found("QUAGGA live") == before and len(before) == 2
+    assert found("zebra") == []
+    assert "2 trajectories" in html(console.get(f"/jobs/{run.pk}/?tab=trajectories&q=quagga"))
+    assert not QueryRecord.objects.exists()  # they went with the month
+
+    [part] = archived_jobs(job_id=run.pk)
+    job_restore(part)
+    assert found("quagga") == before
+    assert "2 trajectories" in html(console.get("/trajectories/?q=quagga"))
 
 
 def test_the_file_is_parquet_with_a_manifest_that_tells_what_it_holds(run: TrainingRun, this_month: date) -> None:

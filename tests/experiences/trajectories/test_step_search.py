@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import Any
 
@@ -22,6 +21,7 @@ from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.owner import as_owner
+from tests.support.plans import indexes_read
 from tests.support.rows import lived_run, owner_of, trajectory
 from training.models import TrainingRun
 
@@ -137,11 +137,6 @@ def test_an_index_serves_it_under_the_policy_of_rows(asked: str, operator: Actor
     found = search(rows, "atlas.search" if asked == "tool" else "gazetteer")
     with row_scope.only(acme.pk):
         assert found.count() == 1
-        [plan] = json.loads(found.explain(format="json"))
-    served = [node["Index Name"] for node in nodes(plan["Plan"]) if node["Node Type"] == "Bitmap Index Scan"]
+        served = indexes_read(found)
     assert any(INDEXES[asked] in index for index in served), served
     assert asked != "errors" or not any(INDEXES["words"] in index for index in served), served
-
-
-def nodes(plan: dict[str, Any]) -> list[dict[str, Any]]:
-    return [plan, *(one for part in plan.get("Plans", ()) for one in nodes(part))]
