@@ -6,18 +6,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from django.db import connection
-from django.db.models import BooleanField, F, Func, QuerySet, Value
-from django.db.models.sql.compiler import SQLCompiler
+from django.db.models import QuerySet
 
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.archive.shadowed import is_shadowed
+from experiences.trajectories.asked import Asked
 
-# That the row itself is compared, too, is told in words of which the planner expects a third to hold: LIKE would have
-# it expect a tenth of what LIKE in the view has told it already, and read a common text's rows one by one.
 BY_PLACE: Final = (
-    "(({month}, {job}, {iteration}, {scenario}) IN (SELECT month, job_id, iteration, scenario"
-    " FROM experiences_query_search WHERE upper_query LIKE UPPER({pattern}))"
-    " AND strpos(UPPER({query}), UPPER({text})) > 0)"
+    "({month}, {job_id}, {iteration}, {scenario}, {query}) IN (SELECT month, job_id, iteration, scenario, query"
+    " FROM experiences_query_search WHERE upper_query LIKE UPPER(%s))"
 )
 EXPECTED: Final = (
     "EXPLAIN (FORMAT JSON) SELECT FROM experiences_query_search WHERE upper_query LIKE UPPER(%s)"
@@ -27,33 +24,20 @@ COUNTED: Final = 10_000  # rows of which a list tells the number
 IN_SCOPE: Final = 1 / 3  # what the planner expects of all queries to be those of the scope
 
 
-class _Holds(Func):
-    """Which rows have the text in their query."""
+class _Holds(Asked):
+    def __init__(self, pattern: str) -> None:
+        columns = ("month", "job_id", "iteration", "scenario", "query")
+        super().__init__(BY_PLACE, (pattern,), columns=columns)
 
-    output_field = BooleanField()
-
-    def __init__(self, text: str, pattern: str, *, each: bool) -> None:
-        columns = (F(name) for name in ("month", "job_id", "iteration", "scenario", "query"))
-        super().__init__(*columns, Value(pattern), Value(text))
-        self.each = each
-
-    def as_sql(self, compiler: SQLCompiler, *_: Any, **__: Any) -> tuple[str, Any]:
-        """Only here it is known which table is asked: an export asks the same rows of the database and of archives,
-        whose queries are not stored by place."""
-        parts = [compiler.compile(one) for one in self.get_source_expressions()]
-        month, job, iteration, scenario, query, pattern, text = (sql for sql, _ in parts)
-        if self.each or is_shadowed():
-            return f"UPPER({query}) LIKE UPPER({pattern})", parts[5][1]
-        asked = BY_PLACE.format(
-            month=month, job=job, iteration=iteration, scenario=scenario, query=query, pattern=pattern, text=text
-        )
-        return asked, (*parts[5][1], *parts[6][1])
+    def asked(self) -> tuple[str, tuple[Any, ...]]:
+        """An export asks the same rows of the database and then of archives, whose queries are not stored by place."""
+        return ("UPPER({query}) LIKE UPPER(%s)", self.values) if is_shadowed() else super().asked()
 
 
 def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[TrajectoryRecord]:
     """Those whose query holds the text, in any case."""
     pattern = f"%{connection.ops.prep_for_like_query(text)}%"
-    return rows.filter(_Holds(text, pattern, each=_is_common(pattern)))
+    return rows.filter(query__icontains=text) if _is_common(pattern) else rows.filter(_Holds(pattern))
 
 
 def _is_common(pattern: str) -> bool:

@@ -5,15 +5,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from django.db.models import BooleanField, QuerySet
-from django.db.models.expressions import RawSQL
+from django.db.models import QuerySet
 
 from experiences.models import TrajectoryRecord
+from experiences.trajectories.asked import Asked
 
-FOUND: Final = (
-    "(experiences_trajectory.month, experiences_trajectory.id) IN"
-    " (SELECT month, id FROM experiences_trajectory_search WHERE {})"
-)
+FOUND: Final = "({month}, {id}) IN (SELECT month, id FROM experiences_trajectory_search WHERE "
 TOOL: Final = "tools ? %s"
 FAILED: Final = (
     "tools ? %s AND jsonb_path_exists(steps,"
@@ -46,4 +43,4 @@ def step_errors_with(rows: Rows, words: str) -> Rows:
 
 
 def _found(rows: Rows, condition: str, *values: Any) -> Rows:
-    return rows.filter(RawSQL(FOUND.format(condition), values, output_field=BooleanField()))  # noqa: S611
+    return rows.filter(Asked(f"{FOUND}{condition})", values))

@@ -204,7 +204,7 @@ def size() -> Figure:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT sum(pg_total_relation_size(c.oid)), (SELECT count(*) FROM experiences_trajectory) FROM pg_class c"
-            " WHERE c.relname ~ '^experiences_trajectory_(2|other)' AND c.relkind = 'r'"
+            " WHERE c.relname ~ '^experiences_(trajectory_(2|other)|query$)' AND c.relkind = 'r'"
         )
         octets, rows = cursor.fetchone()
     return at_most(

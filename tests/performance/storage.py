@@ -100,14 +100,18 @@ def bare(rows: list[Trajectory]) -> float:
 
 
 def size_of_partition() -> int:
+    """Bytes of its rows and of their queries, indexes and all."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_total_relation_size('experiences_trajectory_2020_01')")
+        cursor.execute(
+            "SELECT pg_total_relation_size('experiences_trajectory_2020_01')"
+            " + pg_total_relation_size('experiences_query')"
+        )
         return int(cursor.fetchone()[0])
 
 
 def emptied() -> None:
     with connection.cursor() as cursor, as_owner():
-        cursor.execute("TRUNCATE experiences_trajectory_2020_01")
+        cursor.execute("TRUNCATE experiences_trajectory_2020_01, experiences_query")
 
 
 def writes() -> list[Figure]:

@@ -32,7 +32,7 @@ def _over() -> int:
 
 rules.register("trajectories")(
     RetentionRule(
-        ("experiences_trajectory",),
+        ("experiences_trajectory", "experiences_query"),
         "Whole months are archived as Parquet in the object storage, proven there, and dropped.",
         "TRAJECTORY_HOT_DAYS",
         _due,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 from typing import Any
 
 import pytest
+from django.apps import apps
 from django.db import connection
 from django.db.models import QuerySet
 
@@ -13,7 +15,6 @@ from agentcore_site.lib import row_scope
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from experiences.models import Agent, QueryRecord, TrajectoryRecord
-from experiences.trajectories import query_search
 from experiences.trajectories.query_search import query_with
 from experiences.trajectories.storage import TrajectoryScope, trajectories_write
 from tests import factories
@@ -81,14 +82,6 @@ def test_so_it_does_where_the_index_answers(run: TrainingRun) -> None:
         assert found_by_each(rows) == expected
 
 
-def test_so_it_does_for_texts_that_most_have(run: TrainingRun, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows are asked one after the other then."""
-    monkeypatch.setattr(query_search, "COUNTED", 0)
-    rows = TrajectoryRecord.objects.filter(job_id=run.pk)
-    assert "experiences_query" not in str(query_with(rows, "quagga").query)
-    assert found_by_each(rows) == found_by_icontains(rows)
-
-
 def test_a_text_that_most_have_is_looked_for_in_rows_themselves(operator: Actor, acme: Organization) -> None:
     agent = factories.AgentFactory(organization=acme)
     one = owner_of(lived_run(operator, agent))
@@ -125,6 +118,15 @@ def test_a_query_is_stored_once_for_its_place_and_as_long_as_a_trajectory_has_it
     assert stored() == []
 
 
+def test_what_was_stored_before_queries_were_is_filled_in(run: TrainingRun) -> None:
+    before = set(QueryRecord.objects.values_list("month", "job_id", "iteration", "scenario", "digest", "query"))
+    assert len(before) > len(QUERIES)
+    QueryRecord.objects.all()._raw_delete("default")
+    with connection.schema_editor(atomic=False) as editor:
+        import_module("experiences.migrations.0030_queries_filled").fill(apps, editor)
+    assert set(QueryRecord.objects.values_list("month", "job_id", "iteration", "scenario", "digest", "query")) == before
+
+
 def test_what_is_found_may_be_asked_within_another_question(run: TrainingRun) -> None:
     inner = query_with(TrajectoryRecord.objects.filter(job_id=run.pk), "quagga live").values("pk")
     assert [row.query for row in TrajectoryRecord.objects.filter(pk__in=inner)] == [QUERIES[0]]
@@ -151,12 +153,12 @@ def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, run: T
 def test_an_index_serves_it_under_the_policy_of_rows(operator: Actor, acme: Organization) -> None:
     agent = factories.AgentFactory(organization=acme)
     one = owner_of(lived_run(operator, agent))
-    for copy in range(30):
-        many = [trajectory(copy, 0, n, f"Where does animal {copy}.{n} live?", True) for n in range(100)]
+    for copy in range(100):
+        many = [trajectory(100 + copy, 0, n, f"Where does animal {copy}.{n} live?", True) for n in range(100)]
         trajectories_write(TrajectoryScope(one.job_id, acme.pk, agent.pk, one.month, line=str(copy)), many)
     trajectories_write(one, [trajectory(50, 0, 0, "Where does the quagga live?", True)])
     with connection.cursor() as cursor, as_owner():
-        cursor.execute("ANALYZE experiences_trajectory")
+        cursor.execute("ANALYZE experiences_trajectory; ANALYZE experiences_query")
     with row_scope.only(acme.pk):
         found = query_with(TrajectoryRecord.objects.filter(organization_id=acme.pk), "quagga")
         assert found.count() == 1

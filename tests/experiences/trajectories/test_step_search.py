@@ -66,6 +66,14 @@ def test_it_finds_words_of_results_errors_and_parameters(operator: Actor, rows: 
     assert passing(operator, words='"') == set()
 
 
+def test_what_is_found_may_be_asked_within_another_question(rows: dict[str, Any]) -> None:
+    inner = steps_with(TrajectoryRecord.objects.all(), "island").values("pk")
+    assert [row.pk for row in TrajectoryRecord.objects.filter(pk__in=inner)] == [rows["found"]]
+    assert set(TrajectoryRecord.objects.filter(pk__in=rows.values()).exclude(pk__in=inner)) == {
+        TrajectoryRecord.objects.get(pk=rows["failed"])
+    }
+
+
 def test_it_finds_tools_those_that_failed_and_words_of_errors_alone(operator: Actor, rows: dict[str, Any]) -> None:
     assert passing(operator, tool="atlas.search") == {rows["failed"], rows["found"]}
     assert passing(operator, tool="atlas") == set()

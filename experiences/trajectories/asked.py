@@ -1,0 +1,28 @@
+"""Conditions on trajectories in SQL of our own."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import BooleanField, F, Func
+from django.db.models.sql.compiler import SQLCompiler
+
+
+class Asked(Func):
+    """A condition in which columns of the row stand in braces: a query within another calls its table by another
+    name."""
+
+    output_field = BooleanField()
+
+    def __init__(self, condition: str, values: tuple[Any, ...], *, columns: tuple[str, ...] = ("month", "id")) -> None:
+        super().__init__(*map(F, columns))
+        self.condition, self.values, self.columns = condition, values, columns
+
+    def asked(self) -> tuple[str, tuple[Any, ...]]:
+        """The condition and its values, as it is asked now."""
+        return self.condition, self.values
+
+    def as_sql(self, compiler: SQLCompiler, *_: Any, **__: Any) -> tuple[str, Any]:
+        told = [compiler.compile(one)[0] for one in self.get_source_expressions()]
+        condition, values = self.asked()
+        return condition.format(**dict(zip(self.columns, told, strict=True))), values
