@@ -44,7 +44,7 @@ $$;
 
 -- No index serves LIKE under the policy of rows. The view is its owner's, to whom none applies, and asks it itself.
 CREATE VIEW experiences_query_search AS
-    SELECT month, job_id, iteration, scenario, query, upper(query) AS upper_query FROM experiences_query
+    SELECT month, job_id, iteration, scenario, digest, query, upper(query) AS upper_query FROM experiences_query
     WHERE current_setting('agentcore.scope', true) = '*'
         OR strpos(current_setting('agentcore.scope', true), organization_id::text) > 0;
 """

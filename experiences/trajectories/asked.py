@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from django.db.models import BooleanField, F, Func
+from django.db.models.sql import Query
 from django.db.models.sql.compiler import SQLCompiler
 
 
@@ -18,11 +19,11 @@ class Asked(Func):
         super().__init__(*map(F, columns))
         self.condition, self.values, self.columns = condition, values, columns
 
-    def asked(self) -> tuple[str, tuple[Any, ...]]:
-        """The condition and its values, as it is asked now."""
-        return self.condition, self.values
+    def condition_for(self, query: Query) -> str:
+        """As it is asked in that query, with the same values."""
+        return self.condition
 
     def as_sql(self, compiler: SQLCompiler, *_: Any, **__: Any) -> tuple[str, Any]:
         told = [compiler.compile(one)[0] for one in self.get_source_expressions()]
-        condition, values = self.asked()
-        return condition.format(**dict(zip(self.columns, told, strict=True))), values
+        named = dict(zip(self.columns, told, strict=True))
+        return self.condition_for(compiler.query).format(**named), self.values

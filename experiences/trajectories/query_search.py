@@ -3,18 +3,27 @@ rollouts of a place (``QueryRecord``), and an index of trigrams serves the searc
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from django.db import connection
 from django.db.models import QuerySet
+from django.db.models.sql import Query
 
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.archive.shadowed import is_shadowed
 from experiences.trajectories.asked import Asked
 
-BY_PLACE: Final = (
+ONE_BY_ONE: Final = "UPPER({query}) LIKE UPPER(%s)"
+# A page of a list: texts and their statistics tell the planner how many rows to expect, so that it walks along the
+# order where many have the text.
+ORDERED: Final = (
     "({month}, {job_id}, {iteration}, {scenario}, {query}) IN (SELECT month, job_id, iteration, scenario, query"
     " FROM experiences_query_search WHERE upper_query LIKE UPPER(%s))"
+)
+# A count: by the key no row is found twice, so that it ends at its limit, however many places are left.
+COUNTED_OUT: Final = (
+    "({month}, {job_id}, {iteration}, {scenario}, hashtextextended({query}, 0)) IN (SELECT month, job_id, iteration,"
+    " scenario, digest FROM experiences_query_search WHERE upper_query LIKE UPPER(%s))"
 )
 EXPECTED: Final = (
     "EXPLAIN (FORMAT JSON) SELECT FROM experiences_query_search WHERE upper_query LIKE UPPER(%s)"
@@ -26,12 +35,12 @@ IN_SCOPE: Final = 1 / 3  # what the planner expects of all queries to be those o
 
 class _Holds(Asked):
     def __init__(self, pattern: str) -> None:
-        columns = ("month", "job_id", "iteration", "scenario", "query")
-        super().__init__(BY_PLACE, (pattern,), columns=columns)
+        super().__init__(ORDERED, (pattern,), columns=("month", "job_id", "iteration", "scenario", "query"))
 
-    def asked(self) -> tuple[str, tuple[Any, ...]]:
-        """An export asks the same rows of the database and then of archives, whose queries are not stored by place."""
-        return ("UPPER({query}) LIKE UPPER(%s)", self.values) if is_shadowed() else super().asked()
+    def condition_for(self, query: Query) -> str:
+        if is_shadowed():  # an export asks the same rows of the database and then of archives, which have no places
+            return ONE_BY_ONE
+        return ORDERED if query.order_by or query.default_ordering else COUNTED_OUT
 
 
 def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[TrajectoryRecord]:

@@ -57,7 +57,13 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 
 
 def found_by_each(rows: QuerySet[TrajectoryRecord]) -> dict[str, set[str]]:
-    return {text: set(query_with(rows, text).values_list("query", flat=True)) for text in TEXTS}
+    """By a list and by a count, which are asked differently."""
+    found = {}
+    for text in TEXTS:
+        listed = list(query_with(rows, text).values_list("query", flat=True))
+        found[text] = set(listed)
+        assert query_with(rows, text).count() == len(listed)
+    return found
 
 
 def found_by_icontains(rows: QuerySet[TrajectoryRecord]) -> dict[str, set[str]]:
