@@ -12,6 +12,7 @@ from django.utils.functional import SimpleLazyObject
 from agentcore_site.console.menu import ShownEntry, menu
 from agentcore_site.notices.selectors import own_time_zone, unread_count
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import actor_of
 from budgets.presenters.topbar import Pill, budget_pill
 from experiences.playbooks.selectors import waiting_count
 
@@ -20,7 +21,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
     """``membership``: the person's current one or nothing. ``may``: the actions that it allows. ``pill``: what the
     organisation spent this month, or nothing. ``unread``: how many notices of the person are. ``zone``: the person's
     time zone, "" for the browser's. ``menu``: the sections of the console's menu."""
-    actor = cache(lambda: Actor(getattr(request, "user", None), door="console"))  # one: it reads memberships once
+    actor = cache(lambda: actor_of(request) if hasattr(request, "user") else Actor(None))  # a refusal may come earlier
     membership = SimpleLazyObject(lambda: next(iter(actor().memberships.values()), None))
     may = SimpleLazyObject(lambda: _may(actor(), membership))
     return {
