@@ -33,7 +33,7 @@ from training.models import Iteration, PolicyCheckpoint, TrainingRun
 
 AGENTS, JOBS, OF_A_JOB = 5_000, 10_000, 100
 LIMIT_MS: Final = 100
-ASKED: Final = 3  # times each, after once for nothing
+ASKED: Final = 5  # times each, after once for nothing
 SLOWEST: Final = 8  # are named
 
 
