@@ -73,8 +73,10 @@ def test_a_program_trains_evaluates_and_exports(live_site: LiveSite, operator: A
 @pytest.mark.alone
 def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     program = Program(live_site, operator)
-    job_id = program.start(agent, n_iterations=10_000, early_stopping={"enabled": False})
-    # Cancelled while it looks at the selection queries, it has no policy of its own to save before the first one.
+    # Cancelled while it looks at the selection queries it saves no policy: the last one saved is what it learned so far
+    # only where each iteration is saved.
+    each = {"n_iterations": 10_000, "early_stopping": {"enabled": False}, "checkpoint_interval": 1}
+    job_id = program.start(agent, **each)
     eventually(PolicyCheckpoint.objects.filter(run_id=job_id).exists, seconds=90, why="it has saved a policy")
     began = time.monotonic()
     cancelled = program.result("training.cancel", job_id=job_id)
