@@ -42,8 +42,8 @@ class MovedOut(Shape):
 class CancelledOut(MovedOut):
     cancelled_at = serializers.DateTimeField(allow_null=True, help_text="Null while the worker still holds it.")
     checkpoint_saved = serializers.BooleanField(
-        help_text="Whether a checkpoint holds all that it learned. One that was stopped while it looked at the selection"
-        " queries has the one before."
+        help_text="Whether a checkpoint holds all that it learned. One that was stopped while it looked at the"
+        " selection queries has the one before."
     )
 
     computed = {
