@@ -151,6 +151,7 @@ def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, run: T
     assert Caller(charlie).get("trajectories", search="quagga").json()["results"] == []
     with row_scope.only(*Actor(charlie).organization_ids):  # and not by the wall in the database either
         assert not query_with(TrajectoryRecord.objects.all(), "quagga").exists()
+        assert not QueryRecord.objects.exists()
         with connection.cursor() as cursor:
             cursor.execute("SELECT count(*) FROM experiences_query_search WHERE upper_query LIKE '%QUAGGA%'")
             assert cursor.fetchone() == (0,)
