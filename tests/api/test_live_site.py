@@ -73,10 +73,9 @@ def test_a_program_trains_evaluates_and_exports(live_site: LiveSite, operator: A
 @pytest.mark.alone
 def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     program = Program(live_site, operator)
-    # Cancelled while it looks at the selection queries it saves no policy: the last one saved is what it learned so far
-    # only where each iteration is saved.
-    each = {"n_iterations": 10_000, "early_stopping": {"enabled": False}, "checkpoint_interval": 1}
-    job_id = program.start(agent, **each)
+    # While it looks at the selection queries a cancelled job saves no policy. This one looks when it begins, and at its
+    # end: what it learned since its last checkpoint has to be saved by the cancel.
+    job_id = program.start(agent, n_iterations=10_000, early_stopping={"enabled": False}, eval_interval=10_000)
     eventually(PolicyCheckpoint.objects.filter(run_id=job_id).exists, seconds=90, why="it has saved a policy")
     began = time.monotonic()
     cancelled = program.result("training.cancel", job_id=job_id)
