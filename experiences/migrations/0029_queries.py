@@ -35,7 +35,7 @@ CREATE TRIGGER experiences_queried_end AFTER DELETE ON experiences_trajectory
     REFERENCING OLD TABLE AS noted FOR EACH STATEMENT EXECUTE FUNCTION experiences_query_forget();
 
 -- The queries of a job of which there are rows already, or again.
-CREATE FUNCTION experiences_query_note(month date, job uuid) RETURNS void LANGUAGE sql AS $$
+CREATE FUNCTION experiences_query_fill(month date, job uuid) RETURNS void LANGUAGE sql AS $$
     INSERT INTO experiences_query (month, organization_id, job_id, iteration, scenario, digest, query)
     SELECT DISTINCT t.month, t.organization_id, t.job_id, t.iteration, t.scenario, hashtextextended(t.query, 0), t.query
     FROM experiences_trajectory t WHERE t.month = $1 AND t.job_id = $2
@@ -51,7 +51,7 @@ CREATE VIEW experiences_query_search AS
 
 QUERIES_BACK = """
 DROP VIEW experiences_query_search;
-DROP FUNCTION experiences_query_note(date, uuid);
+DROP FUNCTION experiences_query_fill(date, uuid);
 DROP TRIGGER experiences_queried_end ON experiences_trajectory;
 DROP FUNCTION experiences_query_forget();
 DROP FUNCTION experiences_query_note() CASCADE;

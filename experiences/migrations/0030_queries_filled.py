@@ -9,7 +9,7 @@ def fill(apps: Any, schema_editor: Any) -> None:
     with schema_editor.connection.cursor() as cursor:
         cursor.execute("SELECT DISTINCT month, job_id FROM experiences_trajectory")
         for job in cursor.fetchall():
-            cursor.execute("SELECT experiences_query_note(%s, %s)", job)
+            cursor.execute("SELECT experiences_query_fill(%s, %s)", job)
 
 
 class Migration(migrations.Migration):

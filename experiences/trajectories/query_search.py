@@ -11,36 +11,37 @@ from django.db.models.sql import Query
 
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.archive.shadowed import is_shadowed
-from experiences.trajectories.asked import Asked
+from experiences.trajectories.conditions import Condition
 
-ONE_BY_ONE: Final = "UPPER({query}) LIKE UPPER(%s)"
-# A page of a list: texts and their statistics tell the planner how many rows to expect, so that it walks along the
-# order where many have the text.
-ORDERED: Final = (
+ROW_BY_ROW: Final = "UPPER({query}) LIKE UPPER(%s)"
+# For rows in an order. By the statistics of both texts the planner knows how many rows to expect: where many have the
+# text, it reads them in that order and stops after a page.
+IN_ORDER: Final = (
     "({month}, {job_id}, {iteration}, {scenario}, {query}) IN (SELECT month, job_id, iteration, scenario, query"
     " FROM experiences_query_search WHERE upper_query LIKE UPPER(%s))"
 )
-# A count: by the key no row is found twice, so that it ends at its limit, however many places are left.
-COUNTED_OUT: Final = (
+# For a count. By the key of the table no row is found twice, which the planner knows: it collects no places first, and
+# stops at the limit of the count.
+IN_NO_ORDER: Final = (
     "({month}, {job_id}, {iteration}, {scenario}, hashtextextended({query}, 0)) IN (SELECT month, job_id, iteration,"
     " scenario, digest FROM experiences_query_search WHERE upper_query LIKE UPPER(%s))"
 )
-EXPECTED: Final = (
+PLAN: Final = (
     "EXPLAIN (FORMAT JSON) SELECT FROM experiences_query_search WHERE upper_query LIKE UPPER(%s)"
     " UNION ALL SELECT FROM experiences_query_search"
 )
-COUNTED: Final = 10_000  # rows of which a list tells the number
-IN_SCOPE: Final = 1 / 3  # what the planner expects of all queries to be those of the scope
+COUNTED: Final = 10_000  # rows to which a list counts (COUNT_LIMIT of the console)
+IN_SCOPE: Final = 1 / 3  # the share of all queries that the planner expects to be in the scope
 
 
-class _Holds(Asked):
+class _Holds(Condition):
     def __init__(self, pattern: str) -> None:
-        super().__init__(ORDERED, (pattern,), columns=("month", "job_id", "iteration", "scenario", "query"))
+        super().__init__(IN_ORDER, (pattern,), columns=("month", "job_id", "iteration", "scenario", "query"))
 
-    def condition_for(self, query: Query) -> str:
+    def sql_for(self, query: Query) -> str:
         if is_shadowed():  # an export asks the same rows of the database and then of archives, which have no places
-            return ONE_BY_ONE
-        return ORDERED if query.order_by or query.default_ordering else COUNTED_OUT
+            return ROW_BY_ROW
+        return IN_ORDER if query.order_by or query.default_ordering else IN_NO_ORDER
 
 
 def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[TrajectoryRecord]:
@@ -50,10 +51,10 @@ def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[Trajecto
 
 
 def _is_common(pattern: str) -> bool:
-    """Whether so many queries hold it that a list finds COUNTED rows sooner one after the other (COUNTED / share of
-    them are read) than by their places (share * all are read). By what the planner expects."""
+    """Whether so many queries hold it that COUNTED rows are found sooner row by row (which reads COUNTED / share of
+    them) than by their places (which reads share * all), by what the planner expects."""
     with connection.cursor() as cursor:
-        cursor.execute(EXPECTED, [pattern])
+        cursor.execute(PLAN, [pattern])
         [[[told]]] = cursor.fetchall()
     holding, seen = (part["Plan Rows"] for part in told["Plan"]["Plans"])
     return bool((holding / seen) ** 2 * (seen / IN_SCOPE) > COUNTED)

@@ -8,7 +8,7 @@ from typing import Any, Final
 from django.db.models import QuerySet
 
 from experiences.models import TrajectoryRecord
-from experiences.trajectories.asked import Asked
+from experiences.trajectories.conditions import Condition
 
 FOUND: Final = "({month}, {id}) IN (SELECT month, id FROM experiences_trajectory_search WHERE "
 TOOL: Final = "tools ? %s"
@@ -43,4 +43,4 @@ def step_errors_with(rows: Rows, words: str) -> Rows:
 
 
 def _found(rows: Rows, condition: str, *values: Any) -> Rows:
-    return rows.filter(Asked(f"{FOUND}{condition})", values))
+    return rows.filter(Condition(f"{FOUND}{condition})", values))

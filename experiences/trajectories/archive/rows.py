@@ -92,7 +92,7 @@ def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
 def queries_return(month: date, job_id: uuid.UUID) -> None:
     """Stores the queries of a job's rows anew, which went with its partition."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT experiences_query_note(%s, %s)", [month, job_id])
+        cursor.execute("SELECT experiences_query_fill(%s, %s)", [month, job_id])
 
 
 def marks(month: date, jobs: Iterable[uuid.UUID] | None = None) -> dict[tuple[uuid.UUID, uuid.UUID], Marked]:

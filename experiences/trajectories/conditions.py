@@ -9,21 +9,21 @@ from django.db.models.sql import Query
 from django.db.models.sql.compiler import SQLCompiler
 
 
-class Asked(Func):
+class Condition(Func):
     """A condition in which columns of the row stand in braces: a query within another calls its table by another
     name."""
 
     output_field = BooleanField()
 
-    def __init__(self, condition: str, values: tuple[Any, ...], *, columns: tuple[str, ...] = ("month", "id")) -> None:
+    def __init__(self, sql: str, values: tuple[Any, ...], *, columns: tuple[str, ...] = ("month", "id")) -> None:
         super().__init__(*map(F, columns))
-        self.condition, self.values, self.columns = condition, values, columns
+        self.sql, self.values, self.columns = sql, values, columns
 
-    def condition_for(self, query: Query) -> str:
-        """As it is asked in that query, with the same values."""
-        return self.condition
+    def sql_for(self, query: Query) -> str:
+        """The condition as that query asks it, with the same values."""
+        return self.sql
 
     def as_sql(self, compiler: SQLCompiler, *_: Any, **__: Any) -> tuple[str, Any]:
         told = [compiler.compile(one)[0] for one in self.get_source_expressions()]
         named = dict(zip(self.columns, told, strict=True))
-        return self.condition_for(compiler.query).format(**named), self.values
+        return self.sql_for(compiler.query).format(**named), self.values
