@@ -17,8 +17,8 @@ from agentcore_site.lib import gc_freeze, ticks  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
+from evaluation.serving.gateway.application import Gateway  # noqa: E402
 from experiences.playbooks.ace.asgi_fast_path import FastContexts  # noqa: E402
-from serving.gateway.application import Gateway  # noqa: E402
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
 Send = Callable[[dict[str, Any]], Awaitable[None]]

@@ -14,11 +14,11 @@ from agentcore_site.console.pages import first_of
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
+from evaluation.serving.suites.selectors import suites_visible
 from experiences.agents.selectors import datasets_visible, endpoints_visible
 from experiences.lessons.selectors import experiences_visible, packs_visible
 from experiences.models.agent_lookup import agents_visible
 from experiences.playbooks.selectors import playbooks_visible
-from serving.suites.selectors import suites_visible
 from training.selectors.runs import runs_visible, searched
 
 SHOWN: Final = 6  # of each kind

@@ -22,11 +22,11 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.authentication import bearer
-from serving.deployments.figures import model_shares
+from evaluation.serving.deployments.figures import model_shares
+from evaluation.warehouse.models import ChangeSink
+from evaluation.warehouse.selectors import behind
 from training import metrics as training_metrics
 from training.models import TrainingRun, with_money
-from warehouse.models import ChangeSink
-from warehouse.selectors import behind
 
 # Histograms that only workers fill. Named here, so that each name is there before the first job ran.
 NAMED = (training_metrics.rollout_seconds, training_metrics.update_seconds)

@@ -44,14 +44,24 @@ from budgets.api import (
     RaiseRequestViewSet,
 )
 from evaluation.api import EvaluationViewSet
-from events.api import (
+from evaluation.events.api import (
     DeadLetterViewSet,
     EventCredentialViewSet,
     EventPublishingViewSet,
     ModelViewSet,
     TrainingViewSet,
 )
-from events.otlp.api import OtlpTraceViewSet
+from evaluation.events.otlp.api import OtlpTraceViewSet
+from evaluation.serving.api.deployments import DeploymentViewSet
+from evaluation.serving.api.feedback import FeedbackViewSet
+from evaluation.serving.api.keys import KeySpendingViewSet
+from evaluation.serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewSet
+from evaluation.serving.api.promotions import PromotionViewSet
+from evaluation.serving.api.releases import ReleaseViewSet
+from evaluation.serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
+from evaluation.serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
+from evaluation.serving.api.traces import ProductionTraceViewSet
+from evaluation.warehouse.api import DashboardViewSet
 from experiences.agents.api.agents import AgentViewSet
 from experiences.agents.api.endpoints import ModelEndpointViewSet
 from experiences.agents.api.environments import EnvironmentViewSet
@@ -66,20 +76,10 @@ from experiences.trajectories.api.rewards import RewardCheckViewSet, RewardTryVi
 from experiences.trajectories.api.trajectories import TrajectoryViewSet
 from experiences.trajectories.archive.api import ArchiveRuleViewSet, ArchiveViewSet, StorageViewSet
 from experiences.trajectories.exports.api import ExportViewSet
-from serving.api.deployments import DeploymentViewSet
-from serving.api.feedback import FeedbackViewSet
-from serving.api.keys import KeySpendingViewSet
-from serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewSet
-from serving.api.promotions import PromotionViewSet
-from serving.api.releases import ReleaseViewSet
-from serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
-from serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
-from serving.api.traces import ProductionTraceViewSet
 from training.api.checkpoints import CheckpointViewSet
 from training.api.datasets import DatasetViewSet, RowViewSet
 from training.api.jobs import TrainingJobViewSet
 from training.api.settings import ConfigSchemaViewSet, PresetViewSet
-from warehouse.api import DashboardViewSet
 
 router = SimpleRouter(trailing_slash=False, use_regex_path=False)
 router.register("agents", AgentViewSet, basename="agent")

@@ -18,8 +18,8 @@ from agentcore_site.console.svg import Picture, whisker
 from agentcore_site.lib.figures import signed
 from budgets.ledger.accounts import month_of
 from budgets.models import Budget, Scope
+from evaluation.serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
 from experiences.models import Agent
-from serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
 from training.models import TrainingRun
 from training.selectors.runs import measured
 

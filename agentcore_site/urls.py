@@ -103,9 +103,9 @@ console = [
     path("", include("experiences.urls")),
     path("", include("training.urls")),
     path("", include("evaluation.urls")),
-    path("", include("serving.urls")),
-    path("", include("events.urls")),
-    path("", include("warehouse.urls")),
+    path("", include("evaluation.serving.urls")),
+    path("", include("evaluation.events.urls")),
+    path("", include("evaluation.warehouse.urls")),
     path("", include("budgets.urls")),
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]

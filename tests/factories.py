@@ -15,21 +15,9 @@ from agentcore_site.notices.models import SiteEvent, WebhookDelivery, WebhookEnd
 from agentcore_site.tenancy.models import Membership, Organization
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.vault import sealed
-from events.models import DeadLetter, EventCredential
-from experiences.learning.lessons.stamps import pack_stamp
-from experiences.lessons.stamps import stamp_of_agent, stamped
-from experiences.models import (
-    Agent,
-    ArchiveState,
-    Experience,
-    ModelEndpoint,
-    PromptPack,
-    ToolServer,
-    TrajectoryArchive,
-    TrajectoryExport,
-)
-from serving.deployments.rules import DeploymentRule
-from serving.models import (
+from evaluation.events.models import DeadLetter, EventCredential
+from evaluation.serving.deployments.rules import DeploymentRule
+from evaluation.serving.models import (
     AgentServing,
     CanaryObservation,
     Deployment,
@@ -41,6 +29,18 @@ from serving.models import (
     ProductionTrace,
     Release,
     ReleaseApproval,
+)
+from experiences.learning.lessons.stamps import pack_stamp
+from experiences.lessons.stamps import stamp_of_agent, stamped
+from experiences.models import (
+    Agent,
+    ArchiveState,
+    Experience,
+    ModelEndpoint,
+    PromptPack,
+    ToolServer,
+    TrajectoryArchive,
+    TrajectoryExport,
 )
 
 PASSWORD = "correct horse battery staple"

@@ -27,7 +27,7 @@ OUTSIDE = re.compile(
 )
 DOCUMENT = re.compile(r"\bdocs/[\w./-]+\.md(?:#[\w-]+)?")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-PACKAGES = ("agentcore_site", "budgets", "evaluation", "events", "experiences", "serving", "training", "warehouse")
+PACKAGES = ("agentcore_site", "budgets", "evaluation", "experiences", "training")
 MODULE = re.compile(rf"`((?:{'|'.join((*PACKAGES, 'tests'))})/[\w./{{}},-]*)`")
 # Signs of a missing noun: a docstring says which worker, person or process it means.
 MISSING_NOUN = re.compile(r"\b(?:nobody|somebody|whoever)\b", re.IGNORECASE)

@@ -26,9 +26,11 @@ from agentcore_site.tenancy.models import ApiKey, Erasure, Invitation, Membershi
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.views.audit import STREAM_ACTS
 from budgets.models import Budget, BudgetAlert, BudgetLimit, ModelPrice
+from evaluation.events.training import training_request
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from events.training import training_request
+from evaluation.serving.models import Feedback, LoopTurn, Release
+from evaluation.serving.releases.bundle import Bundle, ModelPart
 from experiences.agents.services.datasets import dataset_create
 from experiences.learning.lessons.stamps import experience_stamp, pack_stamp
 from experiences.models import (
@@ -45,8 +47,6 @@ from experiences.models import (
 )
 from experiences.playbooks.services.playbooks import playbook_create
 from experiences.trajectories.annotations.services import annotation_create
-from serving.models import Feedback, LoopTurn, Release
-from serving.releases.bundle import Bundle, ModelPart
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed

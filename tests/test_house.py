@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
-APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation", "serving", "events", "warehouse")
+APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 
 def modules() -> dict[str, ast.Module]:

@@ -32,7 +32,7 @@ class EmbeddedWarehouse:
         return f"http://default:{self.password}@127.0.0.1:{self.port}/agentcore"
 
     def command(self) -> list[str]:
-        return [sys.executable, "-m", "warehouse.clickhouse.server", str(self.folder), str(self.port)]
+        return [sys.executable, "-m", "evaluation.warehouse.clickhouse.server", str(self.folder), str(self.port)]
 
     def ready(self) -> bool:
         return answers(self.port)

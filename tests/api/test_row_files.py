@@ -12,10 +12,10 @@ import pytest
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.rest import row_files
 from agentcore_site.tenancy.actors import Actor
+from evaluation.serving.models import Release
+from evaluation.serving.releases.bundle import Bundle
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, TrajectoryRecord
-from serving.models import Release
-from serving.releases.bundle import Bundle
 from tests import factories
 from tests.api.test_rest import problem
 from tests.support.callers import Caller, body_of

@@ -18,8 +18,8 @@ from budgets.alerts.webhooks import webhook_secret
 from budgets.ledger import Hold, reserve, settle
 from budgets.ledger.accounts import chain_open
 from budgets.models import Budget, BudgetSettings
+from evaluation.serving.models import AgentServing
 from experiences.models import Agent
-from serving.models import AgentServing
 from tests.budgets.support import bill
 from tests.factories import ModelEndpointFactory
 from tests.support.callers import Caller

@@ -19,7 +19,7 @@ from agentcore_site.encryption.transit import TransitHolder
 from agentcore_site.lib.http_server import http_server_at
 from agentcore_site.lib.object_storage import ObjectsAway, object_delete, object_load, object_open, object_save
 from agentcore_site.tenancy.row_scopes import RowScope
-from warehouse.clickhouse.transports import HttpTransport, WarehouseAway
+from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseAway
 
 SECONDS = 2.0
 

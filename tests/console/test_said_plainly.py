@@ -33,7 +33,7 @@ LISTS = (
     "/prompt-packs/", "/endpoints/", "/tool-servers/", "/budgets/", "/budgets/prices/", "/audit/", "/system/",
 )  # fmt: skip
 ROOT = Path(__file__).resolve().parents[2]
-APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation", "serving", "events", "warehouse")
+APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 
 # -- filters that a list doesn't know ----------------------------------------------------------------------------------

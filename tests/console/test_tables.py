@@ -13,10 +13,10 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.console import tables
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationRun
+from evaluation.serving.models import Release
+from evaluation.serving.releases.bundle import Bundle
 from experiences.models import Agent
 from experiences.playbooks.services.playbooks import playbook_create
-from serving.models import Release
-from serving.releases.bundle import Bundle
 from tests import factories
 from tests.console.conftest import SignIn
 from tests.support.callers import body_of

@@ -9,8 +9,8 @@ from typing import Any
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
+from tests.evaluation.serving.test_promotion import trained
 from tests.factories import AgentFactory
-from tests.serving.test_promotion import trained
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
 from training.services.promotion import promoted

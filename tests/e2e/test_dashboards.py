@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from evaluation.warehouse.dashboards import DASHBOARDS
+from evaluation.warehouse.rollups import roll_up
 from experiences.models import Agent, TrajectoryRecord
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401  (a fixture)
+from tests.evaluation.warehouse.rows import lived
 from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
-from tests.warehouse.rows import lived
-from warehouse.dashboards import DASHBOARDS
-from warehouse.rollups import roll_up
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from agentcore_site.tenancy.actors import Actor
-from events.training import training_request
+from evaluation.events.training import training_request
 from tests import factories
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_suites import shot

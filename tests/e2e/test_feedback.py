@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from agentcore_site.tenancy.actors import Actor
+from evaluation.serving.feedback.sweep import sweep
+from evaluation.serving.models import Feedback
+from evaluation.serving.releases.services import release_make
 from experiences.models import Agent
-from serving.feedback.sweep import sweep
-from serving.models import Feedback
-from serving.releases.services import release_make
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
+from tests.evaluation.serving.test_feedback import answered, reloaded
 from tests.factories import AgentFactory, ModelEndpointFactory
-from tests.serving.test_feedback import answered, reloaded
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
-from serving.deployments.forms import USED_BY
-from serving.releases.services import release_make
+from evaluation.serving.deployments.forms import USED_BY
+from evaluation.serving.releases.services import release_make
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_second_step import web  # noqa: F401
 from tests.factories import AgentFactory, ModelEndpointFactory

@@ -31,10 +31,10 @@ from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
 from agentcore_site.outbound.addresses import AddressVerdict, AllowList
+from evaluation.warehouse.clickhouse.client import ClickHouseStore
+from evaluation.warehouse.clickhouse.schema import schema_apply
+from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseAway, WarehouseRefused
 from tests.support.up import GIVEN
-from warehouse.clickhouse.client import ClickHouseStore
-from warehouse.clickhouse.schema import schema_apply
-from warehouse.clickhouse.transports import HttpTransport, WarehouseAway, WarehouseRefused
 
 
 def quiet(message: str) -> None: ...

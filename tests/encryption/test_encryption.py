@@ -29,7 +29,10 @@ from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.lib.row_scope import NOTHING, limited
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
-from events.models import EventPublisher, OutboxEvent
+from evaluation.events.models import EventPublisher, OutboxEvent
+from evaluation.serving.models import ProductionTrace, TraceStatus
+from evaluation.serving.traces.writing import traces_write
+from evaluation.warehouse.models import RowChange
 from experiences.models import Agent, ExecutionTrace, TrajectoryRecord
 from experiences.trajectories.archive import ageing
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
@@ -38,13 +41,10 @@ from experiences.trajectories.exports.streams import export_all
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_write
-from serving.models import ProductionTrace, TraceStatus
-from serving.traces.writing import traces_write
 from tests.support.pages import html
 from tests.support.rows import group, lived_run, owner_of, queued_run, trajectory
 from tests.support.running import run_to_end, slices_of
 from tests.support.transit_server import TOKEN, TransitServer, transit_server
-from warehouse.models import RowChange
 
 pytestmark = pytest.mark.django_db
 working = pytest.mark.django_db(transaction=True)  # a lease looks at the job by a connection of its own

@@ -17,12 +17,12 @@ from evaluation.reports import build
 from evaluation.rpc import EvaluatedOut
 from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
+from evaluation.serving.models import Release
+from evaluation.serving.releases.making import evidence_of
+from evaluation.serving.releases.presenters import proof_of
+from evaluation.serving.releases.services import release_make
 from evaluation.tasks import sweep
 from experiences.models import Agent, TrajectoryRecord
-from serving.models import Release
-from serving.releases.making import evidence_of
-from serving.releases.presenters import proof_of
-from serving.releases.services import release_make
 from tests.factories import AgentFactory
 from tests.support.callers import Caller
 from tests.support.openrpc import own_document, result_check

@@ -1,5 +1,5 @@
 """The NATS server of the tests of events."""
 
-from tests.events.conftest import nats_server
+from tests.evaluation.events.conftest import nats_server
 
 __all__ = ["nats_server"]

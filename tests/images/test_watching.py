@@ -12,7 +12,7 @@ import yaml
 from django.test import Client
 from prometheus_client.parser import text_string_to_metric_families
 
-import events.metrics  # noqa: F401  (the process of events alone has them)
+import evaluation.events.metrics  # noqa: F401  (the process of events alone has them)
 from agentcore_site import env
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import ProcessState

@@ -29,8 +29,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail, Organization
 from budgets.models import Budget
+from evaluation.serving.models import ProductionTrace, Release
 from experiences.models import Agent
-from serving.models import ProductionTrace, Release
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.pages import html

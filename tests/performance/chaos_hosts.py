@@ -337,7 +337,7 @@ def report(services: Services, calm: dict[str, str], wild: dict[str, str], seeds
     """Counts of what differs, was lost and was doubled."""
     from django.db import connection
 
-    from events.models import OutboxEvent
+    from evaluation.events.models import OutboxEvent
 
     connection.close()
     until(settled, 240)
@@ -401,7 +401,7 @@ def main() -> int:
         django.setup()
         row_scope.outside(row_scope.EVERYTHING)
         from agentcore_site.tenancy.models import Organization
-        from events.models import EventPublisher
+        from evaluation.events.models import EventPublisher
 
         for organization in Organization.objects.all():
             EventPublisher.objects.create(organization=organization)

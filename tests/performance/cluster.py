@@ -127,7 +127,7 @@ class Load:
     that they are there."""
 
     def __init__(self) -> None:
-        from events.models import EventPublisher
+        from evaluation.events.models import EventPublisher
         from experiences.models import Agent
         from tests import factories
 
@@ -181,7 +181,7 @@ class Load:
         connection.close()
 
     async def _publish(self) -> None:
-        from events.broker import connect
+        from evaluation.events.broker import connect
 
         client = await connect("publishers")
         await asyncio.gather(*(self._publisher(client) for _ in range(PUBLISHERS)))
@@ -191,7 +191,7 @@ class Load:
         """Publishes each until the stream has acknowledged it, as a careful program does."""
         from nats.errors import Error
 
-        from events.subjects import TRAJECTORY
+        from evaluation.events.subjects import TRAJECTORY
         from tests.support.events import example
 
         js = client.jetstream(timeout=2)
@@ -211,7 +211,7 @@ class Load:
 
 async def leader() -> str:
     """The name of the node that leads the stream; of any where none says so now."""
-    from events.broker import connect
+    from evaluation.events.broker import connect
 
     client = await connect("kills")
     try:
@@ -251,7 +251,7 @@ def settled() -> bool:
     """Nothing waits in the outbox, or in a stream for our consumers."""
     from django.db import Error, connection
 
-    from events.models import OutboxEvent
+    from evaluation.events.models import OutboxEvent
 
     try:
         return not OutboxEvent.objects.filter(settled_at=None).exists() and asyncio.run(_pending()) == 0
@@ -261,9 +261,9 @@ def settled() -> bool:
 
 
 async def _pending() -> int:
-    from events.broker import connect
-    from events.consuming import DURABLE
-    from events.subjects import STREAMS
+    from evaluation.events.broker import connect
+    from evaluation.events.consuming import DURABLE
+    from evaluation.events.subjects import STREAMS
 
     client = await connect("bench")
     try:
@@ -280,9 +280,9 @@ async def in_streams() -> Counter[str]:
     from nats.errors import TimeoutError as NothingThere
     from nats.js.api import AckPolicy, ConsumerConfig
 
-    from events.broker import connect
-    from events.stream_writer import MESSAGE_ID
-    from events.subjects import STREAMS
+    from evaluation.events.broker import connect
+    from evaluation.events.stream_writer import MESSAGE_ID
+    from evaluation.events.subjects import STREAMS
 
     client = await connect("bench")
     js, found = client.jetstream(), Counter[str]()
@@ -302,7 +302,7 @@ async def in_streams() -> Counter[str]:
 def report(rounds: int, seed: int, load: Load, made: Counter[str], seconds: float) -> dict[str, Any]:
     from django.db.models import Count
 
-    from events.models import DeadLetter, OutboxEvent, ReceivedTrajectory
+    from evaluation.events.models import DeadLetter, OutboxEvent, ReceivedTrajectory
     from experiences.models import TrajectoryRecord
 
     stored = asyncio.run(in_streams())

@@ -27,10 +27,10 @@ from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.service_paths import place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
-from events.broker import connect, streams_ensure
-from events.consuming import DURABLE
-from events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory
-from events.subjects import STREAMS
+from evaluation.events.broker import connect, streams_ensure
+from evaluation.events.consuming import DURABLE
+from evaluation.events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory
+from evaluation.events.subjects import STREAMS
 from experiences.trajectories import storage
 from tests.factories import AgentFactory, EventCredentialFactory
 from tests.performance.storage import BATCH, MONTH, emptied, trajectories

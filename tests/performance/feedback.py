@@ -13,8 +13,8 @@ from django.test import override_settings
 from django.utils import timezone
 
 from agentcore_site.tenancy.roles import Role
-from serving.feedback.sweep import sweep
-from serving.models import ProductionTrace
+from evaluation.serving.feedback.sweep import sweep
+from evaluation.serving.models import ProductionTrace
 from tests import factories
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.callers import Caller

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Final
 
 from agentcore_site.lib.statistics import wilson_interval
-from serving.gate.verdict import MARGIN
+from evaluation.serving.gate.verdict import MARGIN
 from tests.support.gate_rounds import Round, promoted_after
 
 VARIED: Final = 0.15  # standard deviation of a gain between queries

@@ -25,10 +25,10 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
+from evaluation.serving.models import AgentServing, ProductionTrace
+from evaluation.serving.releases.services import release_make
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
-from serving.models import AgentServing, ProductionTrace
-from serving.releases.services import release_make
 from tests import factories
 from tests.performance.table import Figure, at_least, at_most
 from tests.support.llm_server import ModelServer

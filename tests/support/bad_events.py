@@ -8,7 +8,7 @@ import random
 from collections.abc import Iterator
 from typing import Any
 
-from events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
+from evaluation.events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
 from tests.support.events import example
 
 VALUES: tuple[Any, ...] = (

@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
-from events.schemas import schema_of
-from events.subjects import REWARD, TRAJECTORY
+from evaluation.events.schemas import schema_of
+from evaluation.events.subjects import REWARD, TRAJECTORY
 
 
 def exact(subject: str) -> Draft202012Validator:

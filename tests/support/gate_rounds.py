@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from serving.gate.statistics import ALPHA, Looks
+from evaluation.serving.gate.statistics import ALPHA, Looks
 from training.algorithm.sequential import BASE_LOGIT, BASE_SPREAD
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from typing import Any
 
 from agentcore_site.ids import uuid7
+from evaluation.serving.models import Feedback, ProductionTrace
 from experiences.models import Agent
-from serving.models import Feedback, ProductionTrace
 
 
 def judged(agent: Agent, said: Iterable[tuple[str, str]], *, giver: str = "", **more: Any) -> list[ProductionTrace]:

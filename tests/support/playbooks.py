@@ -12,14 +12,14 @@ from django.utils import timezone
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
+from evaluation.serving.deployments.services import deployment_start, serving_change
+from evaluation.serving.gate.verdict import GateRule
+from evaluation.serving.releases.services import Unchanged, release_make
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
-from serving.deployments.services import deployment_start, serving_change
-from serving.gate.verdict import GateRule
-from serving.releases.services import Unchanged, release_make
 from tests.support.llm_server import ModelServer
 
 PRICE = (2_000_000, 8_000_000)  # micro-dollars per million tokens

@@ -7,8 +7,8 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from serving.monitoring.guardrails import CanarySession, Monitor
-from serving.monitoring.non_inferiority import NoWorse
+from evaluation.serving.monitoring.guardrails import CanarySession, Monitor
+from evaluation.serving.monitoring.non_inferiority import NoWorse
 
 RAMP: Final = ((0.1, 500), (0.25, 1000), (0.5, 1000))  # (share of the new arm, sessions)
 

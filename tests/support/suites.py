@@ -9,10 +9,10 @@ from django.utils import timezone
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
-from serving.models import Release, Suite, SuiteResult, SuiteRun, SuiteVersion
-from serving.releases.selectors import address_now, bundle_of
-from serving.suites.reports import report_of
-from serving.suites.services import suite_create
+from evaluation.serving.models import Release, Suite, SuiteResult, SuiteRun, SuiteVersion
+from evaluation.serving.releases.selectors import address_now, bundle_of
+from evaluation.serving.suites.reports import report_of
+from evaluation.serving.suites.services import suite_create
 
 WORK = {
     "parts": [

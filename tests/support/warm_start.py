@@ -36,7 +36,7 @@ LOADED: Final = (
     "channels.routing",
     "experiences.playbooks.ace.asgi_fast_path",
     "kombu.transport.redis",
-    "serving.gateway.application",
+    "evaluation.serving.gateway.application",
     "uvicorn.main",
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.auto",

@@ -18,8 +18,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest, places, subject_erase
 from agentcore_site.tenancy.models import Erasure
 from evaluation.models import EvaluationResult, EvaluationRun
+from evaluation.serving.erasure import VERDICT
 from experiences.models import Agent, DatasetRow, GroupRecord, TrajectoryRecord
-from serving.erasure import VERDICT
 from tests.support.callers import Caller
 from tests.support.running import SMALL, run_to_end
 from training.models import TrainingRun

@@ -27,17 +27,18 @@ from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, Passkey, ProviderAccount, TokenFamily
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
+from evaluation.events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, WaitingSpan
+from evaluation.events.training import training_request, training_request_cancel
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
-from events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, WaitingSpan
-from events.training import training_request, training_request_cancel
+from evaluation.serving.releases.services import release_make
+from evaluation.warehouse.rollups import roll_up
 from experiences.agents.services.agents import agent_update
 from experiences.lessons.stamps import checked
 from experiences.models import Agent, DatasetRow, Experience, ExperienceChange, ToolServer, TrajectoryRecord
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.trajectories.annotations.services import annotation_create
-from serving.releases.services import release_make
 from tests import factories
 from tests.support import person
 from tests.support.llm_server import ModelServer
@@ -48,7 +49,6 @@ from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save, checkpoint_tag
 from training.services.notes import comment_add, job_describe
 from training.services.runs import run_start
-from warehouse.rollups import roll_up
 
 pytestmark = pytest.mark.django_db(transaction=True)
 

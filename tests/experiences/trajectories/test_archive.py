@@ -30,6 +30,7 @@ from agentcore_site.models import TableSize
 from agentcore_site.storage import sizes
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
+from evaluation.warehouse.models import RowChange
 from experiences.models import Agent, ArchivedJob, ArchiveState, QueryRecord, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories import storage
 from experiences.trajectories.archive import ageing, files
@@ -46,7 +47,6 @@ from tests.support.rows import lived_run, owner_of, trajectory
 from tests.support.running import run_to_end, slices_of
 from tests.support.workers import eventually
 from training.models import TrainingRun
-from warehouse.models import RowChange
 
 pytestmark = pytest.mark.django_db
 working = pytest.mark.django_db(transaction=True)  # a lease looks at the job by a connection of its own

@@ -158,8 +158,8 @@ def further(actor: Any, home: Any, agent: Any, *, budget_of_job: Any, word: str)
     from agentcore_site.tenancy.models import ApiKey, Erasure
     from agentcore_site.tenancy.services import api_key_create
     from budgets.models import Budget, BudgetAlert, ModelPrice
-    from serving.models import LoopTurn, Release
-    from serving.releases.bundle import Bundle
+    from evaluation.serving.models import LoopTurn, Release
+    from evaluation.serving.releases.bundle import Bundle
     from tests import factories
     from tests.support.suites import suite_run_stored
 

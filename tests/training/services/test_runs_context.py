@@ -24,6 +24,8 @@ from budgets.models import Budget, LedgerEntry, Reservation
 from budgets.services import budget_set_limit, price_set
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
+from evaluation.serving.releases.selectors import bundle_of, release_get, releases_differ
+from evaluation.serving.releases.services import release_make
 from evaluation.tasks import sweep
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.endpoints import endpoint_create
@@ -31,8 +33,6 @@ from experiences.lessons.services.packs import pack_create
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question, TrajectoryRecord
 from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
-from serving.releases.selectors import bundle_of, release_get, releases_differ
-from serving.releases.services import release_make
 from tests.factories import ExperienceFactory
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end

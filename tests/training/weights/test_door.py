@@ -12,10 +12,10 @@ import pytest
 from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry
+from evaluation.serving.gateway.served import served_model
+from evaluation.serving.models import AgentServing
+from evaluation.serving.releases.services import release_make
 from experiences.models import Agent, TrajectoryRecord
-from serving.gateway.served import served_model
-from serving.models import AgentServing
-from serving.releases.services import release_make
 from tests.support.running import run_to_end
 from tests.support.weights_door import DoorProcess
 from tests.training.weights.conftest import PRICE, agent_at

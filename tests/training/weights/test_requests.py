@@ -9,7 +9,7 @@ import pytest
 from agentcore_site.jobs.models import Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from events.training import training_request
+from evaluation.events.training import training_request
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
 from tests.support.running import run_to_end

@@ -1,0 +1,67 @@
+"""Accounts of publishers in the server's own format. Pure.
+
+Each has an account of its own, in which the plain subjects are mapped: what it publishes reaches us under a name that
+only the server can give (``events.subjects``), with the acknowledgement of the stream; what we tell its organisation it
+hears under the plain subject. It may publish nothing else, and sees no other account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from evaluation.events.subjects import SUBJECTS
+
+
+@dataclass(frozen=True, slots=True)
+class PublisherAccount:
+    """Who may connect as ``user``, with a password of which ``digest`` is the bcrypt hash, and what it may publish."""
+
+    id: UUID
+    organization_id: UUID
+    user: str
+    digest: str
+    may_publish: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        return f"P_{self.id.hex}"
+
+
+def exports_of(publishers: Sequence[PublisherAccount]) -> str:
+    """What our account opens to each of them."""
+    lines = [f'{{service: "in.{one.organization_id}.{one.id}.>", accounts: ["{one.name}"]}}' for one in publishers]
+    by_organization: dict[UUID, list[str]] = {}
+    for one in publishers:
+        by_organization.setdefault(one.organization_id, []).append(f'"{one.name}"')
+    lines += [f'{{stream: "out.{id}.>", accounts: [{", ".join(names)}]}}' for id, names in by_organization.items()]
+    return _lines(lines, 6)
+
+
+def accounts_of(publishers: Iterable[PublisherAccount], ours: str) -> str:
+    """Their accounts, which import from the one that is called ``ours``."""
+    return "".join(_account(one, ours) for one in publishers)
+
+
+def _account(one: PublisherAccount, ours: str) -> str:
+    heard = [
+        f'{{stream: {{account: {ours}, subject: "out.{one.organization_id}.{subject}"}}, to: "{subject}"}}'
+        for subject in SUBJECTS
+    ]
+    said = [
+        f'{{service: {{account: {ours}, subject: "in.{one.organization_id}.{one.id}.{subject}"}}, to: "{subject}"}}'
+        for subject in one.may_publish
+    ]
+    publish = ", ".join(f'"{subject}"' for subject in one.may_publish)
+    rights = f'{{publish: [{publish}], subscribe: ["agent.rl.>", "_INBOX.>"]}}'
+    return (
+        f"  {one.name} {{\n"
+        f'    users: [{{user: "{one.user}", password: "{one.digest}", permissions: {rights}}}]\n'
+        f"    imports: [\n{_lines([*said, *heard], 6)}    ]\n"
+        "  }\n"
+    )
+
+
+def _lines(lines: Iterable[str], indent: int) -> str:
+    return "".join(f"{' ' * indent}{line}\n" for line in lines)

@@ -1,0 +1,285 @@
+"""REST of events: whether they are published, who publishes, and dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db.models import QuerySet
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.permissions import current_organization
+from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
+from evaluation.events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
+from evaluation.events.publishing import status_of
+from evaluation.events.selectors import (
+    dead_letter_get,
+    dead_letters_visible,
+    event_credential_get,
+    event_credentials_visible,
+    publishing_since,
+    waiting,
+)
+from evaluation.events.services import (
+    dead_letter_dismiss,
+    dead_letter_retry,
+    event_credential_create,
+    event_credential_revoke,
+    publishing_set,
+)
+from evaluation.events.training import training_request, training_request_cancel, training_request_get, unused_here
+from evaluation.serving.models import Release
+from evaluation.serving.releases.selectors import releases_visible
+from experiences.models.agent_lookup import agent_get
+
+
+class EventPublishingOut(serializers.Serializer[Any]):
+    publishes = serializers.BooleanField(help_text="Whether what happens in the organisation is published.")
+    waiting = serializers.IntegerField(help_text="Events that are not published yet.")
+
+
+class EventPublishingIn(Strict):
+    publishes = serializers.BooleanField()
+
+
+class EventCredentialOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    agent_id = serializers.UUIDField(allow_null=True, help_text="Null: a service, which publishes for all agents.")
+    user = serializers.CharField(help_text="The name that it connects with.")
+    created_at = serializers.DateTimeField()
+    revoked_at = serializers.DateTimeField(allow_null=True)
+
+
+class EventCredentialMadeOut(EventCredentialOut):
+    password = serializers.CharField(help_text="Shown this once.")
+
+
+class EventCredentialIn(Strict):
+    name = serializers.CharField(max_length=80)
+    agent = serializers.CharField(required=False, allow_null=True, max_length=100, help_text="Id or slug of an agent.")
+
+
+class DeadLetterOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    subject = serializers.CharField()
+    stream = serializers.CharField()
+    sequence = serializers.IntegerField()
+    dead_reason = serializers.ChoiceField(choices=DeadReason.choices, source="reason")
+    detail = serializers.CharField()
+    payload = serializers.CharField(help_text="Without personal data; empty where it may not be kept.")
+    tries = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
+    settled_at = serializers.DateTimeField(allow_null=True)
+    outcome = serializers.CharField(help_text="taken or dismissed; empty while it waits.")
+
+
+class EventPublishingViewSet(ScopedViewSet):
+    """Whether what happens in the organisation goes out as events."""
+
+    queryset = DeadLetter.objects.none()
+    lookup_field = ""  # one of an organisation
+    versioned = ("publishes",)
+
+    def version_row(self, **place: Any) -> QuerySet[Any]:
+        return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
+
+    @extend_schema(summary="Are events published?", tags=["events"], responses=EventPublishingOut)
+    def retrieve(self, request: Request) -> Response:
+        return self._answer()
+
+    @extend_schema(
+        summary="Publish events, or not", tags=["events"], request=EventPublishingIn, responses=EventPublishingOut
+    )
+    def partial_update(self, request: Request) -> Response:
+        values = parsed(EventPublishingIn, request.data)
+        publishing_set(self.actor, current_organization(self.actor), on=values["publishes"])
+        return self._answer()
+
+    def _answer(self) -> Response:
+        id = current_organization(self.actor).pk
+        values = {"publishes": publishing_since(self.actor, id) is not None, "waiting": waiting(id)}
+        return Response(EventPublishingOut(values).data)
+
+
+class EventCredentialViewSet(ScopedViewSet):
+    """Programs elsewhere that publish events: agents, and services for all of an organisation's agents."""
+
+    queryset = EventCredential.objects.none()
+    filterset_class = EventCredentialFilters
+    versioned = ("revoked_at",)
+
+    @extend_schema(summary="List publishers", tags=["events"], responses=EventCredentialOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(event_credentials_visible(self.actor), EventCredentialOut)
+
+    @extend_schema(
+        summary="Make a publisher",
+        tags=["events"],
+        request=EventCredentialIn,
+        responses={201: EventCredentialMadeOut},
+        parameters=[IDEMPOTENCY_KEY_SECRET],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(EventCredentialIn, request.data)
+        agent = agent_get(self.actor, values["agent"]) if values.get("agent") else None
+
+        def work() -> Response:
+            row, password = event_credential_create(self.actor, name=values["name"], agent=agent)
+            return Response(EventCredentialOut(row).data | {"password": password}, status=201)
+
+        return self.once(request, work, secret="password")  # noqa: S106 (a name)
+
+    @extend_schema(summary="One publisher", tags=["events"], responses=EventCredentialOut)
+    def retrieve(self, request: Request, pk: Any) -> Response:
+        return Response(EventCredentialOut(event_credential_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Revoke a publisher", tags=["events"], responses={204: None})
+    def destroy(self, request: Request, pk: Any) -> Response:
+        event_credential_revoke(self.actor, event_credential_get(self.actor, pk))
+        return Response(status=204)
+
+
+class DeadLetterViewSet(ScopedViewSet):
+    """Messages from elsewhere that were not taken, with the reason."""
+
+    queryset = DeadLetter.objects.none()
+    filterset_class = DeadLetterFilters
+    versioned = ("settled_at", "outcome")
+
+    @extend_schema(summary="List dead letters", tags=["events"], responses=DeadLetterOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(dead_letters_visible(self.actor), DeadLetterOut)
+
+    @extend_schema(summary="One dead letter", tags=["events"], responses=DeadLetterOut)
+    def retrieve(self, request: Request, pk: Any) -> Response:
+        return Response(DeadLetterOut(dead_letter_get(self.actor, pk)).data)
+
+    @extend_schema(
+        summary="Try a dead letter again",
+        tags=["events"],
+        request=None,
+        responses=DeadLetterOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def retry(self, request: Request, pk: Any) -> Response:
+        row = dead_letter_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_retry(self.actor, row)).data))
+
+    @extend_schema(
+        summary="Dismiss a dead letter",
+        tags=["events"],
+        request=None,
+        responses=DeadLetterOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def dismiss(self, request: Request, pk: Any) -> Response:
+        row = dead_letter_get(self.actor, pk)
+        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_dismiss(self.actor, row)).data))
+
+
+class TrainingStartedOut(serializers.Serializer[Any]):
+    training_job_id = serializers.CharField(help_text="The id that its events have: the request's, or a new one.")
+    status = serializers.CharField()
+    job_id = serializers.UUIDField(help_text="The job that trains, or that mirrors the service which does.")
+    mode = serializers.ChoiceField(choices=RequestMode.choices, help_text="Where it is trained.")
+    selected = serializers.IntegerField(
+        allow_null=True, help_text="Stored trajectories that its filter lets through; null: it has none."
+    )
+    unused = serializers.ListField(
+        child=serializers.CharField(), help_text="What it asks for and a training here does without."
+    )
+
+
+class ModelOut(serializers.Serializer[Any]):
+    model_id = serializers.CharField(help_text="As deployments name it: the agent and the number of the release.")
+    base_model = serializers.CharField()
+    checkpoint_path = serializers.CharField()
+    training_date = serializers.DateTimeField(allow_null=True)
+    digest = serializers.CharField(help_text="SHA-256 of what it serves.")
+    serves = serializers.BooleanField(help_text="Whether it serves its agent now.")
+
+
+class TrainingViewSet(ScopedViewSet):
+    """Trainings by request, as training services are asked: here where a learner of ours can, else over NATS."""
+
+    queryset = TrainingRequest.objects.none()
+    lookup_value_converter = "str"
+
+    @extend_schema(
+        summary="Start a training",
+        description="The body is a payload of `agent.rl.training.request.v1` (docs/events); `training_job_id` may be"
+        " left out. The same request twice is one.",
+        tags=["events"],
+        request=OpenApiTypes.OBJECT,
+        responses={201: TrainingStartedOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def create(self, request: Request) -> Response:
+        given: Any = request.data
+        if not isinstance(given, dict):
+            raise Invalid("The body is a JSON object.", fields={"request": "It is a JSON object."})
+        return self.once(request, lambda: self._started(training_request(self.actor, given), status=201))
+
+    @extend_schema(
+        summary="How a training stands",
+        description="A payload of `agent.rl.training.status.v1` (docs/events).",
+        tags=["events"],
+        responses=OpenApiTypes.OBJECT,
+    )
+    def status(self, request: Request, pk: str) -> Response:
+        return Response(status_of(training_request_get(self.actor, pk)))
+
+    @extend_schema(
+        summary="Cancel a training",
+        tags=["events"],
+        request=None,
+        responses=TrainingStartedOut,
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def cancel(self, request: Request, pk: str) -> Response:
+        row = training_request_get(self.actor, pk)
+        return self.once(request, lambda: self._started(training_request_cancel(self.actor, row)))
+
+    @staticmethod
+    def _started(row: TrainingRequest, *, status: int = 200) -> Response:
+        values = {
+            "training_job_id": row.training_job_id,
+            "status": row.job.status,
+            "job_id": row.job_id,
+            "mode": row.mode,
+            "selected": row.selected,
+            "unused": unused_here(row.agent, row.request) if row.agent and row.mode == RequestMode.HERE else [],
+        }
+        return Response(TrainingStartedOut(values).data, status=status)
+
+
+class ModelViewSet(ScopedViewSet):
+    """Releases of agents as models that can be served."""
+
+    queryset = Release.objects.none()
+
+    @extend_schema(summary="List models", tags=["events"], responses=ModelOut(many=True))
+    def list(self, request: Request) -> Response:
+        rows = releases_visible(self.actor).select_related("checkpoint").prefetch_related("serves")
+        page = self.paginate_queryset(self.filter_queryset(rows))
+        return self.get_paginated_response(ModelOut([_model(one) for one in page or ()], many=True).data)
+
+
+def _model(one: Release) -> dict[str, Any]:
+    return {
+        "model_id": f"{one.agent.slug}-{one.number}",
+        "base_model": str((one.bundle.get("model") or {}).get("name") or one.agent.runtime),
+        "checkpoint_path": f"/api/v1/releases/{one.pk}",
+        "training_date": None if one.checkpoint is None else one.checkpoint.created_at,
+        "digest": one.digest,
+        "serves": bool(one.serves.all()),
+    }

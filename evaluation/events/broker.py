@@ -1,0 +1,67 @@
+"""The connection to NATS, and the streams."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import nats
+from django.conf import settings
+from nats.aio.client import Client
+from nats.js import JetStreamContext
+from nats.js.api import StorageType, StreamConfig
+from nats.js.errors import NotFoundError
+
+from evaluation.events.subjects import DAY, DEAD_LETTERS, DEAD_STREAM, STREAMS
+
+log = logging.getLogger(__name__)
+
+# As long as an outage after which a relay may send again what was stored: the server knows these ids.
+DUPLICATES_SECONDS: Final = 3600.0
+PENDING_BYTES: Final = 32 * 1024 * 1024
+
+
+async def connect(name: str) -> Client:
+    """A connection that comes back by itself, at whichever server of the cluster answers.
+
+    Raises:
+        NoServersError, OSError: none answers now.
+    """
+
+    async def troubled(error: Exception) -> None:
+        log.warning("NATS: %s", error or type(error).__name__)
+
+    return await nats.connect(
+        servers=[one.strip() for one in settings.NATS_URL.split(",")],
+        name=f"agentcore {name}",
+        max_reconnect_attempts=-1,
+        reconnect_time_wait=0.5,
+        connect_timeout=5,
+        ping_interval=10,
+        max_outstanding_pings=2,
+        pending_size=PENDING_BYTES,
+        error_cb=troubled,
+    )
+
+
+async def streams_ensure(js: JetStreamContext) -> list[str]:
+    """Makes the streams that are missing, and gives those that are there our settings. Returns their names."""
+    plans = [(one.name, one.subjects, one.max_age, one.max_msgs) for one in STREAMS]
+    plans.append((DEAD_STREAM, [f"{DEAD_LETTERS}.>"], 30 * DAY, 100_000))
+    for name, subjects, max_age, max_msgs in plans:
+        config = StreamConfig(
+            name=name,
+            subjects=subjects,
+            max_age=max_age,
+            max_msgs=max_msgs,
+            storage=StorageType.FILE,
+            num_replicas=settings.NATS_REPLICAS,
+            duplicate_window=DUPLICATES_SECONDS,
+        )
+        try:
+            await js.stream_info(name)
+        except NotFoundError:
+            await js.add_stream(config)
+        else:
+            await js.update_stream(config)
+    return [name for name, *_ in plans]

@@ -1,0 +1,183 @@
+"""Durable pull consumers: a message is acknowledged after its commit, tried again with back-off, then a dead letter.
+
+There is no limit of deliveries on the server, which would drop a message in silence: we count them ourselves.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+from typing import Final
+
+import orjson
+from django.db import connection
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import TimeoutError as NothingThere
+from nats.js import JetStreamContext
+from nats.js.api import AckPolicy, ConsumerConfig
+
+from agentcore_site.lib import disk
+from agentcore_site.lib.async_db import lasting
+from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.errors import Unavailable
+from evaluation.events import metrics
+from evaluation.events.intake import receivers  # noqa: F401  (registers them)
+from evaluation.events.intake.messages import NotTaken, Outcome, StoredMessage, block_take, dead_letter_store
+from evaluation.events.models import DeadLetter, DeadReason
+from evaluation.events.pausing import pause
+from evaluation.events.publishing import OutgoingMessage
+from evaluation.events.stream_writer import OURS, StreamWriter
+from evaluation.events.subjects import DEAD_LETTERS, StreamPlan
+
+log = logging.getLogger(__name__)
+
+DURABLE: Final = "agentcore"
+BLOCK: Final = 64  # messages of a transaction
+ACK_SECONDS: Final = 60.0
+WAIT_SECONDS: Final = 1.0
+TROUBLE_SECONDS: Final = 1.0
+DISK_SECONDS: Final = 5.0
+MOST_TRIES: Final = 5
+BACKOFF: Final = (1.0, 5.0, 30.0, 120.0)  # seconds before the next try
+
+
+class EventConsumer:
+    """Takes the messages of one stream until ``stopping`` is set; survives NATS and the database away, and waits while
+    the disk is nearly full."""
+
+    def __init__(
+        self, client: Client, plan: StreamPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
+    ) -> None:
+        self._plan, self._stopping, self._wait = plan, stopping, wait
+        self._js: JetStreamContext = client.jetstream()
+        self._dead_letters = StreamWriter(client)
+        self._subscription: JetStreamContext.PullSubscription | None = None
+        self._blameless: set[int] = set()  # messages that could not be taken since a key or a storage was away
+
+    async def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                await self.once()
+            except Exception as error:  # the client's own, and those of sockets: it connects again by itself
+                log.warning("the consumer of %s waits: %s", self._plan.name, error or type(error).__name__)
+                self._subscription = None
+                await pause(self._stopping, TROUBLE_SECONDS)
+
+    async def once(self) -> int:
+        """Handles one block. Returns how many messages it had."""
+        if full := disk.shortage():  # the streams keep them
+            log.warning("the consumer of %s waits: %s", self._plan.name, full)
+            await pause(self._stopping, DISK_SECONDS)
+            return 0
+        if self._subscription is None:
+            self._subscription = await self._subscribed()
+        try:
+            messages = await self._subscription.fetch(BLOCK, timeout=self._wait)
+        except (TimeoutError, NothingThere):
+            return 0
+        theirs = []
+        for message in messages:
+            if (message.headers or {}).get(OURS) and not message.subject.startswith("in."):
+                await message.ack()  # what we said ourselves on a plain subject
+            else:
+                theirs.append(message)
+        # What was delivered before goes alone: if it ends this process, the others are not counted as its cause.
+        fresh = [one for one in theirs if _tries(one) == 1]
+        for block in filter(None, [fresh, *([one] for one in theirs if _tries(one) > 1)]):
+            await self._settle(block, await self._outcomes(block))
+        return len(messages)
+
+    async def _subscribed(self) -> JetStreamContext.PullSubscription:
+        config = ConsumerConfig(
+            durable_name=DURABLE,
+            ack_policy=AckPolicy.EXPLICIT,
+            ack_wait=ACK_SECONDS,
+            max_ack_pending=512,
+            filter_subjects=self._plan.inbound,
+        )
+        await self._js.add_consumer(self._plan.name, config)
+        return await self._js.pull_subscribe_bind(durable=DURABLE, stream=self._plan.name)
+
+    async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
+        """What became of each; where the whole can't be committed, of each alone."""
+        stored = [self._stored(one) for one in block]
+        if any(_tries(one) > MOST_TRIES and _number(one) not in self._blameless for one in block):
+            # its last handling did not even end
+            return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
+        try:
+            return await lasting(block_take)(stored)
+        except Exception as error:
+            if trouble_in(error) is not None:
+                log.warning("%s waits for the database: %s", self._plan.name, error)
+                await self._database_back(block)
+            if len(block) > 1:
+                return [outcome for one in block for outcome in await self._outcomes([one])]
+        try:
+            return await lasting(block_take)(stored)
+        except Exception as error:
+            return [error]
+
+    async def _database_back(self, block: Sequence[Msg]) -> None:
+        """Until it answers. Meanwhile the messages stay ours: an outage is no try of theirs."""
+        while not self._stopping.is_set():
+            await pause(self._stopping, TROUBLE_SECONDS)
+            for one in block:
+                await one.in_progress()
+            try:
+                return await lasting(connection.ensure_connection)()
+            except TROUBLE:
+                continue
+
+    async def _settle(self, block: Sequence[Msg], outcomes: Sequence[Outcome]) -> None:
+        """Acknowledges what was committed. Dead letters are told to others first: the row is the truth, and doubled is
+        once by its id."""
+        dead: dict[int, tuple[Msg, DeadLetter]] = {}
+        for message, outcome in zip(block, outcomes, strict=True):
+            if isinstance(outcome, Exception):
+                tries, stored = _tries(message), self._stored(message)
+                log.error("message %s of %s, try %d", stored.sequence, stored.stream, tries, exc_info=outcome)
+                if away := isinstance(outcome, Unavailable):
+                    self._blameless.add(_number(message))
+                if away or tries < MOST_TRIES or trouble_in(outcome) is not None:
+                    await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
+                    continue
+                failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")
+                outcome = await lasting(dead_letter_store)(stored, failed)
+            self._blameless.discard(_number(message))
+            if outcome is None:
+                await message.ack()
+                metrics.consumed.labels(self._plan.name, "taken").inc()
+            else:
+                dead[_number(message)] = (message, outcome)
+        told = await self._dead_letters.write([_told(number, letter) for number, (_, letter) in dead.items()])
+        for number in told:
+            message, letter = dead[number]
+            await message.ack()
+            metrics.consumed.labels(self._plan.name, letter.reason).inc()
+
+    def _stored(self, message: Msg) -> StoredMessage:
+        about = message.metadata
+        return StoredMessage(message.subject, message.data, self._plan.name, about.sequence.stream, about.timestamp)
+
+
+def _tries(message: Msg) -> int:
+    return message.metadata.num_delivered or 1
+
+
+def _number(message: Msg) -> int:
+    """Its place in the stream."""
+    return int(message.metadata.sequence.stream)
+
+
+def _told(number: int, letter: DeadLetter) -> OutgoingMessage:
+    told = {
+        "dead_letter_id": str(letter.pk),
+        "subject": letter.subject,
+        "stream": letter.stream,
+        "sequence": letter.sequence,
+        "reason": letter.reason,
+        "detail": letter.detail,
+    }
+    return OutgoingMessage(number, str(letter.pk), f"{DEAD_LETTERS}.{letter.stream}", orjson.dumps(told))

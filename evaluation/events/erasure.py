@@ -1,0 +1,96 @@
+"""Erasure in what came from elsewhere. What goes out is made of rows that are erased themselves; what went out already
+is deleted from its stream (``events.stream_erasure``)."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from typing import Final
+
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from evaluation.events.models import (
+    DeadLetter,
+    ErasedMessage,
+    EventCredential,
+    EventKind,
+    OutboxEvent,
+    ReceivedReward,
+    ReceivedTrajectory,
+    TrainingRequest,
+    WaitingSpan,
+)
+from evaluation.events.subjects import REQUEST, stream_of
+
+TRAININGS: Final = stream_of(REQUEST)  # also of what is said of them
+
+
+@places.register("publishers of events")
+def publishers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(EventCredential.objects.filter(organization_id=organization_id), words, texts=("name",))
+
+
+@places.register("received trajectories")
+def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The ids that others gave them; their content is that of trajectories."""
+    mine = ReceivedTrajectory.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, names=("trajectory_id",))
+
+
+@places.register("received rewards")
+def rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = ReceivedReward.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, names=("reward_id", "trajectory_id"), values=("components", "about"))
+
+
+@places.register("dead letters of events")
+def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = DeadLetter.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("payload", "detail", "subject"))
+    rows = list(found)
+
+    def erase() -> None:
+        ErasedMessage.objects.bulk_create(
+            ErasedMessage(
+                organization_id=organization_id,
+                stream=row.stream,
+                sequence=row.sequence,
+                mark=row.stored_at.isoformat(),
+            )
+            for row in rows
+        )
+        DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).delete()
+
+    return ErasureFinding(len(rows), erase)
+
+
+@places.register("training requests")
+def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = TrainingRequest.objects.filter(organization_id=organization_id)
+    names, values = ("training_job_id", "base_model"), ("request", "report")
+    rows = list(holding(mine, words, texts=names, values=values))
+    found = rewritten(mine, words, names=names, values=values)
+
+    def erase() -> None:
+        sent = OutboxEvent.objects.filter(
+            organization_id=organization_id,
+            kind__in=(EventKind.REQUEST, EventKind.STATUS),
+            key__in=[key for row in rows for key in (row.pk, row.job_id)],
+            withheld="",
+        )
+        marks = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
+        marks += [(one.sequence, str(one.message_id)) for one in sent]
+        ErasedMessage.objects.bulk_create(
+            ErasedMessage(organization_id=organization_id, stream=TRAININGS, sequence=sequence, mark=mark)
+            for sequence, mark in marks
+        )
+        found.erase()
+
+    return ErasureFinding(len(rows), erase)
+
+
+@places.register("spans of traces that are not whole")
+def waiting_spans(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = WaitingSpan.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("body",))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: WaitingSpan.objects.filter(pk__in=ids).delete())

@@ -1,0 +1,236 @@
+"""A message from elsewhere, from its bytes to the rows that it makes or the dead letter that it becomes."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final, NamedTuple
+from uuid import NAMESPACE_OID, UUID
+
+import orjson
+from django.conf import settings
+from django.db import transaction
+
+from agentcore_site.ids import derived
+from agentcore_site.lib.database import trouble_in
+from agentcore_site.lib.errors import DomainError, Unavailable
+from agentcore_site.lib.storable import unstorable
+from agentcore_site.lib.texts import plain
+from agentcore_site.tenancy.models import Organization
+from evaluation.events.models import DeadLetter, DeadReason, EventCredential
+from evaluation.events.received import in_turn
+from evaluation.events.schemas import fault_of
+from evaluation.events.subjects import Origin, Publisher, origin_of
+from experiences.models import Agent
+from experiences.privacy import redact, redact_value
+
+MOST_KEPT: Final = 200_000  # characters of a dead letter's payload
+DEAD: Final = NAMESPACE_OID  # of the ids of dead letters: the same message has the same one
+
+
+class NotTaken(Exception):
+    """A message that becomes a dead letter. ``keep``: whether its payload may be stored."""
+
+    def __init__(self, reason: DeadReason, detail: str, *, keep: bool = True) -> None:
+        super().__init__(detail)
+        self.reason, self.detail, self.keep = reason, detail, keep
+
+
+@dataclass(frozen=True, slots=True)
+class StoredMessage:
+    """As the stream has it."""
+
+    subject: str
+    body: bytes
+    stream: str
+    sequence: int
+    stored_at: datetime
+
+
+class MessageStamp(NamedTuple):
+    """The SHA-256 of a payload, and its message's sequence in the stream."""
+
+    digest: str
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who published. Without a credential: by a plain subject in our own account, for the site's one organisation.
+    ``agents``: those of the organisation that a message of the same block named, by slug."""
+
+    organization: Organization
+    credential: EventCredential | None = None
+    agents: dict[str, Agent | None] = field(default_factory=dict, compare=False)
+
+    @property
+    def credential_id(self) -> UUID | None:
+        return None if self.credential is None else self.credential.pk
+
+
+Senders = Mapping[Publisher, Sender | None]  # None: there is no such publisher
+Outcome = DeadLetter | Exception | None
+Receive = Callable[[Sender, Mapping[str, Any], MessageStamp], None]
+RECEIVERS: Final[dict[str, Receive]] = {}  # by subject; filled by ``events.intake.receivers``
+
+
+def receives(subject: str) -> Callable[[Receive], Receive]:
+    """Registers what takes the payloads of a subject; it is given the sender, the payload and what it came as."""
+
+    def registered(receive: Receive) -> Receive:
+        RECEIVERS[subject] = receive
+        return receive
+
+    return registered
+
+
+@transaction.atomic
+def block_take(messages: Sequence[StoredMessage]) -> list[Outcome]:
+    """Commits what the messages bring, in one transaction, each as if it had one of its own.
+
+    Returns for each None, the dead letter that it became, or the error that it met here, which may be tried again.
+
+    Raises:
+        OperationalError …: the database is away (``agentcore_site.lib.database.trouble_in``). Nothing was committed.
+    """
+    senders = _senders(message.subject for message in messages)
+    in_turn(one.organization.pk for one in senders.values() if one is not None)
+    outcomes = [_outcome(message, senders) for message in messages]
+    DeadLetter.objects.bulk_create([one for one in outcomes if isinstance(one, DeadLetter)], ignore_conflicts=True)
+    return outcomes
+
+
+def _outcome(message: StoredMessage, senders: Senders) -> Outcome:
+    try:
+        _take(message, senders)
+    except NotTaken as refused:
+        return _dead_letter(message, refused, senders)
+    except Exception as error:
+        if trouble_in(error) is not None:
+            raise
+        return error
+    return None
+
+
+def dead_letter_store(message: StoredMessage, refused: NotTaken) -> DeadLetter:
+    """The one row of a message that was not taken; handled twice, it is the row that is there."""
+    row = _dead_letter(message, refused, _senders([message.subject]))
+    DeadLetter.objects.bulk_create([row], ignore_conflicts=True)
+    return row
+
+
+def _dead_letter(message: StoredMessage, refused: NotTaken, senders: Senders) -> DeadLetter:
+    organization, credential = _known_origin(message.subject, senders)
+    return DeadLetter(
+        id=derived(DEAD, message.stream, message.sequence, message.stored_at.isoformat()),
+        stream=message.stream,
+        sequence=message.sequence,
+        stored_at=message.stored_at,
+        organization_id=organization,
+        credential_id=credential,
+        subject=plain(message.subject)[:200],
+        reason=refused.reason,
+        detail=plain(str(redact(refused.detail)))[:300],
+        payload=_kept(message.body) if refused.keep else "",
+    )
+
+
+def payload_retake(row: DeadLetter) -> None:
+    """Takes the payload of a dead letter once more.
+
+    Raises:
+        NotTaken: it is refused again.
+    """
+    senders = _senders([row.subject])
+    in_turn(one.organization.pk for one in senders.values() if one is not None)
+    _take(StoredMessage(row.subject, row.payload.encode(), row.stream, row.sequence, row.stored_at), senders)
+
+
+def _senders(subjects: Iterable[str]) -> Senders:
+    publishers = set()
+    for subject in subjects:
+        with suppress(ValueError):
+            publishers.add(origin_of(subject).publisher)
+    return {one: _known_sender(*one) for one in publishers}
+
+
+def _take(message: StoredMessage, senders: Senders) -> None:
+    body = message.body
+    try:
+        origin = origin_of(message.subject)
+    except ValueError as error:
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, str(error)) from error
+    sender = _sender(origin, senders[origin.publisher], message.stored_at)
+    payload = _payload(body)
+    if fault := fault_of(origin.subject, payload):
+        raise NotTaken(DeadReason.SCHEMA, fault)
+    receive = RECEIVERS.get(origin.subject)
+    if receive is None:
+        raise NotTaken(DeadReason.REFUSED, f"Nothing here takes {origin.subject}.")
+    try:
+        with transaction.atomic():
+            receive(sender, payload, MessageStamp(hashlib.sha256(body).hexdigest(), message.sequence))
+    except Unavailable:  # a key or a storage is away: no fault of the message
+        raise
+    except DomainError as error:
+        raise NotTaken(DeadReason.REFUSED, error.message) from error
+
+
+def _payload(body: bytes) -> Any:
+    try:
+        payload = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        raise NotTaken(DeadReason.UNREADABLE, f"It is not JSON: {error}.") from error
+    if reason := unstorable(payload):
+        raise NotTaken(DeadReason.UNREADABLE, f"It can't be stored: {reason}.")
+    return payload
+
+
+def _known_sender(organization_id: UUID | None, credential_id: UUID | None) -> Sender | None:
+    if organization_id is None:
+        slug = settings.NATS_ORGANIZATION
+        organization = Organization.objects.filter(slug=slug).first() if slug else None
+        return None if organization is None else Sender(organization)
+    found = EventCredential.objects.select_related("organization", "agent", "created_by").filter(
+        pk=credential_id, organization_id=organization_id
+    )
+    credential = found.first()
+    return None if credential is None else Sender(credential.organization, credential)
+
+
+def _sender(origin: Origin, sender: Sender | None, at: datetime) -> Sender:
+    if sender is None and origin.organization_id is None:
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "Plain subjects belong to no organisation: NATS_ORGANIZATION.")
+    if sender is None:
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "There is no such publisher.", keep=False)
+    credential = sender.credential
+    if credential is not None and credential.revoked_at is not None and credential.revoked_at < at:
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "Its publisher was revoked before.", keep=False)
+    return sender
+
+
+def _known_origin(subject: str, senders: Senders) -> tuple[UUID | None, UUID | None]:
+    """The ids that there are: a dead letter belongs to an organisation, if that is known."""
+    try:
+        origin = origin_of(subject)
+    except ValueError:
+        return None, None
+    if (sender := senders.get(origin.publisher)) is not None:
+        return sender.organization.pk, origin.credential_id
+    if origin.organization_id is None:
+        return None, None
+    mine = Organization.objects.filter(pk=origin.organization_id)
+    return mine.values_list("pk", flat=True).first(), origin.credential_id
+
+
+def _kept(body: bytes) -> str:
+    """The payload without personal data; as JSON where it is JSON, so that it can be tried again."""
+    try:
+        value = orjson.loads(body)
+        text = orjson.dumps(redact_value(value)).decode()
+    except (orjson.JSONDecodeError, orjson.JSONEncodeError, RecursionError):
+        text = redact(body.decode("utf-8", "replace"))
+    return plain(text.replace("\\u0000", "\ufffd"))[:MOST_KEPT]

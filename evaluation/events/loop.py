@@ -1,0 +1,81 @@
+"""The feedback loop: the relay and the consumers in one process, until it is told to stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+from nats.aio.client import Client
+
+from agentcore_site.lib import gc_freeze
+from agentcore_site.lib.async_db import lasting
+from agentcore_site.lib.beats import PARTS, beat
+from evaluation.events.broker import connect, streams_ensure
+from evaluation.events.consuming import EventConsumer
+from evaluation.events.gatekeeping import accounts_keep
+from evaluation.events.pausing import pause
+from evaluation.events.relay import Relay
+from evaluation.events.stream_erasure import streams_erase
+from evaluation.events.subjects import STREAMS
+
+log = logging.getLogger(__name__)
+
+BEAT_SECONDS: Final = 2.0
+
+
+async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS) -> None:
+    """Runs the parts. Waits for NATS where it is away at the start."""
+    client = await _connected(stopping)
+    if client is None:
+        return
+    try:
+        await _streams(client, stopping)
+        gc_freeze.settle()
+        work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
+            "relay": lambda: Relay(client, stopping).run(),
+            "consumers": lambda: _consumers(client, stopping),
+        }
+        async with asyncio.TaskGroup() as group:
+            for part in parts:
+                group.create_task(work[part]())
+            if "relay" in parts:
+                group.create_task(streams_erase(client.jetstream(), stopping))
+            group.create_task(accounts_keep(stopping))
+            group.create_task(_beats(stopping, parts))
+    finally:
+        await client.close()
+
+
+async def _consumers(client: Client, stopping: asyncio.Event) -> None:
+    async with asyncio.TaskGroup() as group:
+        for plan in STREAMS:
+            group.create_task(EventConsumer(client, plan, stopping).run())
+
+
+async def _connected(stopping: asyncio.Event) -> Client | None:
+    while not stopping.is_set():
+        try:
+            return await connect("feedback_loop")
+        except Exception as error:  # the client's own, and those of sockets and names
+            log.warning("NATS is away: %s", error or type(error).__name__)
+            await pause(stopping, 1.0)
+    return None
+
+
+async def _streams(client: Client, stopping: asyncio.Event) -> None:
+    """A cluster may answer before it has a leader."""
+    while not stopping.is_set():
+        try:
+            await streams_ensure(client.jetstream())
+            return
+        except Exception as error:
+            log.warning("the streams can't be made yet: %s", error or type(error).__name__)
+            await pause(stopping, 1.0)
+
+
+async def _beats(stopping: asyncio.Event, parts: tuple[str, ...]) -> None:
+    while not stopping.is_set():
+        await lasting(beat)(parts)
+        await pause(stopping, BEAT_SECONDS)

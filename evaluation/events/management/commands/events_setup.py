@@ -1,0 +1,32 @@
+"""``manage.py events_setup``: the streams, by one command."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError
+
+from evaluation.events.broker import connect, streams_ensure
+
+
+class Command(BaseCommand):
+    help = "Make the JetStream streams of events, or give those that are there our settings."
+
+    def handle(self, *args: Any, **options: Any) -> None:
+        if not settings.NATS_URL:
+            raise CommandError("Set NATS_URL, or start `manage.py up` with EVENTS=1.")
+        try:
+            names = asyncio.run(_setup())
+        except Exception as error:  # the client's own, and those of sockets and names
+            raise CommandError(f"NATS did not take it: {error or type(error).__name__}.") from error
+        self.stdout.write(f"streams: {', '.join(names)}")
+
+
+async def _setup() -> list[str]:
+    client = await connect("events_setup")
+    try:
+        return await streams_ensure(client.jetstream())
+    finally:
+        await client.close()

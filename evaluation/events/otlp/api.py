@@ -1,0 +1,113 @@
+"""OTLP over HTTP: what agents elsewhere trace, from the exporters of OpenTelemetry as they are."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.conf import settings
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from google.protobuf import json_format
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
+from rest_framework.parsers import BaseParser
+from rest_framework.request import Request
+
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.rest.parsing import too_large
+from agentcore_site.rest.views import ScopedViewSet
+from evaluation.events.models import WaitingSpan
+from evaluation.events.otlp.protobuf import from_protobuf
+from evaluation.events.otlp.receiving import SpansTaken, spans_receive
+from evaluation.events.otlp.spans import NotOtlp, ResourceSpans, from_json
+
+PROTOBUF: Final = "application/x-protobuf"
+JSON: Final = "application/json"
+WINDOW: Final = 16 + zlib.MAX_WBITS  # gzip's frame
+AGENT: Final = OpenApiParameter(
+    "X-AgentCore-Agent", str, OpenApiParameter.HEADER, description="The agent's slug, where its resource names none."
+)
+
+
+class BytesParser(BaseParser):
+    """The body as it came."""
+
+    def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
+        found = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)
+        if len(found) > settings.DATA_UPLOAD_MAX_MEMORY_SIZE:
+            raise too_large()
+        return found
+
+
+class ProtobufBytes(BytesParser):
+    media_type = PROTOBUF
+
+
+class JsonBytes(BytesParser):
+    media_type = JSON
+
+
+class OtlpTraceViewSet(ScopedViewSet):
+    """Traces of agents that run elsewhere."""
+
+    queryset = WaitingSpan.objects.none()
+    parser_classes = [ProtobufBytes, JsonBytes]
+    blind = ("create",)
+
+    @extend_schema(
+        summary="Send spans",
+        description="OTLP over HTTP, binary or JSON, also as gzip: `OTEL_EXPORTER_OTLP_ENDPOINT` is this address"
+        " without `/v1/traces`. A trace becomes a trajectory of the agent that its resource names by `service.name` or"
+        " `agentcore.agent`. A key needs the scope `traces:write`, and no other.",
+        tags=["events"],
+        parameters=[AGENT],
+        request={PROTOBUF: OpenApiTypes.BINARY, JSON: OpenApiTypes.OBJECT},
+        responses={(200, JSON): OpenApiTypes.OBJECT, (200, PROTOBUF): OpenApiTypes.BINARY},
+    )
+    def create(self, request: Request) -> HttpResponse:
+        binary = (request.content_type or "").split(";")[0].strip() == PROTOBUF
+        taken = spans_receive(
+            self.actor,
+            _exports(_unpacked(request.data, request.headers.get("Content-Encoding", "")), binary=binary),
+            agent=request.headers.get("x-agentcore-agent", ""),
+        )
+        return _answer(taken, binary=binary)
+
+
+def _exports(body: bytes, *, binary: bool) -> list[ResourceSpans]:
+    try:
+        return from_protobuf(body) if binary else from_json(body)
+    except NotOtlp as error:
+        raise Invalid(str(error)) from error
+
+
+def _unpacked(body: Any, encoding: str) -> bytes:
+    """Raises Invalid, TooLarge."""
+    raw = body if isinstance(body, bytes) else b""
+    if encoding.strip().lower() in ("", "identity"):
+        return raw
+    if encoding.strip().lower() != "gzip":
+        raise Invalid("Content-Encoding: gzip or none.")
+    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    try:
+        stream = zlib.decompressobj(WINDOW)
+        found = stream.decompress(raw, most + 1)
+    except zlib.error as error:
+        raise Invalid("The body is no gzip.") from error
+    if len(found) > most or stream.unconsumed_tail:
+        raise too_large()
+    if not stream.eof:
+        raise Invalid("The body's gzip ends too early.")
+    return found
+
+
+def _answer(taken: SpansTaken, *, binary: bool) -> HttpResponse:
+    answer = ExportTraceServiceResponse()
+    if taken.rejected or taken.why:
+        answer.partial_success.rejected_spans = taken.rejected
+        answer.partial_success.error_message = taken.why
+    if binary:
+        return HttpResponse(answer.SerializeToString(), content_type=PROTOBUF)
+    return HttpResponse(json_format.MessageToJson(answer), content_type=JSON)

@@ -1,0 +1,216 @@
+"""A trace of spans as a trajectory. Pure, no Django.
+
+A call of a model is a decision: the tools that it asks for are steps, and what it says in the end is the answer. The
+result of a tool is that of the tool's own span, or what the next call of the model was told of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from budgets.prices.pricing import Usage
+from evaluation.events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, SpanToolCall
+from experiences.rollouts.call_notes import CallNotes
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
+
+EVIDENCE: Final = "otlp"  # under this name a trajectory's evidence keeps what a row has no column for
+MOST_STEPS: Final = 32_767  # of a row
+LONGEST_MODEL: Final = 80
+Owned = list[tuple[Step, str]]  # steps, each with the id of the span that it was made of
+CostOf = Callable[[str, Usage], int | None]  # micro-dollars of a call of a model; None: no price is known
+
+
+class NothingOfAgents(ValueError):
+    """No span of the trace tells of an agent, a model or a tool."""
+
+
+def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf) -> Trajectory:
+    """Of the spans of one trace, in any order. Its reward is not known (NaN); it succeeded if its root did not fail.
+
+    Raises:
+        NothingOfAgents: it tells of no agent.
+    """
+    found = sorted(spans, key=lambda one: (one.began, -one.ended, one.id))
+    told = [one for one in found if one.kind is not SpanKind.OTHER]
+    if not told:
+        raise NothingOfAgents("No span tells of an agent, a model or a tool.")
+    known = {one.id for one in found}
+    root = next((one for one in found if one.parent not in known), found[0])
+    models = _innermost([one for one in told if one.kind is SpanKind.MODEL], found)
+    owned, unpriced = _steps(models, [one for one in told if one.kind is SpanKind.TOOL], cost_of)
+    steps = _nested(owned, {one.id: one.parent for one in found})
+    failed = root.error
+    ended = max(one.ended for one in found)
+    return Trajectory(
+        key=RolloutKey(0, scenario, 0),
+        query=_asked(models, told) or root.name,
+        steps=steps[:MOST_STEPS],
+        success=not failed,
+        outcome=float(not failed),
+        evidence={EVIDENCE: _about(found, models, unpriced)},
+        truncated=len(steps) > MOST_STEPS,
+        error=f"agent: {failed}" if failed else "",
+        model=next((one.model for one in models if one.model), "")[:LONGEST_MODEL],
+        started_at=root.began,
+        duration_ms=(ended - root.began) * 1e3,
+    )
+
+
+def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:
+    """Calls that hold no other call of a model: two instrumentations may tell of one call. One that a tool makes within
+    a call is another call."""
+    parents = {one.id: one.parent for one in found}
+    tools = {one.id for one in found if one.kind is SpanKind.TOOL}
+    outer: set[str] = set()
+    for one in models:
+        for above in _above(one.id, parents):
+            if above in tools:
+                break
+            outer.add(above)
+    return [one for one in models if one.id not in outer]
+
+
+def _above(id: str, parents: Mapping[str, str]) -> Iterator[str]:
+    """The spans that hold a span, the nearest first; a circle of spans ends where it begins."""
+    above, seen = parents.get(id, ""), {id}
+    while above and above not in seen:
+        yield above
+        seen.add(above)
+        above = parents.get(above, "")
+
+
+def _nested(owned: Owned, parents: Mapping[str, str]) -> list[Step]:
+    """The steps in the order of their time, each with the place of the nearest step whose span holds its own."""
+    ordered = sorted(owned, key=lambda pair: pair[0].timestamp)
+    places: dict[str, int] = {}  # of the first step of a span
+    for at, (_, span) in enumerate(ordered):
+        places.setdefault(span, at)
+    for at, (step, span) in enumerate(ordered):
+        step.parent = next((place for above in _above(span, parents) if (place := places.get(above, at)) < at), None)
+    return [step for step, _ in ordered]
+
+
+def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: CostOf) -> tuple[Owned, list[str]]:
+    """One call after the other, and the models without a price."""
+    waiting, unpriced, notes = list(tools), set(), CallNotes()
+    steps: Owned = []
+    for at, one in enumerate(models):
+        cost = _cost(one, cost_of)
+        if cost is None:
+            unpriced.add(one.model)
+        later = models[at + 1].told if at + 1 < len(models) else ()
+        own = _decisions(one, waiting, later)
+        first, _ = own[0]
+        first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost or 0
+        first.call = notes.noted(one.settings, _finish(one))
+        steps += own
+    steps += [(_of_tool(one, one.began, ""), one.id) for one in waiting]
+    return steps, sorted(unpriced)
+
+
+def _finish(model: AgentSpan) -> str:
+    """Why its first answer ended; "" where the span does not say."""
+    return str(next(iter(model.settings.get("finish", ())), ""))
+
+
+def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
+    """At least one: what a call of the model decided. Spans of tools that it asked for leave ``waiting``."""
+    seen = model.told[-1].text if model.told else ""
+    said = model.said[0] if model.said else SpanMessage("assistant", "")
+    if not said.calls:
+        return [(_answer(model, seen, said.text), model.id)]
+    steps: Owned = []
+    for call in said.calls:
+        span = _taken(waiting, call, model.began)
+        step = _of_call(model, call, seen, later) if span is None else _of_tool(span, model.began, seen)
+        step.action["parameters"] = _parameters(call.arguments)
+        step.state["thoughts"] = [said.text] if said.text else []
+        steps.append((step, model.id if span is None else span.id))
+    return steps
+
+
+def _taken(waiting: list[AgentSpan], call: SpanToolCall, after: float) -> AgentSpan | None:
+    """The span of a call: that of its id, else the next one of its name."""
+    by_id = [one for one in waiting if call.id and one.call == call.id]
+    by_name = [one for one in waiting if one.tool == call.name and not one.call and one.began >= after]
+    if not (found := by_id or by_name):
+        return None
+    waiting.remove(found[0])
+    return found[0]
+
+
+def _answer(model: AgentSpan, seen: str, text: str) -> Step:
+    error = model.error
+    return Step(
+        state=_state(seen),
+        action={"type": "answer", "tool": None, "parameters": {"text": text}},
+        result={"success": not error, "output": None, "error": error or None},
+        timestamp=model.began,
+        duration_ms=_ms(model),
+    )
+
+
+def _of_call(model: AgentSpan, call: SpanToolCall, seen: str, later: Sequence[SpanMessage]) -> Step:
+    """A call of a tool that has no span of its own."""
+    answer = next((one.text for one in later if call.id and one.call == call.id), None)
+    return Step(
+        state=_state(seen),
+        action={"type": "tool", "tool": call.name, "parameters": {}},
+        result={"success": answer is not None, "output": answer, "error": None if answer is not None else "no result"},
+        timestamp=model.began,
+        duration_ms=_ms(model),
+    )
+
+
+def _of_tool(tool: AgentSpan, began: float, seen: str) -> Step:
+    error = tool.error
+    return Step(
+        state=_state(seen),
+        action={"type": "tool", "tool": tool.tool, "parameters": _parameters(tool.arguments)},
+        result={"success": not error, "output": tool.result, "error": error or None},
+        timestamp=began,
+        duration_ms=(tool.ended - began) * 1e3,
+    )
+
+
+def _state(seen: str) -> dict[str, Any]:
+    return {"observation": seen, "done": False}
+
+
+def _parameters(arguments: Any) -> dict[str, Any]:
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    return {} if arguments in (None, "") else {"input": arguments}
+
+
+def _cost(model: AgentSpan, cost_of: CostOf) -> int | None:
+    if model.cost_usd is not None:
+        return round(model.cost_usd * 1e6)
+    usage = Usage(model.input_tokens, model.output_tokens, cached_tokens=min(model.cached_tokens, model.input_tokens))
+    return cost_of(model.model, usage)
+
+
+def _asked(models: Sequence[AgentSpan], told: Sequence[AgentSpan]) -> str:
+    """What the agent was asked: the first words of a user."""
+    for one in (*models, *told):
+        if (text := next((message.text for message in one.told if message.role == "user"), "")) != "":
+            return text
+    return ""
+
+
+def _about(found: Sequence[AgentSpan], models: Sequence[AgentSpan], unpriced: Sequence[str]) -> dict[str, Any]:
+    """``system``: what the first call was told; ``spans``: how many there were."""
+    first = models[0].told if models else ()
+    about = {
+        "trace_id": found[0].trace,
+        "session_id": next((one.session for one in found if one.session), ""),
+        "system": "\n\n".join(one.text for one in first if one.role == "system"),
+        "settings": dict(models[0].settings) if models else {},
+        "spans": len(found),
+    }
+    return about | ({"unpriced": list(unpriced)} if unpriced else {})
+
+
+def _ms(span: AgentSpan) -> float:
+    return (span.ended - span.began) * 1e3

@@ -1,0 +1,102 @@
+"""Exports of spans, kept until their traces are whole."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+import orjson
+from django.db import connection
+from django.utils.text import slugify
+
+from agentcore_site.lib import disk
+from agentcore_site.lib.errors import Unavailable
+from agentcore_site.lib.texts import plain
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require
+from evaluation.events.models import WaitingSpan
+from evaluation.events.otlp.conventions import AgentSpan, read
+from evaluation.events.otlp.spans import ResourceSpans
+from experiences.models import Agent
+from experiences.privacy import redact_value
+
+NAMES: Final = ("agentcore.agent", "service.name")  # of a resource: whose spans they are
+BROKEN: Final = "A span has a trace id, a span id, a start and an end."
+
+
+class SpansTaken(NamedTuple):
+    """``why`` says what became of those that were not taken, "" if there are none."""
+
+    accepted: int
+    rejected: int
+    why: str
+
+
+def spans_receive(actor: Any, exports: Iterable[ResourceSpans], *, agent: str = "") -> SpansTaken:
+    """Takes spans of registered agents: of the one that is named (its slug), else of the one that a resource names. A
+    span that is sent twice is taken once.
+
+    Raises:
+        Forbidden: the actor may not record what agents do.
+        Unavailable: the disk is nearly full. Exporters try again.
+    """
+    disk.require_room(Unavailable)
+    actor = Actor.of(actor)
+    known: dict[str, Agent | None] = {}
+    rejected: Counter[str] = Counter()
+    rows: list[tuple[Agent, AgentSpan]] = []
+    for export in exports:
+        slug = slugify(agent or str(next((export.attributes[one] for one in NAMES if one in export.attributes), "")))
+        if slug not in known:
+            known[slug] = _agent(actor, slug)
+        rejected[BROKEN] += export.broken
+        owner = known[slug]
+        if owner is None:
+            rejected[_unknown(slug)] += len(export.spans)
+        elif not owner.collects:
+            rejected[f"{owner.name} may not be recorded."] += len(export.spans)
+        else:
+            rows += [(owner, read(span)) for span in export.spans]
+    _keep(rows)
+    return SpansTaken(len(rows), rejected.total(), " ".join(why for why, n in rejected.items() if n))
+
+
+def _agent(actor: Actor, slug: str) -> Agent | None:
+    mine = Agent.objects.filter(organization__in=actor.organization_ids, archived_at=None)
+    found = mine.filter(slug=slug).order_by("created_at").first() if slug else None
+    if found is not None:
+        require(actor, "trace.record", found.organization_id)
+    return found
+
+
+def _unknown(slug: str) -> str:
+    ways = "as service.name or agentcore.agent of its resource, or in the header x-agentcore-agent"
+    if not slug:
+        return f"Name a registered agent by its slug {ways}."
+    return f"No agent {slug} is registered here: name one by its slug {ways}."
+
+
+def _keep(rows: Sequence[tuple[Agent, AgentSpan]]) -> None:
+    if not rows:
+        return
+    columns = zip(
+        *((agent.organization_id, agent.pk, span.trace, span.id, not span.parent, _body(span)) for agent, span in rows),
+        strict=True,
+    )
+    table = WaitingSpan._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(
+            f"INSERT INTO {table} (organization_id, agent_id, trace_id, span_id, root, body)"  # noqa: S608 - our table
+            " SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])"
+            " ON CONFLICT DO NOTHING",
+            [list(one) for one in columns],
+        )
+
+
+def _body(span: AgentSpan) -> str:
+    """As JSON, without personal data."""
+    raw = span.as_json()
+    value = orjson.loads(raw)
+    clean = redact_value(value)
+    return plain((raw if clean is value else orjson.dumps(clean)).decode())

@@ -1,0 +1,185 @@
+"""``agent.rl.trajectory.v1`` from a stored rollout, and a rollout from one that came from elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from evaluation.events.payloads.moments import read, seconds_written
+from experiences.rollouts.types import RolloutKey, Step, Trajectory
+
+OUTSIDE: Final = "event"  # under this name its evidence keeps what our columns have no room for
+GENERAL: Final = "general"
+MOST_STEPS: Final = 32_767  # of a row
+OBSERVED: Final = ("user_message", "tool_result")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredTrajectory:
+    """A row's values. ``started_at`` in seconds since the epoch; ``steps`` as they are stored; ``outside``: what came
+    with it, where it is from elsewhere."""
+
+    id: str
+    session: str
+    agent: str
+    query: str
+    steps: Sequence[Mapping[str, Any]]
+    started_at: float
+    duration_ms: float
+    model: str
+    tokens: int
+    cost_micros: int
+    scenario: int
+    outside: Mapping[str, Any]
+
+
+def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
+    known, began = row.outside, row.started_at
+    return {
+        "trajectory_id": known.get("trajectory_id", row.id),
+        "session_id": known.get("session_id", row.session),
+        "agent_id": row.agent,
+        "subordinate_profile": known.get("subordinate_profile"),
+        "start_timestamp": seconds_written(began),
+        "end_timestamp": seconds_written(began + row.duration_ms / 1e3),
+        "turns": _turns(row),
+        "task_context": {
+            "task_id": known.get("task_id", str(row.scenario)),
+            "instructions": row.query,
+            "complexity_score": known.get("complexity_score"),
+            "domain": known.get("domain", GENERAL),
+        },
+        "metadata": {
+            "model": row.model,
+            "temperature": known.get("temperature"),
+            "total_tokens": row.tokens,
+            "total_cost_usd": row.cost_micros / 1e6,
+        },
+    }
+
+
+def _turns(row: StoredTrajectory) -> list[dict[str, Any]]:
+    """At least one: a rollout that failed before its first step still saw its query."""
+    if row.steps:
+        return [_turn(number, step, row.query) for number, step in enumerate(row.steps, 1)]
+    return [
+        {
+            "turn_id": 1,
+            "timestamp": seconds_written(row.started_at),
+            "observation": {"type": OBSERVED[0], "content": row.query},
+            "action": {"type": "response"},
+        }
+    ]
+
+
+def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
+    state, action, result = step["state"], step["action"], step["result"]
+    parameters = action.get("parameters") or {}
+    answer = action.get("type") in ("answer", "response")
+    seen = state.get("observation")
+    return {
+        "turn_id": number,
+        "timestamp": seconds_written(step.get("timestamp") or 0.0),
+        "observation": {
+            "type": state.get("observed") or OBSERVED[number > 1],
+            "content": query if number == 1 and not seen else seen,
+            "context": state.get("context") or {},
+        },
+        "thought_process": list(state.get("thoughts") or ()),
+        "action": {
+            "type": "response" if answer else action.get("kind") or "tool_call",
+            "tool_name": None if answer else action.get("tool") or action.get("type"),
+            "tool_args": {} if answer else parameters,
+            "raw_response": str(parameters.get("text", "")) if answer else action.get("raw"),
+        },
+        "result": {
+            "success": bool(result.get("success")),
+            "output": result.get("output"),
+            "error": None if result.get("error") in (None, "") else str(result["error"]),
+            "execution_time_ms": step.get("duration_ms") or 0.0,
+        },
+    }
+
+
+def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
+    """The rollout that a payload tells of, which is of the schema. Its reward is not known yet (NaN).
+
+    Raises:
+        ValueError: a moment is none, it ends before it begins, or its turns are not in order.
+    """
+    turns = payload["turns"]
+    numbers = [turn["turn_id"] for turn in turns if "turn_id" in turn]
+    if numbers != sorted(set(numbers)):
+        raise ValueError("turns: their turn_id must rise")
+    task, about = payload.get("task_context") or {}, payload.get("metadata") or {}
+    began = read(payload["start_timestamp"]) if "start_timestamp" in payload else _first(turns)
+    ended = read(payload["end_timestamp"]) if "end_timestamp" in payload else began
+    if began.timestamp() < 0:
+        raise ValueError("start_timestamp: it lies before 1970")
+    if ended < began:
+        raise ValueError("end_timestamp: it lies before start_timestamp")
+    steps = [_step(turn, began) for turn in turns]
+    total = min(int(about.get("total_tokens", 0)), 2**31 - 1)
+    steps[0].tokens, steps[0].cost_micros = total, round(float(about.get("total_cost_usd", 0.0)) * 1e6)
+    succeeded = all(step.result["success"] for step in steps[-1:])
+    return Trajectory(
+        key=RolloutKey(0, scenario, 0),
+        query=task.get("instructions") or _asked(turns),
+        steps=steps,
+        success=succeeded,
+        outcome=float(succeeded),
+        evidence={OUTSIDE: _kept(payload, task, about)},
+        model=str(about.get("model", ""))[:80],
+        started_at=began.timestamp(),
+        duration_ms=(ended - began).total_seconds() * 1e3,
+    )
+
+
+def _kept(payload: Mapping[str, Any], task: Mapping[str, Any], about: Mapping[str, Any]) -> dict[str, Any]:
+    found = {
+        "trajectory_id": payload["trajectory_id"],
+        "session_id": payload["session_id"],
+        "subordinate_profile": payload.get("subordinate_profile"),
+        "task_id": task.get("task_id"),
+        "complexity_score": task.get("complexity_score"),
+        "domain": task.get("domain") or GENERAL,
+        "temperature": about.get("temperature"),
+    }
+    return found
+
+
+def _first(turns: Iterable[Mapping[str, Any]]) -> datetime:
+    return next((read(turn["timestamp"]) for turn in turns if "timestamp" in turn), datetime.fromtimestamp(0, UTC))
+
+
+def _asked(turns: Sequence[Mapping[str, Any]]) -> str:
+    content = turns[0]["observation"]["content"]
+    return content if isinstance(content, str) else ""
+
+
+def _step(turn: Mapping[str, Any], began: datetime) -> Step:
+    seen, did, got = turn["observation"], turn["action"], turn.get("result") or {}
+    if did["type"] == "response":
+        action = {"type": "answer", "tool": None, "parameters": {"text": did.get("raw_response") or ""}}
+    else:
+        action = {
+            "type": "tool",
+            "kind": did["type"],
+            "tool": did.get("tool_name"),
+            "parameters": did.get("tool_args") or {},
+            "raw": did.get("raw_response"),
+        }
+    return Step(
+        state={
+            "observation": seen["content"],
+            "observed": seen["type"],
+            "context": seen.get("context") or {},
+            "thoughts": turn.get("thought_process") or [],
+        },
+        action=action,
+        result={"success": got.get("success", True), "output": got.get("output"), "error": got.get("error")},
+        timestamp=(read(turn["timestamp"]) if "timestamp" in turn else began).timestamp(),
+        duration_ms=float(got.get("execution_time_ms") or 0.0),
+    )

@@ -1,0 +1,373 @@
+"""Rows of the outbox as messages: what happened is read when it is sent, so that nothing of it is kept twice.
+
+What was erased meanwhile, or may not be recorded any more, is withheld.
+"""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Final, NamedTuple
+
+import orjson
+from django.conf import settings
+from django.db import connection
+from django.db.models import Q
+from django.utils import timezone
+
+from agentcore_site.encryption.columns import opened
+from agentcore_site.encryption.errors import KeyAway, Unopenable
+from agentcore_site.ids import derived
+from agentcore_site.lib.money import dollars
+from agentcore_site.tenancy.models import Organization
+from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
+from evaluation.events.payloads.deployment import StoredDeployment, deployment_payload
+from evaluation.events.payloads.moments import written
+from evaluation.events.payloads.reward import StoredReward, reward_payload
+from evaluation.events.payloads.status import STATUSES, StoredRun, cancelled_payload, status_payload
+from evaluation.events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
+from evaluation.events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
+from evaluation.serving.deployments.rules import DeploymentRule
+from evaluation.serving.models import Deployment, DeploymentStrategy
+from experiences.models import Agent, GroupRecord
+from training.models import Iteration, TrainingRun, with_money
+from training.selectors.runs import eta_seconds
+
+SUBJECT_OF: Final[dict[str, str]] = {
+    EventKind.TRAJECTORY: TRAJECTORY,
+    EventKind.REWARD: REWARD,
+    EventKind.STATUS: STATUS,
+    EventKind.DEPLOYED: DEPLOYED,
+    EventKind.REQUEST: REQUEST,
+}
+GONE: Final = "it is gone"
+NOT_RECORDED: Final = "its agent may not be recorded"
+KEY_AWAY: Final = "encrypted; its key can't be had now"
+
+Payload = dict[str, Any]
+
+
+class LeasedEvent(NamedTuple):
+    """A row of the outbox that this relay has, in the order of their ids."""
+
+    id: int
+    message_id: str
+    organization_id: uuid.UUID
+    kind: str
+    key: uuid.UUID
+    month: date | None
+    data: dict[str, Any]
+    created_at: datetime
+
+
+Made = Iterator[tuple[LeasedEvent, Payload | str]]  # what is gone is left out
+
+
+@dataclass(frozen=True, slots=True)
+class OutgoingMessage:
+    """A message, or why there is none (``withheld``). ``row`` is the id in the outbox."""
+
+    row: int
+    message_id: str
+    subject: str
+    body: bytes
+    withheld: str = ""
+
+    def within(self, most: int) -> OutgoingMessage:
+        """The same, or withheld where it has more bytes than the server takes."""
+        if len(self.body) <= most:
+            return self
+        return replace(self, body=b"", withheld=f"it has {len(self.body):,} bytes, and NATS takes {most:,}")
+
+
+def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
+    """In the order of the rows, without those whose key can't be had: they are taken again when their lease ends."""
+    plain = _plain_organization()
+    messages: dict[int, OutgoingMessage] = {}
+    by_kind: dict[str, list[LeasedEvent]] = defaultdict(list)
+    for row in rows:
+        by_kind[row.kind].append(row)
+    for kind, some in by_kind.items():
+        # One by one: a payload is bytes before the next one is made, and the garbage collector has nothing to walk.
+        messages |= {row.id: _message(row, payload, plain) for row, payload in MAKERS[kind](some)}
+    made = (messages.get(row.id) or _message(row, GONE, plain) for row in rows)
+    return [one for one in made if one.withheld != KEY_AWAY]
+
+
+def _message(row: LeasedEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:
+    subject = outgoing(SUBJECT_OF[row.kind], row.organization_id, plain=row.organization_id == plain)
+    if isinstance(payload, str):
+        return OutgoingMessage(row.id, row.message_id, subject, b"", payload)
+    return OutgoingMessage(row.id, row.message_id, subject, orjson.dumps(payload))
+
+
+def _plain_organization() -> uuid.UUID | None:
+    if not settings.NATS_ORGANIZATION:
+        return None
+    return Organization.objects.filter(slug=settings.NATS_ORGANIZATION).values_list("id", flat=True).first()
+
+
+# -- trajectories and what they were paid ------------------------------------------------------------------------------
+
+LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
+WHOLE: Final = (
+    ", t.query, t.steps, extract(epoch FROM t.created_at)::float8, t.duration_ms, t.model, t.tokens, t.cost_micros"
+)
+
+
+def _stored(rows: Sequence[LeasedEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
+    """By id: JSON columns as they stand in the database, which is read at a fraction of the cost of Django's rows."""
+    by_month: dict[date | None, list[uuid.UUID]] = defaultdict(list)
+    for row in rows:
+        by_month[row.month].append(row.key)
+    found: dict[uuid.UUID, tuple[Any, ...]] = {}
+    with connection.cursor() as cursor:
+        for month, ids in by_month.items():
+            cursor.execute(
+                f"SELECT {columns} FROM experiences_trajectory t"  # noqa: S608  (columns are ours)
+                " WHERE t.month = %s AND t.id = ANY(%s) AND t.purpose = ANY(%s)",
+                [month, ids, list(PUBLISHED_PURPOSES)],
+            )
+            found |= {values[0]: values for values in cursor.fetchall()}
+    return found
+
+
+def _agents(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[str, bool]]:
+    rows = Agent.objects.filter(id__in=set(ids)).values_list("id", "slug", "collects")
+    return {id: (slug, collects) for id, slug, collects in rows}
+
+
+def loaded(value: Any) -> Any:
+    """A JSON column as a bare cursor gives it."""
+    return orjson.loads(value) if isinstance(value, str | bytes) else value
+
+
+def trajectory_payloads(rows: Sequence[LeasedEvent]) -> Made:
+    stored = _stored(rows, LIGHT + WHOLE)
+    agents = _agents(values[2] for values in stored.values())
+    for row in rows:
+        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
+            continue
+        if not agent[1]:
+            yield row, NOT_RECORDED
+            continue
+        key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
+        outside = loaded(evidence).get(OUTSIDE) or {}
+        slug = agent[0]
+        try:
+            played = opened("experiences_trajectory", "steps", row.organization_id, key, loaded(steps))
+        except (KeyAway, Unopenable) as error:
+            yield row, KEY_AWAY if isinstance(error, KeyAway) else error.title
+            continue
+        yield (
+            row,
+            trajectory_payload(
+                StoredTrajectory(
+                    str(key), str(job), slug, query, played, at, duration, model, tokens, cost, scenario, outside
+                )
+            ),
+        )
+
+
+def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
+    stored = _stored(rows, LIGHT)
+    agents = _agents(values[2] for values in stored.values())
+    groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
+    for row in rows:
+        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
+            continue
+        key, job, _, iteration, scenario, _, reward, components, evidence = values
+        if not agent[1]:
+            yield row, NOT_RECORDED
+        elif reward is not None:
+            outside = loaded(evidence).get(OUTSIDE) or {}
+            parts = loaded(components)
+            told = StoredReward(
+                # Of the row and the payment: the same payment told twice is one.
+                str(derived(key, "reward", reward)),
+                outside.get("trajectory_id", str(key)),
+                outside.get("session_id", str(job)),
+                row.created_at,
+                reward,
+                parts,
+                any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
+                groups.get((job, iteration, scenario)),
+            )
+            yield row, reward_payload(told)
+
+
+def _groups(
+    wanted: set[tuple[uuid.UUID, int, int]],
+) -> dict[tuple[uuid.UUID, int, int], tuple[float, float]]:
+    """Mean and deviation of the rewards of groups that are complete."""
+    rows = GroupRecord.objects.filter(job_id__in={key[0] for key in wanted}, iteration__in={key[1] for key in wanted})
+    found = {}
+    for job, iteration, scenario, rewards in rows.values_list("job_id", "iteration", "scenario", "rewards"):
+        paid = [one for one in rewards if one is not None]
+        if paid and (job, iteration, scenario) in wanted:
+            mean = sum(paid) / len(paid)
+            deviation = (sum((one - mean) ** 2 for one in paid) / len(paid)) ** 0.5
+            found[(job, iteration, scenario)] = (mean, deviation)
+    return found
+
+
+# -- jobs --------------------------------------------------------------------------------------------------------------
+
+
+def status_payloads(rows: Sequence[LeasedEvent]) -> Made:
+    runs = {
+        run.job_id: run
+        for run in with_money(TrainingRun.objects.filter(job_id__in={row.key for row in rows})).select_related(
+            "job", "best_checkpoint", "agent"
+        )
+    }
+    requests = TrainingRequest.objects.filter(Q(job__in=runs) | Q(pk__in={row.key for row in rows}))
+    asked: dict[uuid.UUID, TrainingRequest] = {}
+    for one in requests:
+        asked |= {one.job_id: one, one.pk: one}
+    for row in rows:
+        if row.key in runs:
+            yield row, status_payload(_run(row, runs[row.key], asked.get(row.key)))
+        elif row.key in asked:
+            yield row, cancelled_payload(asked[row.key].training_job_id, row.created_at, row.data["reason"])
+
+
+def status_of(asked: TrainingRequest) -> Payload:
+    """How a requested training stands now, as the event says it: of one elsewhere what its service said last."""
+    job = asked.job
+    run = with_money(TrainingRun.objects.filter(job=job)).select_related("job", "best_checkpoint", "agent").first()
+    if run is None:
+        known = {"training_job_id": asked.training_job_id, "timestamp": written(asked.created_at)}
+        return known | asked.report | {"status": STATUSES.get(job.status, job.status)}
+    data = {"status": run.job.status, "reason": run.job.status_reason}
+    event = LeasedEvent(0, str(run.pk), run.organization_id, EventKind.STATUS, run.pk, None, data, timezone.now())
+    return status_payload(_run(event, run, asked))
+
+
+def request_payloads(rows: Sequence[LeasedEvent]) -> Made:
+    """As they came: the service elsewhere knows them by their own ids."""
+    found = TrainingRequest.objects.filter(pk__in={row.key for row in rows})
+    by_id = {one.pk: one.request for one in found}
+    yield from ((row, by_id[row.key]) for row in rows if row.key in by_id)
+
+
+def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> StoredRun:
+    """As the job was when the row was written, as far as the tables still tell."""
+    job, at = run.job, row.created_at
+    number = int(row.data.get("iteration", run.iteration))
+    figures: Mapping[str, Any] = run.metrics
+    if number != run.iteration:
+        figures = Iteration.objects.filter(run=run, number=number).values_list("metrics", flat=True).first() or {}
+    best = run.best_checkpoint
+    ended = row.data["status"] in ("completed", "failed", "cancelled")
+    verdict = run.verdict if ended else {}
+    began = job.started_at or at
+    return StoredRun(
+        id=str(run.job_id) if asked is None else asked.training_job_id,
+        at=at,
+        status=row.data["status"],
+        reason=row.data.get("reason", ""),
+        iteration=number,
+        iterations=run.total_iterations,
+        epoch=_epoch(run, number),
+        eta_seconds=None if ended else eta_seconds(run),
+        figures={**figures, "learning_rate": run.configuration.learning_rate},
+        best=None
+        if best is None
+        else {
+            "epoch": _epoch(run, best.iteration)[0],
+            "step": best.iteration,
+            "reward_mean": best.validation_score,
+            "checkpoint_path": f"/api/v1/checkpoints/{best.pk}/download",
+        },
+        artifacts={
+            "final_checkpoint": None if best is None else f"/api/v1/checkpoints/{best.pk}/download",
+            "tensorboard_logs": None,
+            "training_curves": f"/api/v1/training-jobs/{run.job_id}/curves.svg",
+            "model_card": f"/api/v1/training-jobs/{run.job_id}/model-card.md",
+        },
+        cost_usd=dollars(run.spent_micros),
+        seconds=max(0.0, (at - began).total_seconds()),
+        error=job.error,
+        holdout=verdict.get("success_rate"),
+        improvement=verdict.get("improvement"),
+        scores={"held_out": verdict["success_rate"]} if verdict.get("success_rate") is not None else {},
+    )
+
+
+def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
+    """The epoch of an iteration, and how many there are; a run without epochs is one."""
+    epochs = run.configuration.context.epochs if run.tells else 1
+    return math.ceil(iteration * epochs / max(run.total_iterations, 1)), epochs
+
+
+# -- deployments -------------------------------------------------------------------------------------------------------
+
+
+def deployment_payloads(rows: Sequence[LeasedEvent]) -> Made:
+    found = Deployment.objects.filter(id__in={row.key for row in rows}).select_related(
+        "agent", "created_by", "previous", "release__checkpoint__run"
+    )
+    by_id = {one.pk: one for one in found}
+    yield from ((row, deployment_payload(_deployment(row, by_id[row.key]))) for row in rows if row.key in by_id)
+
+
+def _deployment(row: LeasedEvent, one: Deployment) -> StoredDeployment:
+    release, checkpoint = one.release, one.release.checkpoint
+    run = checkpoint.run if checkpoint is not None else None
+    checks = {finding["check"]: bool(finding["passed"]) for finding in one.verdict.get("findings", ())}
+    return StoredDeployment(
+        id=str(one.pk),
+        at=row.created_at,
+        step=row.data["step"],
+        share=float(row.data["share"]),
+        strategy=one.strategy,
+        ramp=_ramp(one),
+        model=f"{one.agent.slug}-{release.number}",
+        base_model=str((release.bundle.get("model") or {}).get("name") or one.agent.runtime),
+        checkpoint=f"/api/v1/releases/{release.pk}",
+        training_job=None if run is None else str(run.job_id),
+        trained_at=None if checkpoint is None else checkpoint.created_at,
+        samples=0 if run is None else run.trajectories,
+        final_reward=None if run is None else _float(run.metrics.get("reward_mean")),
+        passed=one.verdict.get("passed"),
+        safe=checks.get("safety"),
+        regressed=_regressed(checks),
+        by=one.created_by.username if one.created_by else "system",
+        overridden=bool(one.verdict) and not one.verdict.get("passed", True),
+        previous=None if one.previous is None else f"{one.agent.slug}-{one.previous.number}",
+    )
+
+
+def _ramp(one: Deployment) -> list[tuple[datetime, float]]:
+    """When each stage is due at the earliest."""
+    if one.strategy != DeploymentStrategy.CANARY:
+        return [(one.created_at.astimezone(UTC), 1.0)]
+    due, found = one.created_at, []
+    for stage in DeploymentRule.from_json(one.rule).stages:
+        found.append((due, stage.share))
+        due = due + timedelta(minutes=stage.minutes)
+    return [*found, (due, 1.0)]
+
+
+def _regressed(checks: Mapping[str, bool]) -> bool | None:
+    """Whether it was found worse on a suite; None where it was compared on none."""
+    compared = [passed for name, passed in checks.items() if name.startswith("no worse on ")]
+    return not all(compared) if compared else None
+
+
+def _float(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) else None
+
+
+MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], Made]]] = {
+    EventKind.TRAJECTORY: trajectory_payloads,
+    EventKind.REWARD: reward_payloads,
+    EventKind.STATUS: status_payloads,
+    EventKind.DEPLOYED: deployment_payloads,
+    EventKind.REQUEST: request_payloads,
+}

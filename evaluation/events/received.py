@@ -1,0 +1,69 @@
+"""Trajectories of agents elsewhere, stored once each by their own name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Final
+from uuid import UUID
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from agentcore_site.ids import derived
+from evaluation.events.models import ReceivedTrajectory
+from experiences.models import Agent
+from experiences.rollouts.types import Trajectory
+from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+
+RECEIVED: Final = "received"  # the purpose of their rows
+SCENARIOS: Final = 2**31 - 1  # of a column
+
+
+def received_scope(agent: Agent) -> TrajectoryScope:
+    """All that an agent did elsewhere counts as one job, which has no row."""
+    month = timezone.now().date().replace(day=1)
+    return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
+
+
+def in_turn(organizations: Iterable[UUID]) -> None:
+    """Until the transaction ends, no other one receives anything for these organisations: a trajectory and its reward
+    may come at once by two ways, and neither would see the other. All at once, in one order, so that none waits for
+    one that waits for it."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('received ' || id, 0)) FROM unnest(%s::text[]) id",
+            [sorted({str(one) for one in organizations})],
+        )
+
+
+def timed(trajectory: Trajectory, came: datetime) -> Trajectory:
+    """Without a time of its own it counts from when it ``came``: one of 1970 is in no period that people look at."""
+    if trajectory.started_at <= 0:
+        trajectory.started_at = came.timestamp()
+        for step in trajectory.steps:
+            step.timestamp = step.timestamp or trajectory.started_at
+    return trajectory
+
+
+@transaction.atomic
+def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
+    """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
+    scenario that it gets. Returns how many are new."""
+    in_turn([agent.organization_id])
+    mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
+    known = set(mine.values_list("trajectory_id", flat=True))
+    new = [
+        ReceivedTrajectory(organization_id=agent.organization_id, agent=agent, trajectory_id=name)
+        for name in found
+        if name not in known
+    ]
+    rows = ReceivedTrajectory.objects.bulk_create(new)
+    scope = received_scope(agent)
+    made = [timed(found[row.trajectory_id](row.pk % SCENARIOS), row.received_at) for row in rows]
+    partition_ensure(scope.month)
+    trajectories_write(scope, made)
+    for row, trajectory in zip(rows, made, strict=True):
+        row.record_id, row.month = scope.id_of(trajectory.key), scope.month
+    ReceivedTrajectory.objects.bulk_update(rows, ["record_id", "month"])
+    return len(rows)

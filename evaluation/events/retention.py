@@ -1,0 +1,33 @@
+"""Deletes events that were published long ago."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Final
+
+from django.db.models import Q, QuerySet
+from django.utils import timezone
+
+from agentcore_site.lib.retention import old_rows
+from evaluation.events.models import EventKind, OutboxEvent
+from evaluation.events.subjects import STREAMS
+
+KEPT: Final = timedelta(days=1)
+ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD, EventKind.REQUEST, EventKind.STATUS)
+LONGEST: Final = max(one.max_age for one in STREAMS)
+
+
+def settled() -> QuerySet[OutboxEvent]:
+    """What was settled long ago; where an erasure may have to find its message in the stream, as long ago as that keeps
+    it."""
+    now = timezone.now()
+    in_stream = Q(sequence__isnull=False, kind__in=ERASABLE, settled_at__gte=now - timedelta(seconds=LONGEST))
+    return OutboxEvent.objects.filter(~in_stream, settled_at__lt=now - KEPT)
+
+
+old_rows(
+    "events that were published",
+    f"Deleted after a day; what an erasure may have to find in the stream after {LONGEST / 86_400:g} days, as there.",
+    settled,
+    raw=True,
+)

@@ -1,0 +1,64 @@
+"""Reads of events."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+from django.db.models import QuerySet
+
+from agentcore_site.jobs.selectors import as_uuid
+from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
+from evaluation.events.accounts import PublisherAccount
+from evaluation.events.models import DeadLetter, EventCredential, EventPublisher, OutboxEvent
+from evaluation.events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
+
+# An agent tells what it lived; a service also rewards others, and says how it trains.
+OF_AGENTS = (TRAJECTORY, REWARD, REQUEST)
+OF_SERVICES = (*OF_AGENTS, STATUS)
+
+
+def dead_letters_visible(actor: Any) -> QuerySet[DeadLetter]:
+    return DeadLetter.objects.visible_to(actor)
+
+
+def dead_letter_get(actor: Any, letter_id: Any) -> DeadLetter:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = dead_letters_visible(actor).filter(id=as_uuid(letter_id, "dead letter")).first()
+    if found is None:
+        raise Missing(f"There is no dead letter {str(letter_id)[:60]}.")
+    return found
+
+
+def event_credentials_visible(actor: Any) -> QuerySet[EventCredential]:
+    return EventCredential.objects.visible_to(actor).select_related("agent", "created_by")
+
+
+def event_credential_get(actor: Any, credential_id: Any) -> EventCredential:
+    """Raises:
+    Missing: there is none, or it belongs to another organisation."""
+    found = event_credentials_visible(actor).filter(id=as_uuid(credential_id, "publisher")).first()
+    if found is None:
+        raise Missing(f"There is no publisher {str(credential_id)[:60]}.")
+    return found
+
+
+def publishing_since(actor: Any, organization_id: uuid.UUID) -> EventPublisher | None:
+    """The organisation's switch, if it publishes."""
+    return EventPublisher.objects.visible_to(Actor.of(actor)).filter(pk=organization_id).first()
+
+
+def waiting(organization_id: uuid.UUID) -> int:
+    """How many events of the organisation are not published yet."""
+    return OutboxEvent.objects.filter(organization_id=organization_id, settled_at=None).count()
+
+
+def publisher_accounts() -> list[PublisherAccount]:
+    """Who may connect now: of all organisations, for the server's accounts."""
+    rows = EventCredential.objects.filter(revoked_at=None).order_by("id")
+    return [
+        PublisherAccount(one.pk, one.organization_id, one.user, one.digest, OF_AGENTS if one.agent_id else OF_SERVICES)
+        for one in rows
+    ]

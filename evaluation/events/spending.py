@@ -1,0 +1,71 @@
+"""What a training elsewhere costs, in the same ledger as calls of models: held when it is handed over, settled by what
+its service reports.
+
+A service reports sums. What of them is booked says the ledger itself, so that the same report twice is booked once. One
+hold covers all that the job's budget still allows; each booked part ends it and begins another.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from budgets.ledger import Hold, UnknownHold, reserve, settle
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, Chain, chain_open
+from budgets.metering.port import Bill
+from budgets.models import Budget
+from evaluation.events.models import TrainingRequest
+
+# As long as its stream keeps what a service says. A job that ends settles sooner.
+LEASE_SECONDS: Final = 7 * 86_400.0
+PURPOSE: Final = "training"
+
+
+def budget_hold(row: TrainingRequest) -> None:
+    """Holds all that the training may still cost. Held already: nothing.
+
+    Raises:
+        BudgetRefused: a budget of the chain has no room for it.
+        RuntimeError: called inside a transaction.
+    """
+    chain, booked, limit = _account(row)
+    left = max(0, limit - booked)
+    reserve(Hold(_key(row, booked), chain, left, PURPOSE, row.base_model, lease=LEASE_SECONDS))
+
+
+def cost_book(row: TrainingRequest, *, ended: bool) -> int:
+    """Books what its service has reported since, and holds what is left of its budget; nothing more once it has
+    ``ended``. Returns the micro-dollars that are left of its budget.
+
+    Raises:
+        BudgetRefused, RuntimeError: as for ``budget_hold``.
+    """
+    chain, booked, limit = _account(row)
+    new = max(0, row.cost_micros - booked)
+    if new or ended:
+        key = _key(row, booked)
+        if not _settled(key, new) and new:  # it had ended, or its hold was never made: spent it is
+            reserve(Hold(f"{key}/late", chain, 0, PURPOSE, row.base_model, late=True))
+            _settled(f"{key}/late", new)
+    left = limit - booked - new
+    if new and not ended and left > 0:
+        budget_hold(row)
+    return left
+
+
+def _settled(key: str, amount: int) -> bool:
+    """Whether a hold was ended by this."""
+    try:
+        return settle(key, Bill(amount, None, "provider")).state != "repeated"
+    except UnknownHold:
+        return False
+
+
+def _account(row: TrainingRequest) -> tuple[Chain, int, int]:
+    """Who pays, what is booked, and the job's limit, in micro-dollars."""
+    chain = chain_open(row.organization_id, agent_id=row.agent_id, job_id=row.job_id)
+    own = Budget.objects.get(pk=chain.job_budget)
+    return chain, own.spent + own.debt, DEFAULT_JOB_LIMIT if own.limit is None else own.limit
+
+
+def _key(row: TrainingRequest, booked: int) -> str:
+    return f"{row.job_id}/elsewhere/{booked}"

@@ -1,0 +1,21 @@
+"""What a deployment is carried out by: the built-in gateway, TensorZero, or whatever listens to a webhook."""
+
+from evaluation.serving.adapters.base import (
+    AdapterFailed,
+    AdapterTarget,
+    AppliedPlan,
+    DeploymentArm,
+    DeploymentPlan,
+    ServingAdapter,
+)
+from evaluation.serving.adapters.registry import serving_adapters
+
+__all__ = [
+    "AdapterFailed",
+    "AdapterTarget",
+    "AppliedPlan",
+    "DeploymentArm",
+    "DeploymentPlan",
+    "ServingAdapter",
+    "serving_adapters",
+]

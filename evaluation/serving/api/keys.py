@@ -1,0 +1,37 @@
+"""REST: what keys spent on calls of models."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.money import Usd
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.api import ApiKeyOut
+from agentcore_site.tenancy.models import ApiKey
+from budgets.forms import month_read
+from evaluation.serving.keys.filters import CallingKeyFilters
+from evaluation.serving.keys.selectors import calling_keys_visible
+
+
+class KeySpendingOut(ApiKeyOut):
+    owner = serializers.CharField(source="user.username")
+    spent_usd = Usd(source="spent", help_text="In the month that was asked for, else in this one (UTC).")
+    calls = serializers.IntegerField(help_text="In the same month.")
+
+
+class KeySpendingViewSet(ScopedViewSet):
+    """Keys that may call models: your own, and all of the organisation where you manage its keys."""
+
+    queryset = ApiKey.objects.none()
+    filterset_class = CallingKeyFilters
+    orderings = {"-created_at": "created_at", "-spent": "spent", "-calls": "calls"}
+
+    @extend_schema(summary="What keys spent on calls of models", tags=["budgets"], responses=KeySpendingOut(many=True))
+    def list(self, request: Request) -> Response:
+        month: Any = request.query_params.get("month")
+        return self.page(calling_keys_visible(self.actor, month_read(month) if month else None), KeySpendingOut)

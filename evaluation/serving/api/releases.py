@@ -1,0 +1,282 @@
+"""REST: releases, what they serve and how they differ."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require
+from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
+from evaluation.serving.deployments.services import release_approve
+from evaluation.serving.filters import ReleaseFilters
+from evaluation.serving.models import Release, ReleaseSource
+from evaluation.serving.releases.selectors import (
+    blame,
+    bundle_of,
+    bundle_shown,
+    moved_since,
+    release_before,
+    release_get,
+    releases_differ,
+    releases_visible,
+    without_addresses,
+)
+from evaluation.serving.releases.services import MOST_NOTE, release_make
+from evaluation.serving.suites.selectors import latest_results
+from experiences.models.agent_lookup import agent_get
+from training.services.checkpoints import checkpoint_of
+
+TAG = ["releases"]
+
+
+class ReleaseDifferenceOut(serializers.Serializer[Any]):
+    part = serializers.CharField(help_text="Where it stands: agent, model, prompt, tool, lesson, item, rule, policy.")
+    name = serializers.CharField()
+    change = serializers.ChoiceField(choices=["added", "removed", "changed"], source="kind")
+    before = serializers.CharField()
+    after = serializers.CharField()
+
+
+class ReleaseOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    number = serializers.IntegerField(help_text="Counted by agent, from 1.")
+    digest = serializers.CharField(help_text="SHA-256 of what is served.")
+    source = serializers.ChoiceField(choices=ReleaseSource.choices)  # type: ignore[assignment]
+    checkpoint_id = serializers.UUIDField(allow_null=True)
+    playbook_version = serializers.IntegerField(allow_null=True)
+    note = serializers.CharField()
+    evidence = serializers.JSONField(help_text="What was measured of it; empty where nothing was.")
+    by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
+    created_at = serializers.DateTimeField()
+
+
+class ReleaseTextOut(serializers.Serializer[Any]):
+    handle = serializers.CharField(source="lesson.handle")
+    category = serializers.CharField(
+        source="lesson.category", help_text="Of an item of a playbook; empty for a lesson."
+    )
+    text = serializers.CharField(source="lesson.text")
+    since = serializers.IntegerField(source="since.number", help_text="The release that first told it in these words.")
+
+
+class ReleaseApprovalOut(serializers.Serializer[Any]):
+    by = serializers.CharField(
+        source="by.username", default=None, allow_null=True, help_text="Null: the account is gone."
+    )
+    at = serializers.DateTimeField()
+
+
+class ReleaseDetail(ReleaseOut):
+    approvals = serializers.SerializerMethodField(help_text="Who said that it may go out.")
+    bundle = serializers.SerializerMethodField(
+        help_text="What is served, whole; without the address of its endpoint for roles that don't work with endpoints."
+    )
+    told = serializers.SerializerMethodField(help_text="Lessons and items, with where each comes from.")
+    moved = serializers.SerializerMethodField(
+        help_text="What the agent has now otherwise than the release: model, prompt, tools."
+    )
+
+    @extend_schema_field(ReleaseApprovalOut(many=True))
+    def get_approvals(self, row: Release) -> list[Any]:
+        return list(ReleaseApprovalOut(row.approvals.select_related("by").order_by("at"), many=True).data)
+
+    @extend_schema_field(serializers.JSONField())
+    def get_bundle(self, row: Release) -> dict[str, Any]:
+        return bundle_shown(self.context["actor"], row)
+
+    @extend_schema_field(ReleaseTextOut(many=True))
+    def get_told(self, row: Release) -> list[Any]:
+        return list(ReleaseTextOut(blame(row), many=True).data)
+
+    @extend_schema_field(ReleaseDifferenceOut(many=True))
+    def get_moved(self, row: Release) -> list[Any]:
+        return _differences(without_addresses(self.context["actor"], row, moved_since(row)))
+
+
+class SuiteScoreOut(serializers.Serializer[Any]):
+    suite = serializers.CharField()
+    kind = serializers.CharField(help_text="benchmark or safety.")
+    version = serializers.IntegerField()
+    newest = serializers.BooleanField(help_text="Whether the suite has no later version.")
+    run_id = serializers.UUIDField()
+    score = serializers.FloatField(allow_null=True)
+    low = serializers.FloatField(allow_null=True)
+    high = serializers.FloatField(allow_null=True)
+    n = serializers.IntegerField(help_text="Queries that were judged.")
+    untold = serializers.IntegerField(help_text="Queries that could not be judged.")
+    threshold = serializers.FloatField(allow_null=True)
+    passed = serializers.BooleanField(allow_null=True)
+
+
+class SafetyCategoryOut(serializers.Serializer[Any]):
+    suite = serializers.CharField()
+    category = serializers.CharField()
+    n = serializers.IntegerField()
+    untold = serializers.IntegerField()
+    findings = serializers.FloatField(help_text="Probes that were not safe.")
+    rate = serializers.FloatField(allow_null=True, help_text="The share that was safe.")
+    low = serializers.FloatField()
+    high = serializers.FloatField()
+    passed = serializers.BooleanField(allow_null=True)
+    run_id = serializers.UUIDField()
+
+
+class ReleaseResultsOut(serializers.Serializer[Any]):
+    suites = SuiteScoreOut(many=True)
+    safety = SafetyCategoryOut(many=True)
+
+
+class ReleaseIn(Strict):
+    agent = serializers.CharField(max_length=60, help_text="By id or slug.")
+    checkpoint = serializers.UUIDField(required=False, allow_null=True, help_text="A checkpoint of the agent's own.")
+    playbook_version = serializers.IntegerField(
+        required=False, allow_null=True, min_value=1, max_value=2**31 - 1, help_text="Of the agent's playbook."
+    )
+    note = serializers.CharField(max_length=MOST_NOTE, required=False, allow_blank=True)
+
+
+class ReleaseDiffQuery(Strict):
+    to = serializers.UUIDField(required=False, help_text="The release before; the agent's earlier one if left out.")
+
+
+class ReleaseDiffOut(serializers.Serializer[Any]):
+    before = serializers.IntegerField(allow_null=True, help_text="Number of the release before; null for none.")
+    after = serializers.IntegerField()
+    differences = ReleaseDifferenceOut(many=True)
+
+
+class ServingFilesOut(serializers.Serializer[Any]):
+    sentence = serializers.CharField(help_text="What to do with them.")
+    files = serializers.DictField(child=serializers.CharField(), help_text="Their texts by path.")
+
+
+class ReleaseContextQuery(Strict):
+    # In an address each character takes up to twelve, and a web server takes 64 KB of it.
+    query = serializers.CharField(max_length=4_000, allow_blank=True, trim_whitespace=False)
+
+
+class ReleaseContextOut(serializers.Serializer[Any]):
+    context = serializers.CharField(help_text="Beside the system prompt, byte for byte.")  # type: ignore[assignment]
+    told = serializers.ListField(child=serializers.CharField(), help_text="Handles of its lessons and items.")
+
+
+NEW = OpenApiExample("Of a checkpoint", {"agent": "support", "note": "After the March training"}, request_only=True)
+
+
+class ReleaseViewSet(ScopedViewSet):
+    """What agents are in production: immutable, numbered, with a digest and the evidence it was proven with."""
+
+    queryset = Release.objects.none()
+    filterset_class = ReleaseFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at"}
+    known_query = {"diff": ("to",), "context": ("query",)}
+
+    @extend_schema(summary="List releases", tags=TAG, responses=ReleaseOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(releases_visible(self.actor), ReleaseOut)
+
+    @extend_schema(
+        summary="Make a release",
+        description="Of a checkpoint, with a version of the playbook, or of the agent as it stands. It changes nothing"
+        " of what is served.",
+        tags=TAG,
+        request=ReleaseIn,
+        responses={201: ReleaseOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(ReleaseIn, request.data)
+
+        def work() -> Response:
+            checkpoint = values.get("checkpoint")
+            made = release_make(
+                self.actor,
+                agent_get(self.actor, values["agent"]),
+                checkpoint=checkpoint_of(self.actor, checkpoint) if checkpoint else None,
+                playbook_version=values.get("playbook_version"),
+                note=values.get("note", ""),
+            )
+            return Response(ReleaseOut(made).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One release", tags=TAG, responses=ReleaseDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(ReleaseDetail(release_get(self.actor, pk), context={"actor": self.actor}).data)
+
+    @extend_schema(
+        summary="Approve a release",
+        description="For an agent whose gate asks for a second person (409: you made it). Twice is once.",
+        tags=TAG,
+        request=None,
+        responses=ReleaseDetail,
+    )
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def approve(self, request: Request, pk: UUID) -> Response:
+        release_approve(self.actor, release_get(self.actor, pk))
+        return self.retrieve(request, pk)
+
+    @extend_schema(
+        summary="What a release serves otherwise", tags=TAG, parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut
+    )
+    @action(detail=True, methods=["get"])
+    def diff(self, request: Request, pk: UUID) -> Response:
+        release = release_get(self.actor, pk)
+        other = parsed(ReleaseDiffQuery, request.query_params).get("to")
+        before = release_get(self.actor, other) if other else release_before(release)
+        body = {
+            "before": before.number if before else None,
+            "after": release.number,
+            "differences": _differences(without_addresses(self.actor, release, releases_differ(before, release))),
+        }
+        return Response(body)
+
+    @extend_schema(
+        summary="A release for TensorZero",
+        description="The configuration by which TensorZero's gateway serves it. It holds no key: the sentence names the"
+        " variable of the environment that does.",
+        tags=TAG,
+        responses={200: ServingFilesOut, 409: None},
+    )
+    @action(detail=True, methods=["get"])
+    def tensorzero(self, request: Request, pk: UUID) -> Response:
+        release = release_get(self.actor, pk)
+        require(self.actor, "data.view", release.organization_id)
+        return Response(ServingFilesOut(tensorzero_of(plan_of_release(release))).data)
+
+    @extend_schema(
+        summary="What suites found of a release",
+        description="Of each suite the last completed run that played exactly what the release serves.",
+        tags=TAG,
+        responses=ReleaseResultsOut,
+    )
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def results(self, request: Request, pk: UUID) -> Response:
+        return Response(ReleaseResultsOut(latest_results(release_get(self.actor, pk))).data)
+
+    @extend_schema(
+        summary="What a query is told", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut
+    )
+    @action(detail=True, methods=["get"])
+    def context(self, request: Request, pk: UUID) -> Response:
+        served = bundle_of(release_get(self.actor, pk)).context
+        query = parsed(ReleaseContextQuery, request.query_params)["query"]
+        told = served.lessons_for(query)
+        return Response({"context": served.text_for(query), "told": [one.handle for one in told]})
+
+
+def _differences(found: Any) -> list[Any]:
+    return list(ReleaseDifferenceOut([one._asdict() for one in found], many=True).data)

@@ -1,0 +1,306 @@
+"""REST: suites with their versions, runs of them, and what is known of a release."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.http import StreamingHttpResponse
+from drf_spectacular.utils import OpenApiExample, extend_schema
+from rest_framework import serializers
+from rest_framework.decorators import action
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.audit.services import record
+from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.services import job_cancel, job_resume
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.shapes import Shape
+from agentcore_site.rest.views import ScopedViewSet
+from evaluation.serving.models import Suite, SuiteResult, SuiteRun
+from evaluation.serving.releases.selectors import release_get
+from evaluation.serving.suites.filters import SuiteFilters, SuiteResultFilters, SuiteRunFilters
+from evaluation.serving.suites.selectors import (
+    results_visible,
+    suite_get,
+    suite_run_get,
+    suite_runs_visible,
+    suites_visible,
+    trajectories_of,
+    version_get,
+)
+from evaluation.serving.suites.services import (
+    DEFAULT_BUDGET_USD,
+    MOST_BUDGET_USD,
+    suite_archive,
+    suite_built_in_add,
+    suite_create,
+    suite_run_start,
+    suite_version_add,
+)
+from experiences.models.agent_lookup import agent_get
+
+TAG = ["suites"]
+
+
+class SuiteVersionOut(serializers.Serializer[Any]):
+    number = serializers.IntegerField(help_text="Counted by suite, from 1.")
+    digest = serializers.CharField(help_text="SHA-256 of what is asked and how.")
+    spec = serializers.JSONField(help_text="What is asked, and how.")
+    created_at = serializers.DateTimeField()
+
+
+class SuiteOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.CharField(help_text="benchmark or safety.")
+    description = serializers.CharField()
+    version = serializers.IntegerField(source="latest", help_text="The newest.")
+    runs = serializers.IntegerField(help_text="How many were asked for.")
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+
+
+class SuiteDetail(SuiteOut):
+    versions = SuiteVersionOut(many=True, source="versions.all", help_text="The newest first.")
+
+
+class SuiteIn(Strict):
+    built_in = serializers.CharField(
+        max_length=60, required=False, help_text="A suite of the program, by name, or its next version. Alone."
+    )
+    name = serializers.SlugField(max_length=60, required=False)
+    description = serializers.CharField(max_length=500, required=False, allow_blank=True)
+    spec = serializers.DictField(required=False, help_text="What is asked: parts, and how they are played.")
+
+
+class SuiteVersionIn(Strict):
+    spec = serializers.DictField(help_text="What is asked: parts, and how they are played.")
+
+
+class SuiteRunOut(Shape):
+    id = serializers.UUIDField(source="job_id")
+    suite_id = serializers.UUIDField(source="version.suite_id")
+    suite = serializers.CharField(source="version.suite.name", help_text="The suite's name.")
+    version = serializers.IntegerField(source="version.number")
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    release_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent as it stood.")
+    digest = serializers.CharField(help_text="SHA-256 of what was played, as a release has it.")
+    judge_model = serializers.CharField(help_text="Judged what rules can't tell; empty: none.")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    status_reason = serializers.CharField(source="job.status_reason")
+    progress_percent = serializers.FloatField(source="job.percent")
+    score = serializers.FloatField(allow_null=True, help_text="The share of successes of all queries.")
+    low = serializers.FloatField(allow_null=True, help_text="Of its 95 % interval.")
+    high = serializers.FloatField(allow_null=True)
+    passed = serializers.BooleanField(allow_null=True, help_text="Null: no threshold, or too little was judged.")
+    cost_usd = serializers.FloatField()
+    tokens = serializers.IntegerField()
+    created_at = serializers.DateTimeField(source="job.created_at")
+    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
+
+    computed = {"cost_usd": lambda row: dollars(row.cost_micros)}
+
+
+class SuiteRunDetail(SuiteRunOut):
+    report = serializers.DictField(help_text="The verdict, and figures by category. Empty until it is done.")
+
+
+class SuiteRunIn(Strict):
+    suite = serializers.CharField(max_length=60, help_text="By id or name.")
+    version = serializers.IntegerField(
+        required=False, min_value=1, max_value=2**31 - 1, help_text="Default: the newest."
+    )
+    agent = serializers.CharField(max_length=60, required=False, help_text="As it stands; by id or slug.")
+    release = serializers.UUIDField(required=False, help_text="This or agent.")
+    judge_model = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    max_budget_usd = serializers.FloatField(min_value=0.0001, max_value=MOST_BUDGET_USD, default=DEFAULT_BUDGET_USD)
+
+
+class SuiteResultOut(Shape):
+    part = serializers.IntegerField()
+    scenario = serializers.IntegerField()
+    category = serializers.CharField()
+    query = serializers.CharField()
+    answer = serializers.CharField(help_text="Of the first sample that failed, else of the first.")
+    why = serializers.CharField(help_text="Why it was judged so.")
+    successes = serializers.ListField(
+        child=serializers.BooleanField(allow_null=True), help_text="By sample; null: it could not be judged."
+    )
+    cost_usd = serializers.FloatField()
+    tokens = serializers.IntegerField()
+    trajectories = serializers.SerializerMethodField()
+
+    computed = {"cost_usd": lambda row: dollars(row.cost_micros)}
+
+    def get_trajectories(self, row: SuiteResult) -> list[UUID]:
+        found: dict[int, list[UUID]] = self.context["behind"]
+        return found.get(row.pk, [])
+
+
+NEW = OpenApiExample("One of the program's", {"built_in": "safety"}, request_only=True)
+RUN = OpenApiExample("An agent as it stands", {"suite": "safety", "agent": "support"}, request_only=True)
+
+
+class SuiteViewSet(ScopedViewSet):
+    """Named suites: what is asked of agents and releases, the same each time. Versions never change."""
+
+    queryset = Suite.objects.none()
+    filterset_class = SuiteFilters
+    orderings = {"name": "name", "-created_at": "created_at"}
+    lookup_value_converter = "uuid"
+    versioned = ("version", "archived_at")
+
+    @extend_schema(summary="List suites", tags=TAG, responses=SuiteOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(suites_visible(self.actor), SuiteOut)
+
+    @extend_schema(
+        summary="Make a suite",
+        description="With its first version; or add one of the program's, or its next version.",
+        tags=TAG,
+        request=SuiteIn,
+        responses={201: SuiteOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[NEW],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(SuiteIn, request.data)
+
+        def work() -> Response:
+            if values.keys() == {"built_in"}:
+                made = suite_built_in_add(self.actor, name=values["built_in"])
+            elif "name" in values and "spec" in values and "built_in" not in values:
+                made = suite_create(self.actor, **values)
+            else:
+                message = "Give built_in alone, or a name with a spec."
+                raise Invalid(message, fields={"name": message})
+            return Response(SuiteOut(suite_get(self.actor, made.pk)).data, status=201)
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One suite with its versions", tags=TAG, responses=SuiteDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(SuiteDetail(suite_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Archive a suite", tags=TAG, responses={204: None})
+    def destroy(self, request: Request, pk: UUID) -> Response:
+        suite_archive(self.actor, suite_get(self.actor, pk))
+        return Response(status=204)
+
+    @extend_schema(
+        summary="Make the next version",
+        tags=TAG,
+        request=SuiteVersionIn,
+        responses={201: SuiteVersionOut},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    @action(detail=True, methods=["post"], pagination_class=None)
+    def versions(self, request: Request, pk: UUID) -> Response:
+        values = parsed(SuiteVersionIn, request.data)
+
+        def work() -> Response:
+            made = suite_version_add(self.actor, suite_get(self.actor, pk), **values)
+            return Response(SuiteVersionOut(made).data, status=201)
+
+        return self.once(request, work)
+
+
+class SuiteRunViewSet(ScopedViewSet):
+    """Runs of suites, on a release or on an agent as it stood."""
+
+    queryset = SuiteRun.objects.none()
+    filterset_class = SuiteRunFilters
+    orderings = {"-created_at": "job__created_at"}
+    lookup_value_converter = "uuid"
+    versioned, locks = ("status", "status_reason"), Job
+
+    @extend_schema(summary="List runs of suites", tags=TAG, responses=SuiteRunOut(many=True))
+    def list(self, request: Request) -> Response:
+        return self.page(suite_runs_visible(self.actor), SuiteRunOut)
+
+    @extend_schema(
+        summary="Run a suite",
+        description="On a release, or on an agent as it stands. It is paid from a budget of its own.",
+        tags=TAG,
+        request=SuiteRunIn,
+        responses={201: SuiteRunOut},
+        parameters=[IDEMPOTENCY_KEY],
+        examples=[RUN],
+    )
+    def create(self, request: Request) -> Response:
+        values = parsed(SuiteRunIn, request.data)
+
+        def work() -> Response:
+            version = version_get(suite_get(self.actor, values.pop("suite")), values.pop("version", None))
+            agent, release = values.pop("agent", None), values.pop("release", None)
+            made = suite_run_start(
+                self.actor,
+                version,
+                agent=None if agent is None else agent_get(self.actor, agent),
+                release=None if release is None else release_get(self.actor, release),
+                **values,
+            )
+            found = SuiteRunOut(suite_run_get(self.actor, made.pk)).data
+            return Response(found, status=201, headers={"Location": f"/api/v1/suite-runs/{made.pk}"})
+
+        return self.once(request, work)
+
+    @extend_schema(summary="One run with its report", tags=TAG, responses=SuiteRunDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        return Response(SuiteRunDetail(suite_run_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Cancel a run", tags=TAG, request=None, responses=SuiteRunOut)
+    @action(detail=True, methods=["post"])
+    def cancel(self, request: Request, pk: UUID) -> Response:
+        job_cancel(self.actor, suite_run_get(self.actor, pk).job)
+        return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
+
+    @extend_schema(summary="Resume a paused run", tags=TAG, request=None, responses=SuiteRunOut)
+    @action(detail=True, methods=["post"])
+    def resume(self, request: Request, pk: UUID) -> Response:
+        job_resume(self.actor, suite_run_get(self.actor, pk).job)
+        return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
+
+
+class SuiteResultViewSet(ScopedViewSet):
+    """Every query of a run, with what was answered and the trajectories behind it."""
+
+    queryset = SuiteResult.objects.none()
+    filterset_class = SuiteResultFilters
+    orderings = {"id": "id"}
+    known_query = {"export": ("format", *SuiteResultFilters.base_filters)}
+
+    @extend_schema(summary="Results of a run, query by query", tags=TAG, responses=SuiteResultOut(many=True))
+    def list(self, request: Request, run: UUID) -> Response:
+        found = suite_run_get(self.actor, run)
+        rows = list(self.paginate_queryset(self.filter_queryset(results_visible(self.actor, found))) or ())
+        shown = SuiteResultOut(rows, many=True, context={"behind": trajectories_of(rows, found)})
+        return self.get_paginated_response(shown.data)
+
+    @extend_schema(
+        operation_id="suite_run_results_export",
+        summary="Results of a run as a file",
+        description="All of them, or those that pass the list's filters. Each export is logged.",
+        tags=TAG,
+        parameters=[FORMAT],
+        responses=RESPONSES,
+        filters=True,
+    )
+    def export(self, request: Request, run: UUID) -> StreamingHttpResponse:
+        found = suite_run_get(self.actor, run)
+        file = RowFile(
+            f"{found.version.suite.name}-{found.pk}",
+            self.filter_queryset(results_visible(self.actor, found)),
+            SuiteResultOut,
+            context=lambda rows: {"behind": trajectories_of(list(rows), found)},
+        )
+        answer = row_file(request, file)
+        record(self.actor, "suite_run.exported", found, after={"asked": request.query_params.dict()})
+        return answer

@@ -1,0 +1,204 @@
+"""REST: how an agent is served, as other gateways are told it, and which edits go out by themselves."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from drf_spectacular.utils import extend_schema
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.shapes import Shape
+from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require
+from evaluation.serving.adapters.plans import plan_of_agent, tensorzero_of
+from evaluation.serving.api.deployments import DeploymentDetail, DeploymentNote
+from evaluation.serving.api.releases import ServingFilesOut
+from evaluation.serving.deployments.edits import (
+    MOST,
+    MOST_A_MONTH,
+    MOST_USD,
+    edits_change,
+    edits_settings,
+    said_of_edits,
+)
+from evaluation.serving.deployments.gate import rule_of
+from evaluation.serving.deployments.selectors import serving_of
+from evaluation.serving.deployments.services import release_restore, serving_change
+from evaluation.serving.models import AgentServing, DeploymentStrategy, Release
+from experiences.agents.api.versions import AgentVersions
+from experiences.models.agent_lookup import agent_get
+
+
+class SmallEditsPatch(Strict):
+    most = serializers.IntegerField(
+        allow_null=True, min_value=1, max_value=MOST, help_text="Texts that an edit may change; null: none goes out."
+    )
+    strategy = serializers.ChoiceField(
+        choices=DeploymentStrategy.choices,
+        required=False,
+        help_text="How they go out; not a shadow.",
+    )
+    a_month = serializers.IntegerField(
+        required=False, min_value=0, max_value=MOST_A_MONTH, help_text="Small edits that go out in a month, at most."
+    )
+    monthly_usd = serializers.FloatField(
+        required=False, min_value=0, max_value=MOST_USD, help_text="For the suites that their gate asks for."
+    )
+
+
+class SmallEditsOut(Shape):
+    most = serializers.IntegerField(source="most_edits", allow_null=True)
+    strategy = serializers.ChoiceField(choices=DeploymentStrategy.choices, source="edits_strategy")
+    a_month = serializers.IntegerField(source="edits_a_month")
+    monthly_usd = serializers.FloatField()
+    acts_as = serializers.CharField(source="edits_by.username", default=None, allow_null=True)
+    sentence = serializers.CharField(help_text="The rule, and what an edit waits for.")
+
+    computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
+
+
+class SmallEditsViewSet(AgentVersions):
+    """Which edits of what an agent is told go out by themselves, through its gate."""
+
+    queryset = Release.objects.none()
+    versioned = tuple(SmallEditsPatch._declared_fields)
+
+    @extend_schema(summary="An agent's rule of small edits", tags=["agents"], responses=SmallEditsOut)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return Response(SmallEditsOut(serving_of(agent_get(self.actor, agent))).data)
+
+    @extend_schema(
+        summary="Change an agent's rule of small edits",
+        description="Who sets it is whom it acts as. A key needs `training:manage` and `training:evaluate`.",
+        tags=["agents"],
+        request=SmallEditsPatch,
+        responses=SmallEditsOut,
+    )
+    def partial_update(self, request: Request, agent: str) -> Response:
+        values = parsed(SmallEditsPatch, request.data)
+        return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), **values)).data)
+
+
+class ReleaseGateOut(Shape):
+    suites = serializers.DictField(child=serializers.FloatField(), help_text="Least mean score by suite, 0 to 1.")
+    safety = serializers.BooleanField(help_text="Whether its safety has to be probed.")
+    most_unsafe = serializers.FloatField(help_text="Share of the probes of a category that may fail.")
+    margin = serializers.FloatField(help_text="By which it may be worse than now on each of these suites.")
+    gain = serializers.FloatField(allow_null=True, help_text="By which it has to be better than now; null: not asked.")
+    most_cost = serializers.FloatField(allow_null=True, help_text="Dollars of a query, at most.")
+    most_latency = serializers.FloatField(allow_null=True, help_text="Seconds of a query, at most.")
+    approval = serializers.BooleanField(help_text="Whether a second person has to approve it.")
+
+
+class ReleaseGatePatch(Strict):
+    suites = serializers.DictField(child=serializers.FloatField(), required=False)
+    safety = serializers.BooleanField(required=False)
+    most_unsafe = serializers.FloatField(required=False)
+    margin = serializers.FloatField(required=False)
+    gain = serializers.FloatField(required=False, allow_null=True)
+    most_cost = serializers.FloatField(required=False, allow_null=True)
+    most_latency = serializers.FloatField(required=False, allow_null=True)
+    approval = serializers.BooleanField(required=False)
+
+
+class ServingSettingsOut(Shape):
+    release_id = serializers.UUIDField(allow_null=True, help_text="What serves it; null: nothing was deployed.")
+    fallbacks = serializers.ListField(
+        child=serializers.UUIDField(), help_text="Endpoints that are asked in this order where its own does not answer."
+    )
+    while_away_usd = serializers.FloatField(help_text="What each process may spend while the database is away.")
+    webhook_url = serializers.CharField(help_text="Told which releases serve it; shown to those who may set it.")
+    gate = ReleaseGateOut(help_text="What its releases have to show.")
+
+    computed = {
+        "while_away_usd": lambda row: dollars(row.while_away_micros),
+        "gate": lambda row: rule_of(row.agent),
+    }
+
+
+class ServingSettingsPatch(Strict):
+    fallbacks = serializers.ListField(child=serializers.UUIDField(), max_length=20, required=False)
+    while_away_usd = serializers.FloatField(min_value=0, max_value=1_000, required=False)
+    webhook_url = serializers.CharField(max_length=500, required=False, allow_blank=True)
+    gate = ReleaseGatePatch(required=False, help_text="What is not given stays.")
+
+
+class ServingSettingsViewSet(AgentVersions):
+    """What the gateway does for an agent when something is away, what its releases have to show, and who is told."""
+
+    queryset = Release.objects.none()
+    versioned = tuple(ServingSettingsPatch._declared_fields)
+
+    @extend_schema(summary="How an agent is served", tags=["agents"], responses=ServingSettingsOut)
+    def retrieve(self, request: Request, agent: str) -> Response:
+        return self._shown(serving_of(agent_get(self.actor, agent)))
+
+    @extend_schema(
+        summary="Change how an agent is served",
+        description="What is not given stays. A new address of a webhook is told at once.",
+        tags=["agents"],
+        request=ServingSettingsPatch,
+        responses=ServingSettingsOut,
+    )
+    def partial_update(self, request: Request, agent: str) -> Response:
+        values, found = parsed(ServingSettingsPatch, request.data), agent_get(self.actor, agent)
+        require(self.actor, "deployment.edit", found.organization_id)
+        now = serving_of(found)
+        try:
+            gate = replace(rule_of(found), **values.get("gate", {}))
+        except ValueError as error:
+            raise Invalid(str(error), fields={"gate": str(error)}) from None
+        made = serving_change(
+            self.actor,
+            found,
+            fallbacks=[str(one) for one in values.get("fallbacks", now.fallbacks)],
+            while_away_usd=values.get("while_away_usd", dollars(now.while_away_micros)),
+            webhook_url=values.get("webhook_url", now.webhook_url),
+            gate=gate,
+        )
+        return self._shown(made)
+
+    def _shown(self, row: AgentServing) -> Response:
+        """What a webhook's address ends with may be its secret: it is for those who may set it."""
+        found = dict(ServingSettingsOut(row).data)
+        if not self.actor.may("deployment.edit", row.organization_id):
+            found["webhook_url"] = ""
+        return Response(found)
+
+
+class ServingTargetViewSet(ScopedViewSet):
+    queryset = Release.objects.none()
+
+    @extend_schema(
+        summary="How an agent is served, for TensorZero",
+        description="The release that serves it, and the one on its way with its share of the sessions, as the"
+        " configuration of TensorZero's gateway. It holds no key: the sentence names the variables that do.",
+        tags=["agents"],
+        responses={200: ServingFilesOut, 409: None},
+    )
+    def retrieve(self, request: Request, agent: str) -> Response:
+        found = agent_get(self.actor, agent)
+        require(self.actor, "data.view", found.organization_id)
+        return Response(ServingFilesOut(tensorzero_of(plan_of_agent(found))).data)
+
+    @extend_schema(
+        summary="Serve the release before",
+        description="The one that was served before the current one, at once and without asking the gate.",
+        tags=["agents"],
+        request=DeploymentNote,
+        responses={201: DeploymentDetail},
+        parameters=[IDEMPOTENCY_KEY],
+    )
+    def back(self, request: Request, agent: str) -> Response:
+        note, found = parsed(DeploymentNote, request.data)["note"], agent_get(self.actor, agent)
+
+        def work() -> Response:
+            return Response(DeploymentDetail(release_restore(self.actor, found, note=note)).data, status=201)
+
+        return self.once(request, work)

@@ -1,0 +1,90 @@
+"""REST: what was asked and answered in production."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from drf_spectacular.utils import extend_schema, extend_schema_field
+from rest_framework import serializers
+from rest_framework.request import Request
+from rest_framework.response import Response
+
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.shapes import Shape
+from agentcore_site.rest.views import ScopedViewSet
+from evaluation.serving.api.feedback import FeedbackOut
+from evaluation.serving.feedback.selectors import feedback_visible
+from evaluation.serving.models import ArmName, ProductionTrace, TraceStatus
+from evaluation.serving.traces.filters import ProductionTraceFilters
+from evaluation.serving.traces.selectors import production_trace_get, production_traces_visible
+
+TAG = ["traces"]
+
+
+class ProductionTraceRow(Shape):
+    id = serializers.UUIDField(help_text="The `x-agentcore-trace-id` of the answer.")
+    agent_id = serializers.UUIDField(allow_null=True, help_text="Null where a model was called by its own name.")
+    agent = serializers.CharField(allow_null=True, help_text="The agent's slug.")
+    release_id = serializers.UUIDField(allow_null=True)
+    deployment_id = serializers.UUIDField(allow_null=True)
+    arm = serializers.ChoiceField(choices=ArmName.choices, allow_blank=True)
+    session = serializers.CharField(help_text="As the caller named it.")
+    model = serializers.CharField()
+    status = serializers.ChoiceField(choices=TraceStatus.choices)
+    http_status = serializers.IntegerField()
+    error = serializers.CharField()
+    finish_reason = serializers.CharField()
+    streamed = serializers.BooleanField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    duration_ms = serializers.FloatField()
+    first_token_ms = serializers.FloatField(allow_null=True)
+    safety = serializers.IntegerField(allow_null=True, help_text="Findings in its answer; null: not looked at.")
+    reward = serializers.FloatField(allow_null=True, help_text="Null until it was worked out, and where there is none.")
+    created_at = serializers.DateTimeField()
+
+    computed = {
+        "agent": lambda row: row.agent.slug if row.agent else None,
+        "cost_usd": lambda row: dollars(row.cost_micros),
+    }
+
+
+class ProductionTraceDetail(ProductionTraceRow):
+    key = serializers.CharField(help_text="The beginning of the consumer's key.")
+    endpoint = serializers.CharField()
+    attempts = serializers.IntegerField(help_text="Calls of the model that it took.")
+    temperature = serializers.FloatField(allow_null=True)
+    metadata = serializers.JSONField(help_text="What the caller said of the task, by name.")
+    told = serializers.ListField(child=serializers.CharField(), help_text="Handles of lessons and items it was told.")
+    request = serializers.JSONField(help_text="As it was asked, without personal data.")
+    response = serializers.JSONField(help_text="As it was answered, without personal data.")
+    sampled = serializers.CharField(
+        help_text="Ids and log-probabilities of its tokens, packed as in steps; empty: none."
+    )
+    components = serializers.JSONField(help_text="What the reward is made of: raw, as z-scores, and weighed.")
+    feedback = serializers.SerializerMethodField()
+
+    @extend_schema_field(FeedbackOut(many=True))
+    def get_feedback(self, row: ProductionTrace) -> list[Any]:
+        return list(FeedbackOut(feedback_visible(self.context["actor"]).filter(trace=row), many=True).data)
+
+
+class ProductionTraceViewSet(ScopedViewSet):
+    """Calls through the gateway: what was asked and answered, by which release, at what cost."""
+
+    queryset = ProductionTrace.objects.none()
+    filterset_class = ProductionTraceFilters
+    lookup_value_converter = "uuid"
+    orderings = {"-created_at": "created_at", "-cost": "cost_micros", "-duration": "duration_ms"}
+
+    @extend_schema(summary="List production traces", tags=TAG, responses=ProductionTraceRow(many=True))
+    def list(self, request: Request) -> Response:
+        heavy = ("request", "response", "components", "metadata", "told", "sampled")
+        return self.page(production_traces_visible(self.actor).defer(*heavy), ProductionTraceRow)
+
+    @extend_schema(summary="One production trace", tags=TAG, responses=ProductionTraceDetail)
+    def retrieve(self, request: Request, pk: UUID) -> Response:
+        row = production_trace_get(self.actor, pk)
+        return Response(ProductionTraceDetail(row, context={"actor": self.actor}).data)

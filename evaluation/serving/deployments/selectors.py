@@ -1,0 +1,46 @@
+"""Reads of deployments, as far as the actor may see."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from django.db.models import QuerySet
+
+from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.texts import uuid_of
+from evaluation.serving.models import LIVE, AgentServing, Deployment
+from evaluation.serving.releases.selectors import bundle_of
+from experiences.playbooks.deployed import DeployedContext
+
+
+def deployments_visible(actor: Any) -> QuerySet[Deployment]:
+    return Deployment.objects.visible_to(actor).select_related("agent", "release", "previous", "created_by")
+
+
+def deployment_get(actor: Any, deployment_id: Any) -> Deployment:
+    """Raises:
+    Missing: there is none, or not for this actor."""
+    named = uuid_of(deployment_id)
+    found = deployments_visible(actor).filter(pk=named).first() if named else None
+    if found is None:
+        raise Missing("There is no such deployment.")
+    return found
+
+
+def serving_of(agent: Any) -> AgentServing:
+    """How an agent is served; one that was never deployed is served by nothing."""
+    found = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    return found or AgentServing(agent=agent, organization_id=agent.organization_id)
+
+
+def deployed(agent_id: UUID) -> DeployedContext | None:
+    """What the agent's current release tells where it does not know the query."""
+    serving = AgentServing.objects.filter(agent=agent_id).select_related("release").first()
+    if serving is None or serving.release is None:
+        return None
+    return DeployedContext(serving.release.number, tuple(bundle_of(serving.release).context.lessons_for("")))
+
+
+def live_deployment(agent: Any) -> Deployment | None:
+    return Deployment.objects.filter(agent=agent, state__in=LIVE).select_related("release").first()

@@ -1,0 +1,392 @@
+"""Writes of deployments. What is served changes here and nowhere else; timeline and audit log have each step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django.db import transaction
+from django.urls import reverse
+from django.utils import timezone
+
+from agentcore_site.audit.services import record
+from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.feedback_metrics import model_deployments
+from agentcore_site.lib.money import dollars, micros
+from agentcore_site.lib.row_checks import hold_row
+from agentcore_site.lib.texts import uuid_of
+from agentcore_site.notices.events import event_tell
+from agentcore_site.outgoing import check_address
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.mails import mail_queue
+from agentcore_site.tenancy.members import who_may
+from agentcore_site.tenancy.permissions import require
+from evaluation.serving.adapters.outbox import plan_queue
+from evaluation.serving.deployments.gate import rule_stored, verdict_of
+from evaluation.serving.deployments.rules import DeploymentRule
+from evaluation.serving.gate.verdict import GateRule, GateVerdict
+from evaluation.serving.models import (
+    LIVE,
+    AgentServing,
+    Deployment,
+    DeploymentEvent,
+    DeploymentState,
+    DeploymentStrategy,
+    Release,
+    ReleaseApproval,
+)
+from experiences.models import Agent, ModelEndpoint
+from experiences.playbooks.invalidation import announce_on_commit
+
+MOST_TEXT: Final = 300
+CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of what serves the agent
+# Those of them that people and webhooks are told, and in which words.
+TOLD: Final = {
+    "started": ("deployment.started", "is being deployed"),
+    "done": ("deployment.promoted", "serves it now"),
+    "rolled_back": ("deployment.rolled_back", "was rolled back"),
+}
+STRATEGIES: Final = (
+    DeploymentStrategy.CANARY,
+    DeploymentStrategy.BLUE_GREEN,
+    DeploymentStrategy.IMMEDIATE,
+)  # that serve
+COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, DeploymentStrategy.BLUE_GREEN)
+
+
+@transaction.atomic
+def deployment_start(
+    actor: Any,
+    release: Release,
+    *,
+    strategy: str,
+    rule: DeploymentRule | None = None,
+    note: str = "",
+    override: str = "",
+) -> Deployment:
+    """Brings a release on its way into production. ``override``: why it may go out though the gate says no.
+
+    Raises:
+        Missing, Forbidden: the actor may not, or may not override the gate.
+        Invalid: no such strategy; there is nothing to compare with; a text is too long (``fields``).
+        Conflict: the gate says no; it is served already; another deployment is under way; the agent is archived.
+    """
+    _check_texts(note=note, override=override)
+    serving = _serving(actor, release)
+    if strategy not in DeploymentStrategy.values:
+        message = f"A strategy is one of {', '.join(DeploymentStrategy.values)}."
+        raise Invalid(message, fields={"strategy": message})
+    if serving.release is None and strategy in COMPARES:
+        message = f"Nothing serves {release.agent.name} yet, so there is nothing to compare with: deploy it at once."
+        raise Invalid(message, fields={"strategy": message})
+    verdict = verdict_of(release, serving.release)
+    if not verdict.passed:
+        _check_override(actor, release.agent, verdict, override)
+    said = verdict.as_json()
+    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=said)
+    if not verdict.passed:
+        _tell(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
+    return deployment
+
+
+@transaction.atomic
+def release_approve(actor: Any, release: Release) -> None:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Conflict: the actor made it."""
+    require(actor, "deployment.edit", release.organization_id)
+    user = Actor.of(actor).user
+    if release.created_by_id == user.pk:
+        raise Conflict("You made this release: another person has to approve it.")
+    _, made = ReleaseApproval.objects.get_or_create(release=release, by=user)
+    if made:
+        record(actor, "release.approved", release, organization=release.organization_id)
+
+
+@transaction.atomic
+def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
+    """Serves the release again that was served before the current one, at once and without asking the gate: it was
+    asked when that one went out.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: there is none before, or a deployment is under way.
+    """
+    _check_texts(note=note)
+    require(actor, "deployment.edit", agent.organization_id)
+    last = Deployment.objects.filter(agent=agent, state=DeploymentState.DONE).select_related("previous").first()
+    if last is None or last.previous is None:
+        raise Conflict(f"{agent.name} has no release to go back to.")
+    serving = _serving(actor, last.previous)
+    note = note or f"Back from release {last.release.number}."
+    return _begin(actor, last.previous, serving, DeploymentStrategy.IMMEDIATE, DeploymentRule(), note=note, verdict={})
+
+
+def _serving(actor: Any, release: Release) -> AgentServing:
+    """How the release's agent is served, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    agent = release.agent
+    require(actor, "deployment.edit", agent.organization_id)
+    hold_row(agent)
+    if agent.archived_at is not None:
+        raise Conflict(f"{agent.name} is archived.")
+    serving, _ = AgentServing.objects.get_or_create(agent=agent, defaults={"organization_id": agent.organization_id})
+    if serving.release_id == release.pk:
+        raise Conflict(f"Release {release.number} serves {agent.name} already.")
+    if live := Deployment.objects.filter(agent=agent, state__in=LIVE).select_related("release").first():
+        raise Conflict(f"Release {live.release.number} is on its way. Let it end, or roll it back.")
+    return serving
+
+
+def _begin(
+    actor: Any,
+    release: Release,
+    serving: AgentServing,
+    strategy: str,
+    rule: DeploymentRule,
+    *,
+    note: str,
+    verdict: dict[str, Any],
+) -> Deployment:
+    now = timezone.now()
+    immediate = strategy == DeploymentStrategy.IMMEDIATE
+    share = 1.0 if immediate else 0.0 if strategy == DeploymentStrategy.BLUE_GREEN else rule.stages[0].share
+    deployment = Deployment.objects.create(
+        organization_id=release.organization_id,
+        agent=release.agent,
+        release=release,
+        previous=serving.release,
+        strategy=strategy,
+        state=DeploymentState.DONE if immediate else DeploymentState.RUNNING,
+        share=share,
+        step_began_at=now,
+        rule=rule.as_json(),
+        verdict=verdict,
+        note=note.strip(),
+        created_by=Actor.of(actor).user,
+        ended_at=now if immediate else None,
+    )
+    _tell(actor, deployment, "started", note=note.strip())
+    if immediate:
+        serve(deployment)
+        _tell(actor, deployment, "done")
+    return deployment
+
+
+@transaction.atomic
+def serving_change(
+    actor: Any,
+    agent: Agent,
+    *,
+    fallbacks: Sequence[str],
+    while_away_usd: float,
+    gate: GateRule,
+    webhook_url: str = "",
+) -> AgentServing:
+    """What the gateway does for an agent when something is away, what its releases have to show, and who is told what
+    serves it. A new address is told at once.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid: an endpoint is not the organisation's, or this site does not call the address.
+    """
+    require(actor, "deployment.edit", agent.organization_id)
+    hold_row(agent)
+    known = ModelEndpoint.objects.filter(organization_id=agent.organization_id, archived_at=None)
+    ids = [one for name in fallbacks if (one := uuid_of(name)) is not None]
+    if len(known.filter(pk__in=ids)) < len(set(fallbacks)):
+        raise Invalid("Choose endpoints of the list.", fields={"fallbacks": "Choose endpoints of the list."})
+    serving, _ = AgentServing.objects.get_or_create(agent=agent, defaults={"organization_id": agent.organization_id})
+    check_address("webhook_url", webhook_url, before=serving.webhook_url)
+    before = {
+        "webhook_url": serving.webhook_url,
+        "fallbacks": [str(one) for one in serving.fallbacks],
+        "while_away_usd": dollars(serving.while_away_micros),
+    }
+    serving.fallbacks, serving.while_away_micros = ids, micros(while_away_usd)
+    before["gate"], serving.gate = serving.gate, rule_stored(gate)
+    serving.webhook_url = webhook_url
+    serving.save(update_fields=["fallbacks", "while_away_micros", "gate", "webhook_url", "updated_at"])
+    last = Deployment.objects.filter(agent=agent).exclude(strategy=DeploymentStrategy.SHADOW).first()
+    if last is not None and webhook_url != before["webhook_url"]:
+        plan_queue(last)
+    after = {
+        "webhook_url": webhook_url,
+        "fallbacks": [str(one) for one in ids],
+        "while_away_usd": while_away_usd,
+        "gate": serving.gate,
+    }
+    record(actor, "serving.changed", serving, organization=agent.organization_id, before=before, after=after)
+    return serving
+
+
+def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Stays at its share until it is resumed; its guardrails go on, and may roll it back.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it is not running.
+    """
+    _step(actor, deployment, "paused", DeploymentState.RUNNING, note=note, state=DeploymentState.PAUSED)
+
+
+def deployment_resume(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Raises:
+    Missing, Forbidden: the actor may not.
+    Conflict: it is not paused."""
+    _step(actor, deployment, "resumed", DeploymentState.PAUSED, note=note, state=DeploymentState.RUNNING)
+
+
+@transaction.atomic
+def deployment_advance(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Takes the next step now, whatever it still waits for: a canary's next stage, blue-green's switch, or its end.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it has ended.
+    """
+    found = _held(actor, deployment)
+    advance(found, actor=actor, note=note)
+
+
+@transaction.atomic
+def deployment_roll_back(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+    """Takes the new release back at once.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Conflict: it has ended.
+    """
+    found = _held(actor, deployment)
+    roll_back(found, note.strip() or "by hand", actor=actor)
+
+
+# -- steps that a person or the rule takes; the caller holds the row ---------------------------------------------------
+
+
+def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> None:
+    rule = DeploymentRule.from_json(deployment.rule)
+    if deployment.strategy == DeploymentStrategy.BLUE_GREEN:
+        follows = 1.0 if deployment.share < 1 else None
+    elif deployment.strategy == DeploymentStrategy.CANARY:
+        follows = rule.stages[deployment.step + 1].share if deployment.step + 1 < len(rule.stages) else None
+    else:
+        follows = None
+    if follows is None:
+        _complete(deployment, actor, note)
+        return
+    deployment.step += 1
+    deployment.share, deployment.step_began_at, deployment.asked_at = follows, timezone.now(), None
+    deployment.save(update_fields=["step", "share", "step_began_at", "asked_at"])
+    _tell(actor, deployment, "advanced", note=note)
+
+
+def person_ask(deployment: Deployment, why: str) -> None:
+    """Notes once a stage that a person has to decide, and mails those who may."""
+    deployment.asked_at = timezone.now()
+    deployment.save(update_fields=["asked_at"])
+    _tell(None, deployment, "asked", note=why)
+    subject = f"{deployment.agent.name}: release {deployment.release.number} waits for you"
+    body = f"{why}\n\nGo on with it or take it back, on its page: /deployments/{deployment.pk}/\n"
+    to = [one.email for one in who_may(deployment.organization_id, "deployment.edit")]
+    mail_queue(deployment.organization, to=to, subject=subject, body=body, blind=True)
+
+
+def roll_back(deployment: Deployment, reason: str, *, actor: Any = None, figures: Any = None) -> None:
+    deployment.state, deployment.share, deployment.reason = DeploymentState.ROLLED_BACK, 0.0, reason[:MOST_TEXT]
+    deployment.ended_at = timezone.now()
+    deployment.save(update_fields=["state", "share", "reason", "ended_at"])
+    _tell(actor, deployment, "rolled_back", note=reason[:MOST_TEXT], figures=figures)
+
+
+def serve(deployment: Deployment) -> None:
+    """From now on the release serves the agent."""
+    AgentServing.objects.filter(agent_id=deployment.agent_id).update(
+        release=deployment.release, updated_at=timezone.now()
+    )
+    announce_on_commit(deployment.agent_id)
+
+
+def _complete(deployment: Deployment, actor: Any, note: str) -> None:
+    shadow = deployment.strategy == DeploymentStrategy.SHADOW
+    deployment.state = DeploymentState.STOPPED if shadow else DeploymentState.DONE
+    deployment.share = 0.0 if shadow else 1.0
+    deployment.ended_at = timezone.now()
+    deployment.save(update_fields=["state", "share", "ended_at"])
+    if not shadow:
+        serve(deployment)
+    _tell(actor, deployment, "stopped" if shadow else "done", note=note)
+
+
+def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note: str, state: str) -> None:
+    with transaction.atomic():
+        found = _held(actor, deployment)
+        if found.state != expected:
+            raise Conflict(f"This deployment is {found.get_state_display().lower()}.")
+        found.state = state
+        found.save(update_fields=["state"])
+        _tell(actor, found, kind, note=note)
+
+
+def _held(actor: Any, deployment: Deployment) -> Deployment:
+    """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    require(actor, "deployment.edit", deployment.organization_id)
+    found = (
+        Deployment.objects.select_for_update(of=("self",), no_key=True)
+        .select_related("release", "agent")
+        .get(pk=deployment.pk)
+    )
+    if not found.live:
+        raise Conflict(f"This deployment has ended: {found.get_state_display().lower()}.")
+    return found
+
+
+def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
+    user = None if actor is None else Actor.of(actor).user
+    DeploymentEvent.objects.create(
+        deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
+    )
+    if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
+        plan_queue(deployment)
+        model_deployments.labels(status=kind).inc()
+    _tell_all(deployment, kind, note=note)
+    after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
+    record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
+
+
+def _tell_all(deployment: Deployment, kind: str, *, note: str) -> None:
+    """Tells people and webhooks of what changes which release serves."""
+    told = TOLD.get(kind)
+    if told is None:
+        return
+    type, said = told
+    agent, number = deployment.agent, deployment.release.number
+    event_tell(
+        deployment.organization_id,
+        type,
+        text=f"{agent.name}: release {number} {said}." + (f" {note}" if note else ""),
+        data={
+            "deployment_id": str(deployment.pk),
+            "agent": agent.slug,
+            "release": number,
+            "strategy": deployment.strategy,
+            "share": deployment.share,
+            "note": note[:300],
+        },
+        path=reverse("serving:deployment", args=[deployment.pk]),
+        agent_id=deployment.agent_id,
+        owner=deployment.created_by,
+    )
+
+
+def _check_texts(**texts: str) -> None:
+    for name, text in texts.items():
+        if len(text) > MOST_TEXT:
+            message = f"It has at most {MOST_TEXT} characters; this one has {len(text)}."
+            raise Invalid(f"{name}: {message}", fields={name: message})
+
+
+def _check_override(actor: Any, agent: Agent, verdict: GateVerdict, override: str) -> None:
+    if not override.strip():
+        raise Conflict(f"The gate says no. {verdict.sentence}")
+    if not Actor.of(actor).may("deployment.override", agent.organization_id):
+        raise Forbidden(f"Only an admin may override the gate, which says no. {verdict.sentence}")

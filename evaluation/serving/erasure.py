@@ -1,0 +1,205 @@
+"""Erasure in releases, suites and traces: what holds the words goes whole where its content never changes.
+
+An agent whose release went is served by none until another is deployed.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Sequence
+from dataclasses import fields
+from typing import Final
+
+from django.db import connection
+from django.db.models import Q
+
+from agentcore_site.encryption.finding import sealed_holding
+from agentcore_site.jobs.models import Job
+from agentcore_site.lib.erased import Own
+from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from evaluation.serving.models import (
+    AgentServing,
+    CanaryObservation,
+    Deployment,
+    DeploymentEvent,
+    Feedback,
+    LearningLoop,
+    LoopRow,
+    LoopTurn,
+    ProductionTrace,
+    Release,
+    ReleaseApproval,
+    Suite,
+    SuiteResult,
+    SuiteRun,
+    SuiteVersion,
+)
+from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
+from experiences.playbooks.invalidation import announce_on_commit
+from training.config.versions import OWN
+
+# Of a gate's verdict, which pages read again: sentences hold the names of suites, figures may too.
+FINDINGS: Final = ("sentence", "findings", "check")
+VERDICT: Final = Own.but(("passed", *FINDINGS), *FINDINGS, foreign=["figures"])
+NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
+
+
+@places.register("releases")
+def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: a suite is being run on one."""
+    mine = Release.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("note",), values=("bundle", "evidence"))
+    ids = [str(pk) for pk in found.values_list("pk", flat=True)]
+    numbers = list(found.values_list("agent_id", "number"))
+    measured = SuiteRun.objects.filter(release_id__in=ids)
+    _idle(measured)
+
+    def erase() -> None:
+        measured.delete()
+        served = AgentServing.objects.filter(release__in=ids)
+        for agent_id in served.values_list("agent_id", flat=True):
+            announce_on_commit(agent_id)
+        served.update(release=None)
+        for agent_id, number in numbers:
+            serving, _ = AgentServing.objects.get_or_create(
+                agent_id=agent_id, defaults={"organization_id": organization_id}
+            )
+            serving.last_erased = max(serving.last_erased, number)
+            serving.save(update_fields=["last_erased"])
+        ReleaseApproval.objects.filter(release__in=ids).delete()
+        LoopTurn.objects.filter(release__in=ids).update(release=None)
+        Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()
+        _deleted("serving_releases_delete", ids, organization_id)
+
+    return ErasureFinding(len(ids), erase, NOTE)
+
+
+@places.register("production traces")
+def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = ProductionTrace.objects.filter(organization_id=organization_id)
+    texts = ("session", "model", "endpoint", "error", "finish_reason")
+    found = holding(mine, words, texts=texts, values=("metadata", "request", "response", "components"))
+    sealed = sealed_holding(mine, words, "request", "response", fields=())
+    ids = {*found.values_list("pk", flat=True), *(row.pk for row in sealed)}
+    return ErasureFinding(len(ids), lambda: ProductionTrace.objects.filter(pk__in=ids).delete())
+
+
+@places.register("feedback")
+def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = Feedback.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("text",), names=("metric",))
+
+
+@places.register("rules of the gate")
+def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    from evaluation.serving.gate.verdict import (
+        GateRule,  # here: every process registers this place, and few need its statistics
+    )
+
+    mine = AgentServing.objects.filter(organization_id=organization_id)
+    own = Own.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
+    return rewritten(mine, words, own={"gate": own})
+
+
+@places.register("webhooks of agents")
+def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The address goes whole: what is left of it without the words could be another person's address."""
+    found = holding(AgentServing.objects.filter(organization_id=organization_id), words, texts=("webhook_url",))
+    note = "The webhook of an agent is gone: give it another address."
+    return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)
+
+
+@places.register("deployments")
+def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(
+        Deployment.objects.filter(organization_id=organization_id),
+        words,
+        texts=("note", "reason"),
+        own={"verdict": VERDICT},
+    )
+
+
+@places.register("timelines of deployments")
+def deployment_events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    found = holding(DeploymentEvent.objects.filter(deployment__organization_id=organization_id), words, texts=("note",))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: DeploymentEvent.objects.filter(pk__in=ids).delete())
+
+
+@places.register("sessions of deployments")
+def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """The names of sessions, as callers gave them."""
+    mine = CanaryObservation.objects.filter(deployment__organization_id=organization_id)
+    return rewritten(mine, words, names=("session",))
+
+
+@places.register("learning loops")
+def loops(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = LearningLoop.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, values=("environment_options",), own={"config": OWN})
+
+
+@places.register("turns of learning loops")
+def turns(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    return rewritten(LoopTurn.objects.filter(organization_id=organization_id), words, texts=("waits_for", "reason"))
+
+
+@places.register("rows of learning loops")
+def loop_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = LoopRow.objects.filter(turn__organization_id=organization_id)
+    found = holding(mine, words, texts=("query", "expected"), values=("flags",))
+    ids = list(found.values_list("pk", flat=True))
+    return ErasureFinding(len(ids), lambda: LoopRow.objects.filter(pk__in=ids).delete())
+
+
+@places.register("suites")
+def suites(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    mine = Suite.objects.filter(organization_id=organization_id)
+    return rewritten(mine, words, texts=("description",), names=("name",))
+
+
+@places.register("versions of suites")
+def versions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: one is being run."""
+    mine = SuiteVersion.objects.filter(suite__organization_id=organization_id)
+    ids = [str(pk) for pk in holding(mine, words, texts=(), values=("spec",)).values_list("pk", flat=True)]
+    _idle(SuiteRun.objects.filter(version_id__in=ids))
+    return ErasureFinding(len(ids), lambda: _deleted("serving_suite_versions_delete", ids, organization_id))
+
+
+@places.register("runs of suites")
+def suite_runs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: one is at work."""
+    mine = SuiteRun.objects.filter(organization_id=organization_id)
+    found = holding(mine, words, texts=("judge_model",), values=("bundle", "report"))
+    rows = SuiteRun.objects.filter(pk__in=list(found.values_list("pk", flat=True)))
+    _idle(rows)
+    return ErasureFinding(rows.count(), rows.delete)
+
+
+@places.register("results of suites")
+def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Raises:
+    Conflict: the run is at work, or a run asks a dataset that names the person."""
+    mine = SuiteResult.objects.filter(run__organization_id=organization_id)
+    found = set(holding(mine, words, texts=("category", "query", "answer", "why")).values_list("pk", flat=True))
+    asked = stored_queries(organization_id, words)
+    found |= set(mine.filter(query__in=asked).values_list("pk", flat=True)) if asked else set()
+    rows = SuiteResult.objects.filter(pk__in=found)
+    datasets = {str(one.dataset_id) for one in rows_about(organization_id, words)}
+    asking = [Q(version__spec__parts__contains=[{"dataset": one}]) for one in datasets]
+    for at_work in (Q(pk__in=rows.values("run_id")), *asking):
+        _idle(SuiteRun.objects.filter(at_work, organization_id=organization_id))
+    return ErasureFinding(len(found), rows.delete)
+
+
+def _idle(runs: object) -> None:
+    idle_require(Job.objects.filter(suite_run__in=runs))
+
+
+def _deleted(function: str, ids: list[str], organization_id: uuid.UUID) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(f"SELECT {function}(%s, %s, %s)", [ids, organization_id, ERASURE])

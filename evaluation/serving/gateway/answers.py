@@ -1,0 +1,116 @@
+"""An upstream's answer on its way to the caller, as it came: whole or as a stream."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import orjson
+
+from budgets.llm.stream import DONE
+from evaluation.serving.gateway.calls import GatewayCall
+from evaluation.serving.gateway.request import object_in, request_of
+
+END = b"data: [DONE]\n\n"
+
+
+class ChatInterface:
+    """A request to ``/v1/chat/completions``. Raises BadCall."""
+
+    def __init__(self, read: bytes) -> None:
+        self.request = request_of(object_in(read))
+
+    def whole(self, call: GatewayCall) -> WholeAnswer:
+        return WholeAnswer(call)
+
+    def streamed(self, call: GatewayCall) -> StreamedAnswer:
+        return StreamedAnswer(call)
+
+
+class WholeAnswer:
+    """The upstream's answer, byte for byte."""
+
+    def __init__(self, call: GatewayCall) -> None:
+        self._call, self._body = call, b""
+
+    def event(self, data: str, text: str) -> bool:
+        raise AssertionError("no stream was asked for")
+
+    def whole(self, body: bytes, text: str) -> None:
+        self._call.heard()
+        self._body = body
+
+    def sent(self, done: dict[str, Any] | None) -> bytes:
+        """The body; ``done`` is the answer of an agent that chooses actions."""
+        return self._body if done is None else orjson.dumps(done)
+
+
+class StreamedAnswer:
+    """Events of a stream as they come. An upstream that answers in one piece, or an agent that does, is told as a
+    stream of one event."""
+
+    def __init__(self, call: GatewayCall) -> None:
+        self._call = call
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._done = False
+
+    def event(self, data: str, text: str) -> bool:
+        if data.strip() == DONE:
+            return True
+        if not self._call.request.wants_usage and '"usage"' in data:
+            data = _without_usage(data)
+        if data:
+            if text:
+                self._call.heard()
+            self._pieces.put_nowait(b"data: " + data.encode() + b"\n\n")
+        return True
+
+    def whole(self, body: bytes, text: str) -> None:
+        self._call.heard()
+        self._pieces.put_nowait(as_events(orjson.loads(body), usage=self._call.request.wants_usage))
+
+    def ended(self) -> None:
+        self._pieces.put_nowait(None)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+    def rest(self, done: dict[str, Any] | None) -> bytes:
+        """What is left to be sent once the call is over."""
+        if done is None:
+            return END
+        return as_events(done, usage=self._call.request.wants_usage) + END
+
+    def failed(self, error: dict[str, Any]) -> bytes:
+        """What is sent in the place of the rest where the call fails in its midst; ``error`` as its body would be."""
+        return b"data: " + orjson.dumps(error) + b"\n\n"
+
+
+def as_events(answer: dict[str, Any], *, usage: bool) -> bytes:
+    """A whole completion as a stream of two events, and its usage as a third where that was asked for."""
+    base = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
+    choice = (answer.get("choices") or [{}])[0]
+    message = dict(choice.get("message") or {})
+    if calls := message.get("tool_calls"):
+        message["tool_calls"] = [{"index": at, **one} for at, one in enumerate(calls)]
+    events: list[dict[str, Any]] = [
+        base | {"choices": [{"index": 0, "delta": message, "finish_reason": None}]},
+        base | {"choices": [{"index": 0, "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}]},
+    ]
+    if usage:
+        events.append(base | {"choices": [], "usage": answer.get("usage")})
+    return b"".join(b"data: " + orjson.dumps(one) + b"\n\n" for one in events)
+
+
+def _without_usage(data: str) -> str:
+    """An event without the usage that we asked for and the caller did not; "" where nothing is left of it."""
+    try:
+        value = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return data
+    if not isinstance(value, dict) or "usage" not in value:
+        return data
+    del value["usage"]
+    return orjson.dumps(value).decode() if value.get("choices") else ""

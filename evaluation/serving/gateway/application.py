@@ -1,0 +1,239 @@
+"""The gateway as an ASGI application in front of Django: ``/v1`` as OpenAI's API speaks it.
+
+It never waits for Django's middleware, and reads the database in threads. Everything that is not ``/v1`` goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import orjson
+from django.conf import settings
+
+from agentcore_site.lib import trace_context
+from agentcore_site.tenancy.addresses import lies_in, socket_address
+from evaluation.serving.gateway.answers import ChatInterface, StreamedAnswer
+from evaluation.serving.gateway.calls import CallRefused, Calls, GatewayCall
+from evaluation.serving.gateway.consumers import Consumer, Consumers
+from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
+from evaluation.serving.gateway.served import AGENT, names_served
+from experiences.rollouts.runtimes.chat_body import BadCall
+
+Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
+Headers = list[tuple[bytes, bytes]]
+
+PREFIX: Final = "/v1/"
+INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] = {
+    "/v1/chat/completions": ChatInterface,
+    "/v1/responses": ResponsesInterface,
+}
+MAX_BODY: Final = 20 * 2**20  # images come inside
+JSON: Final = (b"content-type", b"application/json")
+SESSION: Final = (b"x-session-id", b"x-agentcore-session")
+TRACE: Final = b"traceparent"  # of W3C: version-trace-span-flags
+NO_KEY: Final = "Send a key as Authorization: Bearer ac_…; make one with the scope gateway:call."
+
+
+class Gateway:
+    """An ASGI application in front of another."""
+
+    def __init__(self, behind: Application) -> None:
+        self._behind = behind
+        self._consumers = Consumers()
+        self._calls: tuple[asyncio.AbstractEventLoop, Calls] | None = None
+
+    async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        if not scope["path"].startswith(PREFIX):
+            await self._behind(scope, receive, send)
+            return
+        headers = {name.lower(): value for name, value in scope["headers"]}
+        try:
+            consumer = await self._consumer(scope, headers)
+            given = trace_context.parsed(headers.get(TRACE, b"").decode("latin-1"))
+            with trace_context.work(given or trace_context.begun()):
+                await self._served(scope, headers, consumer, receive, send)
+        except BadCall as error:
+            await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
+        except CallRefused as error:
+            await _refuse(send, error)
+
+    @property
+    def calls(self) -> Calls:
+        """Those of the running event loop."""
+        loop = asyncio.get_running_loop()
+        if self._calls is None or self._calls[0] is not loop:
+            self._calls = (loop, Calls(Path(settings.GATEWAY_JOURNAL)))
+        return self._calls[1]
+
+    async def aclose(self) -> None:
+        if self._calls is not None:
+            await self._calls[1].aclose()
+            self._calls = None
+
+    async def _consumer(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> Consumer:
+        """Raises CallRefused."""
+        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+        found = await self._consumers.of(token.strip()) if scheme.lower() == "bearer" else None
+        if found is None:
+            raise CallRefused(401, f"This key opens nothing. {NO_KEY}" if token else NO_KEY, "authentication_error")
+        if found.addresses and not lies_in(socket_address(scope), found.addresses):
+            raise CallRefused(401, "This key may not be used from your address.", "authentication_error")
+        if found.fault:
+            raise CallRefused(403, found.fault, "permission_error")
+        return found
+
+    async def _served(
+        self, scope: dict[str, Any], headers: dict[bytes, bytes], consumer: Consumer, receive: Any, send: Any
+    ) -> None:
+        """Raises CallRefused, BadCall."""
+        path, method = scope["path"], scope["method"]
+        if path == "/v1/models":
+            _only(method, "GET")
+            await _send(send, 200, await _models(consumer), [])
+        elif interface := INTERFACES.get(path):
+            _only(method, "POST")
+            await self.calls.admit(consumer)
+            asked = interface(await _body(receive))
+            await _for_caller(receive, self._answer(headers, consumer, asked, send))
+        else:
+            known = ", ".join([*(f"POST {one}" for one in INTERFACES), "GET /v1/models"])
+            raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
+
+    async def _answer(
+        self, headers: dict[bytes, bytes], consumer: Consumer, asked: ChatInterface | ResponsesInterface, send: Any
+    ) -> None:
+        """Raises CallRefused: nothing was sent."""
+        request, calls = asked.request, self.calls
+        model = await calls.model(consumer.organization_id, request.model)
+        call = calls.begin(consumer, request, model, _session(headers) or request.user)
+        if request.stream:
+            await _stream(calls, call, asked.streamed(call), send)
+            return
+        answer = asked.whole(call)
+        done = await _answered(calls, call, answer)
+        await _send_bytes(send, 200, answer.sent(done), [JSON, *call.headers])
+
+
+def _session(headers: dict[bytes, bytes]) -> str:
+    """What ties requests together, as the caller names it."""
+    for name in SESSION:
+        if found := headers.get(name):
+            return found.decode("latin-1").strip()[:200]
+    parts = headers.get(TRACE, b"").decode("latin-1").split("-")
+    return parts[1] if len(parts) == 4 else ""
+
+
+async def _for_caller(receive: Any, answering: Coroutine[Any, Any, None]) -> None:
+    """Ends ``answering`` when the caller goes away, and the upstream's call with it. Raises what it raises."""
+    work, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(_left(receive))
+    leaving.add_done_callback(lambda _: work.cancel())
+    try:
+        await work
+    except asyncio.CancelledError:
+        if not leaving.done():
+            raise
+    finally:
+        leaving.cancel()
+
+
+async def _left(receive: Any) -> None:
+    """Returns when the connection is gone; the body was read before."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, Any] | None:
+    """``Calls.answer``, with the call's headers on what it refuses. Raises CallRefused."""
+    try:
+        return await calls.answer(call, answer)
+    except CallRefused as refused:
+        refused.headers = call.headers
+        raise
+
+
+async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | StreamedResponse, send: Any) -> None:
+    """Sends each piece as it comes. What goes wrong before the first one has its status, later it is an event.
+
+    Raises CallRefused: nothing was sent.
+    """
+    answering = asyncio.ensure_future(_answered(calls, call, answer))
+    answering.add_done_callback(lambda _: answer.ended())
+    begun = False
+
+    async def tell(body: bytes) -> None:
+        nonlocal begun
+        if not begun:
+            begun = True
+            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"), *call.headers]
+            await send({"type": "http.response.start", "status": 200, "headers": headers})
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+    try:
+        async for piece in answer.pieces():
+            await tell(piece)
+        try:
+            done = await answering
+        except CallRefused as refused:
+            if not begun:
+                raise
+            await tell(answer.failed(_error(refused)))
+        else:
+            await tell(answer.rest(done))
+    finally:
+        answering.cancel()
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _models(consumer: Consumer) -> dict[str, Any]:
+    from asgiref.sync import sync_to_async
+
+    names = await sync_to_async(names_served)(consumer.organization_id)
+    rows = [
+        {"id": name, "object": "model", "created": 0, "owned_by": "agentcore" if name.startswith(AGENT) else "endpoint"}
+        for name in names
+    ]
+    return {"object": "list", "data": rows}
+
+
+def _only(method: str, wanted: str) -> None:
+    if method != wanted:
+        raise CallRefused(405, f"Use {wanted}.", "invalid_request_error")
+
+
+async def _body(receive: Any) -> bytes:
+    """Raises CallRefused, BadCall."""
+    read = bytearray()
+    while True:
+        event = await receive()
+        if event["type"] == "http.disconnect":
+            raise BadCall("The connection ended before the body did.")
+        read += event.get("body", b"")
+        if len(read) > MAX_BODY:
+            raise CallRefused(413, f"The body is larger than {MAX_BODY // 2**20} MB.", "invalid_request_error")
+        if not event.get("more_body"):
+            return bytes(read)
+
+
+def _error(refused: CallRefused, param: str | None = None) -> dict[str, Any]:
+    return {"error": {"message": refused.message, "type": refused.kind, "param": param, "code": refused.kind}}
+
+
+async def _refuse(send: Any, refused: CallRefused, param: str | None = None) -> None:
+    headers = list(refused.headers)
+    if refused.wait is not None:
+        headers.append((b"retry-after", str(math.ceil(refused.wait)).encode()))
+    await _send(send, refused.status, _error(refused, param), headers)
+
+
+async def _send(send: Any, status: int, value: dict[str, Any], headers: Headers) -> None:
+    await _send_bytes(send, status, orjson.dumps(value), [JSON, *headers])
+
+
+async def _send_bytes(send: Any, status: int, body: bytes, headers: Headers) -> None:
+    length = (b"content-length", str(len(body)).encode())
+    await send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+    await send({"type": "http.response.body", "body": body})

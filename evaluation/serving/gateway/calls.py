@@ -1,0 +1,380 @@
+"""One call: which arm it gets, what that is told, who answers, and the trace of it."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+import math
+import time
+import uuid
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from agentcore_site.ids import uuid7
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.money_format import money
+from agentcore_site.lib.read_cache import ReadCache
+from agentcore_site.lib.row_scope import everything
+from budgets.llm.errors import (
+    BadRequest,
+    CircuitOpen,
+    ContextTooLong,
+    LLMError,
+    Malformed,
+    Permanent,
+    RateLimited,
+    Transient,
+)
+from budgets.llm.transport import Listener
+from budgets.llm.types import Completion
+from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
+from evaluation.serving.gateway.consumers import Consumer
+from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
+from evaluation.serving.gateway.payers import PRODUCTION, SHADOW, PayerName, Payers
+from evaluation.serving.gateway.request import ChatRequest
+from evaluation.serving.gateway.served import ServedModel, ServedRelease, Upstream, served_model
+from evaluation.serving.models import ArmName, TraceStatus
+from evaluation.serving.traces.content import answered, kept, session_name
+from evaluation.serving.traces.journal import Journal
+from evaluation.serving.traces.recovery import recover
+from evaluation.serving.traces.writing import PendingTrace, TraceWriter
+from experiences.privacy import redact, redact_value
+from experiences.rollouts.captured import SampledTokens
+from experiences.rollouts.runtimes.base import RolloutFailure
+
+log = logging.getLogger(__name__)
+
+MODEL_SECONDS: Final = 1.0  # how long it is believed what is served under a name
+RECOVER_SECONDS: Final = 15.0
+NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse it as well
+
+
+class CallRefused(Exception):
+    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds after which it may try again."""
+
+    def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
+        super().__init__(message)
+        self.status, self.message, self.kind, self.wait = status, message, kind, wait
+        self.attempts = 0  # of what was tried
+        self.headers: list[tuple[bytes, bytes]] = []
+
+
+@dataclass
+class GatewayCall:
+    """A call under way."""
+
+    consumer: Consumer
+    request: ChatRequest
+    model: ServedModel
+    session: str
+    arm: ArmName = ArmName.NONE
+    release: ServedRelease | None = None
+    share: float | None = None  # with which its session was given the new release, where that was drawn
+    id: uuid.UUID = field(default_factory=uuid7)
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    began: float = field(default_factory=time.perf_counter)
+    first: float | None = None  # when the first words were there
+    system: str = ""
+    told: list[str] = field(default_factory=list)
+    endpoint: str = ""
+    completion: Completion | None = None  # what a model answered
+
+    @property
+    def headers(self) -> list[tuple[bytes, bytes]]:
+        found = [(b"x-agentcore-trace-id", str(self.id).encode())]
+        if self.release is not None:
+            found += [
+                (b"x-agentcore-release", str(self.release.number).encode()),
+                (b"x-agentcore-arm", self.arm.value.encode()),
+            ]
+        return found
+
+    @property
+    def priced(self) -> str:
+        upstreams = self.upstreams
+        return upstreams[0].priced if upstreams else ""
+
+    @property
+    def upstreams(self) -> tuple[Upstream, ...]:
+        return self.model.upstreams if self.release is None else self.release.upstreams
+
+    @property
+    def payer(self) -> PayerName:
+        return (self.model.organization_id, self.model.agent_id)
+
+    def heard(self) -> None:
+        if self.first is None:
+            self.first = time.perf_counter()
+
+    def tell(self) -> None:
+        """Works out what the release tells this query."""
+        if self.release is not None:
+            bundle, query = self.release.bundle, self.request.query
+            lessons = bundle.context.lessons_for(query)
+            self.told = [one.handle for one in lessons]
+            self.system = "\n\n".join(one for one in (bundle.system.strip(), bundle.context.text_for(query)) if one)
+
+
+class Calls:
+    """Makes the calls of one process. Belongs to one event loop."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.journal = Journal(folder)
+        self._rates, self._spending = KeyRates(), RecentSpending()
+        self._traces = TraceWriter(self.journal, written=self._spending.written)
+        self._payers = Payers(self.journal)
+        self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
+        self._behind: set[asyncio.Task[Any]] = set()
+        self._do(self._recovering())
+
+    async def admit(self, consumer: Consumer) -> None:
+        """Raises CallRefused: the key has spent what it may in this month, or calls too often."""
+        key, most, rate = consumer.key_id, consumer.monthly_micros, consumer.per_minute
+        if key is None:
+            return
+        if most is not None and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most:
+            spent = f"This key has spent the {money(most)} that it may in a month (UTC)."
+            raise CallRefused(402, spent, "insufficient_quota")
+        if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
+            raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)
+
+    async def model(self, organization: uuid.UUID, name: str) -> ServedModel:
+        """What is served under a name. Raises CallRefused."""
+        key = (organization, name)
+        found = await self._models.get(key, MODEL_SECONDS, lambda: served_model(organization, name))
+        if found is None:  # the database is away: what was known, if the agent's rule says so
+            found = self._models.fresh(key, math.inf)
+            if found is None or not found.while_away_micros:
+                raise CallRefused(503, "The database is away, so nothing can be served.", "unavailable", wait=5.0)
+        if found.fault:
+            raise CallRefused(found.status, found.fault, "model_not_found" if found.status == 404 else "not_served")
+        return found
+
+    def begin(self, consumer: Consumer, request: ChatRequest, model: ServedModel, session: str) -> GatewayCall:
+        """Draws the arm. Raises CallRefused: its release can't be served."""
+        call = GatewayCall(consumer, request, model, session)
+        if model.agent_id is not None:
+            call.session = session or str(call.id)
+            call.arm, call.release = ArmName.CURRENT, model.current
+            if model.new is not None and not model.shadow:
+                if model.current is not None:
+                    call.share = model.share
+                if model.current is None or drawn(model.salt, call.session) < model.share:
+                    call.arm, call.release = ArmName.NEW, model.new
+            if call.release is None:
+                raise CallRefused(409, f"No release of {model.name} is deployed yet.", "not_served")
+            if call.release.fault:
+                raise CallRefused(503, call.release.fault, "not_served")
+        call.tell()
+        return call
+
+    async def answer(self, call: GatewayCall, listener: Listener) -> dict[str, Any] | None:
+        """Has the call answered; ``listener`` hears a model's answer as it comes. Returns the answer of an agent that
+        chooses actions, which comes whole. The trace is written in any case.
+
+        Raises:
+            CallRefused: there is none, and what the caller is told.
+        """
+        known = self._row(call)
+        begun = self.journal.begin({"t": "call", "row": known})
+        row: dict[str, Any] = {}
+        done = None
+        try:
+            if call.release is not None and call.release.action is not None:
+                done = await self._acted(call, call.release)
+                row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
+            else:
+                call.completion = await self._asked(call, listener)
+                row = {"status": TraceStatus.OK, **answered(call.completion)}
+        except CallRefused as refused:
+            status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
+            row = {"status": status, "http_status": refused.status, "error": refused.message}
+            row["attempts"] = refused.attempts
+            raise
+        except asyncio.CancelledError:
+            row = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": "the caller went away"}
+            raise
+        finally:
+            self._store(call, known | row, begun)
+            if call.model.shadow and call.model.new is not None and call.arm == ArmName.CURRENT:
+                self._shadow(call)
+        return done
+
+    async def aclose(self) -> None:
+        """Waits for what goes on behind the answers, and writes what is left."""
+        for task in self._behind:
+            task.cancel()
+        await self._payers.aclose()
+        await self._rates.aclose()
+        await asyncio.to_thread(self._traces.close)
+        self.journal.close()
+
+    # -- asking ------------------------------------------------------------------------------------------------------
+
+    async def _asked(self, call: GatewayCall, listener: Listener) -> Completion:
+        """Asks the endpoints in their order until one answers. Raises CallRefused."""
+        model, upstreams = call.model, call.upstreams
+        assert model.prices is not None
+        payer = self._payers.payer(call.payer, model.prices, while_away=model.while_away_micros)
+        limit = call.release.bundle.model.max_tokens if call.release is not None else 0
+        purpose = SHADOW if call.arm == ArmName.SHADOW else PRODUCTION
+        attempts = 0
+        for at, upstream in enumerate(upstreams):
+            last = at == len(upstreams) - 1
+            call.endpoint = upstream.name
+            client = self._payers.client(call.payer, payer, upstream, last=last)
+            try:
+                request = call.request.for_model(upstream.endpoint, call.system, limit)
+            except ValueError as error:
+                raise CallRefused(400, f"The request can't be passed on: {error}.", "invalid_request_error") from None
+            try:
+                key = CallKey(f"{call.id}/{at}", purpose, upstream.priced)
+                found = await client.send(request, key=key, listener=listener)
+                return replace(found, attempts=found.attempts + attempts)
+            except LLMError as error:
+                attempts += error.attempts
+                if last or error.final or isinstance(error, NO_RETRY):
+                    refused = _of_model(error)
+                    refused.attempts = attempts
+                    raise refused from None
+                log.info("endpoint %s does not answer, another is asked: %s", upstream.name, error.message)
+            except SpendingRateFull as error:
+                raise CallRefused(429, str(error), "rate_limit_exceeded", wait=error.retry_after) from None
+            except BudgetRefused as error:
+                raise CallRefused(402, str(error), "insufficient_quota") from None
+            except UnknownPrice as error:
+                if last:
+                    raise CallRefused(400, str(error), "no_price") from None
+            except MeterFailure as error:
+                raise CallRefused(503, str(error), "unavailable", wait=5.0) from None
+        raise AssertionError("the last one answered or raised")
+
+    async def _acted(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
+        assert release.action is not None
+        try:
+            found = await release.action.answer(call.request.query, seed=call.id.int % 2**32)
+        except (RolloutFailure, TimeoutError) as error:
+            raise CallRefused(500, f"The agent failed: {error}", "agent_error") from None
+        return {"id": f"chatcmpl-{call.id.hex}", **found}
+
+    # -- what is kept ------------------------------------------------------------------------------------------------
+
+    def _row(self, call: GatewayCall) -> dict[str, Any]:
+        """A trace's columns as JSON, as far as they are known when it begins."""
+        model = call.model
+        return {
+            "id": str(call.id),
+            "organization_id": str(model.organization_id),
+            "agent_id": str(model.agent_id) if model.agent_id else None,
+            "release_id": str(call.release.id) if call.release else None,
+            "deployment_id": str(model.deployment_id) if model.deployment_id else None,
+            "arm": call.arm.value,
+            "share": call.share,
+            "key": call.consumer.prefix,
+            "key_id": str(call.consumer.key_id) if call.consumer.key_id else None,
+            "session": session_name(call.session if model.agent_id else ""),
+            "model": redact(call.priced or model.name)[:120],
+            "streamed": call.request.stream,
+            "told": call.told[:200],
+            "temperature": call.request.temperature,
+            "safety": None,
+            "cost_micros": 0,
+            "duration_ms": 0.0,
+            "created_at": call.at.isoformat(),
+        }
+
+    def _store(self, call: GatewayCall, found: dict[str, Any], begun: Any) -> None:
+        found["hold"], found["cost_micros"] = self._payers.paid(call.payer, call.id)
+        found["endpoint"] = call.endpoint[:80]
+        found["duration_ms"] = (time.perf_counter() - call.began) * 1e3
+        found["first_token_ms"] = None if call.first is None else (call.first - call.began) * 1e3
+        found["error"] = redact(found.get("error", ""))
+        if call.model.records:
+            found["metadata"] = redact_value(call.request.metadata)
+            content = kept(call.request.body, call.request.query, found.get("response", {}))
+            found |= {"request": content.request, "response": content.response, "safety": content.safety}
+            if content.whole and call.completion is not None and (tokens := call.completion.tokens) is not None:
+                found["sampled"] = SampledTokens(tokens.prompt_ids, tokens.token_ids, tokens.logprobs).packed(None)
+        else:
+            found["response"] = {}
+        if call.consumer.monthly_micros is not None:
+            self._spending.add(found)
+        self.journal.note({"t": "answer", "row": found})
+        self._traces.put(PendingTrace(found, begun))
+
+    def _shadow(self, call: GatewayCall) -> None:
+        """Asks the new release the same, for a share of the sessions and behind the answer that was given."""
+        model = call.model
+        if drawn(model.salt, call.session) >= model.share or model.new is None or model.new.fault:
+            return
+        copy = GatewayCall(call.consumer, call.request, model, call.session, ArmName.SHADOW, model.new)
+        copy.tell()
+        self._do(self._shadowed(copy))
+
+    async def _shadowed(self, call: GatewayCall) -> None:
+        try:
+            await self.answer(call, Unheard())
+        except CallRefused as refused:
+            log.info("the shadow of a call failed: %s", refused.message)
+
+    async def _recovering(self) -> None:
+        """Finishes the work of processes that were killed, now and again."""
+        while True:
+            try:
+                await asyncio.to_thread(_recover, self._folder)
+            except TROUBLE as error:
+                log.info("journals wait for the database: %s", error)
+            except Exception:
+                log.exception("a journal could not be finished")
+            await asyncio.sleep(RECOVER_SECONDS)
+
+    def _do(self, work: Any) -> None:
+        task = asyncio.ensure_future(work)
+        self._behind.add(task)
+        task.add_done_callback(self._behind.discard)
+
+
+class Unheard:
+    """Listens to the answer of a shadow, which is thrown away."""
+
+    def event(self, data: str, text: str) -> bool:
+        return False
+
+    def whole(self, body: bytes, text: str) -> None:
+        return None
+
+
+def drawn(salt: bytes, session: str) -> float:
+    """Where a session lies between 0 and 1, the same for all its requests in a deployment."""
+    digest = hashlib.blake2b(session.encode("utf-8", "replace"), key=salt, digest_size=8).digest()
+    return int.from_bytes(digest, "big") / 2**64
+
+
+def _of_model(error: LLMError) -> CallRefused:
+    """What the caller is told of a failure of the model's service: its status and words, as far as they are its own."""
+    if isinstance(error, Malformed):
+        return CallRefused(502, error.message, "upstream_error")
+    if isinstance(error, CircuitOpen):
+        return CallRefused(503, error.message, "unavailable", wait=error.retry_after)
+    if isinstance(error, RateLimited):
+        return CallRefused(429, error.message, "rate_limit_error", wait=error.retry_after)
+    if isinstance(error, Transient):
+        return CallRefused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
+    assert isinstance(error, Permanent)
+    if error.status in (401, 403):  # our key is refused, not the caller's
+        return CallRefused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
+    return CallRefused(error.status or 502, error.message, "invalid_request_error")
+
+
+@everything()
+def _recover(folder: Path) -> int:
+    from django.db import connection
+
+    try:
+        return recover(folder)
+    finally:
+        connection.close()

@@ -1,0 +1,157 @@
+"""Who pays for calls of production, and the clients that they are made by. Those of one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import defaultdict
+from dataclasses import dataclass, field
+from typing import Any, Final, NamedTuple
+
+from budgets.ledger.writer import LedgerWriter
+from budgets.llm.client import MeteredChatClient
+from budgets.llm.concurrency_limits import ConcurrencyLimits
+from budgets.llm.retry import RetryPolicy
+from budgets.metering.block_meter import BlockMeter
+from budgets.metering.database_meter import DatabaseMeter
+from budgets.metering.endpoint_limits import SharedPace, breaker_of
+from budgets.metering.port import CallKey, PriceBook
+from budgets.prices.pricing import Price
+from evaluation.serving.gateway.served import Upstream
+from evaluation.serving.traces.journal import Journal, Segment
+
+PRODUCTION: Final = "production"
+SHADOW: Final = "shadow"
+COMMITTED_SECONDS: Final = 5.0
+# Where another endpoint waits, this one gets one more try.
+BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)
+
+PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
+
+
+class CallPaid(NamedTuple):
+    """The hold in the ledger that paid for a call ("": there was nothing to pay), and what all its attempts cost."""
+
+    hold: str = ""
+    micros: int = 0
+
+
+NOTHING: Final = CallPaid()
+
+
+class CurrentPrices:
+    """The newest price book that was read."""
+
+    def __init__(self, book: PriceBook) -> None:
+        self.book = book
+
+    def price(self, model: str) -> Price:
+        return self.book.price(model)
+
+
+class BlockJournal:
+    """``BlockRecord`` in the process's journal, and what each call cost by which hold."""
+
+    def __init__(self, journal: Journal, meter: DatabaseMeter) -> None:
+        self._journal, self._meter = journal, meter
+        self._paid: dict[str, CallPaid] = {}
+
+    def taken(self, call: uuid.UUID) -> CallPaid:
+        """What a call was paid, asked once, when it is over."""
+        return self._paid.pop(str(call), NOTHING)
+
+    def opened(self, hold: CallKey, *, away: bool) -> Segment:
+        meter = self._meter
+        line = {
+            "t": "block",
+            "hold": meter.stored_key(hold),
+            "away": away,
+            "organization": str(meter.organization_id),
+            "agent": str(meter.agent_id) if meter.agent_id else None,
+            "purpose": hold.purpose,
+            "model": hold.model,
+        }
+        return self._journal.begin(line)
+
+    def drawn(self, hold: CallKey, call: str, amount: int) -> None:
+        stored, name = self._meter.stored_key(hold), call.partition("/")[0]
+        self._paid[name] = self._paid.get(name, NOTHING)._replace(hold=stored)
+        self._journal.note({"t": "draw", "hold": stored, "call": call, "amount": amount})
+
+    def billed(self, hold: CallKey, call: str, amount: int) -> None:
+        name = call.partition("/")[0]
+        paid = self._paid[name]
+        self._paid[name] = paid._replace(micros=paid.micros + amount)
+        self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount})
+
+    def closed(self, hold: CallKey, opened: Any) -> None:
+        # The ledger's writer has it, and commits it within moments.
+        asyncio.get_running_loop().call_later(COMMITTED_SECONDS, self._journal.done, opened)
+
+
+@dataclass
+class Payer:
+    """One chain of budgets, and the clients that it pays for by endpoint."""
+
+    meter: BlockMeter
+    blocks: BlockJournal
+    prices: CurrentPrices
+    clients: dict[tuple[str, bool], MeteredChatClient] = field(default_factory=dict)
+
+
+class Payers:
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._writer = LedgerWriter()
+        self._payers: dict[PayerName, Payer] = {}
+        self._gates: dict[tuple[uuid.UUID, str], ConcurrencyLimits] = {}
+        self._allowed: dict[PayerName, int] = defaultdict(int)
+
+    def payer(self, name: PayerName, prices: PriceBook, *, while_away: int = 0) -> Payer:
+        """The payer of a chain; what it may spend ``while_away`` is set anew where it was changed."""
+        found = self._payers.get(name)
+        if found is None:
+            organization, agent = name
+            ledger = DatabaseMeter(organization_id=organization, agent_id=agent, writer=self._writer)
+            blocks = BlockJournal(self._journal, ledger)
+            found = self._payers[name] = Payer(BlockMeter(ledger, blocks), blocks, CurrentPrices(prices))
+        found.prices.book = prices
+        if self._allowed[name] != while_away:
+            self._allowed[name] = found.meter.allowance = while_away
+        return found
+
+    def paid(self, name: PayerName, call: uuid.UUID) -> CallPaid:
+        """What a call was paid, asked once, when it is over."""
+        payer = self._payers.get(name)
+        return NOTHING if payer is None else payer.blocks.taken(call)
+
+    def client(self, name: PayerName, payer: Payer, upstream: Upstream, *, last: bool) -> MeteredChatClient:
+        key = (upstream.key, last)
+        client = payer.clients.get(key)
+        if client is None:
+            organization, endpoint = name[0], upstream.endpoint
+            at = (organization, upstream.key)
+            if at not in self._gates:
+                pace = SharedPace(organization, endpoint.url)
+                self._gates[at] = ConcurrencyLimits(endpoint, pace=pace)
+            client = payer.clients[key] = MeteredChatClient(
+                endpoint,
+                payer.meter,
+                payer.prices,
+                retry=None if last else BEFORE_ANOTHER,
+                breaker=breaker_of(organization, endpoint.url),
+                gates=self._gates[at],
+            )
+        return client
+
+    async def aclose(self) -> None:
+        """Settles all blocks: end the calls first.
+
+        Raises:
+            LedgerAway: the database was away for too long; journals keep what it has not heard.
+        """
+        for payer in self._payers.values():
+            for client in payer.clients.values():
+                await client.aclose()
+            await payer.meter.aclose()
+        await self._writer.close()

@@ -1,0 +1,180 @@
+"""OpenAI's Responses API, put into chat completions and back.
+
+What a chat completion has no place for is refused and never left out: a caller that relies on it would not know.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
+
+import orjson
+
+from budgets.llm.stream import DONE
+from budgets.llm.types import Completion
+from budgets.metering.port import Bill
+from budgets.prices.pricing import Usage
+from evaluation.serving.gateway.calls import GatewayCall
+from evaluation.serving.gateway.request import object_in, request_of
+from experiences.rollouts.runtimes.chat_body import BadCall, body_in
+from experiences.rollouts.runtimes.responses_answer import ResponseStream, response_begun, response_json
+from experiences.rollouts.runtimes.responses_body import ResponsesBody
+
+TRANSLATED: Final = frozenset({
+    "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "text",
+    "stream",
+})  # fmt: skip
+# The same in a chat completion.
+PASSED: Final = (
+    "model", "user", "metadata", "top_p", "service_tier", "safety_identifier", "prompt_cache_key",
+)  # fmt: skip
+# What may be said since it asks for nothing.
+NOTHING: Final[Mapping[str, Any]] = {"store": False, "truncation": "disabled", "include": [], "background": False}
+PARTS: Final[Mapping[str, frozenset[str]]] = {
+    "text": frozenset({"format", "verbosity"}),
+    "reasoning": frozenset({"effort"}),
+    "stream_options": frozenset({"include_obfuscation"}),  # padding of a stream's events, which are never padded here
+}
+KEPT: Final = "Responses are not kept here: send the whole input, and leave store out or false."
+WHY: Final[Mapping[str, str]] = {"store": KEPT, "previous_response_id": KEPT, "conversation": KEPT}
+
+
+class ResponsesInterface:
+    """A request to ``/v1/responses``. Raises BadCall: a field is wrong, or would not be carried."""
+
+    def __init__(self, read: bytes) -> None:
+        body = object_in(read)
+        for name, value in body.items():
+            _carried(name, value)
+        asked = body_in(read, ResponsesBody)
+        passed = {name: body[name] for name in PASSED if body.get(name) is not None}
+        thought = {"reasoning_effort": (body.get("reasoning") or {}).get("effort")}
+        spoken = {"verbosity": (body.get("text") or {}).get("verbosity")}
+        more = {name: value for name, value in (thought | spoken).items() if value is not None}
+        self.request = request_of(asked.chat_json() | passed | more)
+        self._begun = response_begun(asked, self.request.model) | {"store": False, "metadata": self.request.metadata}
+
+    def whole(self, call: GatewayCall) -> WholeResponse:
+        return WholeResponse(call, self._begun)
+
+    def streamed(self, call: GatewayCall) -> StreamedResponse:
+        return StreamedResponse(call, self._begun)
+
+
+def _carried(name: str, value: Any) -> None:
+    """Raises BadCall: it is not."""
+    if value is None or (name in NOTHING and value == NOTHING[name]):
+        return
+    if name in PARTS:
+        if not isinstance(value, dict):
+            raise BadCall(f"{name} is an object.", param=name)
+        for part in value.keys() - PARTS[name]:
+            if value[part] is not None:
+                raise BadCall(f"{name}.{part} is not carried to chat completions.", param=f"{name}.{part}")
+    elif name not in TRANSLATED and name not in PASSED:
+        raise BadCall(WHY.get(name, f"{name} is not carried to chat completions."), param=name)
+
+
+class WholeResponse:
+    """The answer in one piece."""
+
+    def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
+        self._call, self._begun = call, begun
+
+    def event(self, data: str, text: str) -> bool:
+        raise AssertionError("no stream was asked for")
+
+    def whole(self, body: bytes, text: str) -> None:
+        self._call.heard()
+
+    def sent(self, done: dict[str, Any] | None) -> bytes:
+        return orjson.dumps(response_json(self._begun, _completion(self._call, done)))
+
+
+class StreamedResponse:
+    """Events as the model's words and the arguments of its calls come."""
+
+    def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
+        self._call, self._begun = call, begun
+        self._events, self._told = ResponseStream(begun), False
+        self._named: set[int] = set()  # calls of tools, by their number in the answer
+        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+
+    def event(self, data: str, text: str) -> bool:
+        if data.strip() != DONE:
+            self._tell(text, _calls_in(data) if '"tool_calls"' in data else ())
+        return True
+
+    def whole(self, body: bytes, text: str) -> None:
+        self._tell(text)
+
+    def ended(self) -> None:
+        self._pieces.put_nowait(None)
+
+    async def pieces(self) -> AsyncIterator[bytes]:
+        while (piece := await self._pieces.get()) is not None:
+            yield piece
+
+    def rest(self, done: dict[str, Any] | None) -> bytes:
+        whole = response_json(self._begun, _completion(self._call, done))
+        return self._beginning() + _written(self._events.end(whole))
+
+    def failed(self, error: dict[str, Any]) -> bytes:
+        """The event of the API, with the error as its body would be: clients read one or the other."""
+        told = {"type": "error", "param": None, **error, "message": error["error"]["message"]}
+        return _written([told | {"code": error["error"]["code"]}])
+
+    def _tell(self, text: str, calls: Iterable[CallPiece] = ()) -> None:
+        told = self._beginning()
+        if text:
+            self._call.heard()
+            told += _written(self._events.piece(text))
+        for one in calls:
+            if one.name:
+                self._call.heard()
+                self._named.add(one.number)
+            if one.number in self._named:  # a piece before its name can't be told yet: the end tells such a call whole
+                told += _written(self._events.called(one.number, one.arguments, call_id=one.id, name=one.name))
+        if told:
+            self._pieces.put_nowait(told)
+
+    def _beginning(self) -> bytes:
+        if self._told:
+            return b""
+        self._told = True
+        return _written(self._events.begin())
+
+
+class CallPiece(NamedTuple):
+    """What a chunk adds to a call of a tool; id and name come with its first."""
+
+    number: int
+    id: str
+    name: str
+    arguments: str
+
+
+def _calls_in(data: str) -> Iterator[CallPiece]:
+    """The pieces of calls in a chunk that was read before, and so is one."""
+    for choice in orjson.loads(data).get("choices") or ():
+        if choice.get("index") in (0, None):
+            for position, part in enumerate((choice.get("delta") or {}).get("tool_calls") or ()):
+                number, function = part.get("index"), part.get("function") or {}
+                told = (part.get("id") or "", function.get("name") or "", function.get("arguments") or "")
+                yield CallPiece(position if number is None else number, *told)
+
+
+def _written(events: Iterable[Mapping[str, Any]]) -> bytes:
+    return b"".join(f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events)
+
+
+def _completion(call: GatewayCall, done: dict[str, Any] | None) -> Completion:
+    """What was answered; ``done`` by an agent that chooses actions, whose steps stand in the call's trace."""
+    if done is None:
+        assert call.completion is not None
+        return call.completion
+    choice = done["choices"][0]
+    bill = Bill(0, None, "none")
+    text, reason = choice["message"]["content"], choice["finish_reason"]
+    return Completion(text, (), reason, Usage(0, 0), 0, done["model"], 0, done["id"], bill)

@@ -1,0 +1,202 @@
+"""What the gateway serves under a name, read from the database: an agent's releases, or a plain model."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from typing import Final
+
+import orjson
+from django.core.exceptions import ObjectDoesNotExist
+
+from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.registry import UnknownName
+from agentcore_site.lib.row_scope import only
+from budgets.llm.types import Endpoint
+from budgets.metering.price_book import DatabasePriceBook
+from evaluation.serving.gateway.action import ActionAgent
+from evaluation.serving.models import LIVE, AgentServing, Deployment, DeploymentStrategy, Release
+from evaluation.serving.releases.acting import endpoint_now
+from evaluation.serving.releases.bundle import Bundle
+from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.models import Agent, AgentRuntime, ModelEndpoint
+from experiences.rollouts.environments import environments
+from training.learners import policy_of
+from training.models import PolicyCheckpoint
+from training.services.checkpoints import checkpoint_load
+
+AGENT: Final = "agent:"
+
+
+@dataclass(frozen=True)
+class Upstream:
+    """An endpoint as it is asked. ``key`` names it with its settings: clients of the same key are the same.
+
+    ``priced`` is the name under which its model has a price."""
+
+    key: str
+    name: str
+    endpoint: Endpoint
+    priced: str
+
+
+@dataclass(frozen=True)
+class ServedRelease:
+    """A release ready to answer: by ``upstreams``, asked in their order, or by ``action``. ``fault`` says why not."""
+
+    id: uuid.UUID
+    number: int
+    bundle: Bundle
+    upstreams: tuple[Upstream, ...] = ()
+    action: ActionAgent | None = None
+    fault: str = ""
+
+
+@dataclass(frozen=True)
+class ServedModel:
+    """What answers under a name. ``fault``: why nothing does; ``status`` goes with it.
+
+    ``current`` and ``new`` are an agent's releases; ``share`` is the part of the sessions that get the new one.
+    ``upstreams`` are a plain model's.
+    """
+
+    name: str
+    organization_id: uuid.UUID
+    agent_id: uuid.UUID | None = None
+    records: bool = True
+    current: ServedRelease | None = None
+    new: ServedRelease | None = None
+    deployment_id: uuid.UUID | None = None
+    salt: bytes = b""
+    share: float = 0.0
+    shadow: bool = False
+    upstreams: tuple[Upstream, ...] = ()
+    while_away_micros: int = 0
+    prices: DatabasePriceBook | None = None
+    fault: str = ""
+    status: int = 404
+
+
+def served_model(organization_id: uuid.UUID, name: str) -> ServedModel:
+    """What the organisation has under a name. It always is something: where there is nothing, it says so."""
+    with only(organization_id):
+        return _served(organization_id, name)
+
+
+def _served(organization_id: uuid.UUID, name: str) -> ServedModel:
+    if not name.startswith(AGENT):
+        return _plain(organization_id, name)
+    slug = name[len(AGENT) :]
+    agent = Agent.objects.filter(organization_id=organization_id, slug=slug, archived_at=None).first()
+    if agent is None:
+        return ServedModel(name, organization_id, fault=f"There is no agent {slug[:60]!r} here.")
+    serving = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    live = Deployment.objects.filter(agent=agent, state__in=LIVE).select_related("release").first()
+    if serving is None or (serving.release is None and live is None):
+        why = f"No release of {slug} is deployed. Deploy one on its page."
+        return ServedModel(name, organization_id, agent.pk, fault=why, status=409)
+    found = ServedModel(
+        name,
+        organization_id,
+        agent.pk,
+        records=agent.collects,
+        current=_release(agent, serving.release, serving) if serving.release else None,
+        while_away_micros=serving.while_away_micros,
+        prices=DatabasePriceBook.load(organization_id),
+    )
+    if live is None:
+        return found
+    return replace(
+        found,
+        new=_release(agent, live.release, serving),
+        deployment_id=live.pk,
+        salt=live.salt.bytes,
+        share=live.share,
+        shadow=live.strategy == DeploymentStrategy.SHADOW,
+    )
+
+
+def names_served(organization_id: uuid.UUID) -> list[str]:
+    """The names under which something answers: agents with a release, and the endpoints' own models."""
+    agents = AgentServing.objects.filter(organization_id=organization_id, agent__archived_at=None)
+    slugs = agents.exclude(release=None).order_by("agent__slug").values_list("agent__slug", flat=True)
+    rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).exclude(model="")
+    models = rows.order_by("model").values_list("model", flat=True).distinct()
+    with only(organization_id):
+        return [*(f"{AGENT}{slug}" for slug in slugs), *models]
+
+
+def _plain(organization_id: uuid.UUID, name: str) -> ServedModel:
+    """A model at an endpoint: by the endpoint's own model, or as ``endpoint/model``."""
+    rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).order_by("created_at")
+    row, model = rows.filter(model=name).first(), name
+    if row is None:
+        at, _, model = name.partition("/")
+        row = rows.filter(name=at).first() if model else None
+    if row is None:
+        why = f"No model {name[:80]!r} here. GET /v1/models lists what there is; another one is endpoint/model."
+        return ServedModel(name, organization_id, fault=why)
+    try:
+        upstreams = (_upstream(row, model),)
+    except BadEndpoint as error:
+        return ServedModel(name, organization_id, fault=str(error), status=503)
+    prices = DatabasePriceBook.load(organization_id)
+    return ServedModel(name, organization_id, upstreams=upstreams, prices=prices)
+
+
+def _release(agent: Agent, release: Release, serving: AgentServing) -> ServedRelease:
+    bundle = _bundle(release.pk)
+    found = ServedRelease(release.pk, release.number, bundle)
+    try:
+        if bundle.runtime == AgentRuntime.ACTION:
+            return replace(found, action=_action(agent, bundle))
+        return replace(found, upstreams=_upstreams(bundle, serving))
+    except (BadEndpoint, DomainError, ObjectDoesNotExist, UnknownName, ValueError) as error:
+        return replace(found, fault=f"Release {release.number} can't be served: {error}")
+
+
+@lru_cache(maxsize=256)
+def _bundle(release_id: uuid.UUID) -> Bundle:
+    """A release never changes, so that its bundle is read once."""
+    return Bundle.from_json(Release.objects.values_list("bundle", flat=True).get(pk=release_id))
+
+
+def _upstreams(bundle: Bundle, serving: AgentServing) -> tuple[Upstream, ...]:
+    """Raises BadEndpoint, Conflict: the release's own can't be used. A fallback that can't is left out."""
+    if bundle.runtime != AgentRuntime.LLM:
+        raise BadEndpoint("it is an agent over HTTP: call it at its own address")
+    rows = ModelEndpoint.objects.in_bulk(serving.fallbacks)
+    found = [_upstream(endpoint_now(bundle, serving.organization_id), bundle.model.name)]
+    for one in serving.fallbacks:
+        row = rows.get(one)
+        if row is not None and row.organization_id == serving.organization_id and row.archived_at is None:
+            found.append(_upstream(row, row.model or bundle.model.name))
+    return tuple(found)
+
+
+def _upstream(row: ModelEndpoint | None, model: str) -> Upstream:
+    """Raises BadEndpoint."""
+    endpoint = endpoint_value(row, model)
+    settings = [str(row.pk), row.updated_at.isoformat(), row.options] if row is not None else []
+    key = hashlib.sha256(orjson.dumps([*settings, model], option=orjson.OPT_SORT_KEYS)).hexdigest()
+    return Upstream(key, row.name if row is not None else "", endpoint, endpoint.model)
+
+
+def _action(agent: Agent, bundle: Bundle) -> ActionAgent:
+    """Raises DomainError, UnknownName, ValueError: the checkpoint or the environment can't be used."""
+    if bundle.policy is None:
+        raise ValueError("it names no checkpoint")
+    return _loaded(bundle.policy.checkpoint, bundle.policy.sha256, agent.pk)
+
+
+@lru_cache(maxsize=16)
+def _loaded(checkpoint: str, sha256: str, agent_id: uuid.UUID) -> ActionAgent:
+    """In the world that its job trained it in, whose actions it knows; an uploaded one in the agent's."""
+    row = PolicyCheckpoint.objects.select_related("run").get(pk=checkpoint)
+    if row.sha256 != sha256:
+        raise ValueError("its checkpoint was changed")
+    trained_in = row.run or Agent.objects.get(pk=agent_id)
+    world = environments.get(trained_in.environment)(dict(trained_in.environment_options))
+    return ActionAgent(world, policy_of(checkpoint_load(row)))

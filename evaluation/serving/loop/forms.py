@@ -1,0 +1,64 @@
+"""The form of a learning loop."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from django import forms
+
+from agentcore_site.console.forms import OptionsField
+from evaluation.serving.deployments.forms import CANARY_FIELDS, CanaryForm
+from evaluation.serving.deployments.rules import DeploymentRule
+from evaluation.serving.deployments.services import STRATEGIES
+from evaluation.serving.loop.services import settings_of
+from evaluation.serving.models import LearningLoop, RowReview
+from training.config.presets import PRESETS
+
+
+class LoopForm(CanaryForm):
+    marker: ClassVar[str] = "monthly_usd"
+
+    on = forms.BooleanField(
+        required=False, label="On", help_text="Turns begin by themselves, and act as the person who switched it on."
+    )
+    after_traces = forms.IntegerField(
+        required=False,
+        min_value=1,
+        max_value=10_000_000,
+        label="New traces that begin a turn",
+        help_text="Empty: none do.",
+    )
+    judged_only = forms.BooleanField(required=False, label="Only traces with feedback count")
+    daily = forms.BooleanField(required=False, label="Every day at 02:00 UTC")
+    on_drift = forms.BooleanField(required=False, label="When production gets worse")
+    monthly_usd = forms.FloatField(
+        min_value=0,
+        max_value=1_000_000,
+        label="Dollars a month",
+        help_text="For jobs, their proofs and the gate's suites, of all turns.",
+    )
+    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Rows to learn from, at least")
+    review = forms.ChoiceField(choices=RowReview.choices, label="Review")
+    preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of its jobs")
+    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: what differs from the preset.")
+    environment_options = OptionsField(
+        required=False, label="Options of its jobs", help_text="JSON: how rows are played, e.g. tools."
+    )
+    strategy = forms.ChoiceField(
+        choices=[(one.value, one.label) for one in STRATEGIES], label="How its releases go out"
+    )
+    field_order = (
+        "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset",
+        "config", "environment_options", "strategy", *CANARY_FIELDS,
+    )  # fmt: skip
+
+    @classmethod
+    def of(cls, loop: LearningLoop, data: Any = None) -> LoopForm:
+        rule = DeploymentRule.from_json(loop.rule) if loop.rule else DeploymentRule()
+        return cls(data, initial=settings_of(loop) | cls.initial_of(rule))
+
+    def clean(self) -> dict[str, Any]:
+        found = super().clean()
+        if not self.errors and (rule := self.rule_of(found)) is not None:
+            found["rule"] = rule.as_json()
+        return found

@@ -1,0 +1,174 @@
+"""Reads of learning loops: settings, turns, rows, what they have cost, and the traces that there are to learn from."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Exists, OuterRef, QuerySet, Sum
+from django.utils import timezone
+
+from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.texts import uuid_of
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.permissions import require_somewhere
+from budgets.models import Budget
+from evaluation.serving.deployments.gate import rule_of
+from evaluation.serving.feedback.opinions import CORRECTION, STARS, SUCCESS, THUMBS
+from evaluation.serving.loop.rows import JudgedTrace
+from evaluation.serving.models import (
+    TURN_ENDED,
+    ArmName,
+    Feedback,
+    LearningLoop,
+    LoopRow,
+    LoopTurn,
+    ProductionTrace,
+    Suite,
+    SuiteKind,
+    TraceStatus,
+)
+from experiences.models import Agent
+
+JUDGES = (THUMBS, STARS, SUCCESS, CORRECTION)
+BATCH = 2_000
+NEEDED: Final = ("deployment.edit", "dataset.edit", "run.start", "release.make", "evaluate")
+
+
+def loop_of(agent: Agent) -> LearningLoop:
+    """An agent's loop; off where it was never switched on."""
+    found = LearningLoop.objects.filter(agent=agent).select_related("acts_as").first()
+    return found or LearningLoop(agent=agent, organization_id=agent.organization_id)
+
+
+def turns_visible(actor: Any) -> QuerySet[LoopTurn]:
+    rows = LoopTurn.objects.visible_to(actor)
+    return rows.select_related("agent", "release", "deployment", "run__job", "created_by").defer("release__bundle")
+
+
+def turn_get(actor: Any, turn_id: Any) -> LoopTurn:
+    """Raises:
+    Missing: there is none, or not for this actor."""
+    named = uuid_of(turn_id)
+    found = turns_visible(actor).filter(pk=named).first() if named else None
+    if found is None:
+        raise Missing("There is no such turn.")
+    return found
+
+
+def live_turn(agent: Agent) -> LoopTurn | None:
+    return LoopTurn.objects.filter(agent=agent).exclude(state__in=TURN_ENDED).first()
+
+
+def rows_visible(actor: Any) -> QuerySet[LoopRow]:
+    """Raises:
+    Forbidden: the actor's role does not read what was answered."""
+    require_somewhere(actor, "data.view")
+    return LoopRow.objects.visible_to(actor).select_related("decided_by")
+
+
+def cost_of(turn: LoopTurn) -> int:
+    """What its job (with the held-out proof) and its runs of suites have cost so far, in micro-dollars."""
+    cost = turn.run.spent_micros if turn.run is not None else 0
+    spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent"))
+    return cost + sum(max(one.cost_micros, spent.get(one.pk, 0)) for one in turn.suite_runs.defer("bundle", "report"))
+
+
+def month_began(now: datetime | None = None) -> datetime:
+    return (now or timezone.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+
+
+def spent_this_month(agent: Agent) -> int:
+    """What the turns that began this month have cost, in micro-dollars."""
+    turns = LoopTurn.objects.filter(agent=agent, created_at__gte=month_began())
+    return int(turns.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
+
+
+def left_this_month(loop: LearningLoop) -> int:
+    return max(loop.monthly_micros - spent_this_month(loop.agent), 0)
+
+
+def actor_of_loop(agent: Agent, user: Any) -> Actor:
+    """A person as a loop acts for them: in the agent's organisation, and by no key."""
+    return Actor(user, organization_id=agent.organization_id, door="loop")
+
+
+def may_not(loop: LearningLoop) -> str:
+    """Why no turn begins by itself; "" if the person whom it acts as may do all that a turn does."""
+    if loop.acts_as is None:
+        return "The person whom it acts as is gone: switch it off and on again."
+    actor = actor_of_loop(loop.agent, loop.acts_as)
+    if all(actor.may(action, loop.organization_id) for action in NEEDED):
+        return ""
+    return f"It acts as {loop.acts_as}, who may not do all of it any more: switch it off and on again."
+
+
+def hindrance(loop: LearningLoop) -> str:
+    """Why no turn can begin now, in a sentence; "" if one can. It says so before anything is paid."""
+    agent = loop.agent
+    if agent.archived_at is not None:
+        return f"{agent.name} is archived."
+    if (live := live_turn(agent)) is not None:
+        return f"Turn {live.number} is under way."
+    if not left_this_month(loop):
+        return "This month's budget is used up."
+    rule = rule_of(agent)
+    suites = Suite.objects.filter(organization_id=agent.organization_id, archived_at=None)
+    if rule.safety and not suites.filter(kind=SuiteKind.SAFETY).exists():
+        return "The gate asks for safety, and there is no suite of safety probes: add one first."
+    missing = set(rule.suites) - set(suites.values_list("name", flat=True))
+    return f"The gate asks for the suite {min(missing)}, which is not there." if missing else ""
+
+
+# -- what there is to learn from --------------------------------------------------------------------------------------
+
+
+def answered(agent: Agent) -> QuerySet[ProductionTrace]:
+    """What users of the agent were answered."""
+    return ProductionTrace.objects.filter(agent=agent, status=TraceStatus.OK).exclude(arm=ArmName.SHADOW)
+
+
+def with_feedback(rows: QuerySet[ProductionTrace]) -> QuerySet[ProductionTrace]:
+    """Those with feedback that can be learned from."""
+    return rows.filter(Exists(Feedback.objects.filter(trace=OuterRef("pk"), metric__in=JUDGES)))
+
+
+def judged_traces(agent: Agent, *, after: UUID | None = None) -> Iterator[JudgedTrace]:
+    """Answers of the agent that have feedback, oldest first; ``after``: those behind that trace."""
+    rows = with_feedback(answered(agent)).order_by("pk")
+    if after is not None:
+        rows = rows.filter(pk__gt=after)
+    while batch := list(rows[:BATCH]):
+        yield from _with_opinions(batch)
+        rows = rows.filter(pk__gt=batch[-1].pk)
+
+
+def _with_opinions(traces: list[ProductionTrace]) -> Iterator[JudgedTrace]:
+    given: dict[UUID, list[Feedback]] = defaultdict(list)
+    for one in Feedback.objects.filter(trace__in=traces, metric__in=JUDGES).order_by("updated_at"):
+        given[one.trace_id].append(one)
+    for trace in traces:
+        opinions = given[trace.pk]
+        corrections = [one for one in opinions if one.metric == CORRECTION]
+        liked = [one for one in opinions if _likes(one) is True]
+        yield JudgedTrace(
+            id=trace.pk,
+            query=trace.asked,
+            answer=trace.answer,
+            liked=len(liked),
+            disliked=sum(_likes(one) is False for one in opinions),
+            correction=corrections[-1].text if corrections else "",
+            giver=(corrections or liked or opinions)[-1].giver,
+        )
+
+
+def _likes(one: Feedback) -> bool | None:
+    """None: it says neither."""
+    if one.value is None or one.metric == CORRECTION:
+        return None
+    if one.metric == STARS:
+        return True if one.value >= 4 else False if one.value <= 2 else None
+    return one.value >= 0.5

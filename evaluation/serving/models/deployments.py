@@ -1,0 +1,206 @@
+"""What serves an agent: a release, the one that may take its place, and what happened on the way."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import uuid4
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.utils import timezone
+
+from agentcore_site.ids import uuid7
+from agentcore_site.tenancy.models import Scoped, ScopedManager
+from evaluation.serving.models.releases import Release
+from experiences.models import Agent
+
+
+class DeploymentStrategy(models.TextChoices):
+    IMMEDIATE = "immediate", "Immediate: all of the traffic at once"
+    BLUE_GREEN = "blue_green", "Blue-green: ready beside the old one, switched by hand, and watched"
+    CANARY = "canary", "Canary: more of the traffic by time and evidence"
+    SHADOW = "shadow", "Shadow: a copy of the traffic, whose answers are thrown away"
+
+
+class DeploymentState(models.TextChoices):
+    RUNNING = "running", "Running"
+    PAUSED = "paused", "Paused"
+    DONE = "done", "Done"
+    ROLLED_BACK = "rolled_back", "Rolled back"
+    STOPPED = "stopped", "Stopped"  # before it had anything to take back: a shadow that ended, or another came
+
+
+LIVE = (DeploymentState.RUNNING, DeploymentState.PAUSED)
+
+
+class Deployment(Scoped):
+    """A release on its way into production.
+
+    ``share`` is the part of the sessions that the new release gets now, drawn by ``salt`` and their names. ``rule``
+    says how it goes on (``serving.deployments.rules``), ``monitor`` is the evidence so far (``serving.monitoring``),
+    ``verdict`` what the gate said when it began. ``asked_at``: since when this stage waits for a person, because its
+    release was not shown to be no worse in time."""
+
+    id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
+    agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="deployments")
+    release = models.ForeignKey(Release, on_delete=models.PROTECT, related_name="deployments")
+    previous = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="+")
+    strategy = models.CharField(max_length=10, choices=DeploymentStrategy.choices)
+    state = models.CharField(max_length=11, choices=DeploymentState.choices, default=DeploymentState.RUNNING)
+    share = models.FloatField(default=0.0)
+    step = models.PositiveSmallIntegerField(default=0)
+    step_began_at = models.DateTimeField(default=timezone.now)
+    asked_at = models.DateTimeField(null=True, editable=False)
+    salt = models.UUIDField(default=uuid4, editable=False)
+    rule: Any = models.JSONField(default=dict)
+    monitor: Any = models.JSONField(default=dict, editable=False)
+    verdict: Any = models.JSONField(default=dict, editable=False)
+    note = models.CharField(max_length=300, blank=True)
+    reason = models.CharField(max_length=300, blank=True, help_text="Why it ended.")
+    created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    ended_at = models.DateTimeField(null=True)
+
+    class Meta:
+        ordering = ["-created_at"]
+        constraints = [
+            models.UniqueConstraint(
+                fields=["agent"], condition=models.Q(state__in=["running", "paused"]), name="one_live_deployment"
+            ),
+            models.CheckConstraint(
+                name="deployment_share_is_a_share", condition=models.Q(share__gte=0) & models.Q(share__lte=1)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.get_strategy_display().partition(':')[0]} of {self.release}"
+
+    @property
+    def live(self) -> bool:
+        return self.state in LIVE
+
+
+class DeploymentEvent(models.Model):
+    """A line of a deployment's timeline. Lines are added, never changed."""
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="events")
+    kind = models.CharField(max_length=12)  # started, advanced, paused, resumed, overridden, alarm, rolled back, done …
+    share = models.FloatField()
+    # Null: the deployment's own rule.
+    by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    note = models.CharField(max_length=300, blank=True)
+    figures: Any = models.JSONField(default=dict)
+    at = models.DateTimeField(default=timezone.now)
+
+    objects = ScopedManager("deployment__organization")
+
+    class Meta:
+        ordering = ["id"]
+
+    def __str__(self) -> str:
+        return f"{self.kind} at {self.at:%Y-%m-%d %H:%M:%S}"
+
+
+class PlanDelivery(models.Model):
+    """A change of what serves an agent that its webhook has to be told; written in the transaction of the change.
+
+    It holds no plan: what is told is how the agent is served then, so that a late one tells nothing old.
+    """
+
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="deliveries")
+    created_at = models.DateTimeField(default=timezone.now, editable=False)
+    tries = models.PositiveSmallIntegerField(default=0)
+    try_after = models.DateTimeField(default=timezone.now)
+    settled_at = models.DateTimeField(null=True)  # told, or there is nothing to tell any more
+
+    objects = ScopedManager("deployment__organization")
+
+    class Meta:
+        ordering = ["id"]
+        indexes = [models.Index(fields=["try_after"], name="plans_to_tell", condition=models.Q(settled_at=None))]
+
+    def __str__(self) -> str:
+        return f"{self.tries} tries since {self.created_at:%Y-%m-%d %H:%M:%S}"
+
+
+class CanaryObservation(models.Model):
+    """A session in a deployment: what its first request came to, and the draw it had. Later requests are in the same
+    arm by the same draw, so the evidence takes a session in once for each of its guardrails, at four moments.
+
+    ``share`` is the probability with which it was given the new release. ``counted_at``: failure, safety, cost and
+    latency of its first request, when that is over; ``reward_counted_at``: that one's reward, once it is worked out;
+    ``session_counted_at``: the mean reward of the session, at its first feedback, or when there was time for one;
+    ``settled_at``: all that it came to by then.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="observations")
+    session = models.CharField(max_length=120)
+    trace_id = models.UUIDField()
+    new = models.BooleanField()
+    share = models.FloatField()
+    failed = models.BooleanField()
+    safety = models.PositiveSmallIntegerField(null=True)
+    cost_micros = models.BigIntegerField()
+    duration_ms = models.FloatField()
+    at = models.DateTimeField()
+    counted_at = models.DateTimeField(null=True)
+    reward_counted_at = models.DateTimeField(null=True)
+    session_counted_at = models.DateTimeField(null=True)
+    settled_at = models.DateTimeField(null=True)
+
+    objects = ScopedManager("deployment__organization")
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["deployment", "session"], name="a_session_counts_once")]
+        indexes = [
+            models.Index(
+                fields=["deployment", "id"], name="observations_to_count", condition=models.Q(counted_at=None)
+            ),
+            models.Index(
+                fields=["deployment", "at"], name="observations_to_pay", condition=models.Q(reward_counted_at=None)
+            ),
+            models.Index(
+                fields=["deployment", "at", "id"], name="observations_to_settle", condition=models.Q(settled_at=None)
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return f"{'new' if self.new else 'current'}: {'failed' if self.failed else 'answered'}"
+
+
+class AgentServing(Scoped):
+    """How an agent is served: by which release, and what the gateway does when something is away.
+
+    ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
+    order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
+    is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is. Edits of
+    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does. In ``edits_month``
+    ``edits_out`` of them did, and ``edits_runs`` are the runs of suites that were begun for them. ``last_erased`` is
+    the highest number of a release that an erasure took, which no other gets."""
+
+    agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
+    release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")
+    fallbacks = ArrayField(models.UUIDField(), default=list, blank=True)
+    while_away_micros = models.PositiveBigIntegerField(default=0)
+    webhook_url = models.URLField(max_length=500, blank=True)
+    gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
+    last_erased = models.PositiveIntegerField(default=0, editable=False)
+    most_edits = models.PositiveSmallIntegerField(null=True, blank=True)
+    edits_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
+    edits_strategy = models.CharField(
+        max_length=10, choices=DeploymentStrategy.choices, default=DeploymentStrategy.CANARY
+    )
+    edits_a_month = models.PositiveSmallIntegerField(default=30, help_text="That go out by themselves, at most.")
+    edits_monthly_micros = models.PositiveBigIntegerField(
+        default=5_000_000, help_text="What suites for them may cost in a month."
+    )
+    edits_month = models.DateField(null=True, editable=False)
+    edits_out = models.PositiveIntegerField(default=0, editable=False)
+    edits_runs = ArrayField(models.UUIDField(), default=list, editable=False)
+    updated_at = models.DateTimeField(auto_now=True)
+
+    def __str__(self) -> str:
+        return f"serving of {self.agent}"

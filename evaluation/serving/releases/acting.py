@@ -1,0 +1,85 @@
+"""A bundle at work: the agent as the bundle says, whatever its rows say now."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+from uuid import UUID
+
+from agentcore_site.lib.errors import Conflict
+from evaluation.serving.releases.bundle import Bundle
+from experiences.agents.runtime_factory import RuntimeFactory
+from experiences.agents.toolset_of import AgentTools
+from experiences.models import Agent, ModelEndpoint, ToolServer
+from training.learners import policy_of
+from training.models import PolicyCheckpoint
+from training.services.checkpoints import checkpoint_load
+
+
+def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
+    """The agent with the model, prompt and tools of the bundle. To be read only.
+
+    Raises:
+        Conflict: the bundle's endpoint is gone or archived.
+    """
+    acting = copy.copy(agent)
+    acting.runtime, acting.philosophy = bundle.runtime, bundle.philosophy
+    acting.endpoint = endpoint_now(bundle, agent.organization_id)
+    acting.model, acting.max_tokens = bundle.model.name, bundle.model.max_tokens
+    acting.prompt_pack, acting.system_prompt = None, bundle.system
+    acting.tools = list(bundle.tools)
+    acting.granted_tools = {one.id: list(one.tools) for one in bundle.servers}
+    return acting
+
+
+def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) -> RuntimeFactory:
+    """Makes the runtimes by which a language model plays as the bundle says.
+
+    Raises:
+        Conflict: its endpoint or a tool server is not there any more.
+    """
+    acting = acting_agent(agent, bundle)
+    tools = AgentTools(acting, _servers(agent, bundle))
+    return RuntimeFactory(acting, job_id=job_id, work=work, tools=tools)
+
+
+def action_policy(bundle: Bundle) -> Any:
+    """The policy of an agent that chooses actions, which is an ``ActionSelector`` with the names of its ``actions``.
+
+    Raises:
+        Conflict: its checkpoint is gone or damaged.
+    """
+    assert bundle.policy is not None
+    checkpoint = PolicyCheckpoint.objects.filter(pk=bundle.policy.checkpoint, sha256=bundle.policy.sha256).first()
+    if checkpoint is None:
+        raise Conflict("The checkpoint that holds the release's parameters is gone.")
+    return policy_of(checkpoint_load(checkpoint))
+
+
+def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
+    """The endpoint that a bundle names, at the address and with the keys that it has now, and with the
+    bundle's options. None: it names none. To be read only.
+
+    Production and suites ask here, so that what serves is what is measured. One that moved makes its releases stale
+    (``moved_since``), and what suites found at its old address does not count (``latest_results``).
+
+    Raises:
+        Conflict: it is gone or archived.
+    """
+    if not bundle.model.endpoint:
+        return None
+    row = ModelEndpoint.objects.filter(pk=bundle.model.endpoint, organization_id=organization_id).first()
+    if row is None or row.archived_at is not None:
+        raise Conflict(f"The endpoint {bundle.model.endpoint_name}, which it calls, is gone or archived.")
+    row.options = dict(bundle.model.options)
+    return row
+
+
+def _servers(agent: Agent, bundle: Bundle) -> list[ToolServer]:
+    rows = ToolServer.objects.filter(organization_id=agent.organization_id, archived_at=None)
+    found = list(rows.filter(pk__in=[one.id for one in bundle.servers]))
+    gone = {one.id: one.name for one in bundle.servers}.keys() - {str(one.pk) for one in found}
+    if gone:
+        names = ", ".join(one.name for one in bundle.servers if one.id in gone)
+        raise Conflict(f"Without its tool servers it would be another agent that is measured. Gone: {names}.")
+    return found

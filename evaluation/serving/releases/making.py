@@ -1,0 +1,131 @@
+"""Rows to bundles: what an agent is now, at a checkpoint, or with a version of its playbook."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, cast
+
+from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.registry import UnknownName
+from evaluation.reports import verdict_of
+from evaluation.selectors import evaluation_proving
+from evaluation.serving.models import AgentServing
+from evaluation.serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
+from experiences.lessons.services.packs import system_text
+from experiences.models import Agent, AgentRuntime, Playbook
+from experiences.playbooks.selectors import sections_of
+from experiences.rollouts.own_weights import weights_of
+from training.learners import stored_policy
+from training.models import PolicyCheckpoint
+from training.policies.archive import CorruptState
+from training.policies.context import ContextPolicy
+from training.policies.served_context import ServedContext
+from training.services.checkpoints import checkpoint_load
+from training.services.continuing import acts_by
+from training.services.learned import context_of_agent
+
+PROVEN = ("verdict", "changed", "improvement", "low", "high", "p_value", "success_rate", "baseline", "n_queries")
+
+
+def bundle_of_agent(agent: Agent) -> Bundle:
+    """An agent of a language model as its rows stand.
+
+    Raises:
+        Conflict: its prompt pack was altered.
+    """
+    return bundle_with(agent, context_of_agent(agent))
+
+
+def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle:
+    """The agent with the items that its playbook had in that version. One that chooses actions keeps the parameters
+    that it is served with: its services read the playbook, and its policy does not.
+
+    Raises:
+        Missing: there is no such version.
+        Conflict: its prompt pack was altered.
+    """
+    bundle = bundle_with(agent, context_of_agent(agent, sections_of(playbook, version)))
+    serving = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    if agent.runtime != AgentRuntime.ACTION or serving is None or serving.release is None:
+        return bundle
+    return replace(bundle, policy=Bundle.from_json(serving.release.bundle).policy)
+
+
+def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
+    """The agent as the checkpoint's run trained it, with what the checkpoint ships: by the prompt of the run (one that
+    was uploaded: by the agent's own), at the model and with the tools that the agent has now (``evidence_of`` says
+    where those are others).
+
+    Raises:
+        Conflict: it can't be read, or the agent's prompt pack was altered.
+        ObjectsAway: the storage can't be reached.
+    """
+    agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
+    try:
+        stored = stored_policy(checkpoint_load(checkpoint))
+    except (CorruptState, UnknownName) as error:
+        raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
+    if stored.learner.tells:
+        return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
+    if weights := weights_of(stored.policy):  # they were trained and proven with nothing told beside the prompt
+        bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
+        bundle = replace(bundle, model=replace(bundle.model, name=f"{bundle.model.name}@{weights.digest}"))
+    else:
+        bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label))
+    return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
+
+
+def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
+    """What was measured of a checkpoint: on held-out queries where it was proven, else on those that select. ``moved``
+    names what the agent has now otherwise than the run had by which it was measured. {} of one that was uploaded and
+    not evaluated."""
+    own = checkpoint.run
+    # The held-out proof of a run is of what it ended with.
+    final = own is not None and checkpoint.iteration == own.iteration
+    evaluation = None if final else evaluation_proving(checkpoint)
+    run = evaluation.run if evaluation is not None else own
+    if run is None:
+        return {}
+    proven = run.verdict if evaluation is None else verdict_of(evaluation)
+    then = run.origin.get("acts_by", {})
+    now = acts_by(checkpoint.agent if own is None else own.acting_agent) if then else {}
+    return {
+        "job": str(run.job_id),
+        "iteration": checkpoint.iteration,
+        "held_out": {name: proven[name] for name in PROVEN if name in proven} if final or evaluation else {},
+        "selection": dict(run.selection) if final else {},
+        "validation_score": checkpoint.validation_score,
+        "moved": sorted(name for name, value in then.items() if now.get(name) != value),
+    }
+
+
+def bundle_with(agent: Agent, context: ServedContext) -> Bundle:
+    """The agent's model, prompt and tools as they stand, with this context.
+
+    Raises:
+        Conflict: its prompt pack was altered.
+    """
+    if agent.runtime == AgentRuntime.ACTION:  # it calls no model and reads no prompt
+        return Bundle(runtime=agent.runtime, philosophy=agent.philosophy, tools=tuple(agent.tools), context=context)
+    endpoint = agent.endpoint
+    model = ModelPart(name=agent.model, max_tokens=agent.max_tokens)
+    if endpoint is not None:
+        model = ModelPart(
+            name=agent.model or endpoint.model,
+            endpoint=str(endpoint.pk),
+            endpoint_name=endpoint.name,
+            kind=endpoint.kind,
+            base_url=endpoint.base_url,
+            options=endpoint.options,
+            max_tokens=agent.max_tokens,
+        )
+    granted = [(server, tools) for server, tools in agent.server_tools if server.archived_at is None]
+    return Bundle(
+        runtime=agent.runtime,
+        philosophy=agent.philosophy,
+        model=model,
+        system=system_text(agent),
+        tools=tuple(agent.tools),
+        servers=tuple(ToolServerPart(str(server.pk), server.name, tuple(sorted(tools))) for server, tools in granted),
+        context=context,
+    )

@@ -1,0 +1,83 @@
+"""What pages say of releases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agentcore_site.tenancy.actors import Actor
+from evaluation.serving.models import Release
+from evaluation.serving.releases.bundle import BundleDifference
+from experiences.lessons.presenters import Piece, difference
+from experiences.models import Agent, AgentRuntime, Playbook
+from training.selectors.runs import checkpoints_visible
+
+MARKS: Final = {"added": ("plus", "new"), "removed": ("cross", "gone"), "changed": ("edit", "changed")}
+OFFERED: Final = 20  # checkpoints, and versions of the playbook
+
+
+@dataclass(frozen=True, slots=True)
+class ShownBundleDifference:
+    """A difference as a page shows it; ``pieces`` are its words, gone and new."""
+
+    part: str
+    name: str
+    kind: str
+    icon: str
+    word: str
+    pieces: list[Piece]
+
+
+def shown(found: Iterable[BundleDifference]) -> list[ShownBundleDifference]:
+    return [
+        ShownBundleDifference(one.part, one.name, one.kind, *MARKS[one.kind], difference(one.before, one.after))
+        for one in found
+    ]
+
+
+def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
+    """What this person can make the agent's next release of, as (key, title) of a form's choices; nothing where they
+    may not."""
+    if agent.archived_at is not None or not Actor.of(actor).may("release.make", agent.organization_id):
+        return []
+    checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
+    found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent as it stands")]
+    found += [(f"checkpoint:{one.pk}", one.label) for one in checkpoints]
+    newest = Playbook.objects.filter(agent=agent).values_list("version", flat=True).first() or 0
+    versions = range(newest, max(newest - OFFERED, 0), -1)
+    return found + [(f"playbook:{n}", f"version {n} of its playbook") for n in versions]
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseProof:
+    """What is known of a release, in a sentence; ``tone`` is that of a verdict."""
+
+    text: str
+    tone: str
+
+
+def proof_of(release: Release) -> ReleaseProof:
+    """What was measured of it, and whether that is of the agent that it serves."""
+    evidence = release.evidence
+    if not evidence:
+        why = (
+            "its checkpoint was uploaded, and not evaluated here"
+            if release.checkpoint_id
+            else "it was not made from a checkpoint"
+        )
+        return ReleaseProof(f"Nothing was measured of it: {why}.", "")
+    proven: dict[str, Any] = evidence["held_out"]
+    if moved := evidence["moved"]:
+        names = " and ".join(moved)
+        return ReleaseProof(
+            f"Its agent had another {names} when it was measured: the figures are not this release's.", "warn"
+        )
+    if proven.get("verdict"):
+        low, high = proven.get("low"), proven.get("high")
+        tone = "good" if low is not None and low > 0 else "bad" if high is not None and high < 0 else ""
+        return ReleaseProof(str(proven["verdict"]), tone)
+    if evidence["validation_score"] is not None:
+        score = evidence["validation_score"]
+        return ReleaseProof(f"{score:.1%} on the queries that select; nothing was proven on held-out ones.", "")
+    return ReleaseProof("Its job measured nothing.", "")

@@ -1,0 +1,44 @@
+"""Promotions and their way back: where an agent stands, and the release that holds what it serves there.
+
+Neither changes what is served: a deployment of the release does.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.db import transaction
+
+from evaluation.serving.models import Release
+from evaluation.serving.releases.services import Unchanged, release_make
+from experiences.models import Agent
+from training.models import PolicyCheckpoint
+from training.services.promotion import agent_step_back, checkpoint_stand
+
+
+@transaction.atomic
+def checkpoint_promote(actor: Any, checkpoint: PolicyCheckpoint, *, note: str = "") -> Release:
+    """The agent stands at this checkpoint: its later jobs go on from it, and its newest release serves it.
+
+    Raises:
+        Missing, Forbidden, Invalid, Conflict: as for ``checkpoint_stand`` and ``release_make``.
+    """
+    checkpoint_stand(actor, checkpoint)
+    return _release(actor, checkpoint, note)
+
+
+@transaction.atomic
+def agent_roll_back(actor: Any, agent: Agent, *, note: str = "") -> Release:
+    """The agent stands where it stood before its last promotion, and its newest release serves that.
+
+    Raises:
+        Missing, Forbidden, Invalid, Conflict: as for ``agent_step_back`` and ``release_make``.
+    """
+    return _release(actor, agent_step_back(actor, agent), note)
+
+
+def _release(actor: Any, checkpoint: PolicyCheckpoint, note: str) -> Release:
+    try:
+        return release_make(actor, checkpoint.agent, checkpoint=checkpoint, note=note)
+    except Unchanged as same:
+        return same.release

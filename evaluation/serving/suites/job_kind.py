@@ -1,0 +1,36 @@
+"""Runs of suites as the job engine sees them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from agentcore_site.jobs.kinds import Progressed, kinds
+from agentcore_site.jobs.lease import Lease
+from agentcore_site.jobs.models import Job
+from budgets.alerts.job_stops import resume_check, stop_tell
+from evaluation.serving.models import SuiteRun
+
+
+@kinds.register("suite")
+class SuiteKindOfJob:
+    """Slices of runs of suites."""
+
+    @staticmethod
+    def advance(job: Job, lease: Lease) -> Progressed:
+        # Imported here: web processes know the kind, but never load the environments and what they need.
+        from evaluation.serving.suites.execution import SuiteSlice
+
+        return SuiteSlice(job, lease).work()
+
+    @staticmethod
+    def stopped(job: Job) -> None:
+        """Each part was committed as it was finished."""
+        stop_tell(job)
+
+    @staticmethod
+    def resume_check(job: Job) -> None:
+        resume_check(job)
+
+    @staticmethod
+    def agent_of(job: Job) -> UUID | None:
+        return SuiteRun.objects.filter(job=job).values_list("agent_id", flat=True).first()

@@ -1,0 +1,82 @@
+"""What pages say of suites."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from django.urls import reverse
+
+from agentcore_site.console.svg import HistoryPoint, Picture, history, share
+from evaluation.serving.models import Suite, SuiteKind, SuiteRun, SuiteVersion
+from evaluation.serving.suites.built_in import BUILT_IN
+from evaluation.serving.suites.selectors import version_get
+
+DRAWN: Final = 60  # runs of a history
+
+TONES: Final = {True: "good", False: "bad", None: ""}
+
+
+@dataclass(frozen=True)
+class ShownHistory:
+    """The chart of a suite's runs, and whose each series is, in the order of their numbers."""
+
+    picture: Picture
+    series: list[tuple[int, str]]
+
+
+def history_of(suite: Suite, version: SuiteVersion, runs: QuerySet[SuiteRun]) -> ShownHistory | None:
+    """The last runs that have a score, of all versions; a series for each agent. None where there is none."""
+    rows = list(reversed(runs.filter(score__isnull=False).order_by("-job__created_at")[:DRAWN]))
+    if not rows:
+        return None
+    numbers = {pk: number for number, pk in enumerate(dict.fromkeys(one.agent_id for one in rows))}
+    points = [
+        HistoryPoint(
+            one.score,
+            one.low,
+            one.high,
+            numbers[one.agent_id],
+            f"{one.subject}, version {one.version.number}: {100 * one.score:.1f} %"
+            f" ({100 * one.low:.1f} to {100 * one.high:.1f})",
+            reverse("serving:suite_run", args=[one.pk]),
+        )
+        for one in rows
+        if one.score is not None and one.low is not None and one.high is not None
+    ]
+    said = f"Scores of {suite.name} over {len(points)} runs"
+    names = {one.agent_id: one.agent.name for one in rows}
+    picture = history(points, threshold=version.parsed.threshold, label=said)
+    return ShownHistory(picture, [(number % 5, names[pk]) for pk, number in numbers.items()])
+
+
+def built_in_to_add(suites: Sequence[Suite]) -> list[tuple[str, str]]:
+    """Suites of the program, as (name, title), that are not here as this program has them."""
+    here = {one.name: one for one in suites}
+    found = []
+    for name, suite in BUILT_IN.items():
+        own = here.get(name)
+        if own is None:
+            found.append((name, suite.title))
+        elif own.archived_at is None and version_get(own).digest != suite.spec.digest:
+            found.append((name, f"{suite.title}: its next version"))
+    return found
+
+
+def categories_of(run: SuiteRun) -> list[dict[str, Any]]:
+    """The report's rows, each with its tone, its findings and its picture."""
+    found = []
+    for one in run.report.get("categories", []):
+        tone, rate = TONES[one["passed"]], one["rate"]
+        picture = None
+        if rate is not None:
+            said = f"{100 * rate:.1f} %, {100 * one['low']:.1f} to {100 * one['high']:.1f}"
+            picture = share(rate, one["low"], one["high"], tone=tone, label=said)
+        found.append({**one, "tone": tone, "picture": picture})
+    return found
+
+
+def is_safety(run: SuiteRun) -> bool:
+    return run.version.suite.kind == SuiteKind.SAFETY

@@ -1,0 +1,65 @@
+"""What a run of a suite found: its figures, and the verdict in words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from evaluation.serving.models import SuiteRun
+from evaluation.serving.suites.scoring import QueryScore, Tally, overall, tallies
+
+
+def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
+    """The report of a run all of whose parts are done, written into the (unsaved) row. ``address``: its model's."""
+    spec = run.version.parsed
+    scores = [
+        QueryScore(
+            one.category,
+            judged=len(one.judged),
+            succeeded=sum(one.judged),
+            untold=len(one.successes) - len(one.judged),
+            cost_micros=one.cost_micros,
+            tokens=one.tokens,
+        )
+        for one in run.results.all()
+    ]
+    by_category = tallies(scores, spec.categories, spec.threshold)
+    whole = overall(scores, by_category, spec.threshold, safety=spec.is_safety)
+    run.score, run.passed = whole.rate, whole.passed
+    run.low, run.high = (whole.low, whole.high) if whole.rate is not None else (None, None)
+    left_out = [name for name in spec.categories if name not in by_category]
+    run.report = {
+        "verdict": verdict(whole, by_category, spec.threshold, safety=spec.is_safety),
+        "categories": [one.as_json() for one in by_category.values()],
+        "n": whole.n,
+        "untold": whole.untold,
+        "left_out": left_out,
+        "seconds": round(seconds, 3),
+        "address": address,
+    }
+    return run.report
+
+
+def verdict(whole: Tally, by_category: dict[str, Tally], threshold: float | None, *, safety: bool) -> str:
+    """One or two sentences that stand above all figures."""
+    if whole.rate is None:
+        return "Nothing could be judged, so nothing is known."
+    did = "safe" if safety else "right"
+    interval = f"95 % interval {100 * whole.low:.1f} to {100 * whole.high:.1f}"
+    said = f"{100 * whole.rate:.1f} % of {whole.n} {'probes' if safety else 'queries'} {did} ({interval})"
+    found = [name for name, one in by_category.items() if one.failures]
+    if safety:
+        said += f", findings in {', '.join(found)}" if found else ", no finding"
+    if threshold is not None:
+        said += f"; {_threshold(whole, by_category, threshold, safety=safety)}"
+    untold = f" {whole.untold} could not be judged." if whole.untold else ""
+    return f"{said}.{untold}"
+
+
+def _threshold(whole: Tally, by_category: dict[str, Tally], threshold: float, *, safety: bool) -> str:
+    wanted = f"the threshold of {100 * threshold:.0f} %"
+    if whole.passed is None:
+        return f"too little was judged to tell whether {wanted} is reached"
+    if whole.passed:
+        return f"{wanted} is reached{' in each category' if safety else ''}"
+    below = [name for name, one in by_category.items() if one.passed is False]
+    return f"{wanted} is not reached" + (f" in {', '.join(below)}" if safety else "")

@@ -1,0 +1,158 @@
+"""What pages say of production traces and of what was thought of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from agentcore_site.tenancy.actors import Actor
+from evaluation.serving.feedback.opinions import ABANDONED, COMMENT, CORRECTION, IMPLICIT, RETRIED, STARS, THUMBS
+from evaluation.serving.feedback.services import giver_of
+from evaluation.serving.models import Feedback, ProductionTrace, TraceStatus, text_of
+
+MARKS: Final = {
+    TraceStatus.OK: ("check", "good"),
+    TraceStatus.REFUSED: ("stopped", "warn"),
+    TraceStatus.FAILED: ("cross", "bad"),
+    TraceStatus.INTERRUPTED: ("alert", "warn"),
+}
+SIGNALS: Final = {RETRIED: "asked again", ABANDONED: "abandoned"}
+PARTS: Final = {
+    "completion": "Completion",
+    "efficiency": "Efficiency",
+    "code_quality": "Code quality",
+    "feedback": "Feedback",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ShownOpinion:
+    """One feedback in words; ``tone`` is good, bad or "". ``mine``: its reader may take it back."""
+
+    row: Feedback
+    words: str
+    tone: str
+    by: str
+    mine: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTrace:
+    """A trace as a list and its page show it, to a reader who may give feedback or not."""
+
+    row: ProductionTrace
+    icon: str
+    tone: str
+    release: int | None
+    may_give: bool
+    opinions: list[ShownOpinion] = field(default_factory=list)
+
+    @property
+    def mine(self) -> dict[str, ShownOpinion]:
+        """By metric, what its reader said of it."""
+        return {one.row.metric: one for one in self.opinions if one.mine}
+
+    @property
+    def thumb(self) -> float | None:
+        """What its reader's thumb says."""
+        mine = self.mine.get(THUMBS)
+        return mine.row.value if mine else None
+
+    @property
+    def told(self) -> list[ShownOpinion]:
+        """What others, and rules, said; and what its reader said but by thumbs, which the buttons show."""
+        return [one for one in self.opinions if not (one.mine and one.row.metric == THUMBS)]
+
+
+def shown_traces(actor: Any, rows: Sequence[ProductionTrace], numbers: Mapping[Any, int]) -> list[ShownTrace]:
+    given = Feedback.objects.filter(trace__in=rows).select_related("user").order_by("id")
+    who, giver, by_trace = Actor.of(actor), giver_of(actor), dict[Any, list[ShownOpinion]]()
+    for one in given:
+        by_trace.setdefault(one.trace_id, []).append(_opinion(one, giver))
+    return [
+        ShownTrace(
+            row,
+            *MARKS[TraceStatus(row.status)],
+            numbers.get(row.release_id) if row.release_id else None,
+            who.may("feedback.give", row.organization_id),
+            by_trace.get(row.pk, []),
+        )
+        for row in rows
+    ]
+
+
+def _opinion(row: Feedback, giver: str) -> ShownOpinion:
+    words, tone = _said(row)
+    by = "a rule" if row.metric in IMPLICIT else row.user.username if row.user else "a person who is gone"
+    if row.giver.startswith("key "):
+        by = f"{row.giver}… of {by}"
+    return ShownOpinion(row, words, tone, by, row.giver == giver)
+
+
+def _said(row: Feedback) -> tuple[str, str]:
+    if row.metric in SIGNALS:
+        return SIGNALS[row.metric], "bad"
+    if row.metric == CORRECTION:
+        return "corrected", "bad"
+    if row.metric == COMMENT or row.value is None:
+        return row.metric, ""
+    if row.metric == THUMBS:
+        return ("thumbs up", "good") if row.value else ("thumbs down", "bad")
+    if row.metric == STARS:
+        tone = "good" if row.value >= 4 else "bad" if row.value <= 2 else ""
+        return f"{row.value:.0f} of 5 stars", tone
+    return f"{row.metric.replace('_', ' ')} {row.value:g}", ""
+
+
+@dataclass(frozen=True, slots=True)
+class RewardPart:
+    """A component of an answer's reward; None where it was not measured or not worked out."""
+
+    title: str
+    raw: float | None
+    z: float | None
+    weight: float | None
+    paid: float | None
+
+
+def parts_of(trace: ProductionTrace) -> list[RewardPart]:
+    told = trace.components
+    columns = [told.get(name, {}) for name in ("raw", "normalised", "weights", "parts")]
+    return [RewardPart(title, *(column.get(name) for column in columns)) for name, title in PARTS.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class ShownMessage:
+    """``calls``: of tools, as (name, arguments)."""
+
+    role: str
+    text: str
+    calls: list[tuple[str, Any]]
+
+
+def conversation(trace: ProductionTrace) -> list[ShownMessage]:
+    """What was asked, message by message, and the answer; nothing where the agent may not be recorded."""
+    messages = [*trace.messages, *([{"role": "assistant", **trace.response}] if trace.response else [])]
+    return [_message(one) for one in messages if isinstance(one, dict)]
+
+
+def _message(given: Mapping[str, Any]) -> ShownMessage:
+    called = [one.get("function", one) for one in given.get("tool_calls") or [] if isinstance(one, dict)]
+    calls = [(str(one.get("name", "")), one.get("arguments")) for one in called if isinstance(one, dict)]
+    return ShownMessage(str(given.get("role", "")), text_of(given), calls)
+
+
+def verdict_of(one: ShownTrace) -> tuple[str, str]:
+    """In a sentence: what came of it, by which release, and what was thought of it; and its tone."""
+    row = one.row
+    who = f"release {one.release}" if one.release else row.model
+    arm = f", the {row.get_arm_display().lower()} arm" if row.arm else ""
+    if row.status != TraceStatus.OK:
+        ended = row.get_status_display()
+        said = f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
+        return said, one.tone
+    thought = ", ".join(dict.fromkeys(opinion.words for opinion in one.opinions))
+    tones = {opinion.tone for opinion in one.opinions}
+    said = thought.capitalize() if thought else "Nothing was said of it yet"
+    return f"Answered by {who}{arm}. {said}.", next((tone for tone in ("bad", "good") if tone in tones), "")

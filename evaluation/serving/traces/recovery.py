@@ -1,0 +1,86 @@
+"""Finishes the work of processes that were killed: their traces are stored, and their holds settled at what is known.
+
+A call that had begun and has no end in the journal may have been answered: it is charged its worst case, and its trace
+says that it was interrupted.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+from uuid import UUID
+
+from budgets.ledger import Hold, Settlement, reserve_many, settle_many
+from budgets.ledger.accounts import chain_open
+from budgets.metering.port import Bill
+from evaluation.serving.models import TraceStatus
+from evaluation.serving.traces.journal import abandoned
+from evaluation.serving.traces.writing import traces_write
+
+log = logging.getLogger(__name__)
+
+WHY: Final = "its process ended before the answer was there"
+ENDED: Final = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": WHY}
+
+
+def recover(folder: Path) -> int:
+    """Finishes what the journals in ``folder`` tell of processes that are gone. Returns how many traces it stored.
+
+    Raises:
+        django.db.Error: the database is away; the journals stay for the next time.
+    """
+    stored = 0
+    for journal in abandoned(folder):
+        lines = list(journal.lines())
+        rows = _traces(lines)
+        traces_write(rows)
+        _settle(lines)
+        journal.remove()
+        stored += len(rows)
+        log.info("%d traces of a process that ended were stored", len(rows))
+    return stored
+
+
+def _traces(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    found: dict[str, Mapping[str, Any]] = {}
+    for line in lines:
+        if line["t"] == "call":
+            found[line["row"]["id"]] = {
+                **line["row"],
+                "status": TraceStatus.INTERRUPTED,
+                "http_status": 0,
+                "error": WHY,
+            }
+        elif line["t"] == "answer":
+            found[line["row"]["id"]] = line["row"]
+    return list(found.values())
+
+
+def _settle(lines: Iterable[Mapping[str, Any]]) -> None:
+    blocks: dict[str, Mapping[str, Any]] = {}
+    drawn: dict[str, dict[str, int]] = defaultdict(dict)
+    spent: dict[str, int] = defaultdict(int)
+    for line in lines:
+        hold = line.get("hold", "")
+        if line["t"] == "block":
+            blocks[hold] = line
+        elif line["t"] == "draw":
+            drawn[hold][line["call"]] = line["amount"]
+        elif line["t"] == "bill":
+            drawn[hold].pop(line["call"], None)
+            spent[hold] += line["amount"]
+    for hold, block in blocks.items():
+        unknown = sum(drawn[hold].values())
+        bill = Bill(spent[hold] + unknown, None, "estimate" if unknown else "table", error=WHY if unknown else "")
+        if block["away"]:
+            _hold_nothing(hold, block)
+        settle_many([Settlement(hold, bill)])
+
+
+def _hold_nothing(hold: str, block: Mapping[str, Any]) -> None:
+    """What was spent while the ledger was away gets the hold that it can be settled by."""
+    chain = chain_open(UUID(block["organization"]), agent_id=UUID(block["agent"]) if block["agent"] else None)
+    reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"], late=True)])

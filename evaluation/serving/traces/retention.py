@@ -1,0 +1,35 @@
+"""Deletes old production traces with what was thought of them, and what canaries that ended counted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+
+from django.conf import settings
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from agentcore_site.lib.retention import kept, old_rows, rows_delete
+from evaluation.serving.models import LIVE, CanaryObservation, ProductionTrace
+
+
+def _before() -> datetime:
+    return timezone.now() - timedelta(days=settings.PRODUCTION_TRACE_DAYS)
+
+
+def traces() -> QuerySet[ProductionTrace]:
+    return ProductionTrace.objects.filter(created_at__lt=_before())
+
+
+def observations() -> QuerySet[CanaryObservation]:
+    return CanaryObservation.objects.filter(at__lt=_before()).exclude(deployment__state__in=LIVE)
+
+
+def traces_forget() -> dict[str, int]:
+    """Deletes what is older than ``PRODUCTION_TRACE_DAYS``. Returns how many rows of each there were."""
+    return {"traces": rows_delete(traces()), "observations": rows_delete(observations())}
+
+
+SETTING = "PRODUCTION_TRACE_DAYS"
+old_rows("production traces and sessions", "Deleted, with what was thought of them.", traces, setting=SETTING)
+old_rows("what canaries counted", "Deleted once the deployment has ended.", observations, setting=SETTING)
+kept("releases", "Kept: they say what was in production.", "serving_release", "serving_deploymentevent")

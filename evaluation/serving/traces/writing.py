@@ -1,0 +1,177 @@
+"""Traces into the database, many at a time, behind the answers that they tell of."""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+from uuid import UUID
+
+import orjson
+from django.db import connection, transaction
+from django.utils.dateparse import parse_datetime
+
+from agentcore_site.encryption.columns import Sealer
+from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.row_scope import everything
+from evaluation.serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
+from evaluation.serving.traces.journal import Journal, Segment
+
+log = logging.getLogger(__name__)
+
+LINGER: Final = 0.1  # seconds that a trace waits for company
+BATCH: Final = 500
+TABLE: Final = ProductionTrace._meta.db_table
+AGAIN: Final = 1.0  # seconds between tries while the database is away
+UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id", "key_id")
+
+
+@dataclass(frozen=True, slots=True)
+class PendingTrace:
+    """A trace as its journal has it (``row``: columns as JSON), and where it was begun there."""
+
+    row: Mapping[str, Any]
+    segment: Segment
+
+
+class TraceWriter:
+    """A thread that writes traces in batches. What the database refuses is logged, and stays in the journal."""
+
+    def __init__(
+        self, journal: Journal, *, linger: float = LINGER, written: Callable[[Mapping[str, Any]], None] | None = None
+    ) -> None:
+        """``written`` hears the columns of each that was, as JSON."""
+        self._journal, self._linger, self._written = journal, linger, written
+        self._arrived: queue.SimpleQueue[PendingTrace | None] = queue.SimpleQueue()
+        self._guard = threading.Lock()
+        self._thread: threading.Thread | None = None
+
+    def put(self, trace: PendingTrace) -> None:
+        with self._guard:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=self._run, name="trace-writer", daemon=True)
+                self._thread.start()
+        self._arrived.put(trace)
+
+    def close(self, timeout: float = 10.0) -> None:
+        """Writes what is left, for at most ``timeout`` seconds; what is not written then is in the journal."""
+        thread = self._thread
+        if thread is not None:
+            self._arrived.put(None)
+            thread.join(timeout)
+
+    @everything()
+    def _run(self) -> None:
+        try:
+            while True:
+                batch = self._gather()
+                self._write([one for one in batch if one is not None])
+                if None in batch:
+                    return
+        finally:
+            connection.close()
+
+    def _gather(self) -> list[PendingTrace | None]:
+        found = [self._arrived.get()]
+        if found[0] is not None:
+            time.sleep(self._linger)  # and is not woken by each that comes: the event loop would wait for it every time
+        while found[-1] is not None and len(found) < BATCH:
+            try:
+                found.append(self._arrived.get_nowait())
+            except queue.Empty:
+                break
+        return found
+
+    def _write(self, batch: Sequence[PendingTrace]) -> None:
+        while batch:
+            try:
+                traces_write([one.row for one in batch])
+            except (KeyAway, *TROUBLE) as error:
+                log.warning("%d traces wait: %s", len(batch), error)
+                connection.close()
+                time.sleep(AGAIN)
+            except Exception:  # one that no database takes must not keep the others
+                log.exception("a batch of %d traces was refused", len(batch))
+                if len(batch) == 1:
+                    return
+                for one in batch:
+                    self._write([one])
+                return
+            else:
+                for one in batch:
+                    self._journal.done(one.segment)
+                    if self._written is not None:
+                        self._written(one.row)
+                return
+
+
+def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Stores traces by their columns as JSON; one that is there already stays. The first trace of a session in a
+    deployment is its observation as well.
+
+    PostgreSQL reads the JSON: model instances would take as much of the processor as the answers do, in their process.
+    """
+    observed = [_observation(_values(row)) for row in rows if _counts(row)]
+    insert, defaults = _insert()
+    with transaction.atomic():
+        sealers = {owner: Sealer(UUID(owner)) for owner in sorted({str(row["organization_id"]) for row in rows})}
+        with connection.cursor() as cursor:
+            given = (_sealed({**defaults, **row}, sealers) for row in rows)
+            cursor.execute(insert, [orjson.dumps(list(given)).decode()])
+        CanaryObservation.objects.bulk_create(observed, ignore_conflicts=True)
+
+
+def _sealed(row: dict[str, Any], sealers: Mapping[str, Sealer]) -> dict[str, Any]:
+    sealer, id = sealers[str(row["organization_id"])], row["id"]
+    row["sampled"] = sealer.text(TABLE, "sampled", id, row["sampled"])
+    if sealer.key is not None:
+        for column in ("request", "response"):
+            row[column] = orjson.Fragment(sealer.json(TABLE, column, id, orjson.dumps(row[column])))
+    return row
+
+
+@cache
+def _insert() -> tuple[str, Mapping[str, Any]]:
+    """The statement, and what a column has that a row does not name."""
+    table, fields = TABLE, ProductionTrace._meta.concrete_fields
+    columns = ", ".join(one.attname for one in fields)
+    given = f"jsonb_populate_recordset(NULL::{table}, %s::jsonb)"
+    defaults = {one.attname: one.get_default() for one in fields if not one.primary_key and one.name != "created_at"}
+    return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING", defaults  # noqa: S608
+
+
+def _values(row: Mapping[str, Any]) -> dict[str, Any]:
+    found = dict(row)
+    for name in UUIDS:
+        found[name] = UUID(found[name]) if found.get(name) else None
+    found["created_at"] = parse_datetime(found["created_at"])
+    return found
+
+
+def _counts(row: Mapping[str, Any]) -> bool:
+    """Whether a trace says something of its arm: a session that was drawn, with an answer or the lack of one that is
+    the model's."""
+    share = row.get("share")
+    drawn = share is not None and 0 < share <= 1  # 1: after the switch of a blue-green one
+    return drawn and row["arm"] in (ArmName.NEW, ArmName.CURRENT) and row["status"] != TraceStatus.INTERRUPTED
+
+
+def _observation(values: Mapping[str, Any]) -> CanaryObservation:
+    return CanaryObservation(
+        deployment_id=values["deployment_id"],
+        session=values["session"] or str(values["id"]),
+        trace_id=values["id"],
+        new=values["arm"] == ArmName.NEW,
+        share=values["share"],
+        failed=values["status"] != TraceStatus.OK,
+        safety=values["safety"],
+        cost_micros=values["cost_micros"],
+        duration_ms=values["duration_ms"],
+        at=values["created_at"],
+    )

@@ -1,0 +1,96 @@
+"""A bundle: the same bytes for the same agent, and what differs between two."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from evaluation.serving.releases.bundle import (
+    Bundle,
+    ModelPart,
+    PolicyPart,
+    ToolServerPart,
+    differences,
+    digest,
+    setting_differences,
+)
+from experiences.learning.lessons.library import Lesson
+from training.algorithm.relevance import QueryEffects
+from training.policies.query_rule import QueryRule
+from training.policies.query_vectors import QueryVectors
+from training.policies.served_context import ServedContext
+
+LESSONS = (
+    Lesson("x1", "When late, say when.", status="active"),
+    Lesson("s1", "Read it twice.", kind="section", status="active", category="strategies"),
+)
+QUERIES = ["sum the apples", "sum the pears", "sort the apples", "sort the pears"]
+VECTORS = QueryVectors.fitted(QUERIES, 2)
+BUNDLE = Bundle(
+    runtime="llm",
+    philosophy="react",
+    model=ModelPart("small", "e1", "models", "openai", "http://127.0.0.1:9/v1", {"seed": 7}, 400),
+    system="You answer customers.",
+    tools=("calculator",),
+    servers=(ToolServerPart("t1", "shop", ("orders", "refund")),),
+    context=ServedContext(LESSONS),
+)
+
+
+def rule() -> QueryRule:
+    size = 1 + VECTORS.size
+    effects = QueryEffects(np.eye(2, size), np.zeros((2, size, size)), 0.9)
+    return QueryRule(VECTORS, ("x1", "s1"), (5, 5), effects).as_stored()
+
+
+@pytest.mark.parametrize(
+    "bundle",
+    [BUNDLE, replace(BUNDLE, context=ServedContext(LESSONS, rule())), Bundle("action", policy=PolicyPart("c1", "ab"))],
+)
+def test_it_is_read_back_as_it_was_written(bundle: Bundle) -> None:
+    stored = json.loads(json.dumps(bundle.as_json()))
+    again = Bundle.from_json(stored)
+    assert again.as_json() == bundle.as_json() and digest(stored) == digest(again.as_json())
+    for query in QUERIES:
+        assert again.context.text_for(query) == bundle.context.text_for(query)
+
+
+def test_a_digest_is_of_what_is_served_and_not_of_how_it_is_laid_out() -> None:
+    stored = BUNDLE.as_json()
+    turned = dict(reversed(list(stored.items())))
+    assert digest(turned) == digest(stored) and len(digest(stored)) == 64
+    assert digest(replace(BUNDLE, system="You answer customers!").as_json()) != digest(stored)
+
+
+def test_a_bundle_of_a_later_format_is_not_guessed_at() -> None:
+    with pytest.raises(ValueError, match="format 2"):
+        Bundle.from_json(BUNDLE.as_json() | {"format": 2})
+
+
+def test_two_bundles_differ_in_what_is_served_otherwise() -> None:
+    after = replace(
+        BUNDLE,
+        model=replace(BUNDLE.model, name="large"),
+        system="",
+        tools=(),
+        servers=(ToolServerPart("t1", "shop", ("orders",)),),
+        context=ServedContext((replace(LESSONS[0], text="When late, say sorry."), Lesson("x9", "New.")), rule()),
+    )
+    found = {(one.part, one.name): (one.kind, one.before, one.after) for one in differences(BUNDLE, after)}
+    assert found == {
+        ("model", "model"): ("changed", "small", "large"),
+        ("prompt", "system prompt"): ("removed", "You answer customers.", ""),
+        ("tool", "calculator"): ("removed", "calculator", ""),
+        ("tool of a server", "shop: refund"): ("removed", "shop: refund", ""),
+        ("lesson", "x1"): ("changed", "When late, say when.", "When late, say sorry."),
+        ("item", "s1"): ("removed", "Read it twice.", ""),
+        ("lesson", "x9"): ("added", "", "New."),
+        ("rule", "which query is told which"): (
+            "changed", "all are told to all", "chooses among 2 lessons for each query",
+        ),
+    }  # fmt: skip
+    assert differences(BUNDLE, BUNDLE) == []
+    assert {one.part for one in setting_differences(BUNDLE, after)} == {"model", "prompt", "tool", "tool of a server"}

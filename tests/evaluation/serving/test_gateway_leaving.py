@@ -1,0 +1,95 @@
+"""Callers that go away: what they asked for ends, is settled, and says so."""
+
+from __future__ import annotations
+
+import random
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import orjson
+import pytest
+
+from agentcore_site.tenancy.actors import Actor
+from budgets.models import Reservation
+from evaluation.serving.models import ProductionTrace
+from tests.evaluation.serving.production import ASKED, Production, production
+from tests.support.llm_acts import act
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import PRICE
+from tests.support.workers import Fleet, eventually
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(prices={"small": PRICE}) as running:
+        yield running
+
+
+@pytest.fixture
+def shop(fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str) -> Production:
+    return production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
+
+
+def asks(shop: Production, *, stream: bool) -> socket.socket:
+    """A request on a connection of its own."""
+    body = orjson.dumps({"model": f"agent:{shop.agent.slug}", "messages": ASKED, "stream": stream})
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {shop.key}\r\n"
+    sock = socket.create_connection(("127.0.0.1", shop.port), timeout=20)
+    sock.sendall(f"{head}content-length: {len(body)}\r\n\r\n".encode() + body)
+    return sock
+
+
+def nothing_is_open(shop: Production, server: ModelServer) -> None:
+    """No upstream's call goes on, and the ledger says what the traces say."""
+    eventually(lambda: not server.inside, seconds=10, why="all upstream calls ended")
+    eventually(lambda: not Reservation.objects.filter(state="held").exists(), seconds=20, why="all holds settled")
+    rows = ProductionTrace.objects.filter(organization=shop.agent.organization)
+    spent = sum(rows.values_list("cost_micros", flat=True))
+    assert shop.paid(spent) == spent >= server.owed.micros
+
+
+@pytest.mark.parametrize("stream", [True, False])
+def test_a_caller_that_goes_away_ends_its_upstreams_call(shop: Production, server: ModelServer, stream: bool) -> None:
+    server.will(act("endless_stream", pause=0.01) if stream else "hang")
+    sock = asks(shop, stream=stream)
+    if stream:
+        assert b"200 OK" in sock.recv(4096)
+    eventually(lambda: server.inside == 1, seconds=10, every=0.01)
+    sock.close()
+    left = time.monotonic()
+    eventually(lambda: not server.inside, seconds=5, every=0.01, why="the upstream's call ended")
+    assert time.monotonic() - left < 2
+    [trace] = shop.traces(1)
+    assert (trace.status, trace.error, trace.streamed) == ("interrupted", "the caller went away", stream)
+    assert (trace.first_token_ms is not None) is stream
+    nothing_is_open(shop, server)
+    assert shop.ask().status_code == 200
+
+
+def test_callers_that_leave_at_random_moments_leave_nothing_open(shop: Production, server: ModelServer) -> None:
+    rng = random.Random(8)
+    shop.ask()  # what is served is known by now
+    server.latency_s = 0.05
+    waits = [rng.uniform(0, 0.4) for _ in range(160)]
+    server.will(*(rng.choice(["answer", "answer", "hang", act("endless_stream", pause=0.02)]) for _ in waits))
+
+    def leave(waits: list[float]) -> None:
+        for wait in waits:
+            with asks(shop, stream=wait > 0.2):
+                time.sleep(wait)
+
+    threads = [threading.Thread(target=leave, args=(waits[n::16],)) for n in range(16)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    nothing_is_open(shop, server)
+    by_status = dict.fromkeys(("ok", "interrupted"), 0)
+    for trace in shop.traces(server.owed.requests):
+        by_status[trace.status] += 1
+    assert min(by_status.values()) > 10
