@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop chaos-hosts test test-fast coverage bench lint manifests openapi lock setup
+.PHONY: help run demo-loop chaos-hosts test test-all test-fast coverage bench lint manifests openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -22,10 +22,13 @@ chaos-hosts: ## Two hosts that share a site, under 200 faults and the loss of on
 
 WORKERS ?= 2
 
-test: ## All tests, on real services (WORKERS=2 processes, each with services of its own; 0 for one)
+test: ## Every promise once, on real services (WORKERS=2 processes, each with services of its own; SEED= repeats a failure)
 	@.ci/setup dev
 	@.ci/programs
 	@WORKERS=$(WORKERS) .ci/tests $(ARGS)
+
+test-all: test ## And the thorough ones: other programs, browsers, kills, whole runs, all seeds, branches of the core
+	@WORKERS=$(WORKERS) .ci/tests --rest
 
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
 	@.ci/setup dev

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import random
+import secrets
 from collections.abc import Iterator
 from typing import Any
 
@@ -72,6 +74,14 @@ def django_db_setup(django_db_setup: None, django_db_blocker: Any) -> Iterator[N
 @pytest.fixture(name="services")
 def services_asked_for() -> None:
     """The servers themselves, for a test that makes databases of its own on them."""
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Seeds Python's own random numbers. A test that fails shows its seed, and ``SEED=n`` plays the test again."""
+    seed = int(os.environ.get("SEED") or secrets.randbelow(2**32))
+    print(f"SEED={seed}")
+    random.seed(seed)
 
 
 @pytest.fixture(autouse=True)

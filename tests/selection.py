@@ -15,7 +15,7 @@ from tests.services import FAST
 
 ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup", "broker", "services", "own_services"})
 ALONE: Final = "pytest.mark.alone"
-ASKING_MARKS: Final = frozenset({"django_db", "slow", "alone", "bench"})
+ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "bench"})
 
 
 def is_fast(item: pytest.Item) -> bool:

@@ -17,6 +17,7 @@ from training.models import TrainingRun
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_the_lines_of_the_documentation_drive_a_job_from_key_to_export(
     live_site: LiveSite, olivia: Any, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ from training.models import TrainingRun
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_a_typed_client_made_from_the_description_drives_a_job(
     live_site: LiveSite, olivia: Any, tmp_path: Path
 ) -> None:

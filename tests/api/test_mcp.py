@@ -74,6 +74,7 @@ def test_tools_say_what_they_take_and_whether_they_change_anything(site: str, ol
     assert names["training_start_grpo"].input_schema["required"] == ["agent_id"]
 
 
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_the_program_of_the_documentation_starts_watches_tests_and_exports(
     live_site: LiveSite, olivia: Any, agent: Agent, tmp_path: Path
 ) -> None:

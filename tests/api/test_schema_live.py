@@ -16,7 +16,7 @@ from tests.performance.fuzz.rest import Rest
 from tests.performance.fuzz.tally import Tally
 from tests.support.workers import LiveSite
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.thorough(reason="every operation on stored rows")]
 
 EACH = 1  # of valid and of invalid requests for each operation and caller
 LINKED = 40

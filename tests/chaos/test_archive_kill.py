@@ -22,7 +22,10 @@ from experiences.trajectories.archive.rows import marks
 from tests.support.rows import group
 from tests.support.workers import environment
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 MONTH = date(2020, 1, 1)
 KILLS = 3

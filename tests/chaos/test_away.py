@@ -36,7 +36,10 @@ from tests.support.workers import Fleet, environment, eventually
 from training.models import Iteration
 from training.services.runs import run_start
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 SECONDS = 2.0
 

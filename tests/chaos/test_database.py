@@ -55,7 +55,10 @@ PAID = {
     "seed": 3,
 }
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 CONFIG = {
     "n_iterations": 4,

@@ -21,7 +21,10 @@ from tests.chaos.test_kill import kill_holder
 from tests.support.rows import owner_of, queued_run, trajectory
 from tests.support.workers import Fleet, eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 ROWS, LONG, KILLS = 6_000, 30_000, 3  # some 180 MB of JSON, which the database keeps small
 TRIES = 3  # exports, of which one is met by a kill before it is done

@@ -19,6 +19,7 @@ from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, TrajectoryRecord
 from tests import factories
+from tests.support.rounds import rounds
 from tests.support.running import SMALL_POOL, run_to_end
 from tests.support.workers import Fleet, eventually
 from training.models import Iteration, TrainingRun
@@ -29,7 +30,7 @@ from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-JOBS, KILLS = 4, 20
+JOBS, KILLS = 4, rounds(6, 20)
 CONFIG = {
     "n_iterations": 80,
     "eval_samples": 1,
@@ -58,7 +59,8 @@ def kill_holder(job_id: Any) -> bool:
     return True
 
 
-def test_twenty_kills_change_nothing(operator: Actor, agent: Agent, acme: Any, fleet: Fleet) -> None:
+@pytest.mark.rounds
+def test_kills_change_nothing(operator: Actor, agent: Agent, acme: Any, fleet: Fleet) -> None:
     """Of four jobs of one seed: while one waits for the lease of its dead worker, another is killed."""
     undisturbed = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)
     run_to_end(undisturbed.job)

@@ -31,7 +31,10 @@ from tests.support.workers import Fleet, eventually
 from training.config.schema import GRPOConfig
 from training.services.runs import run_start
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 SHIPPED = {"JOB_LEASE_SECONDS": "30", "JOB_SWEEP_SECONDS": "5"}
 CONCURRENCY = GRPOConfig.model_fields["max_concurrent_rollouts"].default
@@ -105,7 +108,7 @@ def kept_calls(job: Job) -> int:
 def test_a_kill_in_training_looks_reflection_or_evaluation_costs_only_what_was_under_way(
     operator: Actor, adam: Any, worker: Fleet
 ) -> None:
-    rng = random.Random()
+    rng = random.Random(random.random())
     with simulated_server(WORLD, prices={"small": PRICE}) as server:
         server.latency_s = LATENCY
         run = run_start(operator, agent=learning_agent(Actor(adam), server), rows=WORLD.rows(80, 7), config=CONFIG)
@@ -146,7 +149,7 @@ def test_a_kill_in_an_evolution_costs_at_most_the_one_question_that_was_under_wa
     playbook = playbook_of(operator, agent)
     lived(operator, agent, 3)
     job = evolution_queue(operator, playbook).job
-    kills = sum(killed_in(job, "evolution", random.Random()) for _ in range(3))
+    kills = sum(killed_in(job, "evolution", random.Random(random.random())) for _ in range(3))
     ended(job)
     assert kept_calls(job) == 3  # two rounds of reflection, of which the second changes nothing, and the suggestions
     assert server.owed.requests <= 3 + kills * UNDER_WAY["evolution"]

@@ -20,7 +20,10 @@ from tests.support.rows import lived_run
 from tests.support.standby import Standby, standby
 from tests.support.workers import Fleet, eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="kills at random moments"),
+]
 
 LISTS = ("/agents/", "/api/v1/agents", "/api/v1/trajectories")
 EXPORT = "/api/v1/trajectories/export?format=jsonl"

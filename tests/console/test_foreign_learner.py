@@ -26,6 +26,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     installed_from("add-a-policy", tmp_path, monkeypatch, learners, "popularity", "learner")
 
 
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_it_is_chosen_on_the_form_trained_proved_and_shown(installed: None, console: Client, agent: Agent) -> None:
     form = console.get(f"/launch/?agent={agent.pk}").content.decode()
     assert '<option value="popularity">' in re.sub(r"\s+", " ", form)

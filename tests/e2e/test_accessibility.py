@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
+import pytest
 from django.test import Client
 
 from agentcore_site.jobs.services import share_create
@@ -20,6 +21,8 @@ from tests.support.accessibility import violations_everywhere
 from tests.support.workers import LiveSite
 from training.models import TrainingRun
 from training.presenters.tabs import TABS
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 run, values, short_pings = test_doors.run, test_doors.values, test_doors.short_pings  # the rows of every page
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401  (a fixture)
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 
 def test_the_admin_works_under_a_policy_of_its_own(live_site: LiveSite, adam: Any, agent: Any, chrome: Any) -> None:  # noqa: F811

@@ -5,11 +5,15 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.audit.test_stream import Siem, siem
 from tests.e2e.test_launch import chrome, sign_in
 from tests.e2e.test_suites import shot
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite, eventually
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 __all__ = ["chrome", "siem"]
 

@@ -6,6 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
@@ -14,6 +16,8 @@ from tests.factories import AgentFactory
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
 from training.services.promotion import promoted
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 
 def test_a_checkpoint_goes_out_and_comes_back(

@@ -14,6 +14,8 @@ from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 
 @pytest.mark.parametrize("width", [1440, 390])
 def test_two_jobs_are_compared_within_four_clicks(

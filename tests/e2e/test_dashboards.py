@@ -20,6 +20,8 @@ from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 
 @pytest.fixture(autouse=True)
 def emptied(transactional_db: None) -> Iterator[None]:

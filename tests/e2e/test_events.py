@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from evaluation.events.training import training_request
 from tests import factories
@@ -11,6 +13,8 @@ from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_suites import shot
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite, eventually
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 REQUEST = {
     "training_job_id": "nightly-42",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.feedback.sweep import sweep
 from evaluation.serving.models import Feedback
@@ -14,6 +16,8 @@ from tests.evaluation.serving.test_feedback import answered, reloaded
 from tests.factories import AgentFactory, ModelEndpointFactory
 from tests.support.browser import Watched
 from tests.support.workers import LiveSite
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 CODE = "Sum them:\n```python\nimport os\ndef total(xs):\n    return sum(x)\n```"
 

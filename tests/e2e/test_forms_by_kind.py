@@ -18,6 +18,8 @@ from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
 from training.models import TrainingRun
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 VERDICT = "Better than the untrained baseline by 40.0 points (95 % interval 20.0 to 60.0): can't be seen otherwise."
 
 

@@ -12,6 +12,8 @@ from agentcore_site.tenancy.models import Membership, Organization
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.support.workers import Fleet, LiveSite
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 
 @pytest.fixture
 def web(fleet: Fleet) -> LiveSite:

@@ -17,6 +17,8 @@ from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
 from training.models import TrainingRun
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 # Where the tab's own content begins, in pixels from the top of the page: under the row of tabs.
 CONTENT = "document.querySelector('#tab > .tabs').nextElementSibling.getBoundingClientRect().top + scrollY"
 

@@ -22,6 +22,8 @@ from tests.support.running import SMALL_POOL
 from tests.support.workers import LiveSite
 from training.services.runs import run_start
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 FINISHED_MS = 120_000
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.factories import AgentFactory
 from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 LEADS = "[data-row] td.lead > a"
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
@@ -15,6 +17,8 @@ from tests.support.browser import Watched
 from tests.support.workers import LiveSite
 from tests.training.services.test_admission import CONFIG, reader, rows  # noqa: F401
 from training.services.runs import run_start
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 
 def test_a_refused_plan_is_repaired_and_a_stopped_job_asks(

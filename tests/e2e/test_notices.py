@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.notices.events import event_tell
 from agentcore_site.notices.models import SiteEvent, WebhookDelivery
 from tests.e2e.test_launch import chrome, sign_in
@@ -13,6 +15,8 @@ from tests.notices.conftest import receiver
 from tests.support.browser import Watched
 from tests.support.receiver import WebhookReceiver
 from tests.support.workers import LiveSite, eventually
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 __all__ = ["chrome", "receiver"]
 

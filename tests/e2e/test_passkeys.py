@@ -14,6 +14,8 @@ from tests.support import workers
 from tests.support.browser import Watched
 from tests.support.workers import Fleet, LiveSite, free_port
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 
 @pytest.fixture
 def web(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveSite]:

@@ -14,6 +14,8 @@ from tests.factories import PASSWORD
 from tests.support.browser import Watched
 from tests.support.workers import Fleet, LiveSite
 
+pytestmark = pytest.mark.thorough(reason="a browser")
+
 
 @pytest.fixture
 def web(fleet: Fleet) -> LiveSite:

@@ -6,6 +6,8 @@ import os
 import re
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.agents import agent_update
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
@@ -13,6 +15,8 @@ from tests.support.browser import Watched
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, model_agent
 from tests.support.workers import LiveSite
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 FINISHED_MS = 120_000
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import DatasetRow, TrajectoryRecord
 from tests import factories
@@ -12,6 +14,8 @@ from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.support.browser import Watched
 from tests.support.rows import lived_run
 from tests.support.workers import LiveSite
+
+pytestmark = pytest.mark.thorough(reason="a browser")
 
 
 def failed_one(acme: Any, olivia: Any) -> TrajectoryRecord:

@@ -181,6 +181,7 @@ def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
     assert time.monotonic() - began >= 0.2 + 0.4 + 0.8
 
 
+@pytest.mark.thorough(reason="processes are killed")
 def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)

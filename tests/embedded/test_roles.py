@@ -28,7 +28,11 @@ from tests.support.up import Up
 from tests.support.workers import environment, eventually
 from training.services.runs import run_start
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="three roles are started")]
+pytestmark = [
+    pytest.mark.thorough(reason="a second program, or a start of the product"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow(reason="three roles are started"),
+]
 SHARED = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL")
 
 

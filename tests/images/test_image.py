@@ -27,6 +27,7 @@ from tests.support.dockerfile import Stage, built
 from tests.support.workers import environment, eventually
 
 pytestmark = [
+    pytest.mark.thorough(reason="a second program, or a start of the product"),
     pytest.mark.django_db(transaction=True),
     pytest.mark.slow(reason="the image's packages are installed, and each role is started"),
 ]

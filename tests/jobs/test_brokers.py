@@ -21,6 +21,8 @@ from tests.support.sentinels import PRIMARY, Watched, sentinels
 from tests.support.workers import Fleet, eventually
 from training.services.runs import run_start
 
+pytestmark = pytest.mark.thorough(reason="a second program, or a start of the product")
+
 SENTINELS = f"redis+sentinel://:p%40ss@one,two:26380/{PRIMARY}/3"
 
 

@@ -25,6 +25,7 @@ from tests.support.workers import Fleet, environment, eventually
 from training.services.runs import run_start
 
 pytestmark = [
+    pytest.mark.thorough(reason="a second program, or a start of the product"),
     pytest.mark.django_db(transaction=True),
     pytest.mark.skipif(
         shutil.which("pgbouncer") is None and not os.environ.get("CI"), reason="the program pgbouncer is not installed"

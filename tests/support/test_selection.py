@@ -57,6 +57,7 @@ def test_a_fast_run_has_no_services(pytestconfig: pytest.Config) -> None:
 
 
 @pytest.mark.slow(reason="a run of pytest")
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_the_fast_selection_starts_no_service() -> None:
     """The test above this one says so, in a run that is given no address."""
     given = {name: value for name, value in os.environ.items() if name not in services.SERVICES}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -43,6 +43,7 @@ from tests import factories
 from tests.support import person
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
+from tests.support.rounds import some
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.suites import suite_run_stored
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
@@ -145,7 +146,7 @@ class Undone(Exception):
     """Rolls back what was tried with one column."""
 
 
-def missed(adam: Any, columns: list[tuple[Any, Any]]) -> dict[str, str]:
+def missed(adam: Any, columns: Sequence[tuple[Any, Any]]) -> dict[str, str]:
     """The columns from which an erasure does not take the words, and what it said. One after the other: rows that go
     because of another column would hide one that nobody looks at."""
     found: dict[str, str] = {}
@@ -166,11 +167,12 @@ def missed(adam: Any, columns: list[tuple[Any, Any]]) -> dict[str, str]:
     return found
 
 
+@pytest.mark.rounds
 def test_nothing_is_left_of_what_stood_in_every_column(
     everything: TrainingRun, adam: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     why = "Register these columns with an erasure: agentcore_site.tenancy.erasure.places"
-    assert not missed(adam, person.theirs()), why
+    assert not missed(adam, some(person.theirs(), 40)), why
     # And it would be noticed.
     monkeypatch.delitem(places._items, "tool servers")
     servers = [(model, field) for model, field in person.theirs() if model is ToolServer]

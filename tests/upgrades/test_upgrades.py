@@ -10,6 +10,8 @@ import pytest
 from tests.support.old_release import old_release, releases
 from tests.support.workers import Fleet, eventually
 
+pytestmark = pytest.mark.thorough(reason="a second program, or a start of the product")
+
 READ = (
     "/api/v1/training-jobs/{job}",
     "/api/v1/training-jobs/{job}/series",

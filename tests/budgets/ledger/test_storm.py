@@ -10,10 +10,11 @@ from agentcore_site.jobs.models import Job
 from budgets.ledger.accounts import chain_open, owners
 from budgets.services import limit_change
 from tests.budgets.storm import storm
+from tests.support.rounds import rounds
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rounds]
 
-ROUNDS = 100  # about 15 s; the bench runs 1,000
+ROUNDS = rounds(30, 100)  # the bench runs 1,000
 
 
 def test_64_spenders_that_are_killed_at_random_never_overspend(job: Job, agent: Any) -> None:

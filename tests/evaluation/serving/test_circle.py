@@ -12,7 +12,7 @@ from evaluation.serving.models import Deployment, Feedback, ProductionTrace
 from tests.factories import AgentFactory
 from tests.support.workers import LiveSite
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.thorough(reason="the whole circle of a demo")]
 
 
 @pytest.mark.slow(reason="a server, workers and users: two jobs and two canaries")

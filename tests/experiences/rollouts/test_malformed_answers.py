@@ -61,6 +61,7 @@ class Broken(asyncio.Protocol):
 
 
 @pytest.mark.slow(reason="ten thousand answers over HTTP")
+@pytest.mark.thorough(reason="a whole run, or a second program")
 async def test_ten_thousand_malformed_answers_are_ten_thousand_steps_with_a_reason() -> None:
     server = await asyncio.get_running_loop().create_server(Broken, "127.0.0.1", 0)
     base_url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1"

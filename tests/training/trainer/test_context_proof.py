@@ -8,12 +8,13 @@ from statistics import fmean
 import pytest
 
 from tests.performance.context import RIVALS, Proof, accepted_by_chance, proved
+from tests.support.rounds import rounds
 
-pytestmark = pytest.mark.slow(reason="whole runs of learning, at several seeds")
+pytestmark = [pytest.mark.slow(reason="whole runs of learning, at several seeds"), pytest.mark.rounds]
 
-SEEDS = range(100, 103)  # the first of the bench
-AGAINST_RIVALS = 2  # of the seeds
-NULLS = range(100, 108)
+SEEDS = range(100, rounds(101, 103))  # the first of the bench
+AGAINST_RIVALS = rounds(1, 2)  # of the seeds
+NULLS = range(100, rounds(102, 108))
 
 
 @pytest.fixture(scope="module")

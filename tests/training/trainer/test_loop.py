@@ -37,6 +37,7 @@ from training.trainer import (
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.state import TrainerState as State
 
+ALSO = pytest.mark.thorough(reason="the same run with other settings")
 ENVIRONMENT = SignEnvironment()
 
 
@@ -107,7 +108,13 @@ def test_every_preset_learns_the_small_world(name: str) -> None:
 
 
 @pytest.mark.slow(reason="a whole run of training for each")
-@pytest.mark.parametrize("credit", ["reward_to_go", "discounted", "pooled", "step_index", "gigpo", "uniform", "value"])
+@pytest.mark.parametrize(
+    "credit",
+    [
+        "reward_to_go",
+        *(pytest.param(n, marks=ALSO) for n in ("discounted", "pooled", "step_index", "gigpo", "uniform", "value")),
+    ],
+)
 def test_every_credit_learns_the_small_world(credit: str) -> None:
     made = setup(credit=credit, n_iterations=100, selection=0)
     assert greedy(made, run(made)[0].policy) > 0.9
@@ -131,6 +138,7 @@ def test_every_credit_learns_the_small_world(credit: str) -> None:
     ],
     ids=str,
 )
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_options_leave_it_able_to_learn(options: dict[str, Any]) -> None:
     made = setup(n_iterations=100, selection=0, **options)
     assert greedy(made, run(made)[0].policy) > 0.85

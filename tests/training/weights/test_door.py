@@ -119,6 +119,7 @@ async def test_it_trains_by_the_calls_of_the_tinker_api_and_samples_from_what_wa
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.thorough(reason="a whole run, or a second program")
 def test_a_job_is_trained_by_another_server_of_the_tinker_api(
     operator: Actor, adam: Any, door: DoorProcess, model_folder: Path
 ) -> None:
@@ -138,6 +139,7 @@ def test_a_job_is_trained_by_another_server_of_the_tinker_api(
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.thorough(reason="a whole run, or a second program")
 async def test_a_release_of_weights_is_served_also_by_a_door_that_was_started_anew(
     operator: Actor, adam: Any, model_folder: Path
 ) -> None:

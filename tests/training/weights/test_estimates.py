@@ -25,7 +25,11 @@ from tests.training.weights.test_learning import CONFIG as LEARNING
 from training.models import TrainingRun
 from training.services.runs import run_estimate, run_start
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
+pytestmark = [
+    pytest.mark.thorough(reason="a model is trained"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow(reason="a model is trained"),
+]
 
 # Early stopping would make a job cheaper than its plan.
 CONFIG: dict[str, Any] = LEARNING | {"n_iterations": 6, "early_stopping": {"enabled": False}}

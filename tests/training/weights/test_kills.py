@@ -26,7 +26,11 @@ from tests.training.weights.test_learning import weights_of
 from training.models import TrainingRun
 from training.services.runs import run_start
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
+pytestmark = [
+    pytest.mark.thorough(reason="a model is trained"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow(reason="a model is trained"),
+]
 
 GPU_USD_PER_HOUR = 3.6  # 1,000 micro-dollars a second
 UPDATE_CALLS = 3  # of one update: log-probabilities, gradient, Adam's step
@@ -96,7 +100,7 @@ def rollouts_of(run: TrainingRun) -> list[Any]:
 def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_update_costs(
     operator: Actor, adam: Any, door: DoorProcess, fleet: Fleet
 ) -> None:
-    rng = random.Random()
+    rng = random.Random(random.random())
     agent = agent_at(Actor(adam), door, endpoint_options={"gpu_usd_per_hour": GPU_USD_PER_HOUR})
     undisturbed = run_start(operator, agent=agent, rows=ROWS, config=CONFIG)
     assert run_to_end(undisturbed.job).status == Status.COMPLETED, undisturbed.job.error

@@ -31,7 +31,11 @@ from training.services import checkpoints
 from training.services.runs import run_start
 from training.weights.random_model import LETTERS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
+pytestmark = [
+    pytest.mark.thorough(reason="a model is trained"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow(reason="a model is trained"),
+]
 
 CONFIG: dict[str, Any] = {
     "learner": "weights",

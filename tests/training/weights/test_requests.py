@@ -15,7 +15,11 @@ from experiences.models import Agent
 from tests.support.running import run_to_end
 from training.weights.random_model import LETTERS
 
-pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow(reason="a model is trained")]
+pytestmark = [
+    pytest.mark.thorough(reason="a model is trained"),
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.slow(reason="a model is trained"),
+]
 
 HYPERPARAMETERS = {"learning_rate": 0.005, "batch_size": 24, "epochs": 1}
 
