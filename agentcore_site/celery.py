@@ -5,9 +5,8 @@ import os
 from typing import Any
 
 from celery import Celery, Task
-from celery.signals import beat_init, celeryd_init, worker_before_create_process
+from celery.signals import beat_init, celeryd_init
 
-from agentcore_site.lib import gc_freeze
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.lib.steady_broker import SteadyBroker
 
@@ -40,12 +39,3 @@ def stop_with_another_secret_key(**_: Any) -> None:
     from agentcore_site.secret_key import require_same_or_exit
 
     require_same_or_exit()
-
-
-@worker_before_create_process.connect
-def share_what_is_loaded(**_: Any) -> None:
-    # Imported here: beat and the web process have this application too, and do no slices.
-    from agentcore_site.jobs.kinds import kinds_load
-
-    kinds_load()
-    gc_freeze.before_fork()

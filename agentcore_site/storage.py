@@ -11,7 +11,7 @@ from django.db import connection
 from django.db.models import Min
 from django.utils import timezone
 
-from agentcore_site.embedded.service_paths import services_folder
+from agentcore_site.lib.service_paths import services_folder
 from agentcore_site.models import TableSize
 
 HERE = ("127.0.0.1", "::1", "localhost")

@@ -15,7 +15,7 @@ from django.utils import timezone
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization, Scoped, ScopedManager
-from budgets.prices.pricing import Price
+from budgets.pricing import Price
 
 # When the period of a total begins: one row for ever.
 EVER: Final = date(1970, 1, 1)

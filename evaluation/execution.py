@@ -29,9 +29,9 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
 from experiences.trajectories.keeping import RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope
+from training.checkpoint_bytes import checkpoint_load
 from training.data.pools import Pools
 from training.learners import policy_of
-from training.services.checkpoints import checkpoint_load
 from training.services.execution import setup_of
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set

@@ -24,10 +24,10 @@ from training.algorithm.inference import (
     student_interval,
     surely_apart,
 )
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import TrainingRun
 from training.selectors.runs import LOOK_INTO
-from training.services.checkpoints import checkpoint_load
 from training.services.learned import told_at_start
 from training.services.pools import run_pools
 

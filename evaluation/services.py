@@ -19,6 +19,7 @@ from evaluation.models import Against, EvaluationRun, Split
 from experiences.agents.consent import may_record, recording_require
 from experiences.models import Agent
 from experiences.trajectories.storage import partition_ensure
+from training.checkpoint_bytes import checkpoint_load
 from training.data.uploads import clean_rows
 from training.learners import policy_of, stored_policy
 from training.models import PolicyCheckpoint, TrainingRun
@@ -26,7 +27,6 @@ from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
 from training.selectors.runs import run_get
 from training.services import checkpoints
-from training.services.checkpoints import checkpoint_load
 from training.services.learned import changed_nothing
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set

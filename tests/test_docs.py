@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from experiences.rollouts.rewards import rewards
-from training.config.schema import GRPOConfig
+from training.schema import GRPOConfig
 
 ROOT = Path(__file__).parent.parent
 NAMED = re.compile(r"`(tests/[\w/.]*)(?:::(\w+))?`")

@@ -12,9 +12,10 @@ from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewr
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.config.versions import OWN
 from training.models import OF_ACTIONS, Epoch, JobComment, PolicyCheckpoint, TrainingRun
-from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite
+from training.services.checkpoints import checkpoint_rewrite
 
 # Of an estimate (``Planned.as_json``) all is ours but names of models, and warnings, which quote.
 ESTIMATE: Final = Own.but(

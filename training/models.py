@@ -20,9 +20,9 @@ from budgets.models import Budget
 from experiences.lessons.job_prompt import with_pack, with_prompt
 from experiences.models import Agent, Dataset, PromptPack
 from experiences.rollouts.runtimes.base import calls_model
-from training.config.schema import GRPOConfig
 from training.config.versions import read
 from training.learners import Learner, UnfitLearner, learner_of
+from training.schema import GRPOConfig
 
 # Up to some 100 KB each, which only the run and the next one read.
 LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers
-from agentcore_site.embedded.service_paths import CannotStart, ServicePaths
+from agentcore_site.lib.service_paths import CannotStart, ServicePaths
 
 PREFERRED_PORT = 42220
 ACCOUNT = "AGENTCORE"

@@ -11,7 +11,7 @@ import psycopg
 from psycopg import sql
 
 from agentcore_site import env
-from agentcore_site.embedded.service_paths import CannotStart, ServicePaths, wheel_folder
+from agentcore_site.lib.service_paths import CannotStart, ServicePaths, wheel_folder
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
-from agentcore_site.embedded.service_paths import CannotStart, wheel_folder
+from agentcore_site.lib.service_paths import CannotStart, wheel_folder
 
 SILENCE: Final = 120.0  # seconds
 EVERY: Final = 0.2  # seconds between two looks

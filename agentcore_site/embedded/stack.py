@@ -19,10 +19,10 @@ from agentcore_site.embedded import nats, postgres, valkey, warehouse
 from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.embedded.postgres import Postgres
-from agentcore_site.embedded.service_paths import CannotStart, place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.embedded.valkey import Valkey
 from agentcore_site.embedded.warehouse import EmbeddedWarehouse
+from agentcore_site.lib.service_paths import CannotStart, place_for
 
 
 class Stack:

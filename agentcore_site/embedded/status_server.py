@@ -19,8 +19,8 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.registry import Collector
 
-from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.supervisor import ProcessState
+from agentcore_site.lib.service_paths import CannotStart
 
 EVERYWHERE, LOCAL = "0.0.0.0", "127.0.0.1"  # noqa: S104  (without a token: loopback only)
 

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
-from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.lib import ticks
+from agentcore_site.lib.service_paths import CannotStart
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.

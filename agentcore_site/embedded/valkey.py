@@ -8,7 +8,7 @@ from pathlib import Path
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded.service_paths import ServicePaths, wheel_folder
+from agentcore_site.lib.service_paths import ServicePaths, wheel_folder
 
 PREFERRED_PORT = 63790
 

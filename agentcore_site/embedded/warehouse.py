@@ -9,7 +9,7 @@ from pathlib import Path
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import answers
-from agentcore_site.embedded.service_paths import CannotStart
+from agentcore_site.lib.service_paths import CannotStart
 
 PREFERRED_PORT = 42230
 

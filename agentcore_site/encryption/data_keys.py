@@ -9,9 +9,9 @@ from typing import Any, Final
 from django.db import connection
 
 from agentcore_site.encryption.envelope import OpenKey
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.encryption.holders import holder
 from agentcore_site.encryption.models import DataKey
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.registry import UnknownName
 
 KEPT_SECONDS: Final = 300.0

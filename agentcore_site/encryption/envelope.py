@@ -16,7 +16,7 @@ from typing import Final
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from agentcore_site.encryption.errors import Unopenable
+from agentcore_site.lib.key_errors import Unopenable
 
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12

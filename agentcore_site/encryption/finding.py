@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from django.db.models import F, Func, IntegerField, Q, QuerySet
 
-from agentcore_site.encryption.errors import Unopenable
 from agentcore_site.lib.erased import holds
+from agentcore_site.lib.key_errors import Unopenable
 
 AT_ONCE: Final = 500
 

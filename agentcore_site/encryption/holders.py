@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from agentcore_site import vault
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.registry import Registry
 
 LOCAL: Final = "local"

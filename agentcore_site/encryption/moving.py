@@ -13,13 +13,13 @@ from typing import Any, Final
 from django.db import connection
 
 from agentcore_site.encryption.columns import JSON, EncryptedTable, Sealer, opened_stored, tables
-from agentcore_site.encryption.errors import Unopenable
 from agentcore_site.encryption.services import COUNTED
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.database import no_news
+from agentcore_site.lib.key_errors import Unopenable
 
 AT_ONCE: Final = 500
 MOVED: Final = "rows_moved"

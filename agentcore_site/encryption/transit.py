@@ -13,8 +13,8 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.encryption.holders import holders
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.row_scope import in_request
 
 NAME: Final = "vault"

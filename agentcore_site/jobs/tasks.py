@@ -12,7 +12,6 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from agentcore_site import secret_key
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
@@ -21,6 +20,7 @@ from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
 from agentcore_site.lib.database import TROUBLE, error_type, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.object_storage import ObjectsAway
 from agentcore_site.lib.trace_context import TraceParent
 

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from agentcore_site.embedded.service_paths import services_folder
 from agentcore_site.lib.errors import DomainError, Insufficient
+from agentcore_site.lib.service_paths import services_folder
 
 MEBIBYTE = 2**20
 

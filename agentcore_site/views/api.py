@@ -12,7 +12,7 @@ from django.views.decorators.vary import vary_on_headers
 from agentcore_site.console.pages import shell
 from agentcore_site.console.snippets import snippets
 from agentcore_site.lib.links import absolute, site_of
-from agentcore_site.rest.reference import TagPage, reference
+from agentcore_site.views.api_reference import TagPage, reference
 
 KINDS = ["application/json", "text/html"]
 

@@ -11,11 +11,11 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.notices.catalogue import CHOICES, EVENT_TYPES
-from agentcore_site.notices.forms import PreferencesForm
 from agentcore_site.notices.selectors import endpoints_visible, notices_visible, preferences_of, unread_count
 from agentcore_site.notices.services import notice_unread, notices_read, preferences_set
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization
+from agentcore_site.views.notice_forms import PreferencesForm
 from experiences.models.agent_lookup import agents_visible
 
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("oldest", "oldest first", "created_at", descending=False))

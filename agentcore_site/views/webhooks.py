@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.notices.forms import WebhookForm
 from agentcore_site.notices.models import WebhookEndpoint
 from agentcore_site.notices.selectors import (
     deliveries_of,
@@ -31,6 +30,7 @@ from agentcore_site.notices.services import (
 )
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
+from agentcore_site.views.notice_forms import WebhookForm
 
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("name", "name", "name", descending=False))
 LOG_SORTS = (Sort("newest", "newest first", "created_at"),)

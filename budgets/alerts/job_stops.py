@@ -16,8 +16,8 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.mails import mail_queue
+from budgets.job_chain import BILL, blocking, chain_of, has_room, job_bill, tightest
 from budgets.ledger.accounts import month_of
-from budgets.ledger.chain import BILL, blocking, chain_of, has_room, job_bill, tightest
 from budgets.models import BudgetLimit, Scope
 from budgets.selectors import NAMES, Headroom, Spending
 

@@ -17,7 +17,7 @@ from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import who_may
 from agentcore_site.tenancy.permissions import require
 from budgets.alerts.job_stops import blocked
-from budgets.ledger.chain import blocking
+from budgets.job_chain import blocking
 
 ASKED: Final = "raise_asked"  # the event's type
 AGAIN_AFTER: Final = timedelta(hours=1)

@@ -16,7 +16,7 @@ from django.db import connection, transaction
 
 from budgets.ledger.posting import Move, lock, post
 from budgets.ledger.values import LEASE, Settled, Settlement, UnknownHold, storable
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import EntryKind, HoldState
 
 log = logging.getLogger(__name__)

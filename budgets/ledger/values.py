@@ -7,7 +7,7 @@ from typing import Final
 
 from agentcore_site.lib.texts import plain
 from budgets.ledger.accounts import Chain
-from budgets.metering.port import Bill, BudgetRefused, SpendingRateFull
+from budgets.meter_port import Bill, BudgetRefused, SpendingRateFull
 
 LEASE: Final = 600.0  # seconds until a hold that was not settled is charged
 MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers

@@ -20,7 +20,7 @@ from django.db import DatabaseError, connections
 from agentcore_site.lib.database import TROUBLE as AWAY
 from agentcore_site.lib.row_scope import everything
 from budgets.ledger import Hold, Reserved, Settled, Settlement, reserve_many, settle_many
-from budgets.metering.port import Bill, MeterFailure
+from budgets.meter_port import Bill, MeterFailure
 
 log = logging.getLogger(__name__)
 

@@ -14,8 +14,8 @@ from __future__ import annotations
 from budgets.llm import tokens
 from budgets.llm.errors import BrokenAnswer, LLMError
 from budgets.llm.types import Answer, ReportedUsage
-from budgets.metering.port import Bill
-from budgets.prices.pricing import Price, Usage, cost
+from budgets.meter_port import Bill
+from budgets.pricing import Price, Usage, cost
 
 ERROR_LENGTH = 300
 

@@ -23,8 +23,8 @@ from budgets.llm.request import ModelRequest, encode
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.transport import Connection, Exchange, Listener, OnDelta, TextListener
 from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
-from budgets.metering.port import Bill, CallKey, Meter, PriceBook
-from budgets.prices.pricing import Price, worst_case
+from budgets.meter_port import Bill, CallKey, Meter, PriceBook
+from budgets.pricing import Price, worst_case
 
 
 class MeteredChatClient:

@@ -19,7 +19,7 @@ LLMError
 │                        It was paid for, so that trying again is the caller's decision
 └── CircuitOpen          the endpoint failed often enough: nothing was sent; ``retry_after`` says when to come back
 
-A refusal of the budget is no LLMError: ``BudgetRefused`` and ``UnknownPrice`` of ``budgets.metering.port`` pass
+A refusal of the budget is no LLMError: ``BudgetRefused`` and ``UnknownPrice`` of ``budgets.meter_port`` pass
 through.
 No message holds a secret, and no error has a cause or context that could hold one.
 """

@@ -15,7 +15,7 @@ from __future__ import annotations
 import unicodedata
 from typing import Final
 
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 
 PER_CALL: Final = 96  # template preamble: begin of text, date and default system lines, the assistant's opening
 PER_MESSAGE: Final = 16  # begin, role, separators, end, the space in front

@@ -8,8 +8,8 @@ from typing import Any, Final, Literal
 
 from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.secret import Secret, masked
-from budgets.metering.port import Bill
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill
+from budgets.pricing import Usage
 
 Kind = Literal["openai", "portkey", "openrouter", "vllm", "ollama", "weights"]
 KINDS: Final = ("openai", "portkey", "openrouter", "vllm", "ollama", "weights")

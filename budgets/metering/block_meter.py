@@ -20,8 +20,8 @@ from collections.abc import Coroutine
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
 
-from budgets.metering.port import Bill, BudgetRefused, CallKey, Meter, MeterFailure
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill, BudgetRefused, CallKey, Meter, MeterFailure
+from budgets.pricing import Usage
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from agentcore_site.lib.row_scope import only
 from budgets.ledger import LEASE, Hold, Settlement
 from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.ledger.writer import LedgerAway, LedgerWriter
-from budgets.metering.port import Bill, CallKey, MeterFailure, SpendingTooFast
+from budgets.meter_port import Bill, CallKey, MeterFailure, SpendingTooFast
 from budgets.metering.spending_rate import job_spent_lately, site_brake
 
 RATE_SECONDS: Final = 5.0  # between two looks at how fast a job spends

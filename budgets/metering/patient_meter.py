@@ -10,7 +10,7 @@ import asyncio
 import time
 from typing import Final
 
-from budgets.metering.port import Bill, BudgetRefused, CallKey, Meter, SpendingRateFull
+from budgets.meter_port import Bill, BudgetRefused, CallKey, Meter, SpendingRateFull
 
 WAIT_S: Final = 60.0  # for what others hold in a budget that is shared
 SHORTEST, LONGEST = 0.1, 3.0  # seconds until they are asked again

@@ -11,7 +11,7 @@ from typing import Final, Self
 from django.db.models import Q
 
 from budgets.models import ModelPrice
-from budgets.prices.pricing import Price, UnknownPrice
+from budgets.pricing import Price, UnknownPrice
 
 TRAIN: Final = "/train"  # after a model's name: the price of the calls that train its weights
 _OWN_WEIGHTS: Final = re.compile(r"@[0-9a-f]{64}$")

@@ -17,7 +17,7 @@ from agentcore_site.lib.links import absolute
 from agentcore_site.templatetags.console import job_url
 from agentcore_site.tenancy.actors import Actor
 from budgets.alerts.raise_requests import raise_ask
-from budgets.ledger.chain import blocking, chain_of, job_bill
+from budgets.job_chain import blocking, chain_of, job_bill
 from budgets.models import Scope
 from budgets.presenters.naming import agent_names
 from budgets.selectors import Headroom, Spending

@@ -15,7 +15,7 @@ from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease, MustFail, StopRequested
 from agentcore_site.jobs.models import ENDED, Job, Reason, Status
 from agentcore_site.lib.money_format import money
-from budgets.metering.port import BudgetRefused
+from budgets.meter_port import BudgetRefused
 from evaluation.events.models import EventKind, OutboxEvent, TrainingRequest
 from evaluation.events.spending import budget_hold, cost_book
 

@@ -20,8 +20,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from agentcore_site.encryption.columns import opened
-from agentcore_site.encryption.errors import KeyAway, Unopenable
 from agentcore_site.ids import derived
+from agentcore_site.lib.key_errors import KeyAway, Unopenable
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest

@@ -11,7 +11,7 @@ from typing import Final
 
 from budgets.ledger import Hold, UnknownHold, reserve, settle
 from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, Chain, chain_open
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import Budget
 from evaluation.events.models import TrainingRequest
 

@@ -40,12 +40,12 @@ from experiences.agents.endpoint_config import at_door
 from experiences.models import Agent, AgentRuntime, DatasetRow, TrajectoryRecord
 from experiences.privacy import redact_value
 from experiences.rollouts.options import POOL
-from training.config.schema import MOST_HELD_OUT
 from training.data.pools import POOL_LIMIT, pool_sizes
-from training.data.splits import HELD_OUT_SHARE, split_counts
 from training.learners import learner_of
 from training.models import TrainingRun
+from training.schema import MOST_HELD_OUT
 from training.services.runs import run_start
+from training.splits import HELD_OUT_SHARE, split_counts
 
 DEFAULT_PRESET: Final = "recommended"
 ELSEWHERE: Final = "external_training"  # the kind of a mirroring job

@@ -11,14 +11,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from budgets.endpoint_limits import SharedPace, breaker_of
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.concurrency_limits import ConcurrencyLimits
 from budgets.llm.types import Endpoint
 from budgets.metering.database_meter import DatabaseMeter, LedgerAway
-from budgets.metering.endpoint_limits import SharedPace, breaker_of
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.prices.pricing import Price
+from budgets.pricing import Price
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent
 from experiences.rollouts.runtimes.base import Halted

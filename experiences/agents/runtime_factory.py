@@ -13,7 +13,7 @@ from typing import Final
 from django.conf import settings
 
 from agentcore_site.vault import Unsealable
-from budgets.ledger.chain import job_spent
+from budgets.job_chain import job_spent
 from budgets.llm.client import MeteredChatClient
 from experiences.agents.foreign import agent_headers
 from experiences.agents.model_clients import JobClients

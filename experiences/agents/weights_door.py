@@ -18,7 +18,7 @@ import orjson
 from agentcore_site.outbound import OutboundClient, OutboundError
 from budgets.llm.errors import ModelNotFound
 from budgets.llm.types import Completion, Endpoint, Message, ToolSpec
-from budgets.metering.port import CallKey
+from budgets.meter_port import CallKey
 from experiences.rollouts.own_weights import Weights
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm.calls import CallOptions, ChatModel

@@ -19,9 +19,9 @@ from typing import Any, Final, NamedTuple
 
 from django.db import connection
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.key_errors import KeyAway
 from experiences.agents.consent import recording
 from experiences.rollouts.types import RolloutKey, Trajectory
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_stored, trajectories_write

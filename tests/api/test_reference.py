@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import Client
 
-from agentcore_site.rest.reference import document, reference
 from agentcore_site.urls import rest_urls
+from agentcore_site.views.api_reference import document, reference
 from tests.support.callers import Caller
 from tests.support.pages import html
 

@@ -7,7 +7,7 @@ from typing import Any
 from agentcore_site.jobs.models import Job
 from budgets.ledger import Hold, reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, owners
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import Budget, BudgetAlert, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice, Reservation
 from budgets.services import limit_change
 

@@ -43,7 +43,7 @@ BIGGEST = 2_000  # micro-dollars of one hold
 def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
     """Reserve, call, settle; now and then twice, late, in batches, or not at all."""
     from budgets.ledger import Hold, Settlement, reserve_many, settle_many
-    from budgets.metering.port import Bill
+    from budgets.meter_port import Bill
 
     dice = random.Random(seed)
     for n in range(10**9):
@@ -74,8 +74,8 @@ def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any
 def spend_by_meter(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any]) -> None:
     """The same through the meter; now and then a caller is cancelled while its hold is on the way."""
     from budgets.ledger.writer import LedgerWriter
+    from budgets.meter_port import Bill, BudgetRefused, CallKey
     from budgets.metering.database_meter import DatabaseMeter
-    from budgets.metering.port import Bill, BudgetRefused, CallKey
 
     async def spend(meters: Sequence[DatabaseMeter], dice: random.Random) -> None:
         for n in range(10**9):

@@ -9,9 +9,9 @@ from django.db.models.functions import Now
 
 from budgets.ledger import Hold
 from budgets.ledger.accounts import Chain
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import Budget, Reservation
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 
 
 def hold(chain: Chain, key: str, amount: int, **extra: Any) -> Hold:

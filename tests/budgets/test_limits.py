@@ -16,10 +16,10 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.tenancy.models import Organization
 from budgets import services
+from budgets.job_chain import chain_of
 from budgets.ledger import charge_expired, reserve, settle
 from budgets.ledger.accounts import BudgetOwner, Chain, chain_open, month_of, owners
-from budgets.ledger.chain import chain_of
-from budgets.metering.port import BudgetRefused
+from budgets.meter_port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
 from budgets.selectors import (
     alerts_standing,

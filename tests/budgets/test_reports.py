@@ -21,9 +21,9 @@ from budgets.exports import breakdown_csv, ledger_csv, ledger_export_start
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger import Hold, charge_expired, reserve, settle
 from budgets.ledger.accounts import Chain, chain_open
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import Budget, LedgerEntry
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 from budgets.selectors import Spending, breakdown, budget_forecast, daily
 from tests.budgets.support import bill, expire, hold, limits_set
 from tests.support.owner import as_owner

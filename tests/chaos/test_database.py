@@ -33,6 +33,7 @@ from tests.support.playbooks import add, lived, model_agent, playbook_of, sugges
 from tests.support.running import SMALL_POOL, run_to_end
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
+from training.checkpoint_bytes import checkpoint_load
 from training.models import Iteration, TrainingRun
 from training.services import checkpoints
 from training.services.execution import setup_of
@@ -73,7 +74,7 @@ CONFIG = {
 def final_weights(run: TrainingRun) -> Any:
     latest = checkpoints.latest(run)
     assert latest is not None
-    return TrainerState.from_bytes(setup_of(run), checkpoints.checkpoint_load(latest)).policy.weights
+    return TrainerState.from_bytes(setup_of(run), checkpoint_load(latest)).policy.weights
 
 
 def rollouts(job: Job) -> list[Any]:

@@ -22,6 +22,7 @@ from tests import factories
 from tests.support.rounds import rounds
 from tests.support.running import SMALL_POOL, run_to_end
 from tests.support.workers import Fleet, eventually
+from training.checkpoint_bytes import checkpoint_load
 from training.models import Iteration, TrainingRun
 from training.services import checkpoints
 from training.services.execution import setup_of
@@ -44,7 +45,7 @@ CONFIG = {
 def final_weights(run: TrainingRun) -> Any:
     latest = checkpoints.latest(run)
     assert latest is not None and latest.iteration == CONFIG["n_iterations"]
-    return TrainerState.from_bytes(setup_of(run), checkpoints.checkpoint_load(latest)).policy.weights
+    return TrainerState.from_bytes(setup_of(run), checkpoint_load(latest)).policy.weights
 
 
 def kill_holder(job_id: Any) -> bool:

@@ -28,7 +28,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.playbooks import add, insight, lived, model_agent, playbook_of, reflecting, suggesting
 from tests.support.simulated_model import simulated_server
 from tests.support.workers import Fleet, eventually
-from training.config.schema import GRPOConfig
+from training.schema import GRPOConfig
 from training.services.runs import run_start
 
 pytestmark = [

@@ -14,9 +14,9 @@ from django.http import HttpResponse
 from django.test import RequestFactory
 
 from agentcore_site import env
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.encryption.transit import TransitHolder
 from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.object_storage import ObjectsAway, object_delete, object_load, object_open, object_save
 from agentcore_site.tenancy.row_scopes import RowScope
 from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseAway

@@ -13,6 +13,7 @@ from evaluation.services import evaluation_of_finished_run
 from experiences.models import Agent
 from tests.support.recipes import installed_from
 from tests.support.running import SMALL, run_to_end
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import learners, policy_of
 from training.models import TrainingRun
 from training.services import checkpoints
@@ -39,7 +40,7 @@ def test_it_is_chosen_on_the_form_trained_proved_and_shown(installed: None, cons
     assert run_to_end(run.job).status == "completed"
     latest = checkpoints.latest(TrainingRun.objects.get(pk=run.pk))
     assert latest is not None
-    policy = policy_of(checkpoints.checkpoint_load(latest))
+    policy = policy_of(checkpoint_load(latest))
     assert policy.state_dict()["kind"] == "popularity" and abs(policy.state_dict()["logits"]).max() > 0
     evaluation = evaluation_of_finished_run(run.pk) or EvaluationRun.objects.get(run=run)
     assert run_to_end(evaluation.job).status == "completed"

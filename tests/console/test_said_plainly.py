@@ -16,7 +16,7 @@ from agentcore_site.audit.words import ACTIONS, action_words
 from agentcore_site.lib.money_format import apart, exact, money, usd
 from agentcore_site.templatetags import console as tags
 from agentcore_site.tenancy.actors import Actor
-from budgets.metering.port import BudgetRefused
+from budgets.meter_port import BudgetRefused
 from experiences.models import Agent
 from tests.console.conftest import SignIn
 from tests.console.test_lists import jobs

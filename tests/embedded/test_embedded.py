@@ -22,14 +22,15 @@ import pytest
 import redis
 
 from agentcore_site import env
-from agentcore_site.embedded import service_paths, supervisor
+from agentcore_site.embedded import supervisor
 from agentcore_site.embedded.management.commands import up
 from agentcore_site.embedded.ports import free_port, is_free, wait_until
 from agentcore_site.embedded.postgres import Postgres
-from agentcore_site.embedded.service_paths import CannotStart, place_for, walkable
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
+from agentcore_site.lib import service_paths
+from agentcore_site.lib.service_paths import CannotStart, place_for, walkable
 from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.schema import schema_apply

@@ -17,7 +17,6 @@ from django.utils import timezone
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.encryption import data_keys
 from agentcore_site.encryption.columns import Sealed
-from agentcore_site.encryption.errors import KeyAway, Unopenable
 from agentcore_site.encryption.models import DataKey
 from agentcore_site.encryption.moving import rows_by_version
 from agentcore_site.encryption.services import encryption_end, key_rotate, texts_move
@@ -26,6 +25,7 @@ from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Conflict, Forbidden
+from agentcore_site.lib.key_errors import KeyAway, Unopenable
 from agentcore_site.lib.row_scope import NOTHING, limited
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase

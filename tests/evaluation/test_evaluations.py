@@ -28,11 +28,12 @@ from tests.support.callers import Caller
 from tests.support.openrpc import own_document, result_check
 from tests.support.pages import html
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import pack, unpack
 from training.selectors.runs import done_criteria, run_verdict
 from training.services.checkpoint_uploads import checkpoint_upload
-from training.services.checkpoints import Damaged, best, checkpoint_load, checkpoint_rewrite
+from training.services.checkpoints import best, checkpoint_rewrite
 from training.services.pools import run_pools
 from training.services.runs import run_start
 

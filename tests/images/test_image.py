@@ -22,7 +22,7 @@ import yaml
 
 from agentcore_site import env
 from agentcore_site.embedded.ports import free_port
-from agentcore_site.embedded.service_paths import walkable
+from agentcore_site.lib.service_paths import walkable
 from tests.support.dockerfile import Stage, built
 from tests.support.workers import environment, eventually
 

@@ -197,6 +197,7 @@ def outcome(up: Site, job: str) -> dict[str, Any]:
 
     import numpy as np
 
+    from training.checkpoint_bytes import checkpoint_load
     from training.models import TrainingRun
     from training.policies.archive import unpack
     from training.services import checkpoints
@@ -204,9 +205,7 @@ def outcome(up: Site, job: str) -> dict[str, Any]:
     run = TrainingRun.objects.select_related("job").get(job_id=job)
     latest = checkpoints.latest(run)
     assert latest is not None
-    state = {
-        key: value for key, value in unpack(checkpoints.checkpoint_load(latest)).items() if key != "policy/version"
-    }
+    state = {key: value for key, value in unpack(checkpoint_load(latest)).items() if key != "policy/version"}
     digest = hashlib.sha256()
     for key in sorted(state):
         value = state[key]

@@ -24,9 +24,9 @@ from nats.js.errors import NotFoundError
 
 from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
-from agentcore_site.embedded.service_paths import place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
+from agentcore_site.lib.service_paths import place_for
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import DURABLE
 from evaluation.events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory

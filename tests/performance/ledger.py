@@ -14,10 +14,10 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from budgets.ledger import Hold, reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, owners
+from budgets.meter_port import Bill, CallKey
 from budgets.metering.database_meter import DatabaseMeter
-from budgets.metering.port import Bill, CallKey
 from budgets.models import Budget
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 from budgets.services import limit_change
 from tests import factories
 from tests.budgets.storm import storm

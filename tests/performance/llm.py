@@ -20,10 +20,10 @@ from budgets.llm.client import MeteredChatClient
 from budgets.llm.request import encode
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint, Message
+from budgets.meter_port import CallKey, FreeMeter
 from budgets.metering.database_meter import DatabaseMeter
 from budgets.metering.patient_meter import PatientMeter
-from budgets.metering.port import CallKey, FreeMeter
-from budgets.prices.pricing import Price
+from budgets.pricing import Price
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.rewards import rewards

@@ -20,8 +20,8 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.lib import row_scope
 from agentcore_site.tenancy.models import Organization
 from budgets.ledger import Hold, Settlement, reserve_many, settle_many
-from budgets.metering.port import Bill
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill
+from budgets.pricing import Usage
 from experiences.trajectories.storage import groups_write, partition_ensure, trajectories_write
 from tests.performance.jobs import people, start
 from tests.performance.ledger import nested

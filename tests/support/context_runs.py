@@ -13,8 +13,8 @@ import uvloop
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint
-from budgets.metering.port import FreeMeter
-from budgets.prices.pricing import Price
+from budgets.meter_port import FreeMeter
+from budgets.pricing import Price
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflected, Reflector
@@ -24,9 +24,9 @@ from experiences.rollouts.structured_output import Asker, ModelAnswer
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.inference import PairedDifference, paired_difference
 from training.config.presets import merged, preset_values
-from training.config.schema import GRPOConfig
 from training.data.pools import Pools, dataset_pools
 from training.learners.context import ContextLearner
+from training.schema import GRPOConfig
 from training.trainer import IterationReport, TrainerSetup, TrainerState, play, steps
 
 MODEL = "small"

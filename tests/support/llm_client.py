@@ -12,8 +12,8 @@ from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.secret import Secret
 from budgets.llm.types import Completion, Endpoint, Message
-from budgets.metering.port import CallKey, FreeMeter, Meter
-from budgets.prices.pricing import Price, UnknownPrice
+from budgets.meter_port import CallKey, FreeMeter, Meter
+from budgets.pricing import Price, UnknownPrice
 from tests.support.llm_server import ModelServer
 
 SMALL = Price("small", input=3_000_000, output=15_000_000)  # $3 and $15 a million

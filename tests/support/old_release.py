@@ -16,7 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from agentcore_site import env
-from agentcore_site.embedded.service_paths import wheel_folder
+from agentcore_site.lib.service_paths import wheel_folder
 
 DATA = Path(__file__).resolve().parent.parent / "upgrades" / "data"
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from budgets.llm.types import Completion, Message
-from budgets.metering.port import Bill, CallKey
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill, CallKey
+from budgets.pricing import Usage
 from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.structured_output import Asker, ModelAnswer
 

@@ -17,7 +17,7 @@ import psycopg
 
 from agentcore_site.embedded.ports import free_port, wait_until
 from agentcore_site.embedded.postgres import Postgres
-from agentcore_site.embedded.service_paths import place_for
+from agentcore_site.lib.service_paths import place_for
 from tests.support.workers import environment
 
 

@@ -13,8 +13,8 @@ from rest_framework.response import Response
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.rollouts.runtimes.base import calls_model
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config
-from training.config.schema import GRPOConfig
 from training.learners import learners
+from training.schema import GRPOConfig
 
 
 class PresetOut(serializers.Serializer[Any]):

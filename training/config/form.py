@@ -13,8 +13,8 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from training.config.presets import PRESETS, preset_config
-from training.config.schema import GRPOConfig
 from training.learners import learner_of, learners
+from training.schema import GRPOConfig
 
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {

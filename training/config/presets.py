@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from training.config.schema import GRPOConfig
 from training.learners import Learner, learner_of
+from training.schema import GRPOConfig
 
 DEFAULT_PRESET = "recommended"
 

@@ -9,7 +9,7 @@ from typing import Any
 from training.config.applicability import counts_for
 from training.config.form import Field, fields
 from training.config.presets import PRESETS
-from training.config.schema import GRPOConfig
+from training.schema import GRPOConfig
 
 HEAD = """# Configuration
 

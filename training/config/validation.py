@@ -22,9 +22,9 @@ from experiences.rollouts.rewards.trial import reward_fields
 from experiences.rollouts.runtimes.base import calls_model
 from training.config.form import fields, value_at
 from training.config.presets import DEFAULT_PRESET, PRESETS, merged, named, preset_values
-from training.config.schema import GRPOConfig
-from training.data.splits import normalized
 from training.learners import Learner, UnfitLearner, learner_of
+from training.schema import GRPOConfig
+from training.splits import normalized
 
 MAX_QUERIES = 10_000
 FEW_QUERIES = 100

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from agentcore_site.lib.erased import Own
-from training.config.schema import GRPOConfig
+from training.schema import GRPOConfig
 
 VERSION: Final = 4
 KEY: Final = "version"

@@ -19,8 +19,8 @@ from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.filters import trajectories_filtered
 from experiences.trajectories.presenters.told import answered_by
 from experiences.trajectories.selectors import trajectories_visible, trajectory_get
-from training.data.splits import normalized
 from training.data.uploads import clean_rows
+from training.splits import normalized
 
 MOST: Final = 500  # trajectories at once: their steps are read for the answers
 GOOD: Final = ("good", "correct", "right")  # labels that say so of the trajectory's own answer

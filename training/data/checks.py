@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiences.learning.lessons.prompt_injection import suspicion
-from training.data.splits import normalized
+from training.splits import normalized
 
 ONE_SIDED: Final = 0.8  # share of the most frequent expected outcome from which a policy gains by always answering that
 LEAST_ROWS: Final = 10  # fewer say nothing about shares

@@ -19,8 +19,8 @@ from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.options import POOL, own_options
 from experiences.rollouts.types import Scenario, reindexed
-from training.config.schema import GRPOConfig
-from training.data.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE, split_queries
+from training.schema import GRPOConfig
+from training.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE, split_queries
 
 # How many items a generating environment is asked for; ``environment_options["pool"]`` may say otherwise.
 POOL_SIZES: Final = {"train": 200, "selection": 48, "held_out": 200}

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Final
 
-from budgets.prices.pricing import PER, Price, Usage, cost
-from training.config.schema import GRPOConfig
-from training.data.splits import search_size
+from budgets.pricing import PER, Price, Usage, cost
+from training.schema import GRPOConfig
+from training.splits import search_size
 
 # Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5

@@ -15,20 +15,20 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.money_format import money
 from budgets.llm.types import Endpoint
-from budgets.metering.port import UnknownPrice
+from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import TRAIN, DatabasePriceBook
 from budgets.models import EntryKind, LedgerEntry, Scope
-from budgets.prices.pricing import PER, Price, Usage, cost
+from budgets.pricing import PER, Price, Usage, cost
 from budgets.selectors import NAMES, Headroom, budget_chain
 from experiences.agents.endpoint_config import GPU_PRICE, BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, AgentRuntime
-from training.config.schema import GRPOConfig
 from training.data.pools import shares
-from training.data.splits import split_counts
 from training.estimates import measured
 from training.estimates.measured import Rates
 from training.learners import gate, learner_of
 from training.models import OF_ACTIONS, OF_MODELS, TrainingRun, with_money
+from training.schema import GRPOConfig
+from training.splits import split_counts
 
 JOBS: Final = 50  # ended jobs whose cost is compared with their plan
 LATEST: Final = 4_000  # calls that are looked at: what prompts grow to is what the next run begins with

@@ -23,10 +23,10 @@ from experiences.lessons.stamps import max_words_of, stamp_faults
 from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
 from experiences.trajectories.archive.reading import job_rows
-from training.data.splits import normalized
 from training.models import TrainingRun
 from training.selectors.learned import goes_on_from, lessons_of_run, run_epochs
 from training.services.pools import run_pools
+from training.splits import normalized
 
 VERSION: Final = 1
 AVERAGED: Final = ("success_rate", "reward_mean", "steps_mean", "tokens_mean", "latency_ms", "cost_usd", "tokens")

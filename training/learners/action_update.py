@@ -14,9 +14,9 @@ from training.algorithm.credit import FlatSteps
 from training.algorithm.kl import kl_term
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
 from training.algorithm.value import RidgeValue, td_targets
-from training.config.schema import GRPOConfig
 from training.policies.action import ActionPolicy, EncodedActions
 from training.policies.exploration import FailureMemory
+from training.schema import GRPOConfig
 from training.trainer.batch import Batch, advantages_of, batch_of, write_back
 from training.trainer.objective import Measured, Objective
 from training.trainer.results import UpdateResult, finite, observed

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
-from training.config.schema import GRPOConfig
 from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
+from training.schema import GRPOConfig
 from training.trainer.results import UpdateResult
 from training.trainer.selection import selection_report, stop_on_plateau
 

@@ -10,7 +10,6 @@ from typing import Any, ClassVar
 from experiences.learning.lessons.operations import apply_operations
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
-from training.config.schema import GRPOConfig
 from training.learners import gate
 from training.learners.base import Learner, ValidationPlayer
 from training.learners.context_update import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
@@ -18,6 +17,7 @@ from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
+from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.results import UpdateResult
 from training.trainer.selection import selection_report, stop_on_plateau

@@ -16,9 +16,9 @@ from training.algorithm.advantages import GroupAdvantages, apply_filter, group_a
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.losses import PolicyLoss, policy_loss
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
-from training.config.schema import GRPOConfig
 from training.policies.context import ContextPolicy
 from training.policies.inclusion import Bits, bits, entropy, logit_of
+from training.schema import GRPOConfig
 from training.trainer.batch import batch_of, write_back
 from training.trainer.objective import loss_rule
 from training.trainer.results import UpdateResult, observed

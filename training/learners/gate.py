@@ -21,9 +21,9 @@ import numpy as np
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import PairedDifference, paired_difference, per_query
 from training.algorithm.sequential import Look, Sequential
-from training.config.schema import GRPOConfig
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
+from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.selection import RESAMPLES
 from training.trainer.setup import GateReport, TrainerSetup

@@ -7,11 +7,11 @@ from typing import Any, ClassVar, Final
 
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
-from training.config.schema import GRPOConfig
 from training.learners.base import Learner
 from training.learners.settings import CONTEXT_ONLY
 from training.learners.weights_update import update_weights
 from training.policies.weights import WeightsPolicy
+from training.schema import GRPOConfig
 from training.trainer.results import UpdateResult
 from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState

@@ -24,8 +24,8 @@ from training.algorithm.credit import FlatSteps
 from training.algorithm.losses import policy_loss
 from training.algorithm.preference import best_and_worst, preference_loss
 from training.algorithm.value import RidgeValue, td_targets
-from training.config.schema import GRPOConfig
 from training.policies.weights import WeightsPolicy
+from training.schema import GRPOConfig
 from training.trainer.batch import advantages_of, flattened, write_back
 from training.trainer.objective import loss_rule
 from training.trainer.results import UpdateResult, finite, observed

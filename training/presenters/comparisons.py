@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from agentcore_site.lib.money import dollars
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import PolicyCheckpoint, TrainingRun
 from training.presenters.panel import success
-from training.services.checkpoints import Damaged, checkpoint_load
 
 if TYPE_CHECKING:
     from training.policies.context import ContextPolicy

@@ -22,6 +22,7 @@ from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.exports.rows import as_exported, jsonl_line
 from training.algorithm.inference import surely_apart
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun, with_money
 
 SERIES_METRICS: Final = (
@@ -258,8 +259,6 @@ def _gained(run: TrainingRun) -> bool | None:
 def _damage(checkpoint_id: UUID, sha256: str) -> str:
     """Why a checkpoint can't be loaded; "" where it can. It is tried, and once that went well not again: some are
     large, and lie in another service."""
-    from training.services.checkpoints import Damaged, checkpoint_load
-
     if (checkpoint_id, sha256) in _LOADED:
         return ""
     try:

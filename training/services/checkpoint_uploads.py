@@ -18,10 +18,11 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from experiences.rollouts.environments import environments
 from experiences.rollouts.options import own_options
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.learners import StoredPolicy, stored_policy
 from training.models import PolicyCheckpoint
 from training.policies.context import ContextPolicy
-from training.services.checkpoints import Damaged, checkpoint_load, checkpoint_rewrite, place_of
+from training.services.checkpoints import checkpoint_rewrite, place_of
 
 UPLOADED: Final = "uploaded"
 MOST_BYTES: Final = 64 * 2**20

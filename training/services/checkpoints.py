@@ -16,9 +16,10 @@ from agentcore_site.audit.services import record
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.object_storage import ObjectsAway, object_load, object_save
+from agentcore_site.lib.object_storage import ObjectsAway, object_save
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
+from training.checkpoint_bytes import checkpoint_load
 from training.models import PolicyCheckpoint, TrainingRun
 from training.signals import checkpoint_saved
 
@@ -27,12 +28,6 @@ log = logging.getLogger(__name__)
 DATABASE_LIMIT = 10 * 1024 * 1024
 KEEP_BEST = 5
 KEEP_DAYS = 90
-
-
-class Damaged(Conflict):
-    """The bytes of a checkpoint are not those that were saved."""
-
-    title = "Damaged checkpoint"
 
 
 def checkpoint_save(
@@ -82,27 +77,6 @@ def checkpoint_save(
         robust=True,
     )
     return found
-
-
-def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
-    """The bytes of a checkpoint.
-
-    Raises:
-        Damaged: they don't match the SHA-256 that was written beside them, or the object is gone.
-        ObjectsAway: the storage can't be reached.
-    """
-    if checkpoint.data is not None:
-        data = bytes(checkpoint.data)
-    else:
-        try:
-            data = object_load(checkpoint.path)
-        except FileNotFoundError as error:
-            raise Damaged(
-                f"{checkpoint.label} is gone from storage ({checkpoint.path}). Resume from another."
-            ) from error
-    if PolicyCheckpoint.digest(data) != checkpoint.sha256:
-        raise Damaged(f"{checkpoint.label} does not match its SHA-256 and was not loaded. Resume from another.")
-    return data
 
 
 def checkpoint_rewrite(checkpoint: PolicyCheckpoint, data: bytes) -> None:

@@ -21,17 +21,18 @@ from experiences.lessons.selectors import of_agent
 from experiences.lessons.stamps import checked, stamp_of_agent
 from experiences.models import Agent, AgentRuntime, Experience, ExperienceStatus, PromptPack
 from experiences.rollouts.types import Scenario
-from training.config.schema import GRPOConfig
+from training.checkpoint_bytes import checkpoint_load
 from training.data.pools import Pools
-from training.data.splits import normalized
 from training.learners import policy_of
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.known import Known
-from training.services.checkpoints import checkpoint_load, latest
+from training.schema import GRPOConfig
+from training.services.checkpoints import latest
 from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
+from training.splits import normalized
 
 CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now
 MOST_RUNS: Final = 20  # one after the other, whose training queries are compared with what tests the next one

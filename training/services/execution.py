@@ -40,6 +40,7 @@ from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from experiences.trajectories.keeping import AWAY, RolloutKeeper
 from experiences.trajectories.storage import TrajectoryScope, groups_write, last_kept_iteration
 from training import metrics
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.learners.gate import searches
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
@@ -383,8 +384,8 @@ class TrainingSlice:
         """The latest checkpoint that is whole; iterations after it are done again from their kept trajectories."""
         for checkpoint in self.run.checkpoints.order_by("-iteration"):
             try:
-                return TrainerState.from_bytes(self.setup, checkpoints.checkpoint_load(checkpoint))
-            except (checkpoints.Damaged, CorruptState) as error:
+                return TrainerState.from_bytes(self.setup, checkpoint_load(checkpoint))
+            except (Damaged, CorruptState) as error:
                 event_add(self.job, "checkpoint_damaged", level="error", message=f"{checkpoint.label}: {error}")
         return TrainerState.fresh(self.setup)
 

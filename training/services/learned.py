@@ -25,7 +25,6 @@ from experiences.lessons.stamps import stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, ExperienceStatus, PromptPack
 from experiences.playbooks.selectors import sections_told
 from experiences.rollouts.types import RolloutKey, Trajectory
-from training.config.schema import GRPOConfig
 from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
@@ -33,6 +32,7 @@ from training.policies.effects import Estimate
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.served_context import ServedContext
+from training.schema import GRPOConfig
 from training.trainer import IterationReport
 from training.trainer.setup import GateReport
 

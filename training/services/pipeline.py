@@ -16,10 +16,10 @@ from django.conf import settings
 from agentcore_site.lib.errors import Invalid
 from experiences.agents.selectors import dataset_rows
 from experiences.models import Agent, AgentRuntime, Dataset
-from training.data.splits import split_queries
 from training.data.uploads import clean_rows
 from training.models import TrainingRun
 from training.services.runs import run_start
+from training.splits import split_queries
 
 ALGORITHMS: Final[Mapping[str, str]] = {"tfgrpo": "tfgrpo", "grpo": "recommended"}  # and the presets they start from
 LEAST_GROUP, LEAST_SAMPLE = 2, 10

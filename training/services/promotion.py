@@ -21,13 +21,13 @@ from experiences.models import Agent
 from experiences.models.jobs_at_work import jobs_of, titles_at_work
 from experiences.rollouts.environments.base import Environment
 from experiences.trajectories.storage import TrajectoryScope
-from training.config.schema import GRPOConfig
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.learners import learner_of, policy_of, stored_policy
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
-from training.services.checkpoints import Damaged, checkpoint_load
+from training.schema import GRPOConfig
 from training.services.learned import ship_again
 
 NOTHING_BEFORE: Final = "No other checkpoint of {} was promoted before: there is nothing to roll back to."

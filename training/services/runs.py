@@ -28,20 +28,20 @@ from experiences.models import Agent, AgentRuntime, Dataset
 from experiences.models.trajectories import DatasetOrigin
 from experiences.rollouts.environments.dataset import refuse_judged
 from experiences.trajectories.storage import partition_ensure
-from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config, query_warnings
 from training.config.versions import as_stored
 from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
-from training.data.splits import split_counts
 from training.data.uploads import clean_rows
 from training.estimates import planning
 from training.learners import learner_of
 from training.models import TrainingRun
+from training.schema import GRPOConfig
 from training.services.admission import place, refusals
 from training.services.continuing import Beginning, beginning
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.learned import starting_library, starting_rule
 from training.services.promotion import warm_start
+from training.splits import split_counts
 
 
 @dataclass(frozen=True)

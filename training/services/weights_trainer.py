@@ -10,10 +10,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from budgets.meter_port import Bill, BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.metering.patient_meter import PatientMeter
-from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.metering.price_book import TRAIN
-from budgets.prices.pricing import Price, Usage, cost
+from budgets.pricing import Price, Usage, cost
 from experiences.agents.endpoint_config import GPU_PRICE
 from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.agents.weights_door import CALL_SECONDS

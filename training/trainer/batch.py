@@ -13,8 +13,8 @@ from experiences.rollouts.types import Step, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.credit import CreditRule, FlatSteps, step_advantages
-from training.config.schema import GRPOConfig
 from training.policies.base import Decision
+from training.schema import GRPOConfig
 
 
 @dataclass(slots=True)

@@ -9,8 +9,8 @@ import numpy as np
 from training.algorithm.arrays import FloatArray, Segments
 from training.algorithm.losses import LossRule, PolicyLoss, policy_loss, step_weights
 from training.algorithm.optimizers import Arrays
-from training.config.schema import GRPOConfig
 from training.policies.action import ActionEvaluation, ActionPolicy, EncodedActions
+from training.schema import GRPOConfig
 from training.trainer.batch import Batch
 
 

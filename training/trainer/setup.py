@@ -18,12 +18,12 @@ from experiences.rollouts.rewards import Reward, rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
-from training.config.schema import GRPOConfig
-from training.data.splits import search_size
 from training.policies.base import Policy
 from training.policies.known import Known
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
+from training.schema import GRPOConfig
+from training.splits import search_size
 
 if TYPE_CHECKING:
     from training.learners.base import Learner

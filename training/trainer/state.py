@@ -11,10 +11,10 @@ from training.algorithm.arrays import FloatArray
 from training.algorithm.convergence import CollapseGuard, EarlyStopper
 from training.algorithm.optimizers import Optimizer, make_optimizer
 from training.algorithm.value import RidgeValue
-from training.config.schema import GRPOConfig
 from training.policies.archive import CorruptState, nested, pack, under, unpack
 from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
+from training.schema import GRPOConfig
 from training.trainer import versions
 from training.trainer.setup import TrainerSetup
 

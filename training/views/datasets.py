@@ -21,10 +21,10 @@ from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
 from training.data.forms import DatasetForm, UploadForm
 from training.data.kept_checks import checks_of
-from training.data.splits import split_counts
 from training.data.uploads import read_rows
 from training.presenters.dataset_files import dataset_file
 from training.selectors.runs import runs_visible
+from training.splits import split_counts
 
 SORTS: Final = (
     Sort("newest", "newest first", "created_at"),

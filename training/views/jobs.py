@@ -34,7 +34,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.members import who_may
 from budgets.alerts.job_stops import blocked
 from budgets.alerts.raise_requests import asked_at
-from budgets.ledger.chain import blocking
+from budgets.job_chain import blocking
 from training.models import Iteration, TrainingRun
 from training.presenters import panel
 from training.presenters.columns import column_choices

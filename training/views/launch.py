@@ -16,7 +16,7 @@ from agentcore_site.lib.errors import DomainError, Invalid, Missing
 from agentcore_site.lib.links import site_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.prices.pricing import UnknownPrice
+from budgets.pricing import UnknownPrice
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.lessons.selectors import domains

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 from evaluation.events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, SpanToolCall
 from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.types import RolloutKey, Step, Trajectory

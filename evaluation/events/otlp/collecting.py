@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Unavailable
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.prices.pricing import UnknownPrice, Usage, cost
+from budgets.pricing import UnknownPrice, Usage, cost
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.assembly import trajectory_of
 from evaluation.events.otlp.conventions import AgentSpan, SpanKind

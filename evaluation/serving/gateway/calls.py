@@ -30,7 +30,7 @@ from budgets.llm.errors import (
 )
 from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
-from budgets.metering.port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
+from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from evaluation.serving.gateway.consumers import Consumer
 from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
 from evaluation.serving.gateway.payers import PRODUCTION, SHADOW, PayerName, Payers

@@ -8,15 +8,15 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from budgets.endpoint_limits import SharedPace, breaker_of
 from budgets.ledger.writer import LedgerWriter
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.concurrency_limits import ConcurrencyLimits
 from budgets.llm.retry import RetryPolicy
+from budgets.meter_port import CallKey, PriceBook
 from budgets.metering.block_meter import BlockMeter
 from budgets.metering.database_meter import DatabaseMeter
-from budgets.metering.endpoint_limits import SharedPace, breaker_of
-from budgets.metering.port import CallKey, PriceBook
-from budgets.prices.pricing import Price
+from budgets.pricing import Price
 from evaluation.serving.gateway.served import Upstream
 from evaluation.serving.traces.journal import Journal, Segment
 

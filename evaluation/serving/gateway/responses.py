@@ -13,8 +13,8 @@ import orjson
 
 from budgets.llm.stream import DONE
 from budgets.llm.types import Completion
-from budgets.metering.port import Bill
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill
+from budgets.pricing import Usage
 from evaluation.serving.gateway.calls import GatewayCall
 from evaluation.serving.gateway.request import object_in, request_of
 from experiences.rollouts.runtimes.chat_body import BadCall, body_in

@@ -23,9 +23,9 @@ from evaluation.serving.releases.bundle import Bundle
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.models import Agent, AgentRuntime, ModelEndpoint
 from experiences.rollouts.environments import environments
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import PolicyCheckpoint
-from training.services.checkpoints import checkpoint_load
 
 AGENT: Final = "agent:"
 

@@ -13,7 +13,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Scoped, ScopedManager
 from evaluation.serving.models.releases import Release
-from evaluation.serving.suites.spec import SuiteSpec
+from evaluation.serving.suite_spec import SuiteSpec
 from experiences.models import Agent
 
 

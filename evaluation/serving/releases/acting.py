@@ -11,9 +11,9 @@ from evaluation.serving.releases.bundle import Bundle
 from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.agents.toolset_of import AgentTools
 from experiences.models import Agent, ModelEndpoint, ToolServer
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import PolicyCheckpoint
-from training.services.checkpoints import checkpoint_load
 
 
 def acting_agent(agent: Agent, bundle: Bundle) -> Agent:

@@ -11,10 +11,10 @@ from experiences.agents.weights_door import DoorClient
 from experiences.models import Agent
 from experiences.rollouts.own_weights import Weights, weights_of
 from experiences.rollouts.runtimes.base import Halted
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import PolicyCheckpoint
 from training.policies.archive import CorruptState
-from training.services.checkpoints import checkpoint_load
 
 
 def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:

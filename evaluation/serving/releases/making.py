@@ -15,12 +15,12 @@ from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
 from experiences.playbooks.selectors import sections_of
 from experiences.rollouts.own_weights import weights_of
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import stored_policy
 from training.models import PolicyCheckpoint
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
-from training.services.checkpoints import checkpoint_load
 from training.services.continuing import acts_by
 from training.services.learned import context_of_agent
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from evaluation.serving.suites.spec import SuiteSpec
+from evaluation.serving.suite_spec import SuiteSpec
 
 # With one sample of 120 queries, 15 points more are found in 79 % of rounds and among ten candidates in 44 %; with two
 # in 96 % and 80 %.

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from evaluation.serving.safety import safety_plugins
 from evaluation.serving.safety.environment import SafetyEnvironment
-from evaluation.serving.suites.spec import SuitePart, SuiteSpec
+from evaluation.serving.suite_spec import SuitePart, SuiteSpec
 from experiences.agents.selectors import dataset_rows
 from experiences.models import AgentRuntime, Dataset
 from experiences.rollouts.environments import environments

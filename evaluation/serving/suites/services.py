@@ -18,7 +18,7 @@ from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.metering.port import UnknownPrice
+from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
@@ -26,9 +26,9 @@ from evaluation.serving.models import Release, Suite, SuiteKind, SuiteRun, Suite
 from evaluation.serving.releases.acting import acting_agent, action_policy
 from evaluation.serving.releases.bundle import Bundle, digest
 from evaluation.serving.releases.making import bundle_of_agent
+from evaluation.serving.suite_spec import MOST_QUERIES, SuiteSpec
 from evaluation.serving.suites.built_in import BUILT_IN
 from evaluation.serving.suites.questions import Player, questions_of
-from evaluation.serving.suites.spec import MOST_QUERIES, SuiteSpec
 from experiences.agents.consent import recording_require
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent
 from experiences.agents.services.environments import environment_addresses_check

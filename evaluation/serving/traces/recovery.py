@@ -15,7 +15,7 @@ from uuid import UUID
 
 from budgets.ledger import Hold, Settlement, reserve_many, settle_many
 from budgets.ledger.accounts import chain_open
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from evaluation.serving.models import TraceStatus
 from evaluation.serving.traces.journal import abandoned
 from evaluation.serving.traces.writing import traces_write

@@ -17,8 +17,8 @@ from django.db import connection, transaction
 from django.utils.dateparse import parse_datetime
 
 from agentcore_site.encryption.columns import Sealer
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.row_scope import everything
 from evaluation.serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
 from evaluation.serving.traces.journal import Journal, Segment

@@ -23,10 +23,10 @@ from budgets.llm.errors import LLMError
 from budgets.llm.portkey import config_text
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint, Message
+from budgets.meter_port import BudgetRefused, CallKey, UnknownPrice
 from budgets.metering.database_meter import DatabaseMeter, LedgerAway
-from budgets.metering.port import BudgetRefused, CallKey, UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.prices.pricing import Price
+from budgets.pricing import Price
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.agents.services.agent_changes import endpoint_model_check
 from experiences.models import Agent, ModelEndpoint

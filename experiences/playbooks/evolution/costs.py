@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from agentcore_site.lib.errors import Unavailable
-from budgets.metering.port import UnknownPrice
+from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.prices.pricing import worst_case
+from budgets.pricing import worst_case
 from experiences.agents.endpoint_config import (
     BadEndpoint,
     endpoint_of_agent,

@@ -13,8 +13,8 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.encryption.columns import opened_stored, tables
-from agentcore_site.encryption.errors import Unopenable
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.key_errors import Unopenable
 from agentcore_site.lib.object_storage import object_delete, object_open
 from agentcore_site.tenancy.erasure import ErasureFinding, places
 from experiences.erasure import stored_queries

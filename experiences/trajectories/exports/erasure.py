@@ -11,10 +11,10 @@ from typing import Any, Final
 from django.db import transaction
 from django.utils import timezone
 
-from agentcore_site.encryption.errors import KeyAway, Unopenable
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict, Missing
+from agentcore_site.lib.key_errors import KeyAway, Unopenable
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
 from experiences.erasure import stored_queries
 from experiences.models import ExportPart, TrajectoryExport

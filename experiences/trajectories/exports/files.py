@@ -19,8 +19,8 @@ from typing import IO, Final
 from cryptography.exceptions import InvalidTag
 
 from agentcore_site.encryption.envelope import NONCE_BYTES, OpenKey
-from agentcore_site.encryption.errors import Unopenable
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.key_errors import Unopenable
 from agentcore_site.lib.object_storage import object_open
 
 BLOCK: Final = 2**20

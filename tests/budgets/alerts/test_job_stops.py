@@ -20,9 +20,9 @@ from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail
 from budgets.alerts.job_stops import jobs_resume, stop_tell
 from budgets.alerts.raise_requests import raise_ask
+from budgets.job_chain import job_spent
 from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, month_over
-from budgets.ledger.chain import job_spent
 from budgets.models import Budget
 from budgets.services import budget_set_limit
 from experiences.models import Agent

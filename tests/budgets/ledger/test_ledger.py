@@ -12,7 +12,7 @@ from budgets.ledger import Hold, UnknownHold, charge_expired, reserve, reserve_m
 from budgets.ledger.accounts import Chain, chain_open
 from budgets.ledger.reconciliation import differences
 from budgets.ledger.values import Settlement
-from budgets.metering.port import BudgetRefused
+from budgets.meter_port import BudgetRefused
 from budgets.models import Budget, BudgetAlert, LedgerEntry, Reservation
 from budgets.services import budget_set_limit
 from tests.budgets.support import balances, bill, expire, hold, limits_set

@@ -17,7 +17,7 @@ from budgets.ledger import Hold, charge_expired, reserve_many, settle_many
 from budgets.ledger.accounts import chain_open, owners
 from budgets.ledger.reconciliation import differences
 from budgets.ledger.values import Settlement
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.services import limit_change
 from tests import factories
 from tests.budgets.support import balances

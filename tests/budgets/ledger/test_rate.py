@@ -19,9 +19,9 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.models import Organization
 from budgets.ledger import LEASE, charge_expired, reserve, reserve_many, settle
 from budgets.ledger.accounts import Chain, chain_open
+from budgets.meter_port import BudgetRefused, CallKey, SpendingRateFull
 from budgets.metering.database_meter import DatabaseMeter
 from budgets.metering.patient_meter import PatientMeter
-from budgets.metering.port import BudgetRefused, CallKey, SpendingRateFull
 from budgets.models import Budget, BudgetAlert, BudgetSettings, Reservation
 from budgets.services import budget_settings_set
 from tests.budgets.support import balances, bill, expire, hold, limits_set

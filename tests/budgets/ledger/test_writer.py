@@ -16,9 +16,9 @@ from agentcore_site.tenancy.models import Organization
 from budgets.ledger import Reserved, Settlement, reserve_many, settle_many
 from budgets.ledger.accounts import Chain, chain_open
 from budgets.ledger.writer import BATCH, LedgerAway, LedgerWriter
-from budgets.metering.port import Bill
+from budgets.meter_port import Bill
 from budgets.models import Budget, Reservation
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 from tests.budgets.support import balances, bill, hold, limits_set
 from tests.support.owner import as_owner
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from tests.support.llm_client import SERVER_PRICES
 from tests.support.llm_server import ModelServer
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from budgets.llm import errors
 from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.retry import RetryPolicy, parse_retry_after
-from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
+from budgets.meter_port import Bill, BudgetRefused, CallKey, FreeMeter
 from tests.support.llm_acts import act
 from tests.support.llm_client import SAY, SERVER_PRICES, Sleeper, ask, client, key
 from tests.support.llm_server import ModelServer

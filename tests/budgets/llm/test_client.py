@@ -9,8 +9,8 @@ import pytest
 from budgets.llm.errors import BrokenAnswer
 from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
-from budgets.metering.port import FreeMeter
-from budgets.prices.pricing import Price, UnknownPrice
+from budgets.meter_port import FreeMeter
+from budgets.pricing import Price, UnknownPrice
 from tests.support.llm_acts import act
 from tests.support.llm_client import SAY, Prices, ask, client, endpoint, key
 from tests.support.llm_server import ModelServer

@@ -20,7 +20,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from agentcore_site.outbound import OutboundClient
 from budgets.llm.errors import ConnectionLost, Timeout
 from budgets.llm.types import Message
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from tests.support.llm_acts import act
 from tests.support.llm_client import SAY, ask, client, key
 from tests.support.llm_server import ModelServer

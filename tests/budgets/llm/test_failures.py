@@ -14,7 +14,7 @@ from agentcore_site.outbound import OutboundClient
 from budgets.llm import errors
 from budgets.llm.transport import _AnswerBody
 from budgets.llm.types import Completion
-from budgets.metering.port import Bill, FreeMeter
+from budgets.meter_port import Bill, FreeMeter
 from tests.support.llm_acts import MEGABYTE, Act, act
 from tests.support.llm_client import SAY, SMALL, ask, client, key
 from tests.support.llm_server import ModelServer

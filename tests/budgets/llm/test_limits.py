@@ -18,7 +18,7 @@ from budgets.llm.concurrency_limits import ConcurrencyLimit, OwnPace
 from budgets.llm.errors import CircuitOpen
 from budgets.llm.request import encode
 from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from tests.support.llm_client import SAY, Sleeper, client, key
 from tests.support.llm_server import ModelServer
 

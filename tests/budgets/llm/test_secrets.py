@@ -15,7 +15,7 @@ from budgets.llm.errors import LLMError
 from budgets.llm.portkey import config_text, hidden_in, portkey_headers, secrets_in
 from budgets.llm.secret import Secret, masked
 from budgets.llm.types import Endpoint
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from tests.support.llm_acts import act
 from tests.support.llm_client import SAY, ask, client, endpoint, key
 from tests.support.llm_server import ModelServer

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from budgets.meter_port import Bill, BudgetRefused, CallKey, FreeMeter, MeterFailure
 from budgets.metering.block_meter import BlockMeter
-from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter, MeterFailure
-from budgets.prices.pricing import Usage
+from budgets.pricing import Usage
 
 
 class Ledger(FreeMeter):

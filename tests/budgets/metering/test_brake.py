@@ -13,9 +13,9 @@ from agentcore_site.jobs.models import Job
 from budgets.ledger import reserve_many, settle_many
 from budgets.ledger.accounts import Chain
 from budgets.ledger.values import Settlement
+from budgets.meter_port import Bill, CallKey, SpendingTooFast
 from budgets.metering.brake import Brake, Spent
 from budgets.metering.database_meter import DatabaseMeter
-from budgets.metering.port import Bill, CallKey, SpendingTooFast
 from budgets.metering.spending_rate import job_spent_lately, site_brake
 from tests.budgets.support import bill, hold
 

@@ -16,8 +16,8 @@ from budgets import ledger
 from budgets.ledger import Hold
 from budgets.ledger.accounts import Chain
 from budgets.ledger.writer import LedgerWriter
+from budgets.meter_port import BudgetRefused, CallKey, Meter
 from budgets.metering.database_meter import CallRepeated, DatabaseMeter, LedgerAway
-from budgets.metering.port import BudgetRefused, CallKey, Meter
 from budgets.models import LedgerEntry, Reservation
 from tests.budgets.support import balances, bill, hold, limits_set
 

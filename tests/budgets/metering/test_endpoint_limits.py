@@ -11,7 +11,7 @@ import pytest
 from django.conf import LazySettings
 from redis import Redis
 
-from budgets.metering.endpoint_limits import SharedPace, breaker_of
+from budgets.endpoint_limits import SharedPace, breaker_of
 
 URL = "http://127.0.0.1:1/v1/chat/completions"
 

@@ -6,8 +6,8 @@ import asyncio
 
 import pytest
 
+from budgets.meter_port import Bill, BudgetRefused, CallKey, FreeMeter
 from budgets.metering.patient_meter import PatientMeter
-from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
 
 
 class Purse(FreeMeter):

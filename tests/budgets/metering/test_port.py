@@ -6,8 +6,8 @@ import pickle
 
 import pytest
 
-from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill, BudgetRefused, CallKey, FreeMeter
+from budgets.pricing import Usage
 
 CALL = CallKey("job/1/1", "training", "small")
 

@@ -15,12 +15,12 @@ from django.core.management import CommandError, call_command
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.models import Organization
-from budgets.metering.port import PriceBook
+from budgets.meter_port import PriceBook
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.models import ModelPrice
 from budgets.presenters.price_list import ListAge, list_age, price_changes
 from budgets.prices.loading import SEED, parse, prices_load
-from budgets.prices.pricing import Price, UnknownPrice
+from budgets.pricing import Price, UnknownPrice
 from budgets.selectors import prices_visible
 from budgets.services import price_set
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from budgets.prices.pricing import Price, UnknownPrice, Usage, cost, worst_case
+from budgets.pricing import Price, UnknownPrice, Usage, cost, worst_case
 
 COUNTS = st.integers(0, 10**7)
 PRICES = st.integers(0, 10**9)

@@ -15,8 +15,8 @@ from nats.js import JetStreamContext
 
 from agentcore_site.embedded.nats import NatsServer
 from agentcore_site.embedded.ports import free_port
-from agentcore_site.embedded.service_paths import place_for
 from agentcore_site.embedded.supervisor import Process, Supervisor
+from agentcore_site.lib.service_paths import place_for
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.models import EventPublisher

@@ -25,7 +25,7 @@ from pydantic_ai import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set

@@ -14,8 +14,8 @@ from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
-from agentcore_site.encryption.errors import KeyAway
 from agentcore_site.lib.errors import Conflict, Forbidden
+from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.events import consuming

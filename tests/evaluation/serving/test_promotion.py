@@ -26,13 +26,14 @@ from tests.factories import AgentFactory
 from tests.support.callers import Caller
 from tests.support.pages import html
 from tests.support.rows import queued_run
+from training.checkpoint_bytes import checkpoint_load
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import pack, unpack
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
 from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
-from training.services.checkpoints import checkpoint_load, checkpoint_save, retention
+from training.services.checkpoints import checkpoint_save, retention
 from training.services.execution import setup_of
 from training.services.promotion import checkpoint_stand, promoted
 from training.services.runs import run_start

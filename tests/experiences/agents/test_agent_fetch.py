@@ -10,7 +10,7 @@ from asgiref.sync import async_to_sync
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.agents.services.agents import agent_update
 from experiences.agents.toolset_of import AgentTools, tool_names
 from experiences.models import Agent

@@ -17,7 +17,7 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.vault import opened
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_update

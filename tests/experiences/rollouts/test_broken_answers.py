@@ -10,7 +10,7 @@ import pytest
 from budgets.llm.breaker import THRESHOLD
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.rollouts.collect import Keep, RolloutLimits, RolloutPlan, collect
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted

@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import AuthFailed, BadRequest, CircuitOpen, LLMError, Malformed, Overloaded
 from budgets.llm.types import Completion, Message
-from budgets.metering.port import Bill, BudgetRefused, CallKey, FreeMeter
-from budgets.prices.pricing import Usage
+from budgets.meter_port import Bill, BudgetRefused, CallKey, FreeMeter
+from budgets.pricing import Usage
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import DatasetEnvironment, dataset_environment, refuse_judged
 from experiences.rollouts.environments.scorers import Rubric, rubric_for

@@ -13,7 +13,7 @@ from budgets.llm.errors import Malformed
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
 from budgets.llm.wire import load
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling

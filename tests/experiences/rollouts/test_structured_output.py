@@ -11,7 +11,7 @@ from pydantic import BaseModel, Field
 
 from budgets.llm.errors import BadRequest, Malformed, RateLimited
 from budgets.llm.types import Message
-from budgets.metering.port import BudgetRefused
+from budgets.meter_port import BudgetRefused
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.structured_output import ModelAnswer, UnusableAnswer, digest, read
 from tests.support.scripted_model import PAID, Question, ScriptedModel, asker_of

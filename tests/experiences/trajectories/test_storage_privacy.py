@@ -17,6 +17,7 @@ from experiences.rollouts.captured import SampledTokens
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.storage import without_personal_data
 from tests.support.running import SMALL, run_to_end
+from training.checkpoint_bytes import checkpoint_load
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_start
@@ -39,7 +40,7 @@ def started(operator: Actor, agent: Agent) -> Any:
 def weights(run: Any) -> Any:
     best = checkpoints.latest(run)
     assert best is not None
-    return TrainerState.from_bytes(setup_of(run), checkpoints.checkpoint_load(best)).policy.parameters["weights"]
+    return TrainerState.from_bytes(setup_of(run), checkpoint_load(best)).policy.parameters["weights"]
 
 
 def test_no_table_holds_the_address(operator: Actor, agent: Agent) -> None:

@@ -11,14 +11,14 @@ from tests.support.context_runs import Finished, learned
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training.config import schema
+from training import schema
 from training.config.applicability import counts_for
 from training.config.form import changes, fields
 from training.config.presets import preset_config
-from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config
 from training.config.versions import as_stored, read
 from training.learners import learner_of
+from training.schema import GRPOConfig
 
 WORLD = World(9)
 ROWS = WORLD.rows(40, 9)

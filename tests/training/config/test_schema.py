@@ -9,9 +9,9 @@ from pydantic import BaseModel, ValidationError
 
 from experiences.rollouts.rewards import rewards
 from training.config.presets import PRESETS, diff_to_preset, preset_config, preset_values
-from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, FieldError, parse_config, parse_queries, query_warnings
 from training.learners.action import ActionLearner
+from training.schema import GRPOConfig
 
 
 def refused(raw: dict[str, Any]) -> dict[str, str]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from training.config.schema import GRPOConfig
 from training.config.versions import VERSION, NewerConfig, as_stored, read
 from training.policies.archive import CorruptState
+from training.schema import GRPOConfig
 from training.trainer.versions import FORMAT, upgraded
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from training.data.splits import normalized, split_counts, split_queries
+from training.splits import normalized, split_counts, split_queries
 
 
 def texts(n: int) -> list[str]:

@@ -8,8 +8,7 @@ from random import Random
 
 import pytest
 
-from budgets.prices.pricing import Price, Usage, cost
-from training.config.schema import GRPOConfig
+from budgets.pricing import Price, Usage, cost
 from training.estimates.measured import (
     ATTEMPT_TOKENS,
     QUESTION_TOKENS,
@@ -32,6 +31,7 @@ from training.estimates.measured import (
     spread_between_jobs,
     work,
 )
+from training.schema import GRPOConfig
 
 PRICE = Price("small", 150_000, 600_000)
 

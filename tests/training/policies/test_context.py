@@ -21,7 +21,6 @@ from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.algorithm.optimizers import make_optimizer
-from training.config.schema import GRPOConfig
 from training.learners import gate
 from training.learners import policy_of as policy_of_bytes
 from training.learners.context_update import update_context
@@ -29,6 +28,7 @@ from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
+from training.schema import GRPOConfig
 from training.services.learned import states_of
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 from training.trainer.play import Played

@@ -24,11 +24,12 @@ from tests.factories import AgentFactory
 from tests.support.callers import Caller
 from tests.support.pages import html
 from tests.support.rows import queued_run
+from training.checkpoint_bytes import checkpoint_load
 from training.models import PolicyCheckpoint
 from training.policies.archive import pack, unpack
 from training.services import checkpoint_uploads
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, sha256_in
-from training.services.checkpoints import checkpoint_load, checkpoint_save, job_with_queries
+from training.services.checkpoints import checkpoint_save, job_with_queries
 from training.services.execution import setup_of
 from training.trainer import TrainerState
 

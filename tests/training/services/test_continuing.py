@@ -23,6 +23,7 @@ from tests.support.running import run_to_end
 from tests.support.simulated_adviser import Adviser
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
@@ -97,7 +98,7 @@ def began(run: TrainingRun) -> ContextPolicy:
 
 
 def ended(run: TrainingRun) -> ContextPolicy:
-    policy = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    policy = policy_of(checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
     assert isinstance(policy, ContextPolicy)
     return policy
 

@@ -28,8 +28,8 @@ from tests.factories import OrganizationFactory
 from tests.support.callers import Caller
 from tests.support.pages import html
 from training.config.presets import preset_config
-from training.config.schema import GRPOConfig
 from training.models import TrainingRun
+from training.schema import GRPOConfig
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db

@@ -20,6 +20,7 @@ from agentcore_site.lib.object_storage import ObjectsAway
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.running import SMALL, SMALL_POOL
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import PolicyCheckpoint
 from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
@@ -56,18 +57,18 @@ def saved(operator: Actor, agent: Agent) -> PolicyCheckpoint:
 def test_a_large_checkpoint_goes_to_the_bucket_and_comes_back(bucket: Any, operator: Actor, agent: Agent) -> None:
     row = saved(operator, agent)
     assert row.data is None and default_storage.exists(row.path)
-    assert hashlib.sha256(checkpoints.checkpoint_load(row)).hexdigest() == row.sha256
+    assert hashlib.sha256(checkpoint_load(row)).hexdigest() == row.sha256
 
 
 def test_one_that_is_gone_or_was_changed_says_so(bucket: Any, operator: Actor, agent: Agent) -> None:
     row = saved(operator, agent)
     client = default_storage.connection.meta.client
     client.put_object(Bucket=BUCKET, Key=row.path, Body=LARGE[:-1])
-    with pytest.raises(checkpoints.Damaged, match="does not match its SHA-256"):
-        checkpoints.checkpoint_load(row)
+    with pytest.raises(Damaged, match="does not match its SHA-256"):
+        checkpoint_load(row)
     client.delete_object(Bucket=BUCKET, Key=row.path)
-    with pytest.raises(checkpoints.Damaged, match="is gone from storage"):
-        checkpoints.checkpoint_load(row)
+    with pytest.raises(Damaged, match="is gone from storage"):
+        checkpoint_load(row)
 
 
 def test_while_the_bucket_is_away_the_database_keeps_it_and_moves_it_later(
@@ -81,7 +82,7 @@ def test_while_the_bucket_is_away_the_database_keeps_it_and_moves_it_later(
     settings.STORAGES = there
     assert checkpoints.checkpoints_move() == 1
     row.refresh_from_db()
-    assert row.data is None and checkpoints.checkpoint_load(row) == LARGE
+    assert row.data is None and checkpoint_load(row) == LARGE
 
 
 def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
@@ -96,7 +97,7 @@ def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
     assert row.data is None and client.get_object(Bucket=BUCKET, Key=row.path)["Body"].read() == data
     client.delete_object(Bucket=BUCKET, Key=row.path)
     again = checkpoint_upload(operator, agent, data, sha256=sha256)
-    assert again.pk == row.pk and again.path != row.path and checkpoints.checkpoint_load(again) == data
+    assert again.pk == row.pk and again.path != row.path and checkpoint_load(again) == data
 
 
 @pytest.mark.django_db(transaction=True)
@@ -112,7 +113,7 @@ def test_a_job_waits_for_a_checkpoint_that_it_can_not_reach(
     settings.STORAGES = there | {"default": env.bucket_storage(BUCKET, "http://127.0.0.1:1")}
     row = PolicyCheckpoint.objects.filter(run=run).latest("iteration")
     with pytest.raises(ObjectsAway, match="Try again in a minute"):
-        checkpoints.checkpoint_load(row)
+        checkpoint_load(row)
     assert advance(str(run.job_id)) == "storage away"
     settings.STORAGES = there
     advance(str(run.job_id))

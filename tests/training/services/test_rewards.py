@@ -35,9 +35,9 @@ from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.waiting import Interrupted
 from tests.training.trainer.test_loop import Store, go_on, nothing_kept, run, setup
-from training.config.schema import GRPOConfig
 from training.config.validation import ConfigError, parse_config
 from training.policies.archive import pack, unpack
+from training.schema import GRPOConfig
 from training.services.runs import run_start
 from training.trainer import TrainerSetup, TrainerState, steps
 

@@ -27,6 +27,7 @@ from evaluation.selectors import evaluations_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.trajectories.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
 from training.presenters.shapes import StatusOut
 from training.selectors.runs import checkpoints_visible, run_series, runs_visible
@@ -49,7 +50,7 @@ def start(actor: Any, agent: Agent, **config: Any) -> TrainingRun:
 
 
 def final_weights(run: TrainingRun) -> Any:
-    data = checkpoints.checkpoint_load(checkpoints.latest(run))  # type: ignore[arg-type]
+    data = checkpoint_load(checkpoints.latest(run))  # type: ignore[arg-type]
     return TrainerState.from_bytes(setup_of(run), data).policy.weights
 
 
@@ -150,8 +151,8 @@ def test_a_damaged_checkpoint_is_not_loaded_and_an_earlier_one_is(operator: Acto
     assert latest is not None
     PolicyCheckpoint.objects.filter(id=latest.id).update(data=b"something else")
     latest.refresh_from_db()
-    with pytest.raises(checkpoints.Damaged, match="SHA-256"):
-        checkpoints.checkpoint_load(latest)
+    with pytest.raises(Damaged, match="SHA-256"):
+        checkpoint_load(latest)
 
 
 def test_only_the_best_five_the_latest_and_the_tagged_are_kept(operator: Actor, agent: Agent) -> None:
@@ -241,9 +242,9 @@ def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, oper
 def test_an_estimate_that_does_not_fit_the_budget_is_refused(
     operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from training.config.schema import GRPOConfig
     from training.estimates import planning
     from training.estimates.measured import Rates, work
+    from training.schema import GRPOConfig
 
     monkeypatch.setattr(planning, "_of_actions", lambda *_: Rates(1000.0, 50_000.0, n=10))
     found = run_estimate(operator, agent=agent, config=SMALL)

@@ -42,6 +42,7 @@ from tests.support.simulated_model import Body, SimulatedModel, simulated_server
 from tests.support.simulated_prompt import schema_of
 from tests.support.world import World
 from training.algorithm.relevance import QueryEffects
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import Epoch, Iteration, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
@@ -219,7 +220,7 @@ def test_training_free_grpo_tells_all_and_a_gate_decides_at_the_end(operator: Ac
     gates = [one.gate for one in Epoch.objects.filter(run=run)]
     assert [one["final"] for one in gates] == [False, False, True]
     assert not any(one["accepted"] for one in gates[:2])
-    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    policy: Any = policy_of(checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
     assert not policy.selects
     assert set(policy.shipped) == set(gates[2]["candidate"] if gates[2]["accepted"] else [])
     active = set(Experience.objects.filter(agent=agent, status="active").values_list("handle", flat=True))
@@ -291,7 +292,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     assert {handle for handle, kind in kinds.items() if kind == "experience"} == set(proven)
     assert [one["lesson"]["text"] for one in second.library if one["lesson"]["kind"] == "section"] == ["Read it twice."]
     run_to_end(second.job)
-    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
+    policy: Any = policy_of(checkpoint_load(checkpoints.latest(second)))  # type: ignore[arg-type]
     assert set(policy.start) == set(kinds)
     assert dict(Experience.objects.filter(handle__in=proven).values_list("handle", "effect")) == proven
 
@@ -339,7 +340,7 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
     for latest in told:
         assert latest is not None
         latest.refresh_from_db()
-        policy: Any = policy_of(checkpoints.checkpoint_load(latest))
+        policy: Any = policy_of(checkpoint_load(latest))
         assert word.casefold() not in str(policy.state_dict()).casefold()
 
 
@@ -365,7 +366,7 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
         first = start(operator, agent, n_iterations=6, context={"relevance": "queries"})
         assert run_to_end(first.job).status == Status.COMPLETED
     first.refresh_from_db()
-    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(first)))  # type: ignore[arg-type]
+    policy: Any = policy_of(checkpoint_load(checkpoints.latest(first)))  # type: ignore[arg-type]
     gate = Epoch.objects.get(run=first, number=3).gate
     assert gate is not None and gate["where"] and 0 < gate["lessons_each"] < len(gate["candidate"])
     told = {row["query"]: policy.ships.told(row["query"]) for row in ROWS}
@@ -401,7 +402,7 @@ def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
     run = start(operator, agent, n_iterations=9, eval_interval=9)
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
-    policy: Any = policy_of(checkpoints.checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
+    policy: Any = policy_of(checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
     assert len(policy.candidate(0.5, pack.experience_slots).handles) == 2
     assert all(len(policy.ships.told(row["query"])) <= 2 for row in ROWS)
     assert set(Experience.objects.filter(agent=agent).values_list("domain", flat=True)) == {"desk"}

@@ -6,9 +6,9 @@ import numpy as np
 
 from experiences.rollouts.environments import environments
 from experiences.rollouts.types import RolloutKey
-from training.config.schema import GRPOConfig
 from training.learners.context import ContextLearner
 from training.policies.context import ContextPolicy
+from training.schema import GRPOConfig
 from training.trainer import TrainerSetup, TrainerState, steps
 from training.trainer.setup import by_choice
 

@@ -16,7 +16,6 @@ from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, T
 from tests.support.signs import ACTIONS, SignEnvironment
 from tests.support.waiting import Interrupted
 from training.config.presets import PRESETS, presets_for
-from training.config.schema import GRPOConfig
 from training.config.validation import parse_config
 from training.learners import policy_of
 from training.learners.action import ActionLearner
@@ -24,6 +23,7 @@ from training.learners.action_update import update_policy
 from training.policies.action import ActionPolicy
 from training.policies.archive import CorruptState
 from training.policies.features import FeatureOptions
+from training.schema import GRPOConfig
 from training.trainer import (
     ALL_ITERATIONS,
     EARLY_STOPPED,

@@ -15,9 +15,9 @@ torch = pytest.importorskip("torch", reason="the extra [weights] is not installe
 from experiences.rollouts.captured import SampledTokens, TokenRow  # noqa: E402
 from experiences.rollouts.own_weights import Weights  # noqa: E402
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup  # noqa: E402
-from training.config.schema import GRPOConfig  # noqa: E402
 from training.learners.weights_update import update_weights  # noqa: E402
 from training.policies.weights import WeightsPolicy, weights_from  # noqa: E402
+from training.schema import GRPOConfig  # noqa: E402
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, UnknownWeights  # noqa: E402
 from training.weights.torch_engine import TorchEngine  # noqa: E402
 

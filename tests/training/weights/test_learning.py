@@ -25,6 +25,7 @@ from experiences.rollouts.captured import SampledTokens
 from tests.support.running import run_to_end, slices_of
 from tests.support.weights_door import DoorProcess
 from tests.training.weights.conftest import agent_at
+from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import TrainingRun
 from training.services import checkpoints
@@ -68,7 +69,7 @@ def slice_of(job: Job) -> None:
 def weights_of(run: TrainingRun) -> Any:
     latest = checkpoints.latest(run)
     assert latest is not None
-    return policy_of(checkpoints.checkpoint_load(latest)).weights  # type: ignore[attr-defined]
+    return policy_of(checkpoint_load(latest)).weights  # type: ignore[attr-defined]
 
 
 def test_a_job_from_the_launch_form_learns_and_is_proven_on_rows_that_were_held_out(

@@ -12,8 +12,8 @@ from django.core.management.base import BaseCommand, CommandError
 from agentcore_site import env
 from agentcore_site.embedded.backup import backup_write
 from agentcore_site.embedded.programs import BackupUnusable, add_silence
-from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
+from agentcore_site.lib.service_paths import CannotStart
 
 
 class Command(BaseCommand):

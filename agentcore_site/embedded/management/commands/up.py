@@ -22,12 +22,12 @@ from agentcore_site import env
 from agentcore_site.embedded.management.commands.migrate import REFUSED
 from agentcore_site.embedded.ports import answers, free_port, is_free
 from agentcore_site.embedded.reporting import Reporter
-from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
 from agentcore_site.lib.places import PLACE, folder_name, place_of_processes
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
+from agentcore_site.lib.service_paths import CannotStart
 
 DEFAULT_PORT = 8000
 LOCAL = "127.0.0.1"

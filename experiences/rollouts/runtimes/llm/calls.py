@@ -24,7 +24,7 @@ from budgets.llm.errors import (
 )
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
-from budgets.metering.port import (
+from budgets.meter_port import (
     BudgetRefused,
     CallKey,
     MeterFailure,

@@ -15,7 +15,7 @@ import pytest
 
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Message
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.learning.lessons.attempts import contrast, spread
 from experiences.learning.lessons.exemplars import HEAD
 from experiences.learning.lessons.library import Lesson, Library

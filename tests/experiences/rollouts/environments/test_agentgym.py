@@ -14,7 +14,7 @@ import pytest
 from agentcore_site.jobs.models import Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from budgets.services import price_set
 from experiences.agents.forms import environment_choices
 from experiences.agents.services.agents import agent_create

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from budgets.models import LedgerEntry
 from budgets.services import price_set
 from experiences.agents.services.endpoints import endpoint_create

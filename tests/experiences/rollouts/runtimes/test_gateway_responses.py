@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.rollouts.collect import RolloutLimits
 from experiences.rollouts.runtimes.base import Halted
 from tests.experiences.rollouts.runtimes.test_http import rolled

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from budgets.metering.port import FreeMeter
+from budgets.meter_port import FreeMeter
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted, PromptContext

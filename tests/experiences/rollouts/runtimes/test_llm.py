@@ -11,8 +11,8 @@ import pytest
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
-from budgets.metering.port import BudgetRefused, CallKey, FreeMeter, MeterFailure
-from budgets.prices.pricing import Price
+from budgets.meter_port import BudgetRefused, CallKey, FreeMeter, MeterFailure
+from budgets.pricing import Price
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, run_rollout
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.environments.tool_episode import answer_in

@@ -20,8 +20,8 @@ from training.algorithm.kl import KLEstimator
 from training.algorithm.losses import ImportanceLevel, LossType
 from training.algorithm.optimizers import OptimizerName
 from training.algorithm.value import ValueFit
-from training.data.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE
 from training.policies.features import TokenStyle
+from training.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE
 
 MOST_HELD_OUT = 0.9  # of a dataset: the rest has to teach and to select
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from agentcore_site.lib.money_format import apart, money
-from budgets.prices.pricing import Price, UnknownPrice, Usage
+from budgets.pricing import Price, UnknownPrice, Usage
 
 __all__ = [
     "Bill",
