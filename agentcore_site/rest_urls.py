@@ -15,6 +15,16 @@ from rest_framework.routers import SimpleRouter
 from agentcore_site.audit_export.api import AuditEventViewSet, AuditWebhookViewSet
 from agentcore_site.console.api import SavedViewViewSet
 from agentcore_site.encryption.api import EncryptionViewSet
+from agentcore_site.identity.api import (
+    ApiKeyViewSet,
+    ErasureViewSet,
+    MeViewSet,
+    RefreshView,
+    RevokeView,
+    SignInViewSet,
+    TokenView,
+)
+from agentcore_site.identity.api_people import InvitationViewSet, MemberViewSet, OrganizationViewSet
 from agentcore_site.jobs.api import JobViewSet, ShareLinkViewSet
 from agentcore_site.notices.api import (
     NoticePreferencesViewSet,
@@ -24,16 +34,6 @@ from agentcore_site.notices.api import (
 )
 from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 from agentcore_site.rest.problems import body_of
-from agentcore_site.tenancy.api import (
-    ApiKeyViewSet,
-    ErasureViewSet,
-    MeViewSet,
-    RefreshView,
-    RevokeView,
-    SignInViewSet,
-    TokenView,
-)
-from agentcore_site.tenancy.api_people import InvitationViewSet, MemberViewSet, OrganizationViewSet
 from agentcore_site.views import api
 from budgets.api import (
     AlertViewSet,

@@ -4,7 +4,7 @@ from django.contrib import admin
 from django.urls import include, path
 
 from agentcore_site import health, prometheus, rest_urls, rpc
-from agentcore_site.tenancy import jwks
+from agentcore_site.identity import jwks
 from agentcore_site.views import (
     account,
     agents,

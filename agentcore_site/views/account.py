@@ -10,10 +10,10 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import page, post_page
+from agentcore_site.identity.passkeys import NOT_HERE, passkeys_are_on, passkeys_of
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.codes import factor_of, is_required
-from agentcore_site.tenancy.passkeys import NOT_HERE, passkeys_are_on, passkeys_of
 from agentcore_site.tenancy.second_factor import (
     enrolment_confirm,
     enrolment_of,

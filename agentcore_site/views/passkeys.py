@@ -13,10 +13,7 @@ from django.views.decorators.http import require_POST
 
 from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page, secret_page
-from agentcore_site.lib.errors import Conflict, DomainError, Invalid
-from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.passkeys import (
+from agentcore_site.identity.passkeys import (
     WRONG,
     challenge_begin,
     challenge_taken,
@@ -24,6 +21,9 @@ from agentcore_site.tenancy.passkeys import (
     passkey_begin,
     passkey_remove,
 )
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.sign_in import Tries, passkey_refused
 from agentcore_site.tenancy.single_sign_on.people import passwords_are_off
 from agentcore_site.views.account import account_page

@@ -9,9 +9,9 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.identity.api import ApiKeyOut
 from agentcore_site.rest.money import Usd
 from agentcore_site.rest.views import ScopedViewSet
-from agentcore_site.tenancy.api import ApiKeyOut
 from agentcore_site.tenancy.models import ApiKey
 from budgets.forms import month_read
 from evaluation.serving.keys.filters import CallingKeyFilters
