@@ -94,7 +94,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.template.context_processors.request",
                 "django.contrib.auth.context_processors.auth",
                 "django.contrib.messages.context_processors.messages",
-                "agentcore_site.console.context_processors.console",
+                "agentcore_site.views.context_processors.console",
             ],
             "builtins": ["agentcore_site.templatetags.console"],
         },
