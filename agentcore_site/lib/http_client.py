@@ -31,7 +31,7 @@ class AnswerTooLarge(HttpFailed):
     pass
 
 
-class Answer(NamedTuple):
+class HttpAnswer(NamedTuple):
     status: int
     headers: Mapping[str, str]  # names are found in any case
     body: bytes
@@ -58,7 +58,7 @@ class HttpClient:
         headers: Mapping[str, str] | None = None,
         body: bytes = b"",
         limit: int = ANSWER_BYTES,
-    ) -> Answer:
+    ) -> HttpAnswer:
         """One request on a connection of its own, so that a fork shares none. ``target`` is sent as it is, without
         httpx's limit of 65,536 characters. ``seconds`` are the most for connecting, and for each read and write;
         ``limit`` is the most bytes of the answer's body.
@@ -80,7 +80,7 @@ class HttpClient:
                     found += piece
                     if len(found) > limit:
                         raise AnswerTooLarge(f"The answer is longer than {limit:,} bytes.")
-                return Answer(response.status_code, response.headers, bytes(found))
+                return HttpAnswer(response.status_code, response.headers, bytes(found))
         except (httpx.HTTPError, httpx.InvalidURL, UnicodeError) as error:
             raise HttpFailed(str(error) or type(error).__name__) from error
 
