@@ -5,15 +5,15 @@ What is stored is what the engine answers: ``vault:v<version of its key>:<base64
 
 from __future__ import annotations
 
-import http.client
 import json
 from base64 import b64decode, b64encode
 from typing import Any, Final
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from django.conf import settings
 
 from agentcore_site.encryption.holders import holders
+from agentcore_site.lib.http_client import http_client_of
 from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.row_scope import in_request
 
@@ -36,23 +36,20 @@ class TransitHolder:
         return str(self._ask("rewrap", {"ciphertext": sealed})["ciphertext"])
 
     def _ask(self, what: str, body: dict[str, str]) -> dict[str, Any]:
-        place = urlsplit(settings.VAULT_ADDR)
-        make = http.client.HTTPSConnection if place.scheme == "https" else http.client.HTTPConnection
-        path = f"{place.path.rstrip('/')}/v1/{settings.VAULT_TRANSIT_MOUNT}/{what}/{quote(settings.VAULT_TRANSIT_KEY)}"
+        server = http_client_of(settings.VAULT_ADDR)
+        path = f"{server.path}/v1/{settings.VAULT_TRANSIT_MOUNT}/{what}/{quote(settings.VAULT_TRANSIT_KEY)}"
         headers = {"X-Vault-Token": settings.VAULT_TOKEN, "X-Vault-Request": "true", "Content-Type": "application/json"}
         if settings.VAULT_NAMESPACE:
             headers["X-Vault-Namespace"] = settings.VAULT_NAMESPACE
-        connection = make(place.hostname or "", place.port, timeout=REQUEST_SECONDS if in_request() else SECONDS)
+        seconds = REQUEST_SECONDS if in_request() else SECONDS
         try:
-            connection.request("POST", path, json.dumps(body), headers)
-            answer = connection.getresponse()
-            status, said = answer.status, answer.read()
-            if status == http.client.OK:
+            status, _, said = server.exchange(
+                "POST", path, seconds=seconds, headers=headers, body=json.dumps(body).encode()
+            )
+            if status == 200:
                 return dict(json.loads(said)["data"])
-        except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        except (OSError, ValueError, KeyError, TypeError) as error:
             raise KeyAway("The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later.") from error
-        finally:
-            connection.close()
         raise KeyAway(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
 
 

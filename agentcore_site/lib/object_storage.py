@@ -11,7 +11,7 @@ from django.core.files.base import ContentFile, File
 from django.core.files.storage import default_storage
 
 from agentcore_site.lib.errors import Unavailable
-from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.http_client import http_client_of
 from agentcore_site.lib.row_scope import in_request
 
 
@@ -28,7 +28,7 @@ def _require_answer() -> None:
     """Raises:
     ObjectsAway: a request waits, and a storage with an address of its own does not answer."""
     address = getattr(default_storage, "endpoint_url", None)
-    if address and in_request() and not http_server_at(address).answers():
+    if address and in_request() and not http_client_of(address).server_answers():
         raise ObjectsAway
 
 

@@ -15,7 +15,7 @@ from django.test import RequestFactory
 
 from agentcore_site import env
 from agentcore_site.encryption.transit import TransitHolder
-from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.http_client import http_client_of
 from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.lib.object_storage import ObjectsAway, object_delete, object_load, object_open, object_save
 from agentcore_site.tenancy.row_scopes import RowScope
@@ -73,5 +73,5 @@ def test_a_server_of_keys(silent: str, settings: Any) -> None:
 def test_a_refusal_is_an_answer() -> None:
     with ThreadingHTTPServer(("127.0.0.1", 0), BaseHTTPRequestHandler) as server:
         threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True).start()
-        assert http_server_at(f"http://127.0.0.1:{server.server_port}").answers()
+        assert http_client_of(f"http://127.0.0.1:{server.server_port}").server_answers()
         server.shutdown()

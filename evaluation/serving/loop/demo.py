@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeVar
-from urllib.request import Request, urlopen
 
+from agentcore_site.lib.http_client import HttpFailed, http_client_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
@@ -101,9 +101,13 @@ class Users:
     def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Any]:
         """The answer with its headers. Raises OSError: it is none of success."""
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
-        request = Request(f"{self.url}{path}", json.dumps(body).encode(), headers)  # noqa: S310
-        with urlopen(request, timeout=30) as answer:  # noqa: S310 - an address of our own command line
-            return json.load(answer), answer.headers
+        site = http_client_of(self.url)
+        answer = site.exchange(
+            "POST", f"{site.path}{path}", seconds=30, headers=headers, body=json.dumps(body).encode()
+        )
+        if not 200 <= answer.status < 300:
+            raise HttpFailed(f"HTTP {answer.status}")
+        return json.loads(answer.body), answer.headers
 
     @contextmanager
     def at_work(self) -> Iterator[None]:

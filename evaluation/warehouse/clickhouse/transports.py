@@ -8,7 +8,6 @@ WarehouseError
 from __future__ import annotations
 
 import base64
-import http.client
 import re
 import threading
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 from urllib.parse import quote, unquote, urlencode, urlsplit
 
-from agentcore_site.lib.http_server import http_server_at
+from agentcore_site.lib.http_client import AnswerTooLarge, HttpClient, HttpFailed
 from agentcore_site.lib.row_scope import in_request
 
 DATABASE: Final = "agentcore"
@@ -24,6 +23,7 @@ READ_SECONDS: Final = 5.0
 WRITE_SECONDS: Final = (
     20.0  # below what a session may hang in a transaction (operations: DB_IDLE_IN_TRANSACTION_SECONDS)
 )
+ANSWER_BYTES: Final = 256_000_000
 IDENTIFIER: Final = re.compile(r"\w{1,64}", re.ASCII)
 
 
@@ -56,12 +56,8 @@ class HttpTransport:
     """``http(s)://user:password@host:8123/database``."""
 
     def __init__(self, url: str) -> None:
-        self._url, parts = url, urlsplit(url)
-        self._make = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
-        self._host, self._port = (
-            parts.hostname or "localhost",
-            parts.port or (8443 if parts.scheme == "https" else 8123),
-        )
+        parts = urlsplit(url)
+        self._server = HttpClient(url, port=8443 if parts.scheme == "https" else 8123)
         self.database = unquote(parts.path.strip("/")) or DATABASE
         if not IDENTIFIER.fullmatch(self.database):
             raise ValueError("CLICKHOUSE_URL names a database that is no plain word.")
@@ -72,20 +68,20 @@ class HttpTransport:
         given = {"database": database or self.database} | {f"param_{name}": value for name, value in parameters.items()}
         body = data or sql.encode()
         address = f"/?{urlencode(given | ({'query': sql} if data else {}), quote_via=quote)}"
-        if in_request() and not http_server_at(self._url).answers():
+        if in_request() and not self._server.server_answers():
             raise WarehouseAway("ClickHouse does not answer")
-        link = self._make(self._host, self._port, timeout=WRITE_SECONDS if data else READ_SECONDS)
+        seconds = WRITE_SECONDS if data else READ_SECONDS
         try:
-            link.request("POST", address, body, self._headers)
-            answer = link.getresponse()
-            content = answer.read()
-        except (OSError, http.client.HTTPException) as error:
-            raise WarehouseAway(f"ClickHouse does not answer: {error or type(error).__name__}") from error
-        finally:
-            link.close()
+            answer = self._server.exchange(
+                "POST", address, seconds=seconds, headers=self._headers, body=body, limit=ANSWER_BYTES
+            )
+        except AnswerTooLarge as error:
+            raise WarehouseRefused(str(error)) from error
+        except HttpFailed as error:
+            raise WarehouseAway(f"ClickHouse does not answer: {error}") from error
         if answer.status == 200:
-            return content
-        words = content.decode(errors="replace")[:500].strip()
+            return answer.body
+        words = answer.body.decode(errors="replace")[:500].strip()
         # A proxy in front of it answers for one that is away, without this header.
         if answer.headers.get("X-ClickHouse-Exception-Code") is None and answer.status >= 500:
             raise WarehouseAway(f"ClickHouse does not answer: {answer.status}")
