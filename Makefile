@@ -49,7 +49,7 @@ manifests: ## Image, compose file, Kubernetes, alerts and licences, each by its 
 
 docs: ## The documents as a site, in docker/docs/site: every link is checked (SERVE=1 shows it while you write)
 	@.ci/setup docs
-	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs $(if $(SERVE),serve,build --quiet) --strict --config-file docker/docs/mkdocs.yml
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs $(if $(SERVE),serve,build) --strict --config-file docker/docs/mkdocs.yml
 
 pictures: ## The pictures of README.md and docs/, made from the product in a temporary folder (two minutes, needs Chromium)
 	@.ci/setup dev
