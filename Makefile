@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop chaos-hosts test test-all test-fast coverage bench lint manifests openapi lock setup
+.PHONY: help run demo-loop chaos-hosts test test-all test-fast coverage bench lint manifests docs pictures openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -50,6 +50,15 @@ manifests: ## Image, compose file, Kubernetes, alerts and licences, each by its 
 	@.ci/setup checks
 	@.ci/manifests
 
+docs: ## The documents as a site, in docker/docs/site: every link is checked (SERVE=1 shows it while you write)
+	@.ci/setup docs
+	@NO_MKDOCS_2_WARNING=1 .venv/docs/bin/mkdocs $(if $(SERVE),serve,build) --strict --config-file docker/docs/mkdocs.yml
+
+pictures: ## The pictures of README.md and docs/, made from the product in a temporary folder (two minutes, needs Chromium)
+	@.ci/setup dev
+	@.ci/programs
+	@.venv/bin/python -m tests.support.pictures docs/pictures
+
 openapi: ## Write docs/openapi.yaml anew
 	@.ci/setup dev
 	.venv/bin/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
@@ -61,5 +70,6 @@ lock: ## Resolve the dependencies anew into docker/requirements*.txt
 	echo 'chdb-core==26.9.0' | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-warehouse.txt
 	printf 'opentelemetry-sdk==1.45.2\nopentelemetry-exporter-otlp-proto-http==1.45.2\n' | .venv/bin/uv pip compile - -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-telemetry.txt
 	printf 'uv==0.13.8\ncyclonedx-bom==7.5.0\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-build.txt
+	printf 'mkdocs==1.6.1\nmkdocs-material==9.8.2\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-docs.txt
 	.venv/bin/uv pip compile docker/checks/requirements.in --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-checks.txt
 	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt

@@ -1,4 +1,4 @@
-"""An agent elsewhere: tells what it lived and what that was worth, asks for a training, and hears how it stands.
+"""An agent elsewhere: publishes its trajectories and rewards, requests a training, and receives its status.
 
 NATS_URL=nats://p-1a2b3c4d5e6f:PASSWORD@127.0.0.1:42220 python foreign_agent.py
 """

@@ -1,7 +1,7 @@
 """The policy of a frozen language model: what it is told. Each lesson has a logit; a rollout draws which ones it sees.
 
 The model's weights can't be changed, but which lessons it sees is drawn here, with an exact log-probability: so GRPO
-applies to it as it does to any policy (docs/algorithms.md#which-lessons-a-rollout-is-told). What is *shipped* is a
+applies to it as it does to any policy (docs/algorithms.md#lessons-in-the-context-of-a-rollout). What is *shipped* is a
 fixed set: it changes only when queries that were kept out of training support it.
 """
 
