@@ -78,7 +78,7 @@ def test_figures_and_settings_that_differ_stand_beside_each_other(
         cost_micros=6_200_000,
     )  # fmt: skip
     shown = re.sub(r"\s+", " ", html(console.get(compared(run, other))))
-    assert "2 jobs side by side" in shown
+    assert "Comparison of 2 jobs" in shown
     assert "+31.0 <span" in shown and "+20.0 to +40.0" in shown
     assert "$0.20" in shown  # 6.20 dollars for 31 points
     differing = re.findall(r'<th scope="row">([^<]+)</th>', shown.split("Settings that differ")[-1])

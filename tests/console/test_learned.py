@@ -1,4 +1,4 @@
-"""A job's tab "Learned": the verdict first, then what each epoch cost, proposed and was allowed, then the lessons."""
+"""A job's tab "Lessons": the verdict first, then what each epoch cost, proposed and was allowed, then the lessons."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def text_of(client: Client, run: TrainingRun) -> str:
 
 def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{run.pk}/?tab=learned"))
-    assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
+    assert ">Lessons</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
@@ -111,7 +111,7 @@ def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: C
     where = {"x1": {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}}
     Epoch.objects.filter(run=learned).update(gate=GATE | {"where": where, "lessons_each": 1.25})
     shown = text_of(console, learned)
-    assert "Told to a query 1.25 of the 2 lessons on average" in shown and "Where each lesson is told: 1" in shown
+    assert "Lessons per query 1.25 of the 2 lessons on average" in shown and "Reach of each lesson: 1" in shown
     assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
     gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
     assert gate["where"] == where and gate["lessons_each"] == 1.25

@@ -49,7 +49,7 @@ def jobs(operator: Actor, agent: Agent, names: list[str]) -> list[TrainingRun]:
 def test_empty_lists_teach_the_next_step(console: Client, stella: Any, signed_in: SignIn) -> None:
     assert "Launch the first one" in html(console.get("/jobs/"))
     assert "Make the first one" in html(console.get("/agents/"))
-    assert "The way to the first job" in html(console.get("/"))
+    assert "Get started" in html(console.get("/"))
     for address in ("/trajectories/", "/evaluations/", "/checkpoints/"):
         assert "yet" in html(console.get(address))
     for address in ("/jobs/", "/agents/", "/"):

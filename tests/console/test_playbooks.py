@@ -224,9 +224,9 @@ def test_the_context_is_shown_as_it_is_and_as_services_are_told_it(
     assert "is deployed, and services are told what is" in shown
     deployed(operator, playbook)
     shown = page_of(console, place(playbook, "?tab=context"))
-    assert "release 1, version 2 of the playbook" in shown and "The playbook as it stands" not in shown
+    assert "release 1, version 2 of the playbook" in shown and "Current playbook" not in shown
     playbook_edit(operator, playbook, type="remove", target="s2")
-    assert "The playbook as it stands" in page_of(console, place(playbook, "?tab=context"))
+    assert "Current playbook" in page_of(console, place(playbook, "?tab=context"))
 
 
 @pytest.mark.parametrize("query", ["?tab=nonsense", "?tab=versions&cursor=x", "?tab=executions&outcome=loved&q=%20"])

@@ -277,7 +277,7 @@ def test_it_begins_with_what_the_model_was_told_and_ends_with_a_sentence(console
     shown = html(response)
     assert "Where is the reef?</h1>" in shown.replace("\n", "")
     assert "Expected “Mafia”; it answered “Pemba”." in text(response)
-    assert shown.index("What the model was told first") < shown.index('id="step-1"')
+    assert shown.index("Initial prompt") < shown.index('id="step-1"')
     assert [(one.role, one.content) for one in response.context["told"]] == [
         ("system", "You guide travellers."), ("user", "where?"),
     ]  # fmt: skip
