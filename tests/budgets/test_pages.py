@@ -182,7 +182,7 @@ def test_each_tab_breaks_the_money_down(spent: Chain, stella: Any) -> None:
 def test_a_range_leaves_other_days_out(spent: Chain, stella: Any) -> None:
     client = at_desk(stella)
     page = text(client.get("/budgets/?since=2020-01-01&until=2020-01-31"))
-    assert "Nothing was spent in these days" in page
+    assert "No spending in this period" in page
     assert len(client.get("/budgets/breakdown/csv/?since=2020-01-01&until=2020-01-31").content.splitlines()) == 1
 
 
@@ -557,7 +557,7 @@ def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, ad
     client = at_desk(stella)
     page = client.get(f"/budgets/of-job/{spent.job_id}/")
     assert stopping(client, spent.job_id) == [False, False, True] and text(page).count("stopped it") == 1
-    assert "It pauses until there is room." in text(page) and "Raise it" not in text(page)
+    assert "The job pauses until there is room." in text(page) and "Raise it" not in text(page)
     assert re.search(r"What its \$0\.\d+ went for.*Purpose.*training.*Model.*small", text(page), re.S)
     assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
     job = Job.objects.get(id=spent.job_id)

@@ -176,8 +176,8 @@ def test_a_list_of_many_costs_as_many_queries_as_one_of_few(console: Client, ope
 
 def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agent) -> None:
     address = f"/agents/{agent.pk}/playbook/"
-    assert "It has no playbook yet" in page_of(console, address)
-    assert "It has no playbook" in page_of(console, f"/agents/{agent.pk}/")
+    assert "No playbook yet yet" in page_of(console, address)
+    assert "No playbook yet" in page_of(console, f"/agents/{agent.pk}/")
     assert console.post(f"{address}create/").status_code == 302
     assert "It tells the agent nothing yet" in page_of(console, address)
     assert console.post(f"{address}create/").status_code == 409
@@ -203,7 +203,7 @@ def test_deleting_asks_for_the_agents_name(console: Client, playbook: Playbook) 
 
 def test_the_verdict_comes_first(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook))
-    assert "Version 2, 2 items, about " in shown and "2 helped more often than not; it has never evolved." in shown
+    assert "Version 2, 2 items, about " in shown and "2 helped more often than not; never evolved." in shown
     assert BETTER in shown and "3 succeeded, 1 failed" in shown and 'class="whisker"' in shown
     assert "1 suggested change waits for a person." in shown
     assert "updated in version 2" in shown and "Version 2, 2 items" in page_of(console, f"/agents/{playbook.agent_id}/")

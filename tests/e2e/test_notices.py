@@ -30,7 +30,7 @@ def test_a_webhook_is_made_tested_and_told_and_the_bell_rings(
         page.fill("[name=name]", f"hook-{width}")
         page.fill("[name=url]", receiver.url)
         shot(page, f"webhook-new-{scheme}-{width}")
-        page.click("text=Make the webhook")
+        page.click("text=Create the webhook")
         page.wait_for_selector("text=shown once")
         shot(page, f"webhook-secret-{scheme}-{width}")
         page.click("text=Send a test")

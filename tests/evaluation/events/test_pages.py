@@ -28,8 +28,8 @@ def test_a_publisher_is_made_its_password_shown_once_and_revoked(boss: Client, a
     made = html(boss.post("/events/", {"name": "researcher", "agent": agent.pk}))
     row = EventCredential.objects.get()
     assert row.user in made and row.digest.startswith("$2b$")
-    assert "It is shown this once." in made and row.digest not in made
-    assert "It is shown this once." not in html(boss.get("/events/"))
+    assert "The password is shown only once." in made and row.digest not in made
+    assert "The password is shown only once." not in html(boss.get("/events/"))
     boss.post(f"/events/publishers/{row.pk}/revoke/")
     assert "revoked" in html(boss.get("/events/?state=revoked"))
     assert "No publisher matches" in html(boss.get("/events/?state=alive"))
