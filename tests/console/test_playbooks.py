@@ -179,14 +179,14 @@ def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agen
     assert "No playbook yet yet" in page_of(console, address)
     assert "No playbook yet" in page_of(console, f"/agents/{agent.pk}/")
     assert console.post(f"{address}create/").status_code == 302
-    assert "It tells the agent nothing yet" in page_of(console, address)
+    assert "The playbook is empty" in page_of(console, address)
     assert console.post(f"{address}create/").status_code == 409
 
 
 def test_it_is_switched_off_and_on_again(console: Client, playbook: Playbook) -> None:
     assert console.post(place(playbook, "switch/"), {"evolves": "off"}).status_code == 302
     shown = page_of(console, place(playbook))
-    assert "by hand only" in shown and "Switch it on first" in shown and "Let it evolve by itself" in shown
+    assert "by hand only" in shown and "Switch it on first" in shown and "Evolve automatically" in shown
     console.post(place(playbook, "switch/"), {"evolves": "on"})
     assert Playbook.objects.get().agent.evolves
 
@@ -277,7 +277,7 @@ def test_an_item_is_edited_removed_and_put_back(console: Client, playbook: Playb
     )
     assert console.post(f"{address}remove/", {"version": 3, "why": "wrong"}).status_code == 302
     shown = page_of(console, address)
-    assert "not in the playbook now" in shown and "Put it back with this text" in shown
+    assert "not in the playbook now" in shown and "Restore with this text" in shown
     assert console.post(f"{address}revert/", {"version": 4, "as_in": 1}).status_code == 302
     assert "Refunds above the limit" in page_of(console, address)
     assert console.post(f"{address}revert/", {"version": 5, "as_in": 1}).status_code == 409
@@ -484,7 +484,7 @@ def test_the_preview_shows_what_has_room(
     assert "there is room for 1 more item only" in shown and "disabled>Put these 2" in shown
     assert "Choose the lessons" in page_of(console, place(playbook, "adopt/?picked=yes&lesson=x"))
     Experience.objects.update(status="pruned")
-    assert "It has no active lesson" in page_of(console, place(playbook, "adopt/"))
+    assert "No active lesson" in page_of(console, place(playbook, "adopt/"))
 
 
 # -- figures -----------------------------------------------------------------------------------------------------------

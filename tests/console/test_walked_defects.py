@@ -98,7 +98,7 @@ def test_a_form_says_at_its_head_everything_that_is_wrong_with_it(
     shown = html(signed_in(adam).post(address, sent))
     head, _, _ = shown.partition("</ul>")
     summary = head.rpartition("To be put right")[2]
-    assert "Nothing was saved. To be put right:" in shown, address
+    assert "Nothing was saved. Please correct:" in shown, address
     assert [one for one in named if one not in summary] == [], (address, summary[:600])
 
 

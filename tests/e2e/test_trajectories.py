@@ -46,7 +46,7 @@ def test_a_person_annotates_filters_and_adds_to_a_dataset(
     assert page.locator("tr[data-row]").count() == 1
     page.click("text=Add to dataset…")
     page.fill("[name=name]", "mended sums")
-    page.click("text=Make the version")
+    page.click("text=Create the version")
     page.wait_for_selector("text=Taken from annotated trajectories")
     assert DatasetRow.objects.get(dataset__name="mended sums").expected_outcome == {"answer": "nought"}
     assert watched.complaints == []

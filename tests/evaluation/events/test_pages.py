@@ -38,7 +38,7 @@ def test_a_publisher_is_made_its_password_shown_once_and_revoked(boss: Client, a
 def test_publishing_is_switched_on_and_off(boss: Client, olivia: Any) -> None:
     boss.post("/events/publishing/", {"on": "1"})
     assert EventPublisher.objects.get().organization.slug == "acme"
-    assert "goes out as events since" in html(boss.get("/events/"))
+    assert "have been published since" in html(boss.get("/events/"))
     assert Caller(olivia).get("event-publishing").json() == {"publishes": True, "waiting": 0}
     boss.post("/events/publishing/", {"on": "0"})
     assert not EventPublisher.objects.exists()
