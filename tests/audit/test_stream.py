@@ -265,7 +265,7 @@ def test_the_page_shows_the_secret_once_and_how_far_it_is(adam: Any, acme: Organ
     assert stream_secret(acme.pk, 1) in html(made) and "no-store" in made["Cache-Control"]
     shown = html(console.get(page))
     assert stream_secret(acme.pk, 1) not in shown and f"0 lines were delivered. {written(acme)} wait." in shown
-    assert "The webhook took the test." in html(console.post(f"{page}test/", follow=True))
+    assert "The webhook accepted the test." in html(console.post(f"{page}test/", follow=True))
     assert json.loads(siem.came[0][1])["type"] == "audit.test"
     siem.moods = ["refused"]
     assert "did not take the test: It answered 500." in html(console.post(f"{page}test/", follow=True))

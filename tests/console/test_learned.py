@@ -92,9 +92,9 @@ def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: 
 
 
 def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, told: TrainingRun) -> None:
-    assert "Nothing was learned The job ended before its first iteration" in text_of(console, told)
+    assert "No lessons The job ended before its first iteration" in text_of(console, told)
     Job.objects.filter(pk=told.pk).update(status=Status.RUNNING)
-    assert "Nothing was learned yet After the first iteration" in text_of(console, told)
+    assert "No lessons yet After the first iteration" in text_of(console, told)
 
 
 def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learned: TrainingRun) -> None:
@@ -205,7 +205,7 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown
     Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
     shown = text_of(console, learned)
-    assert "the search went back to 0 lessons from 2 lessons" in shown and "The search went back from 2" in shown
+    assert "the search went back to 0 lessons from 2 lessons" in shown and "The search rolled back from 2" in shown
     # The verdict is the gate's, once it has decided, whatever the search kept later.
     Epoch.objects.create(run=learned, number=2, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
     assert "Epoch 2 of 3: the gate accepted 2 lessons" in text_of(console, learned)
@@ -215,7 +215,7 @@ def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -
     Epoch.objects.update(gate=None)
     said = verdict(learned, run_epochs(learned)).text
     assert said == "Epoch 1 of 3: 1 lesson taken up, 2 proposals refused; the gate has not decided yet."
-    assert verdict(learned, []).text == "Nothing was learned yet."
+    assert verdict(learned, []).text == "No lessons yet."
 
 
 @pytest.mark.parametrize("who", ["olivia", "dan", "adam", "stella"])

@@ -252,7 +252,7 @@ def test_executions_are_listed_filtered_and_opened(console: Client, playbook: Pl
 def test_an_item_shows_who_taught_it_and_its_history(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook, "items/s1/"))
     assert "3 of 4 executions that were told it succeeded, 75 % (95 % interval 30 % to 95 %)." in shown
-    assert "Updated by olivia in" in shown and "It was first added in version 1 by olivia" in shown
+    assert "Updated by olivia in" in shown and "First added in version 1 by olivia" in shown
     assert "Notes were missed." in shown and "<del>" in shown and "<ins>" in shown and "Go back to this text" in shown
     assert console.get(place(playbook, "items/s99/")).status_code == 404
 

@@ -345,7 +345,7 @@ def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwis
     console: Client, run: TrainingRun
 ) -> None:
     response = console.get(f"/trajectories/{nested(run).pk}/")
-    assert "Asked with temperature 0.7, max_tokens 512" in text(response)
+    assert "Request settings: temperature 0.7, max_tokens 512" in text(response)
     assert [one["differs"] for one in response.context["steps"]] == [
         {}, {"finish": "length"}, {}, {}, {"temperature": 0.0},
     ]  # fmt: skip
@@ -367,7 +367,7 @@ def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: Tra
     trajectories_write(owner_of(run), [timeless])
     other = TrajectoryRecord.objects.get(job_id=run.pk, iteration=10)
     shown = html(console.get(f"/trajectories/{other.pk}/?view=waterfall"))
-    assert "No times are known" in shown and "span-bar" not in shown
+    assert "No times recorded" in shown and "span-bar" not in shown
 
 
 def test_steps_that_are_shorter_than_the_clock_of_their_beginnings_stand_one_behind_the_other() -> None:
@@ -414,7 +414,7 @@ def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: T
     columns = response.context["columns"]
     assert [column.row.rollout for column in columns] == [1, 0, 2] and columns[0].best
     assert [column.parts_at for column in columns] == [None, 0, None] and response.context["parting"] == 1
-    assert "They part at step 1" in text(response)
+    assert "The rollouts diverge at step 1" in text(response)
     # What they part by is shown, also where the same came of it.
     trajectories_write(owner_of(run), [answering(3, "So it is <7>.", 0.8, 7), answering(4, "Seven, thus.", 0.7, 0)])
     table = html(console.get(f"/jobs/{run.pk}/groups/11/0/")).split("<tbody>")[1]

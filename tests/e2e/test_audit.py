@@ -34,7 +34,7 @@ def test_the_log_goes_to_a_webhook(
             shot(page, f"audit-secret-{scheme}-{width}")
             eventually(lambda: siem.came, why="the first lines")
         page.click("text=Send a test")
-        page.wait_for_selector("text=The webhook took the test.")
+        page.wait_for_selector("text=The webhook accepted the test.")
         page.wait_for_selector("text=up to date")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shot(page, f"audit-webhook-{scheme}-{width}")
