@@ -183,7 +183,7 @@ def test_nothing_leads_out_of_the_site(console: Client, run: TrainingRun) -> Non
 def test_many_jobs_are_lines_over_what_was_set_and_what_came_of_it(
     console: Client, operator: Actor, agent: Agent, run: TrainingRun
 ) -> None:
-    assert "nothing can be laid beside each other" in html(console.get("/jobs/landscape/"))
+    assert "nothing to compare" in html(console.get("/jobs/landscape/"))
     rates = (0.1, 0.05, 0.0005)
     runs = [another(operator, agent, f"Rate {rate}", config={"learning_rate": rate}) for rate in rates]
     for one, found in zip(runs, (0.2, 0.9, 0.5), strict=True):
@@ -193,7 +193,7 @@ def test_many_jobs_are_lines_over_what_was_set_and_what_came_of_it(
     assert shown.count("<polyline") == 3 and "learning rate" in shown
     assert shown.index("Rate 0.05<") < shown.index("Rate 0.0005<") < shown.index("Rate 0.1<")  # the best first
     assert 'class="parallel-line r4" ' in shown
-    assert "None of those that match" in html(console.get("/jobs/landscape/?q=nothing+like+it"))
+    assert "No matching job has an iteration" in html(console.get("/jobs/landscape/?q=nothing+like+it"))
 
 
 def test_a_lived_run_is_offered_to_compare_with(

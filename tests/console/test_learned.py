@@ -115,7 +115,7 @@ def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: C
     assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
     gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
     assert gate["where"] == where and gate["lessons_each"] == 1.25
-    assert "Where each lesson is told" not in text_of(console, with_gate(learned, GATE))
+    assert "Reach of each lesson" not in text_of(console, with_gate(learned, GATE))
 
 
 def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned: TrainingRun) -> None:
@@ -199,7 +199,7 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     Epoch.objects.update(gate=gate)
     shown = text_of(console, learned)
     assert "the search keeps 2 lessons" in shown and "+27.0 points on the search&#x27;s training queries" in shown
-    assert "until then nothing that is told changes" in shown
+    assert "the context stays the same until then" in shown
     assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
     assert "accepted" not in shown and "refused 2" not in shown
     assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown

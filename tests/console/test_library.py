@@ -80,9 +80,9 @@ def test_every_member_reads_every_page(
         shown = page_of(client, address)
         assert ('href="/experiences/" aria-current="page"' in shown) == ("/agents/" not in address), address
     may = name != "stella"
-    assert ("Take it out" in page_of(client, f"/experiences/{lesson.pk}/")) == may
+    assert ("Prune" in page_of(client, f"/experiences/{lesson.pk}/")) == may
     assert ("Save and stamp it" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
-    assert ("Archive it" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
+    assert ("Archive</button>" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
 
 
 def test_the_empty_list_teaches_the_next_step(console: Client, stella: Any, signed_in: SignIn, agent: Agent) -> None:

@@ -291,7 +291,7 @@ def test_a_failure_gets_a_page_that_says_what_is_safe(
     response = client.get(f"/jobs/{run.pk}/", headers={"X-Request-Id": "broken-1"})
     shown = html(response)
     assert response.status_code == 500
-    assert "broken-1" in shown and "Running jobs go on" in shown and "secret detail" not in shown
+    assert "broken-1" in shown and "Running jobs continue" in shown and "secret detail" not in shown
     part = html(client.get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"}))
     assert "An error occurred on the server" in part and "<html" not in part
 

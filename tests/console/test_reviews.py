@@ -150,7 +150,7 @@ def test_one_whose_item_is_gone_can_only_be_rejected(
 ) -> None:
     console.post(f"/agents/{playbook.agent_id}/playbook/items/s1/remove/")
     address = f"/reviews/{waits['update'].pk}/"
-    assert "can only be rejected" in page_of(console, address)
+    assert "can only reject this change" in page_of(console, address)
     assert "is not in the playbook any more" in page_of(console, "/reviews/")
     refused = console.post(f"{address}approve/")
     assert refused.status_code == 400 and "there is no item s1" in html(refused)

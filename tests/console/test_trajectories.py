@@ -171,9 +171,9 @@ def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None
 
 
 def test_counted_looks_are_warned_of(console: Client, evaluation: EvaluationRun) -> None:
-    assert "have been looked at" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    assert "have been used in" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
     EvaluationRun.objects.filter(pk=evaluation.pk).update(report={**evaluation.report, "looks": 3})
-    assert "have been looked at 3 times" in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    assert "have been used in 3 evaluations" in text(console.get(f"/evaluations/{evaluation.pk}/"))
 
 
 def test_the_json_is_the_whole_report(console: Client, evaluation: EvaluationRun) -> None:
@@ -232,7 +232,7 @@ def test_a_trajectory_becomes_a_row_of_a_dataset(console: Client, run: TrainingR
     one = TrajectoryRecord.objects.filter(job_id=run.pk, success=False).first()
     assert one is not None
     page = f"/datasets/annotated/?trajectory={one.pk}"
-    assert "give it here" in html(console.get(page))
+    assert "enter the answer here" in html(console.get(page))
     assert console.post(page, {"name": "sums"}).status_code == 400
     made = console.post(page, {"name": "sums", "answer": "42"}, follow=True)
     assert "Taken from annotated trajectories" in html(made)

@@ -67,7 +67,7 @@ def test_the_form_of_an_endpoint_says_whether_a_key_is_stored(adam: Any, signed_
         Actor(adam), name="keyed", kind="openai", base_url="http://127.0.0.1:9/v1", model="m", api_key="sk-secret"
     )
     shown = html(client.get(f"/endpoints/{keyed.pk}/"))
-    assert "A key is stored; empty: it is kept." in shown and "sk-secret" not in shown
+    assert "A key is stored; empty: keep it." in shown and "sk-secret" not in shown
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ def test_a_form_says_at_its_head_everything_that_is_wrong_with_it(
 ) -> None:
     shown = html(signed_in(adam).post(address, sent))
     head, _, _ = shown.partition("</ul>")
-    summary = head.rpartition("To be put right")[2]
+    summary = head.rpartition("Please correct")[2]
     assert "Nothing was saved. Please correct:" in shown, address
     assert [one for one in named if one not in summary] == [], (address, summary[:600])
 

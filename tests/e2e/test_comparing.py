@@ -53,7 +53,7 @@ def test_two_jobs_are_compared_within_four_clicks(
     page.wait_for_selector("#compared canvas")
     assert page.input_value("[name=metric]") == "reward_mean"
     assert page.is_checked("[name=axis][value=trajectories]")
-    page.click("text=put first")
+    page.click("text=move to first place")
     page.wait_for_selector("text=Comparison of 2 jobs")
     assert "metric=reward_mean" in page.url
     assert page.locator(".compared thead a").first.text_content().strip() == "Train Careful"

@@ -34,7 +34,7 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         page.click("text=Add it")
         page.wait_for_selector("text=No run yet")
         page.click("text=Run safety")
-        page.wait_for_selector("text=The results appear here by themselves")
+        page.wait_for_selector("text=The results appear here automatically")
         page.wait_for_selector(".verdict >> text=of 94 probes safe", timeout=FINISHED_MS)
         shot(page, "run")
         page.click("a.chip >> text=failed")

@@ -248,7 +248,7 @@ def test_pages_preview_what_changes_and_do_it(console: Client, operator: Actor, 
     listed = f"/checkpoints/?agent={router.pk}"
     assert f'href="/checkpoints/{first.pk}/promote/"' in html(console.get(listed))
     preview = html(console.get(f"/checkpoints/{first.pk}/promote/"))
-    assert "nothing stands promoted now" in preview and "First release" in preview
+    assert "no checkpoint is promoted now" in preview and "First release" in preview
     done = console.post(f"/checkpoints/{first.pk}/promote/", {"note": "Good"}, follow=True)
     assert f"Router stands at {first.label} now" in html(done)
     long = console.post(f"/checkpoints/{second.pk}/promote/", {"note": "x" * 301})

@@ -43,7 +43,7 @@ def test_the_empty_list_teaches_and_adds_a_suite_of_the_program(console: Client)
     assert "No suite yet" in shown and "Add a built-in suite" in shown
     answer = console.post("/suites/add/", {"built_in": "safety"}, follow=True)
     shown = html(answer)
-    assert "What version 1 asks" in shown and "probes: jailbreak" in shown and "90 % in each category" in shown
+    assert "Queries of version 1" in shown and "probes: jailbreak" in shown and "90 % in each category" in shown
     assert "No run yet" in shown and "Run safety" in shown
     listed = html(console.get("/suites/"))
     assert "safety</a>" in listed and '<option value="safety">' not in listed
