@@ -35,7 +35,7 @@ def test_a_person_annotates_filters_and_adds_to_a_dataset(
     page.click("#annotations summary")
     page.fill("#annotations [name=label]", "off by one")
     page.fill("#annotations [name=answer]", "nought")
-    page.click("text=Save")
+    page.click('#annotations button:text-is("Save")')
     page.wait_for_selector("#annotations >> text=off by one")
 
     page.goto(f"{live_site.url}/trajectories/")
