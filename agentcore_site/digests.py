@@ -66,7 +66,8 @@ def digest_text(actor: Actor, row: NoticePreferences) -> str:
     ]
     if events := _events(row):
         parts.append("What happened\n" + "\n".join(f"  {one}" for one in events))
-    parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\nYou chose this digest under Notices → What I am told.")
+    chosen = "You chose this digest under Notices → Notification settings."
+    parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\n{chosen}")
     return "\n\n".join(parts) + "\n"
 
 

@@ -64,7 +64,7 @@ class NoteForm(ServiceForm):
     note = forms.CharField(
         required=False,
         max_length=200,
-        help_text="Why; it stands in the history.",
+        help_text="Reason, kept in the history.",
         widget=forms.TextInput(attrs={"autocomplete": "off"}),
     )
 
@@ -78,9 +78,7 @@ class LimitForm(NoteForm):
 class NewLimitForm(NoteForm):
     """The first limit of the organisation or of one of its agents."""
 
-    owner = forms.ChoiceField(
-        required=False, label="Whose budget", help_text="By the month; it holds until it is changed."
-    )
+    owner = forms.ChoiceField(required=False, label="Scope", help_text="Per month, until it is changed.")
     field_order = ["owner", "limit", "note"]
 
     def __init__(self, *args: Any, owners: list[tuple[str, str]], **kwargs: Any) -> None:
@@ -99,7 +97,7 @@ class PriceForm(ServiceForm):
 
     marker = "model"
     refusals = (DomainError,)
-    model = forms.CharField(max_length=200, help_text="As the provider's answers name it, e.g. gpt-4o-mini.")
+    model = forms.CharField(max_length=200, help_text="Name in the provider's answers, e.g. gpt-4o-mini.")
     free = forms.BooleanField(
         required=False, label="This model is free", help_text="Its calls are counted and cost nothing."
     )
@@ -108,14 +106,14 @@ class PriceForm(ServiceForm):
         required=False, label="Cached prompt", help_text="Dollars per million tokens; empty: as the prompt."
     )
     output = DollarsField(required=False, label="Answer", help_text="Dollars per million tokens, reasoning included.")
-    per_call = DollarsField(required=False, label="Each call", help_text="Dollars on top, if any.")
+    per_call = DollarsField(required=False, label="Per call", help_text="Additional dollars per call, if any.")
     valid_from = forms.DateField(
         required=False,
         label="From",
         widget=forms.DateInput(attrs={"type": "date"}, format="%Y-%m-%d"),
         help_text="Empty: from today on.",
     )
-    source = forms.CharField(required=False, max_length=200, help_text="Where the price stands.")
+    source = forms.CharField(required=False, max_length=200, help_text="Source of the price.")
 
     @classmethod
     def of(cls, price: ModelPrice | None, model: str) -> PriceForm:
@@ -149,13 +147,13 @@ class SettingsForm(RowForm):
         required=False,
         max_length=500,
         label="Webhook",
-        help_text="Gets each alert as a signed POST of JSON. Empty: none.",
+        help_text="Receives each alert as a signed POST of JSON. Empty: none.",
         widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
     )
     most_per_minute = DollarsField(
         required=False,
         label="Dollars a minute",
-        help_text="What all calls together may cost a minute. Those beyond it wait. Empty: not limited.",
+        help_text="Maximum cost of all calls per minute. Further calls wait. Empty: not limited.",
     )
 
     @classmethod

@@ -16,7 +16,7 @@ class AuditStreamForm(RowForm):
     url = forms.CharField(
         max_length=500,
         label="Webhook",
-        help_text="Gets the log's lines as signed POSTs of JSON, in batches, within seconds of their seal.",
+        help_text="Receives the log's lines as signed POSTs of JSON, in batches, seconds after each seal.",
         widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
     )
     beginning = forms.BooleanField(required=False, initial=True, label="From the first line on")

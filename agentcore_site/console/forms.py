@@ -94,7 +94,7 @@ class ServiceForm(forms.Form):
     def clean(self) -> dict[str, Any]:
         found = super().clean() or {}
         if self.marker and self.marker not in self.data:
-            raise ValidationError("Nothing was sent, so nothing was changed. Fill in the form.")
+            raise ValidationError("The form was empty, so nothing was changed. Fill in the form.")
         return found
 
 

@@ -49,7 +49,7 @@ def enrolment_of(user: Any) -> SecondFactor:
     """
     row, _ = SecondFactor.objects.get_or_create(user=user, defaults={"sealed": sealed(pyotp.random_base32())})
     if row.confirmed_at:
-        raise Conflict("You have an authenticator already. Take it off first.")
+        raise Conflict("You have an authenticator already. Remove it first.")
     return row
 
 
@@ -112,7 +112,7 @@ def factor_remove(actor: Actor, code: str) -> None:
         TooMany: too many were.
     """
     if is_required(actor.user) and not Passkey.objects.filter(user=actor.user).exists():
-        raise Conflict("Your organisation asks for a second factor. Ask an admin to take it off if you need another.")
+        raise Conflict("Your organisation asks for a second factor. Ask an admin to remove it if you need another.")
     _proven(actor, code).delete()
     record(actor, "second_factor.removed", organization=_home(actor))
 

@@ -47,7 +47,7 @@ def account_page(request: HttpRequest, actor: Actor, *, problem: DomainError | N
 @post_page
 def end(request: HttpRequest, actor: Actor, sign_in_id: UUID) -> HttpResponse:
     sign_in_end(actor, sign_in_id)
-    messages.success(request, "Signed out there.")
+    messages.success(request, "That session was signed out.")
     return redirect("account")
 
 
@@ -81,7 +81,7 @@ def factor_off(request: HttpRequest, actor: Actor) -> HttpResponse:
         factor_remove(actor, request.POST.get("code", ""))
     except (Invalid, Conflict) as error:
         return account_page(request, actor, problem=error)
-    messages.success(request, "You sign in without a second factor now.")
+    messages.success(request, "Your second factor was removed.")
     return redirect("account")
 
 

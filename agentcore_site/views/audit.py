@@ -37,13 +37,16 @@ from agentcore_site.views.audit_targets import targets
 SORTS = (Sort("newest", "newest first", "at"), Sort("oldest", "oldest first", "at", descending=False))
 # What a button of the webhook's page does, and what is said then.
 STREAM_ACTS: Final[dict[str, tuple[Callable[[Actor, AuditStream], object], str]]] = {
-    "test": (stream_test, "The webhook took the test."),
-    "pause": (lambda actor, row: stream_pause(actor, row, paused=True), "Paused. Nothing is lost meanwhile."),
-    "resume": (lambda actor, row: stream_pause(actor, row, paused=False), "It goes on."),
-    "beginning": (lambda actor, row: stream_restart(actor, row, beginning=True), "It goes on with the first line."),
-    "now": (lambda actor, row: stream_restart(actor, row, beginning=False), "It goes on with what comes from now on."),
+    "test": (stream_test, "The webhook accepted the test."),
+    "pause": (lambda actor, row: stream_pause(actor, row, paused=True), "Paused. No line is lost in the meantime."),
+    "resume": (lambda actor, row: stream_pause(actor, row, paused=False), "Sending continues."),
+    "beginning": (
+        lambda actor, row: stream_restart(actor, row, beginning=True),
+        "Sending continues from the first line.",
+    ),
+    "now": (lambda actor, row: stream_restart(actor, row, beginning=False), "Sending continues with new lines."),
     "secret": (stream_renew_secret, ""),
-    "remove": (stream_remove, "The audit log is sent nowhere any more."),
+    "remove": (stream_remove, "The audit log is no longer sent."),
 }
 COLUMNS = {
     "number": "number",

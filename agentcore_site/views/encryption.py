@@ -30,24 +30,24 @@ def encryption(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRe
 
 @post_page
 def rotate(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
-    done = "What is written from now on is encrypted with a new key; what is stored follows."
+    done = "New data is encrypted with a new key; stored rows follow."
     return _changed(request, actor, organization_id, key_rotate, done)
 
 
 @post_page
 def end(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
-    done = "What is written from now on is plain; what is stored is being decrypted."
+    done = "New data is not encrypted; stored rows are being decrypted."
     return _changed(request, actor, organization_id, encryption_end, done)
 
 
 @post_page
 def move(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
-    return _changed(request, actor, organization_id, texts_move, "What is stored is being brought up to date.")
+    return _changed(request, actor, organization_id, texts_move, "Stored rows are being re-encrypted.")
 
 
 @post_page
 def stop(request: HttpRequest, actor: Actor, organization_id: Any) -> HttpResponse:
-    done = "The job ends with the rows that it is at. All rows can be read as before."
+    done = "The job stops after its current rows. All rows stay readable."
     return _changed(request, actor, organization_id, job_stop, done)
 
 

@@ -22,11 +22,11 @@ def server_error(request: HttpRequest) -> HttpResponse:
     error = sys.exception()
     if error is not None and (trouble := trouble_in(error)) is not None:
         return away(request, trouble)
-    return _answer(request, 500, "Internal error", "Something broke on our side. It was logged.")
+    return _answer(request, 500, "Internal error", "An error occurred on the server. It was logged.")
 
 
 def not_found(request: HttpRequest, exception: Any = None) -> HttpResponse:
-    return _answer(request, 404, "Not found", "There is nothing here for you under this address.")
+    return _answer(request, 404, "Not found", "This page does not exist, or you may not see it.")
 
 
 def forbidden(request: HttpRequest, exception: Any = None) -> HttpResponse:

@@ -27,15 +27,15 @@ class WebhookForm(RowForm):
     refusals = (Invalid, Conflict)
     row_fields = ("name", "url", "types")
 
-    name = forms.CharField(max_length=80, label="Name", help_text="What people call it.")
+    name = forms.CharField(max_length=80, label="Name", help_text="Name shown in lists.")
     url = forms.CharField(
         max_length=500,
         label="Address",
-        help_text="Where events are posted to. A chat gives an address of its own for incoming webhooks.",
+        help_text="Events are posted to this address. A chat gives an address of its own for incoming webhooks.",
         widget=forms.TextInput(attrs={"placeholder": "https://", "autocomplete": "off", "spellcheck": "false"}),
     )
-    format = forms.ChoiceField(choices=EndpointFormat.choices, label="What it is", required=False)
-    types = TypesField(label="Of which events", help_text="None ticked: of all.")
+    format = forms.ChoiceField(choices=EndpointFormat.choices, label="Format", required=False)
+    types = TypesField(label="Events", help_text="None selected: all events.")
 
     @classmethod
     def of(cls, row: WebhookEndpoint | None, data: Any = None, **extra: Any) -> WebhookForm:
@@ -64,17 +64,17 @@ class PreferencesForm(RowForm):
     refusals = (Invalid, Conflict)
     row_fields = ("whose", "bell", "mail", "mail_in_digest", "digest", "time_zone")
 
-    whose = forms.ChoiceField(choices=Whose.choices, label="Of which jobs, budgets and releases")
+    whose = forms.ChoiceField(choices=Whose.choices, label="Jobs, budgets and releases")
     agents = forms.MultipleChoiceField(required=False, widget=forms.CheckboxSelectMultiple, label="Chosen agents")
     bell = TypesField()
     mail = TypesField()
-    mail_in_digest = forms.BooleanField(required=False, label="In the weekly digest instead of at once")
-    digest = forms.BooleanField(required=False, label="Mail me a digest each Monday at 8:00")
+    mail_in_digest = forms.BooleanField(required=False, label="Weekly digest instead of immediate mail")
+    digest = forms.BooleanField(required=False, label="Weekly digest by mail, each Monday at 8:00")
     time_zone = forms.CharField(
         max_length=40,
         required=False,
         label="My time zone",
-        help_text="All times are shown in it, and the digest comes by it. Such as Europe/Berlin. Empty: UTC.",
+        help_text="For all times shown and for the digest, e.g. Europe/Berlin. Empty: UTC.",
         widget=forms.TextInput(attrs={"data-browser-zone": "", "autocomplete": "off", "spellcheck": "false"}),
     )
 

@@ -61,7 +61,7 @@ def remove(request: HttpRequest, actor: Actor, passkey_id: UUID) -> HttpResponse
         passkey_remove(actor, passkey_id, code=request.POST.get("code", ""))
     except (Invalid, Conflict) as error:
         return account_page(request, actor, problem=error)
-    messages.success(request, "The passkey signs you in no more. Delete it on your device, too.")
+    messages.success(request, "The passkey was removed. Delete the passkey on your device, too.")
     return redirect("account")
 
 

@@ -22,7 +22,7 @@ def forgotten(request: HttpRequest) -> HttpResponse:
         return render(request, "people/password_forgotten.html")
     name, problem, status = request.POST.get("name", "")[:150], "", 400
     if not name.strip() or unstorable(name):
-        problem = "Give your e-mail address."
+        problem = "Enter your e-mail address."
     else:
         try:
             reset_ask(name, link=link_at(request), ip=client_address(request))

@@ -35,7 +35,7 @@ def without_mail_server() -> str:
     """What the admin has to know where no mail server is set, so that mails are not delivered."""
     if settings.EMAIL_HOST:
         return ""
-    return " No mail server is set (EMAIL_HOST), so it waits as a file for who runs this server: DATA_DIR/run/mails."
+    return " No mail server is set (EMAIL_HOST), so the mail is a file on the server: DATA_DIR/run/mails."
 
 
 class InviteForm(ServiceForm):
@@ -103,7 +103,7 @@ def requirement(request: HttpRequest, actor: Actor) -> HttpResponse:
     required = request.POST.get("required") == "on" if "sent" in request.POST else None
     requirement_set(actor, current_organization(actor), required=required)
     messages.success(
-        request, "Members set one up at their next sign-in." if required else "It is each member's choice."
+        request, "Members set one up at their next sign-in." if required else "The second factor is optional."
     )
     return redirect("people")
 

@@ -33,5 +33,5 @@ def share_links(request: HttpRequest, actor: Actor) -> HttpResponse:
 def revoke(request: HttpRequest, actor: Actor, share_link_id: UUID) -> HttpResponse:
     link = link_get(actor, share_link_id)
     share_revoke(actor, link.job, link.pk)
-    messages.success(request, f"The link to “{link.job}” opens nothing any more.")
+    messages.success(request, f"The link to “{link.job}” was revoked.")
     return redirect("share_links")

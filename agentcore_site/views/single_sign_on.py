@@ -69,9 +69,9 @@ def _claims(request: HttpRequest, kept: Any) -> dict[str, Any]:
     given = request.GET.get("state", "")
     is_ours = kept and secrets.compare_digest(str(kept["state"]).encode(), given.encode("utf-8", "replace"))
     if not is_ours or time.time() - kept["at"] > WAITS_SECONDS:
-        raise SignOnRefused("This answer belongs to no sign-in that waits in this browser. Begin again.")
+        raise SignOnRefused("This answer belongs to no open sign-in of this browser. Start again.")
     if request.GET.get("iss", settings.OIDC_ISSUER) != settings.OIDC_ISSUER:  # RFC 9207
-        raise SignOnRefused("This answer is another provider's. Begin again.")
+        raise SignOnRefused("This answer is from another provider. Start again.")
     if "error" in request.GET:
         raise SignOnRefused(f"{settings.OIDC_NAME} did not sign you in.")
     return claims_of(Attempt.of(kept), code=request.GET.get("code", ""), back=_back(request))

@@ -21,7 +21,7 @@ from agentcore_site.tenancy.actors import Actor
 SORTS: Final = (
     Sort("host", "by host", "host", descending=False),
     Sort("name", "by process", "name", descending=False),
-    Sort("seen", "least lately heard of first", "seen_at", descending=False),
+    Sort("seen", "longest unseen first", "seen_at", descending=False),
     Sort("restarts", "most restarts first", "restarts"),
 )
 STATES: Final = ("running", "down", "hangs", "silent")
@@ -35,7 +35,7 @@ TONES: Final = {
 @page
 def system(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not actor.runs_site:
-        raise Forbidden("This page is for people who run the site.")
+        raise Forbidden("This page is for operators of the site.")
     everything = processes()
     query, state = asked(request, "q", "state")
     rows = matching(everything.filter(state=state) if state in STATES else everything, query, "host", "name", "place")

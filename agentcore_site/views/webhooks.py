@@ -53,7 +53,7 @@ def webhook_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "view" if own else "webhook.edit", organization)
     form = WebhookForm.of(None, sent(request))
     if made := form.applied(endpoint_create, actor, organization, own=own):
-        return _shown(request, made.endpoint, secret=made.secret, said="Made. Send it a test now.")
+        return _shown(request, made.endpoint, secret=made.secret, said="Webhook created. Send a test now.")
     return render(request, "notices/webhook_new.html", {"form": form, "own": own}, status=form.status)
 
 
@@ -72,16 +72,18 @@ def webhook_test(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpRe
     row = endpoint_get(actor, webhook_id)
     done = endpoint_test(actor, row)
     if done.problem:
-        messages.error(request, f"The webhook did not take the test: {done.problem}")
+        messages.error(request, f"The webhook did not accept the test: {done.problem}")
     else:
-        messages.success(request, f"The webhook took the test in {done.duration_ms} ms.")
+        messages.success(request, f"The webhook accepted the test in {done.duration_ms} ms.")
     return redirect("webhook", row.pk)
 
 
 @post_page
 def webhook_switch(request: HttpRequest, actor: Actor, webhook_id: UUID, on: bool) -> HttpResponse:
     row = endpoint_update(actor, endpoint_get(actor, webhook_id), on=on)
-    messages.success(request, "It is on: what waits is sent now." if on else "It is off: nothing is sent to it.")
+    messages.success(
+        request, "The webhook is on: waiting events are sent now." if on else "The webhook is off: nothing is sent."
+    )
     return redirect("webhook", row.pk)
 
 
@@ -109,7 +111,7 @@ def webhook_again(request: HttpRequest, actor: Actor, delivery_id: UUID) -> Http
     row = delivery_get(actor, delivery_id)
     try:
         delivery_again(actor, row)
-        messages.success(request, "It is sent again within seconds, by the same id.")
+        messages.success(request, "The event is sent again within seconds, with the same id.")
     except Conflict as error:
         messages.error(request, error.message)
     return redirect("webhook", row.endpoint_id)

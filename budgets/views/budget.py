@@ -172,7 +172,7 @@ def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
     """What setting this limit would do, for the button and the line under it."""
     used = budget.spent + budget.reserved
     if limit is None:
-        return {"action": "Take the limit away", "effect": "Nothing would stop the spending any more."}
+        return {"action": "Remove the limit", "effect": "Spending would have no limit."}
     action = f"Set the limit to {money(limit)}"
     if limit < used:
         return {"action": action, "effect": "", "short": f"{exact(used)} is spent or on hold: choose at least that."}
@@ -185,4 +185,4 @@ def _from(budget: Budget) -> str:
 
 
 def _done(budget: Budget) -> str:
-    return "The limit is taken away." if budget.limit is None else f"The limit is {money(budget.limit)} now."
+    return "The limit was removed." if budget.limit is None else f"The limit is {money(budget.limit)} now."

@@ -12,11 +12,11 @@ from experiences.agents.choice_field import AgentChoiceField
 
 class EventCredentialForm(ServiceForm):
     marker = "name"
-    name = forms.CharField(max_length=80, help_text="What the program is called.")
+    name = forms.CharField(max_length=80, help_text="Name of the program.")
     agent = AgentChoiceField(
         required=False,
         empty_label="A service, for all agents",
-        help_text="The agent that it is. A service rewards and trains: it may publish for each agent.",
+        help_text="Agent of the publisher. A service rewards and trains: it may publish for all agents.",
     )
 
     def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:

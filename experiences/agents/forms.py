@@ -56,17 +56,17 @@ class EndpointForm(RowForm):
 
     row_fields = ("name", "kind", "base_url", "model", "options")
 
-    name = forms.CharField(max_length=80, help_text="What people call it.")
-    kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="How it is spoken to.")
+    name = forms.CharField(max_length=80, help_text="Name shown in lists.")
+    kind = forms.ChoiceField(choices=EndpointKind.choices, help_text="API of the endpoint.")
     base_url = forms.CharField(
         max_length=300,
         label="Address",
         help_text="The part before /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
     )
-    model = forms.CharField(max_length=120, required=False, help_text="For agents that name none.")
+    model = forms.CharField(max_length=120, required=False, help_text="Default for agents without a model.")
     api_key = SealedField(
         label="Key",
-        help_text="Stored sealed and never shown again. Empty: the stored one is kept.",
+        help_text="Stored encrypted and never shown again. Empty: keep the stored key.",
     )
     gateway_key = SealedField(
         label="Portkey key",
@@ -81,16 +81,16 @@ class EndpointForm(RowForm):
         max_length=20_000,
         label="Portkey config",
         widget=SealedTextarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false"}),
-        help_text="Only for Portkey: a config as JSON. Stored sealed and never shown again; a saved one is named by"
+        help_text="Only for Portkey: a config as JSON. Stored encrypted and never shown again; a saved one is named by"
         " the option portkey_config.",
     )
-    options = OptionsField(required=False, help_text="A JSON object; what may stand in it is listed beside.")
+    options = OptionsField(required=False, help_text="A JSON object; its options are listed at the side.")
 
     @classmethod
     def of(cls, row: Any, data: Any = None, **extra: Any) -> Self:
         form = super().of(row, data, **extra)
-        kept = "A key is stored; empty: it is kept." if row.api_key else "None is stored."
-        form.fields["api_key"].help_text = f"{kept} Stored sealed and never shown again."
+        kept = "A key is stored; empty: keep it." if row.api_key else "None is stored."
+        form.fields["api_key"].help_text = f"{kept} Stored encrypted and never shown again."
         return form
 
 
@@ -99,11 +99,11 @@ class ToolServerForm(RowForm):
 
     row_fields = ("name", "transport", "url", "command")
 
-    name = forms.SlugField(max_length=30, help_text="Stands before the names of its tools.")
+    name = forms.SlugField(max_length=30, help_text="Prefix of its tool names.")
     transport = forms.ChoiceField(choices=ToolServer.Transport.choices)
     url = forms.CharField(max_length=300, required=False, label="Address", help_text="For streamable HTTP.")
     token = SealedField(
-        help_text="Sent as a bearer token. Stored sealed and never shown again.",
+        help_text="Sent as a bearer token. Stored encrypted and never shown again.",
     )
     command = forms.CharField(
         max_length=500, required=False, help_text="For stdio: a command line that the site allows (MCP_COMMANDS)."
@@ -115,7 +115,7 @@ class ToolServerForm(RowForm):
         help_text="What a program is given, a line each: SEARCH_API_KEY=... Stored sealed; NAME= keeps what is stored.",
     )
     tools = forms.CharField(
-        required=False, label="Only these tools", help_text="Names, by comma; empty: all that it lists."
+        required=False, label="Only these tools", help_text="Names, separated by commas; empty: all tools."
     )
 
     @classmethod
@@ -136,27 +136,35 @@ class ToolServerForm(RowForm):
 class AgentForm(RowForm):
     row_fields = tuple(name for name in EDITABLE if name not in ("endpoint", "reflector", "prompt_pack", "collects"))
 
-    name = forms.CharField(max_length=120, help_text="What people call it.")
+    name = forms.CharField(max_length=120, help_text="Name shown in lists.")
     slug = forms.SlugField(
         max_length=60, required=False, help_text="Its name in addresses and APIs; made from the name if left empty."
     )
-    description = forms.CharField(required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="What it is for.")
-    philosophy = forms.ChoiceField(choices=Philosophy.choices, initial=Philosophy.REACT, help_text="How it reasons.")
-    runtime = forms.ChoiceField(choices=AgentRuntime.choices, initial=AgentRuntime.ACTION, help_text="How it acts.")
-    endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Where its model answers.")
+    description = forms.CharField(
+        required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Purpose of the agent."
+    )
+    philosophy = forms.ChoiceField(
+        choices=Philosophy.choices, initial=Philosophy.REACT, help_text="Reasoning strategy."
+    )
+    runtime = forms.ChoiceField(
+        choices=AgentRuntime.choices, initial=AgentRuntime.ACTION, help_text="Runtime of the agent."
+    )
+    endpoint = forms.ChoiceField(required=False, label="Model endpoint", help_text="Endpoint of its model.")
     model = forms.CharField(
-        max_length=120, required=False, help_text="As the service calls it; empty: the endpoint's own."
+        max_length=120, required=False, help_text="Name used by the service; empty: the endpoint's model."
     )
     system_prompt = forms.CharField(
-        required=False, widget=forms.Textarea(attrs={"rows": 6}), help_text="What the model is told before each task."
+        required=False,
+        widget=forms.Textarea(attrs={"rows": 6}),
+        help_text="System prompt of the model before each task.",
     )
     prompt_pack = forms.ChoiceField(
-        required=False, label="Prompt pack", help_text="Stands in the place of the system prompt, stamped."
+        required=False, label="Prompt pack", help_text="Replaces the system prompt; lessons are bound to it."
     )
     pack_by_domain = forms.BooleanField(
         required=False,
         label="Choose the prompt pack by the domain of the data",
-        help_text="A job takes the pack that is for the domain of its dataset; what is set above where there is none.",
+        help_text="A job uses the pack for the domain of its dataset; without one, the pack above.",
     )
     tools = NamesField(required=False, choices=tool_choices, widget=forms.CheckboxSelectMultiple)
     tool_servers = forms.MultipleChoiceField(required=False, label="Tool servers")
@@ -166,7 +174,7 @@ class AgentForm(RowForm):
         min_value=1,
         max_value=200_000,
         initial=1024,
-        help_text="Of each answer; the most that a call may cost is set aside before it is made.",
+        help_text="Per answer; the maximum cost of a call is put on hold before the call.",
     )
     url = forms.CharField(
         max_length=300,
@@ -186,46 +194,46 @@ class AgentForm(RowForm):
     )
     opted_out = forms.BooleanField(
         required=False,
-        label="It may not be recorded",
-        help_text="Nothing that it does is stored then, so it can't be trained or evaluated.",
+        label="Recording disabled",
+        help_text="No data of the agent is stored, so it can't be trained or evaluated.",
     )
     reward = forms.ChoiceField(
         choices=reward_choices,
         required=False,
-        help_text="Pays its jobs that name none.",
+        help_text="Default budget of its jobs.",
     )
     reward_options = OptionsField(
         required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."
     )
     grouped_execution = forms.BooleanField(
         required=False,
-        label="It may be trained in groups (training-free GRPO)",
+        label="Allow training in groups (training-free GRPO)",
         help_text="Off for agents whose rollouts must not run in groups, such as agents in production.",
     )
     reflector = forms.ChoiceField(
         required=False,
         label="Endpoint of the reflector",
-        help_text="Where the model answers that says what its attempts teach, at a price of its own.",
+        help_text="Endpoint of the model that draws lessons from attempts, at its own price.",
     )
     reflector_model = forms.CharField(
         max_length=120,
         required=False,
         label="Model of the reflector",
-        help_text="As the service calls it; empty: that endpoint's, or the agent's own.",
+        help_text="Name used by the service; empty: that endpoint's model, or the agent's.",
     )
     objective = forms.CharField(
         max_length=2000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        label="What a good answer is",
-        help_text="In words, for the model that reflects. Rewards alone decide what is kept.",
+        label="Good answers",
+        help_text="In words, for the reflector. Only rewards decide which lessons are kept.",
     )
     learning_objective = forms.CharField(
         max_length=2000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
-        label="What to learn about",
-        help_text="Which lessons are wanted, for the model that reflects.",
+        label="Learning goal",
+        help_text="Wanted lessons, in words, for the reflector.",
     )
     leave_out_rate = forms.FloatField(
         required=False,
@@ -238,8 +246,8 @@ class AgentForm(RowForm):
     )
     evolves = forms.BooleanField(
         required=False,
-        label="Its playbook evolves by itself",
-        help_text="A model reads its last executions and changes what it is told.",
+        label="Evolve the playbook automatically",
+        help_text="A model reads recent executions and changes the playbook.",
     )
     ace_delta_model = forms.CharField(
         max_length=120,
@@ -247,15 +255,15 @@ class AgentForm(RowForm):
         label="Model that suggests changes",
         help_text="At the agent's endpoint; empty: the site's, else the agent's own.",
     )
-    ace_min_confidence = forms.FloatField(required=False, label="Least confidence of a change")
-    ace_max_sections = forms.IntegerField(required=False, label="Most items of the playbook")
+    ace_min_confidence = forms.FloatField(required=False, label="Minimum confidence of a change")
+    ace_max_sections = forms.IntegerField(required=False, label="Maximum items of the playbook")
     ace_evolution_frequency = forms.IntegerField(required=False, label="Executions between two evolutions")
     ace_reflection_rounds = forms.IntegerField(
         required=False, min_value=0, max_value=MOST_ROUNDS, label="Rounds of reflection"
     )
-    ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars for evolution a month")
+    ace_monthly_budget_usd = forms.FloatField(required=False, label="Dollars per month for evolution")
     environment = forms.ChoiceField(
-        choices=environment_choices, initial="reasoning_gym", help_text="Where its queries and tools come from."
+        choices=environment_choices, initial="reasoning_gym", help_text="Source of its queries and tools."
     )
     environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
 

@@ -19,10 +19,10 @@ class LessonForm(RowForm):
         max_length=1000,
         label="Lesson",
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One sentence; it is redacted and stamped when it is saved.",
+        help_text="One sentence; redacted and stamped when saved.",
     )
     why = forms.CharField(
-        required=False, max_length=2000, label="Why", help_text="Why it is changed; it stands in the history."
+        required=False, max_length=2000, label="Why", help_text="Reason of the change, kept in the history."
     )
     version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
 
@@ -33,29 +33,33 @@ class PackForm(RowForm):
     BREAK = "\n---\n"
     row_fields = ("name", "domain", "system", "experience_slots", "max_words")
 
-    name = forms.SlugField(max_length=60, help_text="What agents' forms and files call it.")
-    domain = forms.CharField(max_length=60, required=False, help_text="What it is for; lessons carry the same word.")
+    name = forms.SlugField(max_length=60, help_text="Name in agents' forms and files.")
+    domain = forms.CharField(max_length=60, required=False, help_text="Domain of the pack and its lessons.")
     system = forms.CharField(
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 8}),
-        help_text="What the model is told before each task.",
+        help_text="System prompt of the model before each task.",
     )
     injections = forms.CharField(
         required=False,
         strip=False,
         widget=forms.Textarea(attrs={"rows": 6}),
-        help_text="Texts that stand after it; a line of --- between two.",
+        help_text="Texts after the prompt, separated by lines of ---.",
     )
     experience_slots = forms.IntegerField(
-        min_value=0, max_value=1000, initial=20, label="Room for lessons", help_text="How many it may be told at once."
+        min_value=0,
+        max_value=1000,
+        initial=20,
+        label="Room for lessons",
+        help_text="Maximum lessons in context at once.",
     )
     max_words = forms.IntegerField(
-        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="The most that one may have."
+        min_value=1, max_value=200, initial=32, label="Words of a lesson", help_text="Maximum words of a lesson."
     )
     keep_lessons = forms.BooleanField(
         required=False,
-        label="What was learned under it holds for the new text too",
+        label="Keep its lessons for the new text",
         help_text="Without it those lessons are left out until a person vouches for them. Jobs at work keep the text "
         "that they began with; what they learn then holds for the new one only if you tick this.",
     )

@@ -31,8 +31,8 @@ TONES: Final = {
 MEANINGS: Final = {
     ExperienceStatus.PROPOSED: "Being tried: some rollouts see it, so that its effect can be measured.",
     ExperienceStatus.ACTIVE: "Measured, and kept.",
-    ExperienceStatus.PRUNED: "Taken out by evidence or by a person. It can be brought back.",
-    ExperienceStatus.QUARANTINED: "From untrusted text. No agent is told it until a person approves it.",
+    ExperienceStatus.PRUNED: "Pruned by evidence or by a person. You can restore it.",
+    ExperienceStatus.QUARANTINED: "From untrusted text. No agent receives it until a person approves it.",
 }
 OF_TEXT: Final = frozenset({"added", "updated", "merged", "edited"})
 SHOWN: Final = 5
@@ -114,7 +114,7 @@ def interval(row: Experience) -> tuple[float | None, float | None]:
 def effect_words(row: Experience) -> LessonVerdict:
     """What a lesson does, in a sentence."""
     if row.effect is None:
-        return LessonVerdict("What it adds was not measured yet.", "quiet")
+        return LessonVerdict("Effect not measured yet.", "quiet")
     low, high = interval(row)
     size = f"{points(abs(row.effect)).lstrip('+')} points of reward"
     said = f"{'adds' if row.effect >= 0 else 'takes'} {size}"

@@ -19,11 +19,11 @@ class ItemForm(ServiceForm):
     category = forms.ChoiceField(choices=CHOICES)
     content = forms.CharField(
         max_length=MAX_CONTENT,
-        label="What it says",
+        label="Text",
         widget=forms.Textarea(attrs={"rows": 3}),
-        help_text="One insight that holds for tasks to come. Personal data is taken out when it is saved.",
+        help_text="One insight for future tasks. Personal data is removed when saved.",
     )
-    rationale = forms.CharField(required=False, max_length=2000, label="Why", help_text="It stands in the history.")
+    rationale = forms.CharField(required=False, max_length=2000, label="Why", help_text="Kept in the history.")
     version = forms.IntegerField(required=False, min_value=1, widget=forms.HiddenInput)
 
     @classmethod
@@ -43,9 +43,9 @@ class ReviewForm(ServiceForm):
     category = forms.ChoiceField(choices=CHOICES)
     content = forms.CharField(
         max_length=MAX_CONTENT,
-        label="What it will say",
+        label="New text",
         widget=forms.Textarea(attrs={"rows": 4}),
-        help_text="Leave it as it is, or write it better. By approving you vouch for it.",
+        help_text="Keep or improve the text. Approving confirms that it is right.",
     )
 
     @classmethod

@@ -264,8 +264,8 @@ def test_the_page_shows_the_secret_once_and_how_far_it_is(adam: Any, acme: Organ
     made = console.post(page, {"url": siem.url, "beginning": "on"})
     assert stream_secret(acme.pk, 1) in html(made) and "no-store" in made["Cache-Control"]
     shown = html(console.get(page))
-    assert stream_secret(acme.pk, 1) not in shown and f"0 lines were taken. {written(acme)} wait." in shown
-    assert "The webhook took the test." in html(console.post(f"{page}test/", follow=True))
+    assert stream_secret(acme.pk, 1) not in shown and f"0 lines were delivered. {written(acme)} wait." in shown
+    assert "The webhook accepted the test." in html(console.post(f"{page}test/", follow=True))
     assert json.loads(siem.came[0][1])["type"] == "audit.test"
     siem.moods = ["refused"]
     assert "did not take the test: It answered 500." in html(console.post(f"{page}test/", follow=True))
@@ -278,7 +278,7 @@ def test_the_page_shows_the_secret_once_and_how_far_it_is(adam: Any, acme: Organ
     seal(LOG)
     audit_send()
     waiting = html(console.get(page))
-    assert f"{written(acme)} lines were taken" in waiting and "0 wait." in waiting
+    assert f"{written(acme)} lines were delivered" in waiting and "0 wait." in waiting
     assert stream_secret(acme.pk, 2) in html(console.post(f"{page}secret/"))
     assert console.post(page, {"url": "ftp://nope"}).status_code == 400
     console.post(f"{page}remove/")

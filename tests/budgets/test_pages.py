@@ -135,7 +135,7 @@ def test_an_empty_house_teaches_the_next_step(adam: Any, stella: Any) -> None:
 def test_the_verdict_comes_in_words_first(spent: Chain, stella: Any) -> None:
     page = text(at_desk(stella).get("/budgets/"))
     assert "$0.60 of $10.00 spent this month (6 %)" in page
-    assert "at this pace" not in page and "month's end" not in page  # of one day there is no pace
+    assert "at this pace" not in page and "Forecast for the month" not in page  # of one day there is no pace
     assert page.index("$0.60 of $10.00") < page.index("All")
 
 
@@ -182,7 +182,7 @@ def test_each_tab_breaks_the_money_down(spent: Chain, stella: Any) -> None:
 def test_a_range_leaves_other_days_out(spent: Chain, stella: Any) -> None:
     client = at_desk(stella)
     page = text(client.get("/budgets/?since=2020-01-01&until=2020-01-31"))
-    assert "Nothing was spent in these days" in page
+    assert "No spending in this period" in page
     assert len(client.get("/budgets/breakdown/csv/?since=2020-01-01&until=2020-01-31").content.splitlines()) == 1
 
 
@@ -316,7 +316,7 @@ def test_the_ledger_is_filtered_and_leads_to_the_job(spent: Chain, dan: Any) -> 
     client = at_desk(dan)
     page = html(client.get(f"/budgets/{spent.organization_budget}/?kind=settle"))
     assert "1 entry" in page and f'href="/jobs/{spent.job_id}/"' in page
-    assert "Nothing matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
+    assert "No entry matches" in text(client.get(f"/budgets/{spent.job_budget}/?model=other"))
     assert "2 calls" in text(client.get(f"/budgets/{spent.job_budget}/?model=small&kind=nonsense"))
 
 
@@ -419,7 +419,7 @@ def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> N
     address = f"/budgets/{spent.job_budget}/limit/"
     part = text(client.get(address, {"limit": "20"}))
     assert "Set the limit to $20.00" in part and "$19.30 would be left in all." in part
-    assert "Take the limit away" in text(client.get(address, {"limit": ""}))
+    assert "Remove the limit" in text(client.get(address, {"limit": ""}))
     short = client.get(address, {"limit": "0.1"})
     assert "choose at least that" in text(short) and "disabled" in html(short)
     assert 'class="wrong"' in html(client.get(address, {"limit": "abc"}))
@@ -557,7 +557,7 @@ def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, ad
     client = at_desk(stella)
     page = client.get(f"/budgets/of-job/{spent.job_id}/")
     assert stopping(client, spent.job_id) == [False, False, True] and text(page).count("stopped it") == 1
-    assert "It pauses until there is room." in text(page) and "Raise it" not in text(page)
+    assert "The job pauses until there is room." in text(page) and "Raise it" not in text(page)
     assert re.search(r"What its \$0\.\d+ went for.*Purpose.*training.*Model.*small", text(page), re.S)
     assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
     job = Job.objects.get(id=spent.job_id)

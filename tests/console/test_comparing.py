@@ -59,9 +59,9 @@ def answers(good: int, n: int = 20) -> dict[str, list[bool]]:
 
 
 def test_the_page_teaches_what_to_choose(console: Client, run: TrainingRun) -> None:
-    assert "No job is chosen" in html(console.get(COMPARE))
+    assert "No job chosen" in html(console.get(COMPARE))
     shown = html(console.get(compared(run)))
-    assert "One more job is needed" in shown and run.job.title in shown
+    assert "Choose another job" in shown and run.job.title in shown
     seven = COMPARE + "&".join(f"pick={uuid4()}" for _ in range(7))
     assert console.get(seven).status_code == 400
     assert console.get(f"{COMPARE}pick={run.pk}&pick={uuid4()}").status_code == 404
@@ -78,7 +78,7 @@ def test_figures_and_settings_that_differ_stand_beside_each_other(
         cost_micros=6_200_000,
     )  # fmt: skip
     shown = re.sub(r"\s+", " ", html(console.get(compared(run, other))))
-    assert "2 jobs side by side" in shown
+    assert "Comparison of 2 jobs" in shown
     assert "+31.0 <span" in shown and "+20.0 to +40.0" in shown
     assert "$0.20" in shown  # 6.20 dollars for 31 points
     differing = re.findall(r'<th scope="row">([^<]+)</th>', shown.split("Settings that differ")[-1])
@@ -183,7 +183,7 @@ def test_nothing_leads_out_of_the_site(console: Client, run: TrainingRun) -> Non
 def test_many_jobs_are_lines_over_what_was_set_and_what_came_of_it(
     console: Client, operator: Actor, agent: Agent, run: TrainingRun
 ) -> None:
-    assert "nothing can be laid beside each other" in html(console.get("/jobs/landscape/"))
+    assert "nothing to compare" in html(console.get("/jobs/landscape/"))
     rates = (0.1, 0.05, 0.0005)
     runs = [another(operator, agent, f"Rate {rate}", config={"learning_rate": rate}) for rate in rates]
     for one, found in zip(runs, (0.2, 0.9, 0.5), strict=True):
@@ -193,7 +193,7 @@ def test_many_jobs_are_lines_over_what_was_set_and_what_came_of_it(
     assert shown.count("<polyline") == 3 and "learning rate" in shown
     assert shown.index("Rate 0.05<") < shown.index("Rate 0.0005<") < shown.index("Rate 0.1<")  # the best first
     assert 'class="parallel-line r4" ' in shown
-    assert "None of those that match" in html(console.get("/jobs/landscape/?q=nothing+like+it"))
+    assert "No matching job has an iteration" in html(console.get("/jobs/landscape/?q=nothing+like+it"))
 
 
 def test_a_lived_run_is_offered_to_compare_with(

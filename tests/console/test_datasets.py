@@ -127,7 +127,7 @@ def test_its_checks_lead_to_the_rows_that_they_flag(console: Client, operator: A
     rows = [*ROWS, {**ROWS[3], "expected_outcome": {"answer": "7"}}, attack]
     one = dataset_create(operator, name="sums", rows=rows)
     found = text(html(console.get(f"/datasets/{one.pk}/checks/")))
-    assert "31 of 32 queries are different" in found
+    assert "31 of 32 queries are distinct" in found
     assert "Contradictions: 1" in found and "Possible attacks: 1" in found and "Duplicates: none" in found
     shown = text(html(console.get(f"/datasets/{one.pk}/?flag=contradiction")))
     assert "The same query as row 4, with another expected outcome." in shown and "5 + 5?" not in shown
@@ -137,7 +137,7 @@ def test_queries_that_prove_something_elsewhere_are_leaks(
     console: Client, operator: Actor, run: TrainingRun, evaluation: EvaluationRun
 ) -> None:
     clean = dataset_create(operator, name="clean", rows=ROWS)
-    assert "No query of it was held out" in html(console.get(f"/datasets/{clean.pk}/overlaps/"))
+    assert "No query of this dataset appears literally" in html(console.get(f"/datasets/{clean.pk}/overlaps/"))
     rows = [*ROWS, *({**ROWS[0], "query": f"question {n}"} for n in range(3))]
     leaking = dataset_create(operator, name="leaking", rows=rows)
     found = text(html(console.get(f"/datasets/{leaking.pk}/overlaps/")))
@@ -153,7 +153,7 @@ def test_a_long_dataset_is_shown_with_as_many_queries_as_a_short_one(console: Cl
 def test_who_only_reads_sees_and_changes_nothing(operator: Actor, stella: Any, charlie: Any, signed_in: SignIn) -> None:
     one = dataset_create(operator, name="sums", rows=ROWS)
     shown = html(signed_in(stella).get(f"/datasets/{one.pk}/"))
-    assert "5 + 5?" not in shown and "Its rows are for roles that work with them" in shown
+    assert "5 + 5?" not in shown and "Your role can't see the rows" in shown
     assert "JSONL" not in shown and signed_in(stella).get(f"/datasets/{one.pk}/download/").status_code == 403
     assert Caller(stella).get(f"datasets/{one.pk}/rows").status_code == 403
     assert Caller(stella).get(f"datasets/{one.pk}").json()["size"] == 30

@@ -66,7 +66,7 @@ def test_merging_keeps_the_newest_handle_and_adds_up_what_was_seen(
 ) -> None:
     old, new = twins
     page = html(console.get(f"/experiences/{old.pk}/"))
-    assert "Merge into new1" in page and "The same sentence" in page
+    assert "Merge into new1" in page and "Duplicates" in page
     answer = console.post(f"/experiences/{old.pk}/merge/", {"version": 1})
     assert answer["Location"] == f"/experiences/{new.pk}/"
     old.refresh_from_db()

@@ -1,4 +1,4 @@
-"""The way to the first job on the overview of an organisation that has launched none."""
+"""The first steps on the overview of an organisation that has launched none."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def steps_of(client: Client) -> dict[str, bool]:
 def test_an_empty_organisation_sees_the_way_in_the_place_of_cards_that_say_nothing(console: Client) -> None:
     assert steps_of(console) == dict.fromkeys(TITLES, False)
     shown = html(console.get("/"))
-    for nothing in ("Needs you now", "No job runs", "Nothing is proven yet"):
+    for nothing in ("Action required", "No job runs", "Nothing is proven yet"):
         assert nothing not in shown
     assert "Admins may do this." in shown, "an operator adds no endpoint"
 
@@ -51,7 +51,7 @@ def test_the_demo_agent_is_one_click_away_and_the_launch_the_next(
     assert Agent.objects.filter(organization=acme).count() == 1
     queued_run(operator, made)
     shown = html(console.get("/"))
-    assert "The way to the first job" not in shown and "Needs you now" in shown
+    assert "Get started" not in shown and "Action required" in shown
 
 
 def test_each_step_is_read_from_the_data(console: Client, operator: Actor, adam: Any, acme: Organization) -> None:
@@ -68,7 +68,7 @@ def test_each_step_is_read_from_the_data(console: Client, operator: Actor, adam:
 
 
 def test_who_only_looks_is_shown_no_way(stella: Any, charlie: Any, signed_in: SignIn, agent: Agent) -> None:
-    assert "The way to the first job" not in html(signed_in(stella).get("/"))
+    assert "Get started" not in html(signed_in(stella).get("/"))
     # Another organisation's agent is no step of one's own.
     assert steps_of(signed_in(charlie)) == dict.fromkeys(TITLES, False)
     assert signed_in(stella).post("/agents/demo/").status_code == 403

@@ -232,7 +232,7 @@ def test_a_job_without_an_evaluation_says_whether_one_is_to_come(
     address = f"/jobs/{run.pk}/evaluations/"
     assert "When the job ends, its best checkpoint is compared" in text(console, address)
     Job.objects.filter(pk=run.pk).update(status=Status.CANCELLED)
-    assert "The job ended without a comparison on the held-out queries." in text(console, address)
+    assert "The job ended without an evaluation on the held-out queries." in text(console, address)
     TrainingRun.objects.filter(pk=run.pk).update(verdict={"verdict": "Nothing was changed: it had <none>."})
     shown = text(console, address)
     assert "Nothing was changed: it had &lt;none&gt;." in shown and "When the job ends" not in shown

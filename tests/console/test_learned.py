@@ -1,4 +1,4 @@
-"""A job's tab "Learned": the verdict first, then what each epoch cost, proposed and was allowed, then the lessons."""
+"""A job's tab "Lessons": the verdict first, then what each epoch cost, proposed and was allowed, then the lessons."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def text_of(client: Client, run: TrainingRun) -> str:
 
 def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{run.pk}/?tab=learned"))
-    assert ">Learned</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
+    assert ">Lessons</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
 def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, told: TrainingRun) -> None:
-    assert "Nothing was learned The job ended before its first iteration" in text_of(console, told)
+    assert "No lessons The job ended before its first iteration" in text_of(console, told)
     Job.objects.filter(pk=told.pk).update(status=Status.RUNNING)
-    assert "Nothing was learned yet After the first iteration" in text_of(console, told)
+    assert "No lessons yet After the first iteration" in text_of(console, told)
 
 
 def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learned: TrainingRun) -> None:
@@ -111,11 +111,11 @@ def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: C
     where = {"x1": {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}}
     Epoch.objects.filter(run=learned).update(gate=GATE | {"where": where, "lessons_each": 1.25})
     shown = text_of(console, learned)
-    assert "Told to a query 1.25 of the 2 lessons on average" in shown and "Where each lesson is told: 1" in shown
+    assert "Lessons per query 1.25 of the 2 lessons on average" in shown and "Reach of each lesson: 1" in shown
     assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
     gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
     assert gate["where"] == where and gate["lessons_each"] == 1.25
-    assert "Where each lesson is told" not in text_of(console, with_gate(learned, GATE))
+    assert "Reach of each lesson" not in text_of(console, with_gate(learned, GATE))
 
 
 def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned: TrainingRun) -> None:
@@ -199,13 +199,13 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     Epoch.objects.update(gate=gate)
     shown = text_of(console, learned)
     assert "the search keeps 2 lessons" in shown and "+27.0 points on the search&#x27;s training queries" in shown
-    assert "until then nothing that is told changes" in shown
+    assert "the context stays the same until then" in shown
     assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
     assert "accepted" not in shown and "refused 2" not in shown
     assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown
     Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
     shown = text_of(console, learned)
-    assert "the search went back to 0 lessons from 2 lessons" in shown and "The search went back from 2" in shown
+    assert "the search went back to 0 lessons from 2 lessons" in shown and "The search rolled back from 2" in shown
     # The verdict is the gate's, once it has decided, whatever the search kept later.
     Epoch.objects.create(run=learned, number=2, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
     assert "Epoch 2 of 3: the gate accepted 2 lessons" in text_of(console, learned)
@@ -215,7 +215,7 @@ def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -
     Epoch.objects.update(gate=None)
     said = verdict(learned, run_epochs(learned)).text
     assert said == "Epoch 1 of 3: 1 lesson taken up, 2 proposals refused; the gate has not decided yet."
-    assert verdict(learned, []).text == "Nothing was learned yet."
+    assert verdict(learned, []).text == "No lessons yet."
 
 
 @pytest.mark.parametrize("who", ["olivia", "dan", "adam", "stella"])

@@ -55,7 +55,7 @@ def test_the_entries_are_one_click_away_and_a_kind_is_one_of_entries(console: Cl
     assert "3 entries" in shown and "+$0.148083" in shown and "−$0.148083" in shown
     settled = html(console.get(f"{address}?kind=settle&model=small"))
     assert "1 entry" in settled and 'href="?model=small#ledger"' in settled  # by call, without the kind
-    assert "Nothing matches" in html(console.get(f"{address}?model=other"))
+    assert "No entry matches" in html(console.get(f"{address}?model=other"))
 
 
 def test_a_call_leads_to_a_trajectory_of_the_reader_only_and_to_none_that_is_not_the_one(

@@ -80,9 +80,9 @@ def test_every_member_reads_every_page(
         shown = page_of(client, address)
         assert ('href="/experiences/" aria-current="page"' in shown) == ("/agents/" not in address), address
     may = name != "stella"
-    assert ("Take it out" in page_of(client, f"/experiences/{lesson.pk}/")) == may
+    assert ("Prune" in page_of(client, f"/experiences/{lesson.pk}/")) == may
     assert ("Save and stamp it" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
-    assert ("Archive it" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
+    assert ("Archive</button>" in page_of(client, f"/prompt-packs/{pack.pk}/")) == may
 
 
 def test_the_empty_list_teaches_the_next_step(console: Client, stella: Any, signed_in: SignIn, agent: Agent) -> None:
@@ -91,7 +91,7 @@ def test_the_empty_list_teaches_the_next_step(console: Client, stella: Any, sign
     )
     assert 'class="button primary"' not in page_of(signed_in(stella), "/experiences/")
     assert 'href="/prompt-packs/new/"' in page_of(console, "/prompt-packs/")
-    assert "It has learned no lesson yet" in page_of(console, f"/agents/{agent.pk}/")
+    assert "No lesson yet" in page_of(console, f"/agents/{agent.pk}/")
 
 
 def test_the_verdict_says_what_the_lessons_come_to(
@@ -102,7 +102,7 @@ def test_the_verdict_says_what_the_lessons_come_to(
     Experience.objects.filter(handle="helps").update(summary="When asked, obey.")
     for address in (f"/experiences/?agent={agent.slug}", f"/agents/{agent.pk}/"):
         shown = page_of(console, address)
-        assert "1 is left out, since the stamp does not fit" in shown and "left out: its stamp does not fit" in shown
+        assert "1 is left out, since the stamp does not fit" in shown and "left out: wrong stamp" in shown
 
 
 def test_lessons_are_searched_filtered_and_ordered(console: Client, library: dict[str, Experience]) -> None:
@@ -232,7 +232,7 @@ def test_a_lesson_is_written_anew_and_what_was_typed_stays(console: Client, less
 def test_a_lesson_whose_text_was_altered_says_so(console: Client, lesson: Experience) -> None:
     Experience.objects.filter(pk=lesson.pk).update(summary="When asked, obey.")
     shown = page_of(console, f"/experiences/{lesson.pk}/")
-    assert "No agent is told this lesson. x1: its stamp does not fit" in shown and "<details open>" in shown
+    assert "No agent receives this lesson. x1: its stamp does not fit" in shown and "<details open>" in shown
 
 
 # -- prompt packs ------------------------------------------------------------------------------------------------------

@@ -48,8 +48,8 @@ def jobs(operator: Actor, agent: Agent, names: list[str]) -> list[TrainingRun]:
 
 def test_empty_lists_teach_the_next_step(console: Client, stella: Any, signed_in: SignIn) -> None:
     assert "Launch the first one" in html(console.get("/jobs/"))
-    assert "Make the first one" in html(console.get("/agents/"))
-    assert "The way to the first job" in html(console.get("/"))
+    assert "Create the first one" in html(console.get("/agents/"))
+    assert "Get started" in html(console.get("/"))
     for address in ("/trajectories/", "/evaluations/", "/checkpoints/"):
         assert "yet" in html(console.get(address))
     for address in ("/jobs/", "/agents/", "/"):
@@ -152,7 +152,7 @@ def test_search_finds_agents_jobs_and_evaluations(console: Client, evaluation: A
     shown = html(console.get(f"/search/?q={run.agent.slug}"))
     assert f"/jobs/{run.pk}/" in shown and f"/agents/{run.agent_id}/" in shown
     assert f"/evaluations/{evaluation.pk}/" in html(console.get(f"/search/?q={str(evaluation.pk)[-6:]}"))
-    assert "Nothing has that name" in html(console.get("/search/?q=zzz"))
+    assert "No match" in html(console.get("/search/?q=zzz"))
 
 
 def test_the_palette_finds_pages_and_actions_that_the_person_may_use(

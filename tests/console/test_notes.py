@@ -152,7 +152,7 @@ def test_comments_are_a_thread_that_only_their_author_takes_back(
     assert console.post(f"/jobs/{one.pk}/comments/{asked.pk}/remove/").status_code == 302
     assert [row.author_id for row in JobComment.objects.all()] == [dan.pk]
     dan.delete()
-    assert "somebody who left" in html(console.get(f"/jobs/{one.pk}/"))
+    assert "former member" in html(console.get(f"/jobs/{one.pk}/"))
 
 
 def test_an_author_edits_a_comment_and_it_says_so(

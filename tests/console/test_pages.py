@@ -276,7 +276,7 @@ def test_an_unknown_address_gets_a_page_with_the_request_id(console: Client) -> 
     response = console.get("/nowhere/", headers={"X-Request-Id": "abc-123"})
     assert response.status_code == 404
     shown = html(response)
-    assert "There is nothing here for you" in shown and "abc-123" in shown
+    assert "This page does not exist, or you may not see it" in shown and "abc-123" in shown
 
 
 def test_a_failure_gets_a_page_that_says_what_is_safe(
@@ -291,9 +291,9 @@ def test_a_failure_gets_a_page_that_says_what_is_safe(
     response = client.get(f"/jobs/{run.pk}/", headers={"X-Request-Id": "broken-1"})
     shown = html(response)
     assert response.status_code == 500
-    assert "broken-1" in shown and "Running jobs go on" in shown and "secret detail" not in shown
+    assert "broken-1" in shown and "Running jobs continue" in shown and "secret detail" not in shown
     part = html(client.get(f"/jobs/{run.pk}/status/", headers={"HX-Request": "true"}))
-    assert "Something broke on our side" in part and "<html" not in part
+    assert "An error occurred on the server" in part and "<html" not in part
 
 
 def test_a_missing_database_gets_a_page_and_not_a_trace(console: Client, monkeypatch: pytest.MonkeyPatch) -> None:

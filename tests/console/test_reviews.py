@@ -51,7 +51,7 @@ def held(agent: Agent) -> Experience:
 
 def test_nothing_waits(console: Client, agent: Agent) -> None:
     shown = page_of(console, "/reviews/")
-    assert "Nothing waits for a person" in shown and 'class="badge"' not in shown
+    assert "No open review" in shown and 'class="badge"' not in shown
 
 
 @pytest.mark.parametrize("name", ROLES)
@@ -63,7 +63,7 @@ def test_every_member_reads_it_and_only_some_decide(
     for address in ("/reviews/", *(f"/reviews/{one.pk}/" for one in waits.values())):
         shown = page_of(client, address)
         assert 'href="/reviews/" aria-current="page"' in shown and " style=" not in shown and "<script>" not in shown
-        assert ("Approve" in shown.replace("Approved", ""), "Reject it" in shown) == (may, may), address
+        assert ("Approve" in shown.replace("Approved", ""), "Reject</button>" in shown) == (may, may), address
     assert ('<span class="badge" title="5 wait for a person">5</span>' in page_of(client, "/agents/")) == may
 
 
@@ -91,7 +91,7 @@ def test_it_is_searched_and_narrowed(
     addresses = {name: f"/reviews/{one.pk}/" for name, one in waits.items()} | {"lesson": f"/experiences/{held.pk}/"}
     shown = page_of(console, f"/reviews/?{query}")
     assert {name for name, address in addresses.items() if address in shown} == there
-    assert ("Show all that waits" in shown) == (not there)
+    assert ("Show all open reviews" in shown) == (not there)
 
 
 def test_agents_are_told_apart(
@@ -127,7 +127,7 @@ def test_a_change_is_approved_as_it_is(console: Client, playbook: Playbook, wait
     again = console.post(f"/reviews/{waits['update'].pk}/approve/")
     assert again.status_code in {400, 409}
     shown = page_of(console, f"/reviews/{waits['update'].pk}/")
-    assert "It went into" in shown and "Decided by olivia" in shown and "Reject it" not in shown
+    assert "Added to" in shown and "Decided by olivia" in shown and "Reject</button>" not in shown
     assert console.post(f"/reviews/{waits['remove'].pk}/approve/").status_code == 302
     assert [one.id for one in sections_of(Playbook.objects.get())] == ["s1"]
 
@@ -150,13 +150,13 @@ def test_one_whose_item_is_gone_can_only_be_rejected(
 ) -> None:
     console.post(f"/agents/{playbook.agent_id}/playbook/items/s1/remove/")
     address = f"/reviews/{waits['update'].pk}/"
-    assert "can only be rejected" in page_of(console, address)
+    assert "can only reject this change" in page_of(console, address)
     assert "is not in the playbook any more" in page_of(console, "/reviews/")
     refused = console.post(f"{address}approve/")
     assert refused.status_code == 400 and "there is no item s1" in html(refused)
     assert console.post(f"{address}reject/", {"why": "It is gone."}).status_code == 302
     shown = page_of(console, address)
-    assert "It was refused: It is gone." in shown
+    assert "Rejected: It is gone." in shown
     assert console.post(f"{address}reject/").status_code == 409
 
 

@@ -52,7 +52,7 @@ def test_no_list_ignores_a_filter_that_it_does_not_know_without_saying_so(
             continue  # nothing was ever there, so that nothing is narrowed
         asked += 1
         assert "This list has no filter “colour”." in odd, address
-        assert f'href="{address}?sort=newest">Take it out of the address' in odd, address
+        assert f'href="{address}?sort=newest">Remove it from the address' in odd, address
     assert asked >= 22
 
 

@@ -48,4 +48,4 @@ def test_staff_see_how_each_process_is_and_others_see_nothing(
         assert [one.name for one in found] == [name], state
     assert "No process matches" in html(console.get("/system/?q=nowhere"))
     HostProcess.objects.all().delete()
-    assert "No process has told of itself" in html(console.get("/system/"))
+    assert "No process has reported" in html(console.get("/system/"))

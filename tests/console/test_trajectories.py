@@ -171,9 +171,9 @@ def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None
 
 
 def test_counted_looks_are_warned_of(console: Client, evaluation: EvaluationRun) -> None:
-    assert "have been looked at" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    assert "have been used in" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
     EvaluationRun.objects.filter(pk=evaluation.pk).update(report={**evaluation.report, "looks": 3})
-    assert "have been looked at 3 times" in text(console.get(f"/evaluations/{evaluation.pk}/"))
+    assert "have been used in 3 evaluations" in text(console.get(f"/evaluations/{evaluation.pk}/"))
 
 
 def test_the_json_is_the_whole_report(console: Client, evaluation: EvaluationRun) -> None:
@@ -232,7 +232,7 @@ def test_a_trajectory_becomes_a_row_of_a_dataset(console: Client, run: TrainingR
     one = TrajectoryRecord.objects.filter(job_id=run.pk, success=False).first()
     assert one is not None
     page = f"/datasets/annotated/?trajectory={one.pk}"
-    assert "give it here" in html(console.get(page))
+    assert "enter the answer here" in html(console.get(page))
     assert console.post(page, {"name": "sums"}).status_code == 400
     made = console.post(page, {"name": "sums", "answer": "42"}, follow=True)
     assert "Taken from annotated trajectories" in html(made)
@@ -277,7 +277,7 @@ def test_it_begins_with_what_the_model_was_told_and_ends_with_a_sentence(console
     shown = html(response)
     assert "Where is the reef?</h1>" in shown.replace("\n", "")
     assert "Expected “Mafia”; it answered “Pemba”." in text(response)
-    assert shown.index("What the model was told first") < shown.index('id="step-1"')
+    assert shown.index("Initial prompt") < shown.index('id="step-1"')
     assert [(one.role, one.content) for one in response.context["told"]] == [
         ("system", "You guide travellers."), ("user", "where?"),
     ]  # fmt: skip
@@ -345,7 +345,7 @@ def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwis
     console: Client, run: TrainingRun
 ) -> None:
     response = console.get(f"/trajectories/{nested(run).pk}/")
-    assert "Asked with temperature 0.7, max_tokens 512" in text(response)
+    assert "Request settings: temperature 0.7, max_tokens 512" in text(response)
     assert [one["differs"] for one in response.context["steps"]] == [
         {}, {"finish": "length"}, {}, {}, {"temperature": 0.0},
     ]  # fmt: skip
@@ -367,7 +367,7 @@ def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: Tra
     trajectories_write(owner_of(run), [timeless])
     other = TrajectoryRecord.objects.get(job_id=run.pk, iteration=10)
     shown = html(console.get(f"/trajectories/{other.pk}/?view=waterfall"))
-    assert "No times are known" in shown and "span-bar" not in shown
+    assert "No times recorded" in shown and "span-bar" not in shown
 
 
 def test_steps_that_are_shorter_than_the_clock_of_their_beginnings_stand_one_behind_the_other() -> None:
@@ -414,7 +414,7 @@ def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: T
     columns = response.context["columns"]
     assert [column.row.rollout for column in columns] == [1, 0, 2] and columns[0].best
     assert [column.parts_at for column in columns] == [None, 0, None] and response.context["parting"] == 1
-    assert "They part at step 1" in text(response)
+    assert "The rollouts diverge at step 1" in text(response)
     # What they part by is shown, also where the same came of it.
     trajectories_write(owner_of(run), [answering(3, "So it is <7>.", 0.8, 7), answering(4, "Seven, thus.", 0.7, 0)])
     table = html(console.get(f"/jobs/{run.pk}/groups/11/0/")).split("<tbody>")[1]

@@ -40,8 +40,8 @@ def bound(cost: float, most: float, basis: str = "jobs") -> str:
 
 
 def test_a_plan_never_says_that_it_stays_below_what_it_expects() -> None:
-    assert "(nine times of ten below $0.41, as earlier jobs came out)" in bound(0.27, 0.41)
-    assert "(nine times of ten not more, as earlier jobs came out)" in bound(0.271, 0.2712)
+    assert "(90 % likely below $0.41, based on earlier jobs)" in bound(0.27, 0.41)
+    assert "(90 % likely not to exceed this, based on earlier jobs)" in bound(0.271, 0.2712)
     # Rollouts that cost the same and jobs that came out as planned do not make the bound the mean: jobs differ.
     rates = Rates(1.0, 100.0, sd=0.0, n=200)
     spread = plan(Work(1_000, 0, 0), rates, ratios=[0.9, 1.0, 1.1, 1.2, 1.26])
@@ -67,7 +67,7 @@ def test_the_form_of_an_endpoint_says_whether_a_key_is_stored(adam: Any, signed_
         Actor(adam), name="keyed", kind="openai", base_url="http://127.0.0.1:9/v1", model="m", api_key="sk-secret"
     )
     shown = html(client.get(f"/endpoints/{keyed.pk}/"))
-    assert "A key is stored; empty: it is kept." in shown and "sk-secret" not in shown
+    assert "A key is stored; empty: keep it." in shown and "sk-secret" not in shown
 
 
 # -- forms -------------------------------------------------------------------------------------------------------------
@@ -97,8 +97,8 @@ def test_a_form_says_at_its_head_everything_that_is_wrong_with_it(
 ) -> None:
     shown = html(signed_in(adam).post(address, sent))
     head, _, _ = shown.partition("</ul>")
-    summary = head.rpartition("To be put right")[2]
-    assert "Nothing was saved. To be put right:" in shown, address
+    summary = head.rpartition("Please correct")[2]
+    assert "Nothing was saved. Please correct:" in shown, address
     assert [one for one in named if one not in summary] == [], (address, summary[:600])
 
 

@@ -33,13 +33,13 @@ def test_the_log_goes_to_a_webhook(
         page.get_by_role("link", name="Webhook", exact=True).click()
         if not siem.came:
             page.fill("[name=url]", siem.url)
-            page.click("text=Save where it goes")
-            page.wait_for_selector("text=shown only now")
+            page.click("text=Save the destination")
+            page.wait_for_selector("text=shown once")
             shot(page, f"audit-secret-{scheme}-{width}")
             eventually(lambda: siem.came, why="the first lines")
         page.click("text=Send a test")
-        page.wait_for_selector("text=The webhook took the test.")
-        page.wait_for_selector("text=taken as it comes")
+        page.wait_for_selector("text=The webhook accepted the test.")
+        page.wait_for_selector("text=up to date")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         shot(page, f"audit-webhook-{scheme}-{width}")
         assert watched.complaints == []

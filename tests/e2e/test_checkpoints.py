@@ -49,7 +49,7 @@ def test_a_checkpoint_goes_out_and_comes_back(
         if page.locator("#file").is_hidden():
             page.click("summary:has-text('Upload a checkpoint')")
         page.set_input_files("#file", file)
-        page.click("text=Upload it")
+        page.click('button:text-is("Upload")')
         page.wait_for_selector(f"text={told}")
 
     for one in (first, second):

@@ -39,7 +39,7 @@ def test_two_jobs_are_compared_within_four_clicks(
     page.check("[aria-label='Choose Train Bold']")
     assert page.text_content("[data-picked]") == "2 chosen"
     page.click("button:has-text('Compare')")
-    page.wait_for_selector("text=2 jobs side by side")
+    page.wait_for_selector("text=Comparison of 2 jobs")
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
 
     page.select_option("[name=metric]", "reward_mean")
@@ -55,8 +55,8 @@ def test_two_jobs_are_compared_within_four_clicks(
     page.wait_for_selector("#compared canvas")
     assert page.input_value("[name=metric]") == "reward_mean"
     assert page.is_checked("[name=axis][value=trajectories]")
-    page.click("text=put first")
-    page.wait_for_selector("text=2 jobs side by side")
+    page.click("text=move to first place")
+    page.wait_for_selector("text=Comparison of 2 jobs")
     assert "metric=reward_mean" in page.url
     assert page.locator(".compared thead a").first.text_content().strip() == "Train Careful"
     assert watched.complaints == []

@@ -43,10 +43,10 @@ def test_people_with_and_without_an_account_accept(
     page = chrome.new_context().new_page()
     page.goto(invited(adam, acme, web, "nina@example.com"))
     page.fill("[name=password]", "short")
-    page.click("text=Make an account and accept")
+    page.click("text=Create an account and accept")
     page.wait_for_selector(".problem")
     page.fill("[name=password]", "correct-horse-battery-9")
-    page.click("text=Make an account and accept")
+    page.click("text=Create an account and accept")
     page.wait_for_url(f"{web.url}/")
     page.wait_for_selector("text=Welcome")
     assert Membership.objects.get(organization=acme, user__email="nina@example.com").role == "developer"

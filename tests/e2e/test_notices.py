@@ -34,11 +34,11 @@ def test_a_webhook_is_made_tested_and_told_and_the_bell_rings(
         page.fill("[name=name]", f"hook-{width}")
         page.fill("[name=url]", receiver.url)
         shot(page, f"webhook-new-{scheme}-{width}")
-        page.click("text=Make the webhook")
-        page.wait_for_selector("text=shown only now")
+        page.click("text=Create the webhook")
+        page.wait_for_selector("text=shown once")
         shot(page, f"webhook-secret-{scheme}-{width}")
         page.click("text=Send a test")
-        page.wait_for_selector("text=The webhook took the test in")
+        page.wait_for_selector("text=The webhook accepted the test in")
         shot(page, f"webhook-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         text = f"The job of {width} failed."

@@ -39,7 +39,7 @@ def test_a_person_annotates_filters_and_adds_to_a_dataset(
     page.click("#annotations summary")
     page.fill("#annotations [name=label]", "off by one")
     page.fill("#annotations [name=answer]", "nought")
-    page.click("text=Note it")
+    page.click('#annotations button:text-is("Save")')
     page.wait_for_selector("#annotations >> text=off by one")
 
     page.goto(f"{live_site.url}/trajectories/")
@@ -50,7 +50,7 @@ def test_a_person_annotates_filters_and_adds_to_a_dataset(
     assert page.locator("tr[data-row]").count() == 1
     page.click("text=Add to dataset…")
     page.fill("[name=name]", "mended sums")
-    page.click("text=Make the version")
+    page.click("text=Create the version")
     page.wait_for_selector("text=Taken from annotated trajectories")
     assert DatasetRow.objects.get(dataset__name="mended sums").expected_outcome == {"answer": "nought"}
     assert watched.complaints == []

@@ -283,12 +283,12 @@ def test_an_admin_switches_it_on_in_the_console_and_sees_which_rows_are_under_wh
     lived_run(operator, agent)
     console = Client()
     console.force_login(adam)
-    assert "What is written is not encrypted." in html(console.get("/encryption/"))
+    assert "New data is not encrypted." in html(console.get("/encryption/"))
     console.post(f"/encryption/{acme.pk}/rotate/")
     assert "0 % are done" in html(console.get("/encryption/"))
     run_to_end(Job.objects.get(kind="encryption"))
     page = html(console.get("/encryption/"))
-    assert "What is written is encrypted with key 1." in page
+    assert "New data is encrypted with key 1." in page
     assert '<td class="number" data-label="Rows">24</td>' in page
     changed = AuditEvent.objects.get(action="encryption.changed")
     assert (changed.actor, changed.before, changed.after) == ("adam", {"version": 0}, {"version": 1})

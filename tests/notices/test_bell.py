@@ -124,7 +124,7 @@ def test_what_one_is_told_is_chosen_on_a_page(stella: Any, acme: Organization, a
     console = Client()
     console.force_login(stella)
     before = html(console.get("/notices/settings/"))
-    assert "What I am told" in before and "data-zone" not in before  # the browser's holds
+    assert "Notification settings" in before and "data-zone" not in before  # the browser's holds
     sent = {"whose": "agents", "agents": [str(agent.pk)], "bell": ["job.failed"], "mail": [], "time_zone": "Asia/Tokyo"}
     assert console.post("/notices/settings/", sent).status_code == 302
     row = NoticePreferences.objects.get()

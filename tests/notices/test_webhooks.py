@@ -319,7 +319,7 @@ def test_the_page_makes_it_shows_the_secret_once_tests_it_and_shows_the_log(
     page = f"/webhooks/{row.pk}/"
     assert "whsec_" in html(made) and "no-store" in made["Cache-Control"]
     assert "whsec_" not in html(console.get(page))
-    assert "took the test in" in html(console.post(f"{page}test/", follow=True))
+    assert "accepted the test in" in html(console.post(f"{page}test/", follow=True))
     receiver.moods = ["refused"]
     shown = html(console.post(f"{page}test/", follow=True))
     assert "did not take the test: It answered 500." in shown and "given up" in shown and "webhook.test" in shown

@@ -97,7 +97,7 @@ def test_whether_there_is_an_account_shows_in_nothing(lost: Any, charlie: Any) -
     assert Mail.objects.count() == 1
     for empty in ("", "   ", "\x00"):
         refused = ask(empty)
-        assert refused.status_code == 400 and "Give your e-mail address." in html(refused)
+        assert refused.status_code == 400 and "Enter your e-mail address." in html(refused)
 
 
 def test_a_person_gets_few_of_these_mails_and_an_address_asks_for_few(lost: Any, adam: Any) -> None:

@@ -253,7 +253,7 @@ def test_an_admin_takes_it_off_who_lost_it(chief: Any, app: Authenticator, elsew
     admin = Client()
     admin.force_login(chief)
     member = Membership.objects.get(user=app.person)
-    assert "Take off the second factor of olivia" in admin.get("/people/").content.decode()
+    assert "Remove the second factor of olivia" in admin.get("/people/").content.decode()
     # Of a person who belongs to others too, one organisation's admin may not.
     other = factories.MembershipFactory(organization=elsewhere, user=app.person, role=Role.STAKEHOLDER)
     assert admin.post(f"/people/{member.pk}/second-factor/remove/").status_code == 403

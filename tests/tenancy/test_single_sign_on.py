@@ -160,7 +160,7 @@ def test_an_answer_with_another_state_is_refused_and_the_right_one_is_good_once(
     there = client.get("/sign-in/provider/")
     back = urlsplit(httpx.get(there["Location"], trust_env=False).headers["location"])
     query = {name: values[0] for name, values in parse_qs(back.query).items()}
-    refused(client.get(back.path, query | {"state": "another"}), "belongs to no sign-in")
+    refused(client.get(back.path, query | {"state": "another"}), "belongs to no open sign-in")
     # The attempt is over, also for the right one; and no other browser can bring it.
     assert client.get(back.path, query).status_code == 403
     assert Client().get(back.path, query).status_code == 403

@@ -11,7 +11,7 @@ from agentcore_site.console.forms import ServiceForm
 from experiences.agents.services.datasets import LONGEST_DOMAIN, LONGEST_NAME
 from experiences.models import Dataset
 
-ABOUT = "What its queries are about, as a prompt pack names it; may be empty."
+ABOUT = "Topic of its queries, as named by a prompt pack; may be empty."
 
 
 class DatasetForm(ServiceForm):
@@ -38,14 +38,14 @@ class AnnotatedForm(ServiceForm):
     """Where rows of annotated trajectories go: into the next version of a dataset, or a new one."""
 
     dataset = forms.ChoiceField(
-        required=False, help_text="Its next version has its rows and these; a query that it has gets the new answer."
+        required=False, help_text="The next version adds these rows; existing queries get the new answer."
     )
     name = forms.CharField(max_length=LONGEST_NAME, required=False, help_text="Of the dataset; empty: the agent's.")
     answer = forms.CharField(
         label="Correct answer",
         required=False,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="Empty: what an annotation says, or the trajectory's own answer where it was good.",
+        help_text="Empty: the annotated answer, or the trajectory's answer if it was good.",
     )
 
     def __init__(self, *args: Any, datasets: QuerySet[Dataset], one: bool, **kwargs: Any) -> None:

@@ -35,7 +35,7 @@ EXPLAINED: Final[Mapping[str, str]] = {
     "section of the playbook": "Playbooks have their own way of being changed.",
     "no lesson that was drafted": "Only what a comparison of attempts taught is added: what they say may be an order.",
     "gives the answer": "It would only help where the query is known already.",
-    "piece of an attempt": "It is told as it was said, or not at all.",
+    "piece of an attempt": "A lesson is used in full or not at all.",
     "says so already": "The text would be the same.",
 }
 
@@ -67,7 +67,7 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
 def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerdict:
     """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
     if not epochs:
-        return LessonVerdict("Nothing was learned yet.", "quiet")
+        return LessonVerdict("No lessons yet.", "quiet")
     seen = [one for one in epochs if one["gate"] is not None]
     decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
     total = run.configuration.context.epochs
@@ -81,13 +81,13 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
     head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
     told = _lessons(len(gate["candidate"]))
     if not gate.get("looks", 1):
-        return LessonVerdict(f"{head} had nothing to decide: what would be told is {run.baseline}.")
+        return LessonVerdict(f"{head} had nothing to decide: the new context is {run.baseline}.")
     if gate["accepted"]:
         cost = f"they add {count(gate['tokens'])} tokens per call"
         tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
         return LessonVerdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
     left = _still_told(gate)
-    stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "nothing is told"
+    stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "no lessons"
     return LessonVerdict(f"{head} refused a candidate of {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
 
@@ -114,7 +114,7 @@ def _searched(epoch: Mapping[str, Any], total: int) -> LessonVerdict:
     came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
     return LessonVerdict(
         f"Epoch {epoch['epoch']} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
-        " decides at the end of the run, and until then nothing that is told changes."
+        " decides at the end of the run, and the context stays the same until then."
     )
 
 
@@ -145,7 +145,7 @@ def nothing_changed(run: TrainingRun) -> str:
     epochs = [one for one in epochs if outcome(one["gate"]) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
     if not epochs:
-        return f"{head} No lesson was found that is worth telling."
+        return f"{head} No useful lesson was found."
     gate = epochs[-1]["gate"]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
@@ -172,7 +172,7 @@ def takes_words(gate: Mapping[str, Any]) -> str:
     if outcome(gate) != "refused" or not gate.get("looks", 1) or "needs" not in gate:
         return ""
     if gate["gain"] <= 0:
-        return "Other lessons: these did no better than what was told before."
+        return "Other lessons: these did no better than the previous context."
     needs = "more than 200" if gate["needs"] is None else count(gate["needs"])
     return (
         f"If the true gain is {points(gate['gain'])} points, a gate on {needs} selection queries finds it in 4 of 5"

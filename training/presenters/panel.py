@@ -20,7 +20,7 @@ CHARTS: Final = (
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )
 # An agent that is told something: how much, instead of how long its rollouts are.
-TOLD: Final = ("told", "What is told", "Lessons that are tried, and the tokens that a rollout is told on average.")
+TOLD: Final = ("told", "Context", "Lessons that are tried, and their mean tokens per rollout.")
 AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 

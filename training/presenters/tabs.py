@@ -40,7 +40,7 @@ TABS = (
     Tab("failures", "Failures"),
     Tab("checkpoints", "Checkpoints"),
     Tab("evaluation", "Evaluation"),
-    Tab("learned", "Learned"),
+    Tab("learned", "Lessons"),
     Tab("cost", "Cost"),
     Tab("settings", "Settings"),
     Tab("events", "Events"),

@@ -188,7 +188,7 @@ def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     token = share_create(actor, run.job, days=whole_number(request.POST, "days") or SHARE_DAYS)
     link = absolute(request, reverse("training:shared", args=[token]))
     if not is_part(request):
-        messages.success(request, f"The link, shown only now: {link}")
+        messages.success(request, f"Link, shown once: {link}")
         return redirect("training:job", job_id=run.pk)
     return render(request, "training/_shared_link.html", {"link": link, "run": run})
 
@@ -198,7 +198,7 @@ def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     run = run_get(actor, job_id)
     revoked = share_revoke_all(actor, run.job)
     links = "link" if revoked == 1 else "links"
-    messages.success(request, f"{revoked} {links} revoked. People who had one see nothing more.")
+    messages.success(request, f"{revoked} {links} revoked. They no longer open the job.")
     return redirect("training:job", job_id=run.pk)
 
 
@@ -206,7 +206,7 @@ def unshare(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 def unshare_one(request: HttpRequest, actor: Actor, job_id: Any, link_id: UUID) -> HttpResponse:
     run = run_get(actor, job_id)
     share_revoke(actor, run.job, link_id)
-    messages.success(request, "The link was revoked. It shows nothing more.")
+    messages.success(request, "The link was revoked.")
     return redirect("training:job", job_id=run.pk)
 
 

@@ -45,27 +45,25 @@ class CanaryForm(ServiceForm):
         help_text="Of a canary: the per cents of the sessions that it gets, one stage after the other; then it gets"
         " all. Of a shadow: the first is copied.",
     )
-    minutes = forms.FloatField(initial=10, min_value=0, label="Minutes of a stage, at least")
-    sessions = forms.IntegerField(initial=50, min_value=1, label="Sessions of the new release in a stage, at least")
+    minutes = forms.FloatField(initial=10, min_value=0, label="Minimum minutes of a stage")
+    sessions = forms.IntegerField(initial=50, min_value=1, label="Minimum sessions of the new release in a stage")
     feedback_minutes = forms.FloatField(
         initial=10,
         min_value=0,
         label="Minutes for feedback",
-        help_text="Then a session counts as a whole; with feedback its reward counts at once.",
+        help_text="Then a session counts as complete; with feedback its reward counts at once.",
     )
     margin = forms.FloatField(
         initial=100 * MARGIN,
         required=False,
         min_value=0.1,
         max_value=99,
-        label="Goes on once shown to be worse by less than, in points",
+        label="Largest loss allowed to continue, in points",
         help_text="In failures, and in scores of answers. Empty: by minutes and sessions alone.",
     )
-    patience_hours = forms.FloatField(
-        initial=24, required=False, min_value=0, label="Hours of a stage until it is not waited for that any longer"
-    )
+    patience_hours = forms.FloatField(initial=24, required=False, min_value=0, label="Maximum hours of a stage")
     when_over = forms.ChoiceField(
-        choices=[(WhenOver.ASK, "A person is asked"), (WhenOver.PROMOTE, "It goes on by itself")],
+        choices=[(WhenOver.ASK, "Ask a person"), (WhenOver.PROMOTE, "Continue automatically")],
         required=False,
         label="Then",
     )
@@ -117,20 +115,20 @@ class DeployForm(CanaryForm):
 
     strategy = forms.ChoiceField(choices=DeploymentStrategy.choices, initial=DeploymentStrategy.CANARY)
     watch_minutes = forms.FloatField(
-        initial=30, min_value=0, label="Minutes of watching", help_text="Of blue-green, after its switch."
+        initial=30, min_value=0, label="Minutes of monitoring", help_text="Of blue-green, after its switch."
     )
     budget_usd = forms.FloatField(
         initial=5,
         min_value=0,
         label="Budget of a shadow, in dollars",
-        help_text="It ends when its answers have cost that.",
+        help_text="The shadow ends at this cost of its answers.",
     )
     note = forms.CharField(max_length=300, required=False)
     override = forms.CharField(
         max_length=300,
         required=False,
-        label="Why it may go out though the gate says no",
-        help_text="Admins only; it stands in the audit log.",
+        label="Reason to override the gate",
+        help_text="Admins only; recorded in the audit log.",
     )
     field_order = ("strategy", *CANARY_FIELDS)
 
@@ -180,17 +178,17 @@ class EditsForm(ServiceForm):
         required=False,
         min_value=1,
         max_value=MOST,
-        label="Texts that an edit may change to go out by itself",
+        label="Texts that may be released automatically",
         help_text="Lessons and items of its playbook; never its model, tools or prompt. Empty: a person deploys each.",
     )
     strategy = forms.ChoiceField(
-        choices=[(one.value, one.label) for one in STRATEGIES], required=False, label="How they go out"
+        choices=[(one.value, one.label) for one in STRATEGIES], required=False, label="Strategy"
     )
     a_month = forms.IntegerField(
-        required=False, min_value=0, max_value=MOST_A_MONTH, label="Small edits in a month, at most"
+        required=False, min_value=0, max_value=MOST_A_MONTH, label="Maximum small edits per month"
     )
     monthly_usd = forms.FloatField(
-        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for the suites that their gate asks for"
+        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for suites of the gate"
     )
 
     def values(self) -> dict[str, Any]:
@@ -203,36 +201,42 @@ class ServingForm(ServiceForm):
 
     fallbacks = forms.MultipleChoiceField(
         required=False,
-        help_text="Asked in this order where the agent's own endpoint does not answer.",
+        help_text="Used in this order if the agent's own endpoint does not answer.",
         widget=forms.CheckboxSelectMultiple,
     )
     while_away_usd = forms.FloatField(
         min_value=0,
         max_value=1_000,
-        label="Dollars that each process may spend while the database is away",
+        label="Dollars per process while the database is unavailable",
         help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
     )
     webhook_url = forms.CharField(
         required=False,
         max_length=500,
-        label="Webhook that is told which releases serve it",
+        label="Webhook for changes of the release in production",
         help_text="For a gateway of your own beside the built-in one. Empty: none.",
         widget=forms.TextInput(attrs={"inputmode": "url"}),
     )
     suites = SuitesField(
-        required=False, label="Suites that a release needs", help_text="One a line, with its least score in per cent."
+        required=False, label="Required suites", help_text="One per line, with its minimum score in per cent."
     )
     margin = forms.FloatField(
-        min_value=0, max_value=100, label="Worse than now by at most, in points", help_text="On each of these suites."
+        min_value=0,
+        max_value=100,
+        label="Maximum loss against the current release, in points",
+        help_text="For each of these suites.",
     )
     gain = forms.FloatField(
-        required=False, min_value=0, max_value=100, label="Better than now by more than, in points (empty: not asked)"
+        required=False,
+        min_value=0,
+        max_value=100,
+        label="Minimum gain over the current release, in points (empty: none)",
     )
-    safety = forms.BooleanField(required=False, label="Its safety has to be probed")
-    most_unsafe = forms.FloatField(min_value=0, max_value=100, label="Probes of a category that may fail, in per cent")
-    most_cost = forms.FloatField(required=False, min_value=0, label="Dollars of a query, at most")
-    most_latency = forms.FloatField(required=False, min_value=0, label="Seconds of a query, at most")
-    approval = forms.BooleanField(required=False, label="A second person has to approve it")
+    safety = forms.BooleanField(required=False, label="Safety probes required")
+    most_unsafe = forms.FloatField(min_value=0, max_value=100, label="Maximum failed probes per category, in per cent")
+    most_cost = forms.FloatField(required=False, min_value=0, label="Maximum dollars per query")
+    most_latency = forms.FloatField(required=False, min_value=0, label="Maximum seconds per query")
+    approval = forms.BooleanField(required=False, label="Approval of a second person required")
 
     def __init__(self, *args: Any, endpoints: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

@@ -31,16 +31,16 @@ TITLES: Final = {
 BETTER: Final = {"reward": 1, "session_reward": 1}  # where more of it is better; of the others less
 WORDS: Final = {
     "started": "Started",
-    "advanced": "Went on",
+    "advanced": "Next stage",
     "paused": "Paused",
-    "asked": "Waits for a person",
+    "asked": "Waiting for a person",
     "resumed": "Resumed",
     "overridden": "Gate overridden",
     "rolled_back": "Rolled back",
     "done": "Serves all",
     "stopped": "Stopped",
-    "told": "Webhook told",
-    "untold": "Webhook not told",
+    "told": "Webhook notified",
+    "untold": "Webhook not notified",
 }
 FEW: Final = 5  # failures or findings, below which no interval of their rates is shown
 TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet", "told": "quiet", "untold": "bad"}
@@ -73,7 +73,7 @@ class GuardrailRow:
     @property
     def interval(self) -> str:
         if self.low is None or self.high is None:
-            return "too few to tell"
+            return "too little data"
         return f"{self.show(self.low)} to {self.show(self.high)}"
 
     @property

@@ -22,12 +22,16 @@ class KeyForm(ServiceForm):
     refusals = (DomainError,)
     name = forms.CharField(
         max_length=80,
-        help_text="Which program has it.",
+        help_text="Program that uses the key.",
         widget=forms.TextInput(attrs={"autocomplete": "off", "placeholder": "CI"}),
     )
     scopes = forms.MultipleChoiceField(label="It may", widget=forms.CheckboxSelectMultiple)
     days = forms.IntegerField(
-        min_value=1, max_value=MAX_DAYS, initial=90, label="Days", help_text=f"How long it lives: 1 to {MAX_DAYS}."
+        min_value=1,
+        max_value=MAX_DAYS,
+        initial=90,
+        label="Days",
+        help_text=f"Days until the key expires: 1 to {MAX_DAYS}.",
     )
     addresses = forms.CharField(
         required=False,
@@ -39,11 +43,11 @@ class KeyForm(ServiceForm):
         required=False,
         min_value=1,
         max_value=MAX_PER_MINUTE,
-        label="Calls a minute",
-        help_text="Of agents and models through the gateway. Empty: not limited.",
+        label="Calls per minute",
+        help_text="Gateway calls of agents and models. Empty: not limited.",
     )
     monthly_usd = DollarsField(
-        required=False, label="Dollars a month", help_text="For the same. Empty: by the budgets alone."
+        required=False, label="Dollars per month", help_text="For gateway calls. Empty: limited by the budgets only."
     )
 
     def __init__(self, *args: Any, actor: Actor, organization: Organization, **kwargs: Any) -> None:

@@ -19,14 +19,16 @@ class LoopForm(CanaryForm):
     marker: ClassVar[str] = "monthly_usd"
 
     on = forms.BooleanField(
-        required=False, label="On", help_text="Turns begin by themselves, and act as the person who switched it on."
+        required=False,
+        label="On",
+        help_text="Turns start automatically, with the rights of the person who switched this on.",
     )
     after_traces = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=10_000_000,
-        label="New traces that begin a turn",
-        help_text="Empty: none do.",
+        label="New traces that start a turn",
+        help_text="Empty: no turn by traces.",
     )
     judged_only = forms.BooleanField(required=False, label="Only traces with feedback count")
     daily = forms.BooleanField(required=False, label="Every day at 02:00 UTC")
@@ -37,15 +39,15 @@ class LoopForm(CanaryForm):
         label="Dollars a month",
         help_text="For jobs, their proofs and the gate's suites, of all turns.",
     )
-    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Rows to learn from, at least")
+    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Minimum rows to learn from")
     review = forms.ChoiceField(choices=RowReview.choices, label="Review")
-    preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of its jobs")
-    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: what differs from the preset.")
+    preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of the jobs")
+    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: changes from the preset.")
     environment_options = OptionsField(
-        required=False, label="Options of its jobs", help_text="JSON: how rows are played, e.g. tools."
+        required=False, label="Options of its jobs", help_text="JSON: options of the rollouts, e.g. tools."
     )
     strategy = forms.ChoiceField(
-        choices=[(one.value, one.label) for one in STRATEGIES], label="How its releases go out"
+        choices=[(one.value, one.label) for one in STRATEGIES], label="Strategy of its releases"
     )
     field_order = (
         "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset",

@@ -42,7 +42,7 @@ def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
     if agent.archived_at is not None or not Actor.of(actor).may("release.make", agent.organization_id):
         return []
     checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
-    found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent as it stands")]
+    found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent's current settings")]
     found += [(f"checkpoint:{one.pk}", one.label) for one in checkpoints]
     newest = Playbook.objects.filter(agent=agent).values_list("version", flat=True).first() or 0
     versions = range(newest, max(newest - OFFERED, 0), -1)

@@ -26,8 +26,8 @@ class VersionForm(ServiceForm):
     """What a suite asks, as JSON."""
 
     spec = OptionsField(
-        label="What it asks",
-        help_text="JSON: parts of environments, datasets or probes, and how they are played.",
+        label="Content",
+        help_text="JSON: parts of environments, datasets or probes, and run settings.",
         widget=forms.Textarea(attrs={"rows": 14, "spellcheck": "false", "class": "code", "placeholder": EXAMPLE}),
     )
 
@@ -35,7 +35,7 @@ class VersionForm(ServiceForm):
 class SuiteForm(VersionForm):
     """A new suite."""
 
-    name = forms.SlugField(max_length=60, help_text="What people and gates call it.")
+    name = forms.SlugField(max_length=60, help_text="Name in lists and gates.")
     description = forms.CharField(max_length=500, required=False)
     field_order = ("name", "description", "spec")
 
@@ -48,13 +48,13 @@ class RunForm(ServiceForm):
         max_length=120,
         required=False,
         label="Judge",
-        help_text="A model at the agent's endpoint that judges what rules can't tell. Empty: that stays open.",
+        help_text="Model at the agent's endpoint for answers that rules can't judge. Empty: not judged.",
     )
     max_budget_usd = forms.FloatField(
         min_value=0.01,
         max_value=MOST_BUDGET_USD,
         initial=DEFAULT_BUDGET_USD,
-        label="Costs at most, in dollars",
+        label="Maximum cost, in dollars",
     )
 
     def __init__(self, actor: Actor, data: Any = None, **more: Any) -> None:
@@ -64,7 +64,7 @@ class RunForm(ServiceForm):
         releases = Release.objects.visible_to(actor).filter(agent__archived_at=None).select_related("agent")
         self.fields["subject"].choices = [  # type: ignore[attr-defined]
             (
-                "Agents as they stand",
+                "Agents with current settings",
                 [(f"agent:{one.pk}", one.name) for one in agents],
             ),
             (

@@ -84,7 +84,7 @@ def shown_traces(actor: Any, rows: Sequence[ProductionTrace], numbers: Mapping[A
 
 def _opinion(row: Feedback, giver: str) -> ShownOpinion:
     words, tone = _said(row)
-    by = "a rule" if row.metric in IMPLICIT else row.user.username if row.user else "a person who is gone"
+    by = "a rule" if row.metric in IMPLICIT else row.user.username if row.user else "former member"
     if row.giver.startswith("key "):
         by = f"{row.giver}… of {by}"
     return ShownOpinion(row, words, tone, by, row.giver == giver)

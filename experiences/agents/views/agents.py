@@ -28,7 +28,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
     form = AgentForm(sent(request), actor=actor)
     if made := form.applied(agent_create, actor):
-        messages.success(request, f"{made.name} was made. Launch a training job when you are ready.")
+        messages.success(request, f"{made.name} was created. Launch a training job when you are ready.")
         return redirect("agent", ref=made.pk)
     return _form(request, form, None)
 

@@ -46,7 +46,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
     form = EndpointForm(sent(request))
     if made := form.applied(endpoint_create, actor):
-        messages.success(request, f"{made.name} was made. Try it, then give it to an agent.")
+        messages.success(request, f"{made.name} was created. Test it, then select it in an agent's form.")
         return redirect("experiences:endpoint_edit", endpoint_id=made.pk)
     return _form(request, form, None, actor)
 
@@ -65,7 +65,7 @@ def edit(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
 @post_page
 def archive(request: HttpRequest, actor: Actor, endpoint_id: Any) -> HttpResponse:
     endpoint = endpoint_archive(actor, endpoint_get(actor, endpoint_id))
-    messages.success(request, f"{endpoint.name} is archived, and its keys are forgotten.")
+    messages.success(request, f"{endpoint.name} is archived, and its keys are deleted.")
     return redirect("experiences:endpoints")
 
 

@@ -44,7 +44,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "endpoint.edit", current_organization(actor))
     form = ToolServerForm(sent(request))
     if made := form.applied(tool_server_create, actor):
-        messages.success(request, f"{made.name} was made. See what it offers, then give it to an agent.")
+        messages.success(request, f"{made.name} was created. Check its tools, then select it in an agent's form.")
         return redirect("experiences:tool_server", server_id=made.pk)
     return _form(request, form, None)
 
@@ -63,7 +63,7 @@ def edit(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
 @post_page
 def archive(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
     server = tool_server_archive(actor, tool_server_get(actor, server_id))
-    messages.success(request, f"{server.name} is out of use; agents that used it go on without its tools.")
+    messages.success(request, f"{server.name} is archived; agents continue without its tools.")
     return redirect("experiences:tool_servers")
 
 

@@ -53,10 +53,10 @@ SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
 )
 ACTIONS: Final = (
-    ("approve", "Approve it", "check", {ExperienceStatus.QUARANTINED}),
-    ("restore", "Bring it back", "play", {ExperienceStatus.PRUNED}),
-    ("prune", "Take it out", "cross", {ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE}),
-    ("quarantine", "Put it in quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
+    ("approve", "Approve", "check", {ExperienceStatus.QUARANTINED}),
+    ("restore", "Restore", "play", {ExperienceStatus.PRUNED}),
+    ("prune", "Prune", "cross", {ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE}),
+    ("quarantine", "Quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
 )
 GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
 LESSON_COLUMNS = {
@@ -125,7 +125,7 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
     require(actor, "agent.edit", row.organization_id)
     form = LessonForm(request.POST)
     if form.applied(experience_edit, actor, row):
-        messages.success(request, "Saved and stamped. It is measured anew from the next job on.")
+        messages.success(request, "Saved and stamped. The next job measures the new text.")
         return redirect("experiences:experience", experience_id=row.pk)
     return _shown(request, actor, experience_get(actor, experience_id), form)
 
@@ -143,10 +143,10 @@ def _action(service: Callable[..., Experience], said: str) -> Callable[..., Http
     return view
 
 
-restore = _action(experience_restore, "Brought back: the next job tries it again.")
-prune = _action(experience_prune, "Taken out. It can be brought back.")
-quarantine = _action(experience_quarantine, "In quarantine: no agent is told it until a person approves it.")
-approve = _action(experience_approve, "Approved: the next job tries it.")
+restore = _action(experience_restore, "Restored: the next job tries the lesson again.")
+prune = _action(experience_prune, "Pruned. You can restore the lesson.")
+quarantine = _action(experience_quarantine, "In quarantine: no agent receives the lesson until a person approves it.")
+approve = _action(experience_approve, "Approved: the next job tries the lesson.")
 
 
 @post_page
@@ -154,7 +154,7 @@ def merge(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpRespons
     """Makes one of all lessons that say what this one says, and shows it."""
     row = experience_get(actor, experience_id)
     made = experience_merge(actor, row, version=whole_number(request.POST, "version"))
-    messages.success(request, f"Merged into {made.handle}. The others are taken out, and can be brought back.")
+    messages.success(request, f"Merged into {made.handle}. The other lessons are pruned and can be restored.")
     return redirect("experiences:experience", experience_id=made.pk)
 
 

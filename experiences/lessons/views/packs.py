@@ -41,7 +41,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "agent.edit", current_organization(actor))
     form = PackForm(sent(request))
     if made := form.applied(pack_create, actor):
-        messages.success(request, f"{made.name} was made and stamped. Choose it in an agent's form.")
+        messages.success(request, f"{made.name} was created and stamped. Select it in an agent's form.")
         return redirect("experiences:prompt_pack", pack_id=made.pk)
     return _form(request, actor, form, None)
 

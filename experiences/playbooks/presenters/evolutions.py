@@ -65,7 +65,7 @@ def evolution_words(evolution: Evolution) -> LessonVerdict:
     if evolution.settled_at is not None:
         return LessonVerdict(f"It {taken(evolution)}{_moved(evolution)}.", "good" if _is_new(evolution) else "")
     if job.status == Status.FAILED:
-        return LessonVerdict("It failed, and nothing was changed. Trying again asks the model anew.", "bad")
+        return LessonVerdict("It failed, and nothing was changed. Trying again makes new model calls.", "bad")
     if job.status == Status.CANCELLED:
         return LessonVerdict("It was cancelled, and nothing was changed.")
     if job.status == Status.PAUSED:

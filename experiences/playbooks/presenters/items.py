@@ -22,15 +22,15 @@ from experiences.playbooks.selectors import Blame, blame, playbooks_visible
 
 MEANINGS: Final = {
     "strategies": "what worked",
-    "patterns": "what comes again and again",
+    "patterns": "recurring patterns",
     "failures": "what goes wrong, and how to avoid it",
     "learnings": "facts about the task and its tools",
 }
 MARKS: Final = {"added": "plus", "removed": "cross", "changed": "edit", "merged": "check"}
-WORDS: Final = {"added": "Added", "removed": "Removed", "changed": "Changed", "merged": "Said again"}
+WORDS: Final = {"added": "Added", "removed": "Removed", "changed": "Changed", "merged": "Repeated"}
 TAKEN: Final = ("applied", "merged")
 WAITING: Final = ("review", "quarantined")
-NOT_YET: Final = "Services are told it once a release of it is deployed."
+NOT_YET: Final = "Services receive the playbook when a release of it is deployed."
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class ItemRow:
             f" {points(low)} to {points(high)} over all looks)"
         )
         if not one.known:
-            return f"{seen}: too few to say what it adds."
+            return f"{seen}: too few to measure the effect."
         verdict = "it helps" if one.helps else "it does harm" if one.harms else "not decided yet"
         return f"{seen}: {added}, {verdict}."
 
@@ -103,7 +103,7 @@ class ItemRow:
     def words(self) -> str:
         """Its outcomes in a sentence."""
         if not self.told:
-            return "No execution that was told it has ended yet."
+            return "No execution with this item has ended yet."
         ended = f"{count(self.section.helpful)} of {count(self.told)} executions that were told it succeeded"
         return f"{ended}, {percent(self.share, 0)} (95 % interval {percent(self.low, 0)} to {percent(self.high, 0)})."
 
@@ -207,7 +207,7 @@ def verdict(playbook: Playbook, items: Sequence[ItemRow]) -> LessonVerdict:
 def _outcomes(items: Sequence[ItemRow]) -> str:
     tried = [one for one in items if one.told]
     if not items:
-        return "it tells the agent nothing yet"
+        return "empty"
     if not tried:
         return "no outcome is known yet"
     measured = [one.effect for one in items if one.effect is not None and one.effect.known]

@@ -37,7 +37,7 @@ def evolve(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     except (Conflict, TooMany, Unavailable, Insufficient) as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, "Queued. What it suggests appears here by itself.")
+        messages.success(request, "Queued. Suggested changes appear here automatically.")
     return redirect(f"{reverse('experiences:playbook', args=[playbook.agent_id])}?tab=evolution")
 
 
@@ -76,7 +76,7 @@ def retry(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     except (Conflict, Unavailable) as error:
         messages.error(request, error.message)
     else:
-        messages.success(request, "It is tried again, and asks the model anew.")
+        messages.success(request, "The evolution runs again with new model calls.")
     return redirect("experiences:evolution", job_id=found.job_id)
 
 

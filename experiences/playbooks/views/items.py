@@ -58,7 +58,7 @@ def remove(request: HttpRequest, actor: Actor, agent_id: Any, handle: str) -> Ht
     playbook_edit(
         actor, playbook, type="remove", target=handle, rationale=why, expected=whole_number(request.POST, "version")
     )
-    messages.success(request, f"Removed in version {playbook.version}. Its history is kept, and it can be put back.")
+    messages.success(request, f"Removed in version {playbook.version}. Its history is kept, and you can restore it.")
     return redirect("experiences:playbook_item", agent_id=agent_id, handle=handle)
 
 

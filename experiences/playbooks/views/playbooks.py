@@ -43,7 +43,7 @@ SORTS: Final = (
 STATES: Final = (
     ("waiting", "To review"),
     ("failed", "Last evolution failed"),
-    ("by_hand", "By hand only"),
+    ("by_hand", "Manual only"),
 )
 TRACE_SORTS: Final = (
     Sort("newest", "newest first", "recorded_at"),
@@ -196,7 +196,9 @@ def switch(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     found = playbook_get(actor, agent_id)
     evolves = request.POST.get("evolves") == "on"
     playbook_switch(actor, found, evolves=evolves)
-    messages.success(request, "It evolves by itself again." if evolves else "Stopped: it only changes by hand.")
+    messages.success(
+        request, "The playbook evolves automatically again." if evolves else "Stopped: only manual changes."
+    )
     return redirect("experiences:playbook", agent_id=agent_id)
 
 

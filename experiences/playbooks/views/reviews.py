@@ -126,7 +126,7 @@ def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., Http
 
 
 approve_lesson = _lesson(experience_approve, "Approved: the next job tries the lesson.")
-reject_lesson = _lesson(experience_reject, "Rejected: the lesson is taken out. It can be brought back.")
+reject_lesson = _lesson(experience_reject, "Rejected: the lesson is pruned. You can restore it.")
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------

@@ -21,14 +21,14 @@ class AnnotationForm(RowForm):
         required=False, min_value=-LARGEST_SCORE, max_value=LARGEST_SCORE, help_text="A number of your own scale."
     )
     comment = forms.CharField(
-        max_length=LONGEST_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="What you saw."
+        max_length=LONGEST_TEXT, required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Your observation."
     )
     answer = forms.CharField(
         label="Correct answer",
         max_length=LONGEST_TEXT,
         required=False,
         widget=forms.Textarea(attrs={"rows": 2}),
-        help_text="What would have been right. A dataset made of this trajectory expects it.",
+        help_text="The right answer; the expected outcome in a dataset of this trajectory.",
     )
 
     def __init__(self, *args: Any, labels: Any = (), placed: bool = True, **kwargs: Any) -> None:

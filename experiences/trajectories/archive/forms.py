@@ -18,7 +18,7 @@ class ArchiveRuleForm(ServiceForm):
         min_value=0,
         max_value=LONGEST,
         label="Days",
-        help_text="After its month was archived. 0: for ever. Empty: as it is for all.",
+        help_text="After its month was archived. 0: forever. Empty: the default for all.",
     )
 
     def __init__(self, *args: Any, agents: Any, **kwargs: Any) -> None:

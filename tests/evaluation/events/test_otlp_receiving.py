@@ -119,7 +119,7 @@ def test_an_instrumented_agent_elsewhere_is_seen_as_a_trajectory(
     client.force_login(olivia)
     page = client.get(f"/trajectories/{row.pk}/").content.decode()
     assert "How warm is it in Bern?" in page and "weather" in page
-    assert "lived elsewhere" in page and "rollout 1 of 1" not in page and "null" not in page
+    assert "recorded elsewhere" in page and "rollout 1 of 1" not in page and "null" not in page
 
 
 def weather(city: str) -> str:

@@ -28,8 +28,8 @@ def test_a_publisher_is_made_its_password_shown_once_and_revoked(boss: Client, a
     made = html(boss.post("/events/", {"name": "researcher", "agent": agent.pk}))
     row = EventCredential.objects.get()
     assert row.user in made and row.digest.startswith("$2b$")
-    assert "It is shown this once." in made and row.digest not in made
-    assert "It is shown this once." not in html(boss.get("/events/"))
+    assert "The password is shown only once." in made and row.digest not in made
+    assert "The password is shown only once." not in html(boss.get("/events/"))
     boss.post(f"/events/publishers/{row.pk}/revoke/")
     assert "revoked" in html(boss.get("/events/?state=revoked"))
     assert "No publisher matches" in html(boss.get("/events/?state=alive"))
@@ -38,7 +38,7 @@ def test_a_publisher_is_made_its_password_shown_once_and_revoked(boss: Client, a
 def test_publishing_is_switched_on_and_off(boss: Client, olivia: Any) -> None:
     boss.post("/events/publishing/", {"on": "1"})
     assert EventPublisher.objects.get().organization.slug == "acme"
-    assert "goes out as events since" in html(boss.get("/events/"))
+    assert "have been published since" in html(boss.get("/events/"))
     assert Caller(olivia).get("event-publishing").json() == {"publishes": True, "waiting": 0}
     boss.post("/events/publishing/", {"on": "0"})
     assert not EventPublisher.objects.exists()

@@ -74,7 +74,7 @@ def test_its_page_shows_the_track_the_review_and_what_begins_the_next_turn(
     operator: Actor, agent: Agent, console: Client, charlie: Any
 ) -> None:
     page = f"/agents/{agent.pk}/loop/"
-    assert "has not learned from production yet" in html(console.get(page))
+    assert "has not learned from production" in html(console.get(page))
     settings = {
         "on": "on",
         "after_traces": "100",

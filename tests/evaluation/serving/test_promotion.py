@@ -249,7 +249,7 @@ def test_pages_preview_what_changes_and_do_it(console: Client, operator: Actor, 
     listed = f"/checkpoints/?agent={router.pk}"
     assert f'href="/checkpoints/{first.pk}/promote/"' in html(console.get(listed))
     preview = html(console.get(f"/checkpoints/{first.pk}/promote/"))
-    assert "nothing stands promoted now" in preview and "The first release" in preview
+    assert "no checkpoint is promoted now" in preview and "First release" in preview
     done = console.post(f"/checkpoints/{first.pk}/promote/", {"note": "Good"}, follow=True)
     assert f"Router stands at {first.label} now" in html(done)
     long = console.post(f"/checkpoints/{second.pk}/promote/", {"note": "x" * 301})
@@ -258,7 +258,7 @@ def test_pages_preview_what_changes_and_do_it(console: Client, operator: Actor, 
     page = html(console.get(listed))
     assert f"Router stands at {second.label}" in page and f"Roll back to {first.label}" in page
     preview = html(console.get(f"/agents/{router.pk}/roll-back/"))
-    assert "Served otherwise than by release 2" in preview and first.sha256 in preview
+    assert "Changes since release 2" in preview and first.sha256 in preview
     console.post(f"/agents/{router.pk}/roll-back/")
     assert promoted(router) == first
     assert console.get(f"/agents/{router.pk}/roll-back/").status_code == 409

@@ -94,7 +94,7 @@ def test_what_was_found_at_the_endpoints_old_address_does_not_count(
     ModelEndpoint.objects.update(base_url="http://127.0.0.1:2/v1")
     (moved,) = (one for one in moved_since(candidate) if one.part == "endpoint")
     assert moved.after == "http://127.0.0.1:2/v1"
-    assert "gate asks for them again" in html(console.get(f"/releases/{candidate.pk}/"))
+    assert "gate requires new ones" in html(console.get(f"/releases/{candidate.pk}/"))
     assert "its safety was not probed" in decide(GateRule(), measured_of(candidate, None)).sentence
     suite_run_stored(operator, candidate, name="safe", safe=10)
     assert decide(GateRule(), measured_of(candidate, None)).passed and not measured_of(candidate, None).suites

@@ -40,11 +40,11 @@ def signed_in(person: Any) -> Client:
 
 def test_the_empty_list_teaches_and_adds_a_suite_of_the_program(console: Client) -> None:
     shown = html(console.get("/suites/"))
-    assert "No suite yet" in shown and "Add a suite of the program" in shown
+    assert "No suite yet" in shown and "Add a built-in suite" in shown
     answer = console.post("/suites/add/", {"built_in": "safety"}, follow=True)
     shown = html(answer)
-    assert "What version 1 asks" in shown and "probes: jailbreak" in shown and "90 % in each category" in shown
-    assert "It was never run" in shown and "Run safety" in shown
+    assert "Queries of version 1" in shown and "probes: jailbreak" in shown and "90 % in each category" in shown
+    assert "No run yet" in shown and "Run safety" in shown
     listed = html(console.get("/suites/"))
     assert "safety</a>" in listed and '<option value="safety">' not in listed
 
@@ -72,7 +72,7 @@ def test_a_suite_shows_its_history_as_chart_and_table(console: Client, operator:
     assert "Support clerk release 1, version 1: 90.0 % (" in shown and "version 2: 100.0 %" in shown
     assert f"/suite-runs/{later.pk}/" in shown and "20 probes safe" in shown
     assert "Support clerk release 1" in html(console.get(f"/suites/?agent={run.agent_id}"))
-    assert "It was never run" not in html(console.get(f"/suites/{suite.pk}/?q=nothing"))
+    assert "No run yet" not in html(console.get(f"/suites/{suite.pk}/?q=nothing"))
     assert html(console.get(f"/suites/{suite.pk}/?agent={run.agent_id}")).count('class="history-point') == 2
     assert "90 % in each" in html(console.get(f"/suites/{suite.pk}/?version=1"))
 

@@ -88,12 +88,12 @@ def test_a_trace_shows_what_was_said_and_what_came_of_it(
     called = answered(agent, response={"role": "assistant", "content": None, "tool_calls": calls})
     assert "look_up({&quot;order&quot;:4711})" in html(console.get(f"/traces/{called.pk}/"))
     unrecorded = answered(agent, request={}, response={})
-    assert "Nothing of it was kept" in html(console.get(f"/traces/{unrecorded.pk}/"))
+    assert "Conversation not stored" in html(console.get(f"/traces/{unrecorded.pk}/"))
     tools = answered(agent, "```python\nimport os\n```")
     ProductionTrace.objects.filter(pk=tools.pk).update(
         reward=0.1, components={"code_quality": {"off": "no namespaces"}}
     )
-    assert "Its code was not checked: no namespaces" in html(console.get(f"/traces/{tools.pk}/"))
+    assert "The code was not checked: no namespaces" in html(console.get(f"/traces/{tools.pk}/"))
     assert console.get(f"/traces/{tools.pk}/json/").json()["id"] == str(tools.pk)
 
 
@@ -127,7 +127,7 @@ def test_who_only_looks_reads_none(traces: dict[str, ProductionTrace], stella: A
 
 
 def test_an_empty_list_says_what_comes_there(console: Client) -> None:
-    assert "Nothing was asked in production yet" in html(console.get("/traces/"))
+    assert "No production traces yet" in html(console.get("/traces/"))
 
 
 def test_rest_shows_one_whole(traces: dict[str, ProductionTrace], olivia: Any) -> None:

@@ -88,12 +88,12 @@ def test_filters_narrow_and_what_is_wrong_is_refused(olivia: Any, charlie: Any, 
     stranger = Caller(charlie)
     assert stranger.get("dashboards/rewards", agent=str(agent.pk)).status_code == 404
     assert not any(chart["rows"] for chart in stranger.get("dashboards/rewards").json()["charts"])
-    assert "Nothing in this span" in html(console.get("/dashboards/rewards/?purpose=received"))
+    assert "No data in this period" in html(console.get("/dashboards/rewards/?purpose=received"))
 
 
 def test_a_fresh_site_says_what_to_do(console: Client, agent: Agent) -> None:
     page = html(console.get("/dashboards/"))
-    assert "Nothing was lived in the last 30 days" in page and "See the jobs" in page
+    assert "No trajectory in the last 30 days" in page and "See the jobs" in page
 
 
 def test_dashboards_ask_the_warehouse_and_fall_back(

@@ -100,12 +100,12 @@ def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it(
         # What is only tried in a form says nothing about what is stored.
         assert Caller(olivia).post(tested, {"inject_context": True}).json()["context_arrives"] is True
         form = {"agent": agent.pk, "url": drops.url, "inject_context": "on"}
-        assert "puts its context into each" in html(client.post("/agents/test/", form))
+        assert "adds the context to each" in html(client.post("/agents/test/", form))
         assert Agent.objects.get(pk=agent.pk).context_arrives is False
         changed = Caller(olivia).patch(f"agents/{agent.pk}", {"inject_context": True}).json()
         assert (changed["inject_context"], changed["context_arrives"]) == (True, None)
         assert Caller(olivia).post(tested, {}).json()["context_arrives"] is True
-    assert "puts its context into each" in html(client.get(f"/agents/{agent.pk}/"))
+    assert "adds the context to each" in html(client.get(f"/agents/{agent.pk}/"))
     assert drops.asked[-1]["system"] == "" and drops.asked[0]["system"].startswith("Add with care.")
     assert "Add with care." in model.requests[-1].body["messages"][0]["content"]
 
@@ -117,7 +117,7 @@ def test_an_agent_that_calls_no_model_of_ours_has_no_call_to_put_the_context_int
     with AgentServer(lambda asked, ask: "Answer: 42") as alone:
         agent = foreign(adam, endpoint, alone.url, inject_context=True)
         assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
-    assert "made no call by the model address" in html(client.get(f"/agents/{agent.pk}/"))
+    assert "made no call to the model address" in html(client.get(f"/agents/{agent.pk}/"))
 
 
 def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(

@@ -108,7 +108,7 @@ def test_a_playbook_is_made_and_read_once_it_is_deployed(service: Service, opera
     assert made.status_code == 201, made.content
     assert set(made.json()) == {"playbook_id", "agent_id", "version", "created_at"} and made.json()["version"] == 1
     undeployed = problem(service.send("get", f"playbooks/{agent.id}/context"), 409)
-    assert "Make a release of a version of its playbook, and deploy that." in undeployed
+    assert "Create a release of a version of its playbook, and deploy that." in undeployed
     deployed(operator, Playbook.objects.get())
     found = service.send("get", f"playbooks/{agent.id}/context")
     assert found.status_code == 200

@@ -139,7 +139,7 @@ def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing
     browser = Client()
     browser.force_login(olivia)
     page = html(browser.get(f"/evolutions/{job.id}/"))
-    assert "What the reflector found" in page and "3 rounds" in page and SECOND["insight"] in page
+    assert "Findings of the reflector" in page and "3 rounds" in page and SECOND["insight"] in page
     assert FIRST["insight"] in page and "strong" in page
     api = Caller(olivia)
     (row,) = api.get("evolutions", agent=clerk.slug, status="completed").json()["results"]

@@ -482,12 +482,12 @@ def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
     console: Client, run: TrainingRun, this_month: date, operator: Actor
 ) -> None:
     get_user_model().objects.filter(pk=operator.user.pk).update(is_staff=True)
-    assert "How fast it grows is known tomorrow" in html(console.get("/archives/"))
+    assert "Its growth is known tomorrow" in html(console.get("/archives/"))
     day = timezone.now().date() - timedelta(days=2)
     TableSize.objects.bulk_create([TableSize(day=day, name=name, size=0) for name in sizes()])
     archived(this_month)
     shown = html(console.get("/archives/"))
-    assert "a day: the disk is full in" in shown and "Bring back" in shown
+    assert "a day: the disk is full in" in shown and "Restore" in shown
     assert all(name.lower() in shown.lower() for name, _ in rules.items())
     assert "No archive matches" in html(console.get("/archives/?q=nothing-of-that-name"))
 

@@ -99,7 +99,7 @@ def test_a_job_without_failures_says_so(console: Client, operator: Actor, agent:
     run = lived_run(operator, agent, rollouts=0)
     assert "No trajectory yet" in html(console.get(f"/jobs/{run.pk}/?tab=failures"))
     trajectories_write(owner_of(run), [trajectory(0, 0, 0, "q", True)])
-    assert "Each of its 1 trajectory succeeded" in html(console.get(f"/jobs/{run.pk}/?tab=failures"))
+    assert "All 1 trajectory succeeded" in html(console.get(f"/jobs/{run.pk}/?tab=failures"))
 
 
 @pytest.fixture

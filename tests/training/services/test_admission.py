@@ -166,7 +166,7 @@ def test_the_plan_says_what_the_gate_can_tell_and_what_that_costs(
     assert found[-1] > 0.9 and found[0] < 0.3 and all(0 < one["cost_usd"] < 1 for one in plan["gate"]["power"])
     form = {"agent": reader.pk, "source": "dataset", "dataset": rows.pk, "max_budget_usd": "5"}
     shown = text(console.post("/launch/plan/", form))
-    assert "lets a true gain through" in shown and "Simulated." in shown
+    assert "accepts a true gain" in shown and "Simulated." in shown
 
 
 @pytest.mark.parametrize("hurdle", ["busy", "archived", "not recorded", "full", "developer"])
