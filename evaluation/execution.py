@@ -27,7 +27,7 @@ from experiences.privacy import redact
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope
 from training.data.pools import Pools
 from training.learners import policy_of
@@ -75,7 +75,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
         paid = self.evaluation.run.calls_model
-        super().__init__(job, lease, RolloutKeeper(lease, self.evaluation.agent_id, paid=paid))
+        super().__init__(job, lease, RolloutWriter(lease, self.evaluation.agent_id, paid=paid))
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return self.setup.new_loop() if self.setup.new_loop else super().new_loop()

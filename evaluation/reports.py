@@ -28,8 +28,8 @@ from training.learners import policy_of
 from training.models import TrainingRun
 from training.selectors.runs import LOOK_INTO
 from training.services.checkpoints import checkpoint_load
-from training.services.learned import told_at_start
 from training.services.pools import run_pools
+from training.services.run_lessons import told_at_start
 
 LINE_NAMES: Final = {
     "held_out": "new items",
@@ -110,7 +110,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     what it cost to learn is known elsewhere."""
     here = evaluation.checkpoint.run_id is not None
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
-    if not (run.tells and here) or success["improvement"] is None or cost["improvement"] is None:
+    if not (run.learns_context and here) or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.

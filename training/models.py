@@ -83,8 +83,8 @@ class TrainingRun(Scoped):
     starting_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # What it goes on from (training/services/continuing.py): the run, what that one measured of this library, and what
-    # a page says of it.
+    # Starting point (training/services/starting_points.py): the earlier run, its estimates for this library, and their
+    # provenance as shown on pages.
     continues = models.ForeignKey(
         "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="continued_by"
     )
@@ -134,11 +134,11 @@ class TrainingRun(Scoped):
         return learner_of(self.policy_kind, str(self.config.get("learner", "")))
 
     @property
-    def tells(self) -> bool:
+    def learns_context(self) -> bool:
         """Whether it learns lessons for a model's context; its policies then are context policies. False where the
         package that brought its learner is not installed any more: its pages are shown all the same."""
         try:
-            return self.learner.tells
+            return self.learner.learns_context
         except (UnknownName, UnfitLearner):
             return False
 

@@ -115,7 +115,7 @@ def options_check(options: Mapping[str, Any]) -> None:
             )
 
 
-def at_door(agent: Agent) -> bool:
+def uses_model_server(agent: Agent) -> bool:
     """Whether the agent's model can be trained: its endpoint is a door of weights."""
     return agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS
 

@@ -17,7 +17,7 @@ from experiences.models.trajectories import DatasetOrigin
 from experiences.trajectories.annotations.selectors import annotations_by_trajectory
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.filters import trajectories_filtered
-from experiences.trajectories.presenters.told import answered_by
+from experiences.trajectories.presenters.first_messages import answered_by
 from experiences.trajectories.selectors import trajectories_visible, trajectory_get
 from training.data.splits import normalized
 from training.data.uploads import clean_rows

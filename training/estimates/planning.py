@@ -63,7 +63,7 @@ class Planned:
     @property
     def told(self) -> bool:
         """Whether the run learns what its agent is told: then a gate decides what is shipped."""
-        return learner_of(self.agent.runtime, self.config.learner).tells
+        return learner_of(self.agent.runtime, self.config.learner).learns_context
 
     def gate(self) -> dict[str, Any]:
         """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
@@ -110,7 +110,7 @@ class Planned:
 
     def training_calls(self) -> dict[str, Any] | None:
         """What a door of weights is paid for the updates; None where none is asked."""
-        if not learner_of(self.agent.runtime, self.config.learner).needs_door:
+        if not learner_of(self.agent.runtime, self.config.learner).needs_model_server:
             return None
         asked = measured.work(self.config, **self.pools, told=self.told)
         return {
@@ -180,7 +180,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     """
     found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).tells)
+    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).learns_context)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 
@@ -229,7 +229,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
     """Raises:
     Invalid: see ``planned``."""
     learner, price = learner_of(agent.runtime, config.learner), model_price(agent)
-    asks = learner.tells and config.context.propose
+    asks = learner.learns_context and config.context.propose
     reflector = reflector_price(agent) if asks else price
     objectives = (len(agent.objective) + len(agent.learning_objective)) // 3
     question = measured.guessed_question(reflector, objectives) if asks else 0.0
@@ -242,7 +242,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         concurrency=config.max_concurrent_rollouts,
     )
     found = replace(found, shown_micros=reflector.input / PER)
-    return _with_training_calls(found, agent, config) if learner.needs_door else found
+    return _with_training_calls(found, agent, config) if learner.needs_model_server else found
 
 
 def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rates:
@@ -341,7 +341,7 @@ def _done(run: TrainingRun, config: GRPOConfig) -> int:
         n_train=run.n_train,
         n_selection=run.n_selection,
         n_held_out=0,
-        told=run.tells,
+        told=run.learns_context,
         iterations=run.iteration,
     )
     return max(1, run.trajectories + asked.looked)

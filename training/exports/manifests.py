@@ -25,7 +25,7 @@ from experiences.privacy import redact
 from experiences.trajectories.archive.reading import job_rows
 from training.data.splits import normalized
 from training.models import TrainingRun
-from training.selectors.learned import goes_on_from, lessons_of_run, run_epochs
+from training.selectors.run_lessons import goes_on_from, lessons_of_run, run_epochs
 from training.services.pools import run_pools
 
 VERSION: Final = 1

@@ -38,8 +38,8 @@ class Learner(ABC):
 
     ``runtimes`` are those of agents whose rollouts it learns from; of several learners that fit, a launch names one
     (``learner``), else the first built-in one is taken. ``stored_as`` is what its policies' ``state_dict()["kind"]``
-    may say. ``tells`` means that what is learned is lessons for a model's context, which have rows and pages.
-    ``needs_door``: the agent's endpoint has to be a door of weights (docs/weights.md).
+    may say. ``learns_context`` means that what is learned is lessons for a model's context, which have rows and pages.
+    ``needs_model_server``: the agent's endpoint has to be a door of weights (docs/weights.md).
     ``defaults`` differ from ``GRPOConfig``'s own for this learner, under every preset.
     """
 
@@ -47,8 +47,8 @@ class Learner(ABC):
     title: ClassVar[str]
     runtimes: ClassVar[frozenset[str]]
     stored_as: ClassVar[tuple[str, ...]]
-    tells: ClassVar[bool] = False
-    needs_door: ClassVar[bool] = False
+    learns_context: ClassVar[bool] = False
+    needs_model_server: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     # -- describe --------------------------------------------------------------------------------------------------

@@ -30,7 +30,7 @@ class ContextLearner(Learner):
     title: ClassVar = "lessons in a model's context"
     runtimes: ClassVar = frozenset({"llm", "http"})
     stored_as: ClassVar = ("context", "frozen")  # "frozen": before there was anything to learn
-    tells: ClassVar = True
+    learns_context: ClassVar = True
     # Every rollout is paid for, so groups are small and looks are few. Many small iterations find more lessons than few
     # large ones, and whole groups are read with two questions instead of six.
     defaults: ClassVar[Mapping[str, Any]] = {

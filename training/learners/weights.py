@@ -25,7 +25,7 @@ class WeightsLearner(Learner):
     title: ClassVar = "a language model's own weights"
     runtimes: ClassVar = frozenset({"llm", "http"})
     stored_as: ClassVar = ("weights",)
-    needs_door: ClassVar = True
+    needs_model_server: ClassVar = True
     defaults: ClassVar[Mapping[str, Any]] = {
         "n_iterations": 200,
         "batch_size": 8,

@@ -143,7 +143,7 @@ def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str
 
 def _shipped(checkpoint: PolicyCheckpoint) -> dict[str, str] | None:
     """Text by handle of what the checkpoint would tell."""
-    if checkpoint.run is None or not checkpoint.run.tells:
+    if checkpoint.run is None or not checkpoint.run.learns_context:
         return None
     # Imported here: pages of action policies don't load a trainer for this.
     from training.learners import policy_of

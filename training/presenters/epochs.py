@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
-from training.selectors.learned import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
+from training.selectors.run_lessons import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
 CHANGES: Final = 200  # proposals of an epoch that are listed

@@ -89,7 +89,7 @@ def tone(run: TrainingRun) -> str:
     """good, bad or plain: how the verdict is coloured. Only what its interval can tell apart gets a colour."""
     if run.job.status == Status.FAILED:
         return "bad"
-    if run.tells and run.verdict.get("improvement") is None:
+    if run.learns_context and run.verdict.get("improvement") is None:
         return "plain"  # what was tried on the selection queries is for the gate to judge
     found = run.verdict if run.verdict.get("improvement") is not None else run.selection
     low = found.get("low" if found is run.verdict else "improvement_low")

@@ -11,7 +11,7 @@ from agentcore_site.jobs.models import Priority, Reason, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.shapes import Shape
 from training.models import TrainingRun
-from training.selectors.learned import goes_on_from
+from training.selectors.run_lessons import goes_on_from
 from training.selectors.runs import best_label, done_criteria, estimated_completion, never_solved, run_verdict
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}

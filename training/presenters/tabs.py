@@ -19,7 +19,7 @@ from training.models import PolicyCheckpoint, TrainingRun
 from training.presenters import panel
 from training.presenters.epochs import learned_tab
 from training.presenters.failures import failures_tab
-from training.selectors.learned import learns_context
+from training.selectors.run_lessons import learns_context
 from training.selectors.runs import group_grid
 
 CELLS = 600  # of the groups' grid on one page

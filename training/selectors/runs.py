@@ -174,7 +174,7 @@ def run_verdict(run: TrainingRun) -> str:
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
-    if run.tells:
+    if run.learns_context:
         decides = "; the gate decides at the end" if run.job.active else ""
         return f"Tried: {signed(gain)} points against {run.baseline} ({interval}) on the selection queries{decides}."
     if low > 0:

@@ -15,7 +15,7 @@ from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from experiences.agents.consent import recording_require
-from experiences.agents.foreign import dropped_context_repair
+from experiences.agents.http_agents import dropped_context_repair
 from experiences.lessons.job_prompt import ChosenPrompt
 from experiences.models import Agent, AgentRuntime
 from training.estimates.planning import Planned

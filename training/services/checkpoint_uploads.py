@@ -110,7 +110,7 @@ def _read(data: bytes) -> StoredPolicy:
         stored = stored_policy(data)
         if not 0 <= stored.iteration <= MOST_ITERATIONS:
             raise ValueError(f"it is of iteration {stored.iteration}")
-        if stored.learner.tells:
+        if stored.learner.learns_context:
             told = cast(ContextPolicy, stored.policy).serves
             told.text_for("")
             if fault := unstorable(told.as_json()):

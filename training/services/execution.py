@@ -25,7 +25,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.lib.trace_context import log_field
 from experiences.agents.consent import recording, recording_check
-from experiences.agents.foreign import context_arrival_set, dropped_context_repair
+from experiences.agents.http_agents import context_arrival_set, dropped_context_repair
 from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.reflection import Reflected, Reflector
@@ -37,7 +37,7 @@ from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
-from experiences.trajectories.keeping import AWAY, RolloutKeeper
+from experiences.trajectories.rollout_writer import AWAY, RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope, groups_write, last_kept_iteration
 from training import metrics
 from training.learners.gate import searches
@@ -46,7 +46,10 @@ from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.selectors.runs import LOOK_INTO, never_solved
 from training.services import checkpoints
-from training.services.learned import (
+from training.services.pools import run_pools
+from training.services.promotion import start_of_run
+from training.services.removed_lessons import memory_of_run
+from training.services.run_lessons import (
     epoch_add,
     known_of_run,
     lessons_sync,
@@ -54,9 +57,6 @@ from training.services.learned import (
     reflection_options,
     rule_of_run,
 )
-from training.services.memory import memory_of_run
-from training.services.pools import run_pools
-from training.services.promotion import start_of_run
 from training.services.spans import RunSpans
 from training.services.weights_trainer import MeteredTrainer
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
@@ -84,7 +84,7 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
             "acting": player,
             "model": player.model,
             "closing": player.aclose,
-            "weights_trainer": MeteredTrainer(player, work) if run.learner.needs_door else None,
+            "weights_trainer": MeteredTrainer(player, work) if run.learner.needs_model_server else None,
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
             "library": library,
             "weights": weights,
@@ -157,7 +157,7 @@ class TrainingSlice:
         self.setup = setup_of(self.run, work=f"{job.attempt}")
         self._spans = RunSpans.of(self.run)
         self.state = self._load()
-        self._keeper = RolloutKeeper(lease, self.run.agent_id, paid=self.run.calls_model)
+        self._keeper = RolloutWriter(lease, self.run.agent_id, paid=self.run.calls_model)
         if self.run.calls_model:
             self._pay_once()
         self._last_event = 0.0
@@ -295,13 +295,13 @@ class TrainingSlice:
                 tokens=F("tokens") + tokens,
                 **changes,
             )
-            if self.setup.learner.tells:
+            if self.setup.learner.learns_context:
                 policy = cast(ContextPolicy, self.state.policy)
                 lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
             self._tell(report, len(trajectories), cost, spent, selection)
             # A door is paid to make an update: one that is committed is never made again.
-            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_door
+            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
             if selection or due:
                 self._write_checkpoint(figures, self._validated(report, selection), prune=False)
         self.run.iteration = report.iteration
@@ -312,7 +312,7 @@ class TrainingSlice:
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
         """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what
         the checkpoint would tell."""
-        if not self.setup.learner.tells:
+        if not self.setup.learner.learns_context:
             return selection
         return selection if report.gate is not None and report.gate.accepted else None
 

@@ -28,7 +28,7 @@ from training.policies.archive import CorruptState
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.services.checkpoints import Damaged, checkpoint_load
-from training.services.learned import ship_again
+from training.services.run_lessons import ship_again
 
 NOTHING_BEFORE: Final = "No other checkpoint of {} was promoted before: there is nothing to roll back to."
 
@@ -105,7 +105,7 @@ def _take_up(actor: Any, checkpoint: PolicyCheckpoint) -> None:
     except (CorruptState, UnknownName) as error:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     run = checkpoint.run
-    if run is None or not run.tells:
+    if run is None or not run.learns_context:
         return
     if working := titles_at_work(jobs_of([checkpoint.agent_id])):
         raise Conflict(f"{working} is at work and writes the agent's lessons. Cancel it, or wait until it has ended.")
@@ -120,7 +120,7 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
         ObjectsAway: the storage can't be reached now.
     """
     learner = learner_of(agent.runtime, config.learner)
-    found = promoted(agent) if config.warm_start and not learner.tells else None
+    found = promoted(agent) if config.warm_start and not learner.learns_context else None
     if found is None:
         return WarmStart()
     try:

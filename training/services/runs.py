@@ -19,7 +19,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
-from experiences.agents.endpoint_config import at_door
+from experiences.agents.endpoint_config import uses_model_server
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits
@@ -38,10 +38,10 @@ from training.estimates import planning
 from training.learners import learner_of
 from training.models import TrainingRun
 from training.services.admission import place, refusals
-from training.services.continuing import Beginning, beginning
 from training.services.launch_defaults import groups_fault, launch_defaults
-from training.services.learned import starting_library, starting_rule
 from training.services.promotion import warm_start
+from training.services.run_lessons import starting_library, starting_rule
+from training.services.starting_points import StartingPoint, starting_point
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ def run_start(
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
     prompt = choose()
-    begun = beginning(agent, asked.config, pools, prompt.pack)
+    start_from = starting_point(agent, asked.config, pools, prompt.pack)
     start = warm_start(agent, asked.config, pools.environment)
     acting = with_pack(agent, prompt.pack)
-    library = _library(acting, begun)
+    library = _library(acting, start_from)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -138,15 +138,15 @@ def run_start(
             preset=asked.config.preset,
             config=as_stored(asked.config),
             seed=asked.config.seed,
-            continues=begun.run,
-            origin=begun.origin,
-            known=begun.known_of(library),
+            continues=start_from.run,
+            origin=start_from.origin,
+            known=start_from.known_of(library),
             n_train=len(pools.train),
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
             estimate=planned.as_json() | {"prompt": prompt.of(agent)},
             starts_from=start.checkpoint,
-            warnings=[*asked.warnings, *filter(None, [begun.warning, start.warning])],
+            warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
             library=library,
             starting_rule=None if agent.runtime == AgentRuntime.ACTION else starting_rule(agent, prompt.pack),
             total_iterations=asked.config.n_iterations,
@@ -255,9 +255,9 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
     return given or (known.domain if known is not None else "")
 
 
-def _library(agent: Agent, begun: Beginning) -> list[dict[str, Any]]:
+def _library(agent: Agent, start_from: StartingPoint) -> list[dict[str, Any]]:
     """Every lesson once: what is active, and what an earlier run tried and may try again."""
-    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *begun.lessons]
+    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *start_from.lessons]
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
@@ -269,7 +269,7 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
     if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):
         raise Invalid(message, fields={"algorithm": message})
-    if learner_of(agent.runtime, parsed.learner).needs_door and not at_door(agent):
+    if learner_of(agent.runtime, parsed.learner).needs_model_server and not uses_model_server(agent):
         message = f"{agent.name} calls a model whose weights can't be trained: its endpoint is no door of weights."
         raise Invalid(message, fields={"learner": message})
     return parsed, warnings

@@ -15,8 +15,8 @@ from budgets.metering.port import Bill, BudgetRefused, CallKey, MeterFailure, Sp
 from budgets.metering.price_book import TRAIN
 from budgets.prices.pricing import Price, Usage, cost
 from experiences.agents.endpoint_config import GPU_PRICE
+from experiences.agents.model_server_client import CALL_SECONDS
 from experiences.agents.runtime_factory import RuntimeFactory
-from experiences.agents.weights_door import CALL_SECONDS
 from experiences.rollouts.captured import TokenRow
 from experiences.rollouts.own_weights import Weights
 from experiences.rollouts.runtimes.base import Halted

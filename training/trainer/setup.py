@@ -21,7 +21,7 @@ from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, Traject
 from training.config.schema import GRPOConfig
 from training.data.splits import search_size
 from training.policies.base import Policy
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
 
@@ -101,7 +101,7 @@ class TrainerSetup:
     new_loop: Callable[[], AbstractEventLoop] | None = None
     library: Library = field(default_factory=Library)
     weights: Mapping[str, float] = field(default_factory=dict)
-    known: Known | None = None
+    known: PriorEstimates | None = None
     rule: QueryRule | None = None
     slots: int | None = None
     start: Callable[[], Policy] | None = None

@@ -32,7 +32,7 @@ from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope
 from training.trainer import play
 
@@ -65,7 +65,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         self.bundle = bundle_played(self.run)
         self._work_name = f"{str(job.id)[-12:]}.{job.attempt}"
         paid = self.bundle.runtime != AgentRuntime.ACTION
-        super().__init__(job, lease, RolloutKeeper(lease, self.run.agent_id, paid=paid))
+        super().__init__(job, lease, RolloutWriter(lease, self.run.agent_id, paid=paid))
         self._factory = None
         if paid:
             self._factory = runtime_factory(self.run.agent, self.bundle, job_id=job.id, work=self._work_name)

@@ -23,7 +23,7 @@ from budgets.llm.types import Endpoint
 from budgets.metering.database_meter import DatabaseMeter, LedgerAway
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent
-from experiences.agents.foreign import agent_headers, context_arrival_set
+from experiences.agents.http_agents import agent_headers, context_arrival_set
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.rendering import context_of
 from experiences.lessons.services.packs import system_text

@@ -63,7 +63,7 @@ def _steps(rows: Any) -> list[str]:
 
 def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[str]) -> None:
     """In the erasure's transaction: if that fails, the new file is a stray one, without the words, and swept up."""
-    from experiences.trajectories.archive.ageing import archive_forget, file_prove, file_write
+    from experiences.trajectories.archive.archive_lifecycle import archive_forget, file_prove, file_write
     from experiences.trajectories.archive.files import (
         ArchiveWriter,
         RowsWritten,

@@ -13,7 +13,7 @@ from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.row_scope import everything
 from experiences.models import ArchivedJob, TrajectoryArchive
-from experiences.trajectories.archive.ageing import (
+from experiences.trajectories.archive.archive_lifecycle import (
     ArchiveTurn,
     Portion,
     archive_delete,

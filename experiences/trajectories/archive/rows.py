@@ -13,6 +13,7 @@ import pyarrow as pa
 from django.db import connection, transaction
 
 from agentcore_site.lib.database import copying, no_news
+from experiences.trajectories.archive.archive_view import shadowing
 from experiences.trajectories.archive.digests import DIGEST, Marked
 from experiences.trajectories.archive.files import (
     COLUMNS,
@@ -24,7 +25,6 @@ from experiences.trajectories.archive.files import (
     RowsWritten,
     as_csv,
 )
-from experiences.trajectories.archive.shadowed import shadowing
 from experiences.trajectories.storage import TABLE, partition_of
 
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from experiences.rollouts.heard import conversations_of
+from experiences.rollouts.message_diff import conversations_of
 
 FIRST_WORDS: Final = "assistant"
 Steps = Sequence[Mapping[str, Any]]

@@ -29,7 +29,7 @@ from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
-from training.services.learned import states_of
+from training.services.run_lessons import states_of
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 from training.trainer.play import Played
 from training.trainer.results import UpdateResult

@@ -35,7 +35,7 @@ from budgets.metering.port import (
 from experiences.privacy import cut_short
 from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.captured import SampledTokens
-from experiences.rollouts.heard import Heard
+from experiences.rollouts.message_diff import MessageDiff
 from experiences.rollouts.rollout_clock import Clock, current_clock
 from experiences.rollouts.runtimes.base import Halted, RolloutFailure
 from experiences.rollouts.tools.toolset import Toolset
@@ -112,7 +112,7 @@ class Conversation:
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
     _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
-    _heard: Heard = field(default_factory=Heard, repr=False)
+    _heard: MessageDiff = field(default_factory=MessageDiff, repr=False)
     _asked: Mapping[str, Any] | None = field(default=None, repr=False)  # how the call was that no step tells of yet
     _notes: CallNotes = field(default_factory=CallNotes, repr=False)
 

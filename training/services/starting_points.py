@@ -28,24 +28,24 @@ from training.learners import policy_of
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.services.checkpoints import checkpoint_load, latest
-from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
+from training.services.run_lessons import library_entry, runs_under
 
 CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now
 MOST_RUNS: Final = 20  # one after the other, whose training queries are compared with what tests the next one
 
 
 @dataclass(frozen=True)
-class Beginning:
+class StartingPoint:
     """What a run begins with beside what is active. ``lessons`` are further entries of its library: those that the gate
     of ``run`` refused. ``known`` is what was measured, and ``origin`` says of it what a page does: rollouts, weight,
     what changed since, and what the agent acts by now."""
 
     run: TrainingRun | None = None
     lessons: Sequence[dict[str, Any]] = ()
-    known: Known | None = None
+    known: PriorEstimates | None = None
     origin: dict[str, Any] = field(default_factory=dict)
     warning: str = ""
 
@@ -56,7 +56,7 @@ class Beginning:
         return self.known.only(Library.of([one["lesson"] for one in library])).as_json()
 
 
-def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> Beginning:
+def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> StartingPoint:
     """What a run of this agent on these queries goes on from. ``chosen``: the prompt pack by which the run acts, where
     it was chosen by the domain of its data.
 
@@ -64,9 +64,9 @@ def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack
         Conflict: the agent's prompt pack was altered.
     """
     if agent.runtime == AgentRuntime.ACTION:
-        return Beginning()
+        return StartingPoint()
     acting = with_pack(agent, chosen)
-    alone = Beginning(origin={"acts_by": acts_by(acting)})
+    alone = StartingPoint(origin={"acts_by": acts_by(acting)})
     earlier = _earlier(agent, chosen) if config.context.reuse else None
     if earlier is None:
         return alone
@@ -102,14 +102,14 @@ def _fingerprint(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning:
+def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun) -> StartingPoint:
     checkpoint = latest(earlier)
-    if checkpoint is None or not earlier.tells:
+    if checkpoint is None or not earlier.learns_context:
         return begun
     policy = cast(ContextPolicy, policy_of(checkpoint_load(checkpoint)))
     then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
     changed = [name for name, value in now.items() if then.get(name, value) != value]
-    known, weight = Known.of(policy), CHANGED_WEIGHT if changed else 1.0
+    known, weight = PriorEstimates.of(policy), CHANGED_WEIGHT if changed else 1.0
     lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, earlier.configuration)]
     origin = {
         **begun.origin,

@@ -19,7 +19,7 @@ SAME_VOICE: Final = "agent"  # how a step of an agent without roles is marked wh
 
 
 @dataclass
-class Heard:
+class MessageDiff:
     """Compares the messages of each call with those of the call before, role by role."""
 
     _known: dict[str, tuple[list[Message], Message]] = field(default_factory=dict)  # and what was answered to them

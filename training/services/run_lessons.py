@@ -30,7 +30,7 @@ from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
 from training.policies.served_context import ServedContext
 from training.trainer import IterationReport
@@ -89,9 +89,9 @@ def told_at_start(run: TrainingRun) -> Library:
     return Library(tuple(one for one in library_of_run(run)[0] if one.status == "active"))
 
 
-def known_of_run(run: TrainingRun) -> Known | None:
+def known_of_run(run: TrainingRun) -> PriorEstimates | None:
     """What earlier runs measured of the library that a run began with."""
-    return None if run.known is None else Known.from_json(run.known)
+    return None if run.known is None else PriorEstimates.from_json(run.known)
 
 
 def runs_under(agent: Agent, chosen: PromptPack | None) -> QuerySet[TrainingRun]:

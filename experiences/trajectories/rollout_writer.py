@@ -35,7 +35,7 @@ PATIENCE: Final = 15.0  # seconds that a write waits for the database, or for th
 AWAY: Final = (KeyAway, *TROUBLE)
 
 
-class Waiting(NamedTuple):
+class PendingRollout(NamedTuple):
     """A rollout that has ended, and who waits until it is written."""
 
     owner: TrajectoryScope
@@ -48,14 +48,14 @@ class Waiting(NamedTuple):
         return self.owner.arm, self.owner.line, self.trajectory.key
 
 
-class RolloutKeeper:
+class RolloutWriter:
     """Keeps the rollouts of one slice. ``close`` it; before that ``save`` or ``rescue`` writes what still waits."""
 
     def __init__(self, lease: Lease, agent_id: uuid.UUID, *, paid: bool) -> None:
         self._lease, self._agent_id = lease, agent_id
         self._paid = paid
         self._linger = LINGER if paid else FREE_LINGER
-        self._waiting: list[Waiting] = []
+        self._waiting: list[PendingRollout] = []
         self._written: set[tuple[str, str, RolloutKey]] = set()  # by arm, line and key
         self._unsure = False  # the last write may have been done without our knowing
         self._failed: Exception | None = None
@@ -76,7 +76,7 @@ class RolloutKeeper:
     def keep(self, owner: TrajectoryScope, trajectory: Trajectory) -> Awaitable[None] | None:
         """Takes a rollout that has ended, on an event loop. What was paid for can be awaited until it is written; it
         raises what ``check`` does."""
-        waiting = Waiting(owner, trajectory)
+        waiting = PendingRollout(owner, trajectory)
         if self._paid:
             loop = asyncio.get_running_loop()
             waiting = waiting._replace(loop=loop, written=loop.create_future())
@@ -201,7 +201,7 @@ class RolloutKeeper:
                 connection.close()
 
     @contextmanager
-    def _batch(self) -> Iterator[list[Waiting]]:
+    def _batch(self) -> Iterator[list[PendingRollout]]:
         """All that waits, for one transaction; it waits again if that fails."""
         with self._turn:
             with self._list:
@@ -217,12 +217,12 @@ class RolloutKeeper:
             self._written.update(one.place for one in batch)
             self._answer(batch)
 
-    def _answer(self, batch: Sequence[Waiting], error: Exception | None = None) -> None:
+    def _answer(self, batch: Sequence[PendingRollout], error: Exception | None = None) -> None:
         for one in batch:
             if one.loop is not None and one.written is not None and not one.loop.is_closed():
                 one.loop.call_soon_threadsafe(_resolve, one.written, error)
 
-    def _store(self, batch: list[Waiting]) -> None:
+    def _store(self, batch: list[PendingRollout]) -> None:
         by_owner: dict[TrajectoryScope, dict[RolloutKey, Trajectory]] = {}
         for one in batch:
             if one.place not in self._written:

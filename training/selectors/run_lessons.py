@@ -19,7 +19,7 @@ STAGES = ("summary", "lessons", "operations", "merge")  # of reflection, in the 
 
 def learns_context(run: TrainingRun) -> bool:
     """Whether a run learns what its agent is told. Agents that choose actions read nothing."""
-    return run.tells
+    return run.learns_context
 
 
 def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:

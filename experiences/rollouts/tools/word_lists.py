@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 from experiences.rollouts.tools.base import FunctionTool, ToolError
-from experiences.rollouts.tools.reading import DIRECTION, NUMBER_LIST, is_descending
+from experiences.rollouts.tools.text_parsing import DIRECTION, NUMBER_LIST, is_descending
 
 _WORD = re.compile(r"\w+")
 _LAST_AFTER_COLON = re.compile(r":\s*(\w+)\s*$")

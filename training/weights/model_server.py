@@ -39,7 +39,7 @@ SAMPLED: Final = frozenset(
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Door:
+class ModelServer:
     """``name`` is what the base model is called; ``token`` lets in (empty: everybody who reaches it). ``saved`` is the
     folder for states that the Tinker API's ``save_weights`` keeps here."""
 

@@ -12,7 +12,7 @@ from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from tests.support.rows import owner_of, queued_run, trajectory
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -37,7 +37,7 @@ def test_a_keeper_that_is_closed_while_its_thread_wakes_up_ends(operator: Actor,
     run = queued_run(operator, agent)
     job: Any = claim(run.job_id)
     with Lease(job) as lease:
-        keeper = RolloutKeeper(lease, agent.id, paid=False)
+        keeper = RolloutWriter(lease, agent.id, paid=False)
         arrived = ClearedAsItCloses()
         keeper._arrived = arrived
         keeper.keep(owner_of(run), trajectory(1, 0, 0, "what is it?", True))
