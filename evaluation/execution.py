@@ -135,7 +135,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         owner = TrajectoryScope(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
-        kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
         played = runner.run(self._played(part, chooser, owner, kept))
         results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
@@ -166,7 +166,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
             evaluation.samples,
             replace(plan, environment=part.environment, seed=evaluation.seed),
             kept=kept,
-            keep=partial(self._keeper.keep, owner),
+            keep=partial(self._keeper.store, owner),
         )
         return played.trajectories
 

@@ -136,7 +136,7 @@ class RuntimeFactory:
         return f"{self.job_id}/{self.work}/{purpose}"
 
     def spent(self) -> int:
-        """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
+        """Spending of the job until now, in micro-dollars, including every answered call. Called from outside of its
         loop."""
         asyncio.run(self.clients.flush())
         return job_spent(self.job_id)
@@ -175,5 +175,5 @@ class RuntimeFactory:
 
 
 def _paid_for(purpose: str) -> str:
-    """What a look at the selection queries is, to the ledger."""
+    """The ledger's purpose of a call: validation counts as evaluation."""
     return "training" if purpose == "training" else "evaluation"

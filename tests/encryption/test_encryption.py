@@ -180,19 +180,19 @@ def test_rollouts_that_were_paid_for_wait_for_the_key(
     transit.refusing = True
     data_keys.forget()
 
-    async def lived(keeper: RolloutWriter) -> None:
-        written: Any = keeper.keep(owner_of(run), trajectory(1, 0, 0, "Where is it?", True))
+    async def lived(writer: RolloutWriter) -> None:
+        written: Any = writer.store(owner_of(run), trajectory(1, 0, 0, "Where is it?", True))
         await asyncio.sleep(1.2)
-        keeper.check()
+        writer.check()
         assert not written.done()
         transit.refusing = False
         await asyncio.wait_for(written, 20)
 
     claimed: Any = claim(run.job_id)
     with Lease(claimed) as lease:
-        keeper = RolloutWriter(lease, agent.id, paid=True)
-        asyncio.run(lived(keeper))
-        keeper.close()
+        writer = RolloutWriter(lease, agent.id, paid=True)
+        asyncio.run(lived(writer))
+        writer.close()
     [text] = stored()
     assert text.startswith('"sealed:1:')
 

@@ -30,8 +30,8 @@ TRAJECTORY: Final = "trajectory"
 
 @dataclass
 class Picked:
-    """What becomes rows: by query, the newest annotation first. ``without``: trajectories without a correct answer of a
-    person, whose own was not good. ``more``: whether the filter has more than were read."""
+    """Annotated trajectories that become rows: by query, the newest annotation first. ``without``: unsuccessful
+    trajectories without a correct answer by a person. ``more``: whether the filter has more than were read."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     without: int = 0

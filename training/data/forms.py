@@ -35,7 +35,7 @@ class UploadForm(ServiceForm):
 
 
 class AnnotatedForm(ServiceForm):
-    """Where rows of annotated trajectories go: into the next version of a dataset, or a new one."""
+    """Destination of rows of annotated trajectories: the next version of a dataset, or a new one."""
 
     dataset = forms.ChoiceField(
         required=False, help_text="Its next version has its rows and these; a query that it has gets the new answer."

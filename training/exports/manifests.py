@@ -1,6 +1,6 @@
-"""The manifest of a run that learned what to tell its agent: everything that is needed to check it.
+"""The manifest of a run that learned a context: all that a check of the run needs.
 
-Read from rows, so that it can be made anew at any time. Money in dollars, rates from 0 to 1, times in milliseconds.
+It is built from rows, at any time. Money is in dollars, rates are from 0 to 1, times are in milliseconds.
 """
 
 from __future__ import annotations

@@ -27,12 +27,12 @@ class PriorEstimates:
 
     @classmethod
     def of(cls, policy: ContextPolicy) -> Self:
-        """What a run knew of its lessons when it ended."""
+        """The estimates of a run at its end."""
         lessons = policy.library.lessons
         return cls(tuple(one.handle for one in lessons), tuple(one.version for one in lessons), policy.effects)
 
     def only(self, library: Library) -> PriorEstimates:
-        """What is known of this library's lessons, each with the text that it has there."""
+        """The estimates for this library's lessons, each with its current text."""
         position = {one: at for at, one in enumerate(zip(self.handles, self.versions, strict=True))}
         same = [position[name] for one in library if (name := (one.handle, one.version)) in position]
         return PriorEstimates(

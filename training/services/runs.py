@@ -46,7 +46,7 @@ from training.services.starting_points import StartingPoint, starting_point
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a launch asked for, validated."""
+    """A validated launch request."""
 
     agent: Agent
     config: GRPOConfig
@@ -168,8 +168,8 @@ def run_estimate(
     config: Mapping[str, Any] | None = None,
     preset: str = "recommended",
 ) -> dict[str, Any]:
-    """What a run would cost, take and be able to tell, by which prompt it would act, and for what its launch would be
-    refused; nothing is stored. ``domain`` is what queries without a dataset are about.
+    """Cost, duration and statistical power of a run, its prompt, and the reasons that refuse its launch; nothing is
+    stored. ``domain`` is the subject of queries without a dataset.
 
     Raises:
         Invalid: the configuration is wrong.
@@ -199,7 +199,7 @@ def run_estimate(
 
 
 def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] | None:
-    """By which prompt a job would act; None where its launch is refused since several packs are for the domain."""
+    """The prompt of a job; None where the launch is refused since several packs are for the domain."""
     try:
         return choose().of(agent)
     except Conflict:
@@ -207,7 +207,7 @@ def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] 
 
 
 def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
-    """Writes what the held-out evaluation found. Called by evaluation, in the transaction of its report."""
+    """Stores the result of the held-out evaluation. Evaluation calls this in the transaction of its report."""
     TrainingRun.objects.filter(job_id=run.job_id).update(verdict=dict(verdict))
     event_add(run.job, "verdict", message=str(verdict.get("verdict", "")), data=dict(verdict))
 
@@ -246,7 +246,7 @@ def _validated(
 
 
 def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | None, given: str) -> str:
-    """What the data are about. Rows that are there already as a dataset are about what that says."""
+    """The domain of the data. Rows that are stored already as a dataset have the domain of that dataset."""
     given = given.strip()
     if given and rows is None:
         message = "A domain is for queries that come with the job; a dataset has its own."
@@ -256,7 +256,7 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
 
 
 def _library(agent: Agent, start_from: StartingPoint) -> list[dict[str, Any]]:
-    """Every lesson once: what is active, and what an earlier run tried and may try again."""
+    """Each lesson once: active ones, and those that an earlier run tried and that may be tried again."""
     return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *start_from.lessons]
 
 

@@ -119,7 +119,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         month = self.job.created_at.date().replace(day=1)
         line = line_of(part.asked.number, category)
         owner = TrajectoryScope(self.job.id, run.organization_id, run.agent_id, month, "evaluation", line=line)
-        kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
         played = runner.run(self._played(part, owner, kept))
         results = [self._result(part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
@@ -146,7 +146,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
             policy_version=self.bundle.context.version,
             model=self._factory.model if self._factory is not None else "",
         )
-        keep = partial(self._keeper.keep, owner)
+        keep = partial(self._keeper.store, owner)
         return (await play(chunk.scenarios, spec.samples, plan, kept=kept, keep=keep)).trajectories
 
     def _result(self, chunk: SuiteChunk, scenario: Scenario, trajectories: Sequence[Trajectory]) -> SuiteResult:

@@ -45,8 +45,8 @@ MAX_SHOWN: Final = 500
 
 @dataclass(frozen=True)
 class AgentTest:
-    """What a test call showed. ``calls`` are those that the agent made of its model, for ``cost`` micro-dollars;
-    ``context_arrives`` says whether one of them held the context that it was sent (None: it did not answer)."""
+    """Result of a test call. ``calls`` are the agent's calls of its model, for ``cost`` micro-dollars.
+    ``context_arrives``: whether one of them held the context that it was sent (None: there was no answer)."""
 
     ok: bool
     message: str
