@@ -52,7 +52,7 @@ def retention_slice(job: Job, lease: Lease) -> Progressed:
 
 
 def todo(organization_id: uuid.UUID) -> list[ArchivedJob | TrajectoryArchive | Portion]:
-    """What has to be done today: jobs that were asked for, archives whose time is over, months that are due."""
+    """Work of today: jobs to restore, expired archives, months that are due."""
     asked = archived_jobs().filter(organization_id=organization_id, restore_asked_at__isnull=False)
     due = (one for month in months_due() for one in portions(month, organization_id))
     return [*asked, *expired(organization_id), *due]

@@ -1,4 +1,4 @@
-"""How trajectories age: the two rules of the list that jobs carry out."""
+"""Retention of trajectories: the two rules that jobs carry out."""
 
 from __future__ import annotations
 

@@ -83,14 +83,14 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
 
 
 def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
-    """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before; for
-    the search of queries call ``queries_return``."""
+    """Puts rows back into their partition. Listeners to new rows (events, the warehouse) received them before; for the
+    search of queries call ``queries_return``."""
     with transaction.atomic(), no_news():
         rows_put(partition_of(month), tables)
 
 
 def queries_return(month: date, job_id: uuid.UUID) -> None:
-    """Stores the queries of a job's rows anew, which went with its partition."""
+    """Stores the queries of a job's rows again, which were dropped with its partition."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT experiences_query_fill(%s, %s)", [month, job_id])
 

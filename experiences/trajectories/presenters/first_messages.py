@@ -1,4 +1,4 @@
-"""What a model was told before its first step, and how its answer compares with what was expected."""
+"""The messages before a rollout's first step, and its answer compared with the expected one."""
 
 from __future__ import annotations
 
