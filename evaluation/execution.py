@@ -27,7 +27,7 @@ from experiences.privacy import redact
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, reindexed
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope
 from training.checkpoint_bytes import checkpoint_load
 from training.data.pools import Pools
@@ -75,7 +75,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         self.setup: TrainerSetup = setup_of(self.evaluation.run, work=f"{str(job.id)[-12:]}.{job.attempt}")
         self.pools: Pools = run_pools(self.evaluation.run)
         paid = self.evaluation.run.calls_model
-        super().__init__(job, lease, RolloutKeeper(lease, self.evaluation.agent_id, paid=paid))
+        super().__init__(job, lease, RolloutWriter(lease, self.evaluation.agent_id, paid=paid))
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
         return self.setup.new_loop() if self.setup.new_loop else super().new_loop()
@@ -135,7 +135,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         owner = TrajectoryScope(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
-        kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
         played = runner.run(self._played(part, chooser, owner, kept))
         results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
@@ -166,7 +166,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
             evaluation.samples,
             replace(plan, environment=part.environment, seed=evaluation.seed),
             kept=kept,
-            keep=partial(self._keeper.keep, owner),
+            keep=partial(self._keeper.store, owner),
         )
         return played.trajectories
 

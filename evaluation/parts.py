@@ -15,7 +15,7 @@ from agentcore_site.jobs.kinds import Progressed
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause, StopRequested
 from agentcore_site.jobs.models import Job
 from experiences.rollouts.runtimes.base import Halted
-from experiences.trajectories.keeping import AWAY, RolloutKeeper
+from experiences.trajectories.rollout_writer import AWAY, RolloutWriter
 
 PART: Final = 50  # queries of a part, at most
 
@@ -33,7 +33,7 @@ P = TypeVar("P", bound=NamedPart)
 class PartsSlice(ABC, Generic[P]):
     """Plays parts until the slice or the work is over."""
 
-    def __init__(self, job: Job, lease: Lease, keeper: RolloutKeeper) -> None:
+    def __init__(self, job: Job, lease: Lease, keeper: RolloutWriter) -> None:
         self.job, self.lease, self._keeper = job, lease, keeper
 
     def work(self) -> Progressed:

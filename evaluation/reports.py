@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
+from training.services.learned import told_at_start
 
 from agentcore_site.lib.figures import counted, minus, p_words
 from agentcore_site.lib.money import MICROS, dollars
@@ -27,9 +28,10 @@ from training.algorithm.inference import (
 from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import TrainingRun
-from training.selectors.runs import LOOK_INTO
-from training.services.learned import told_at_start
+from training.selectors.runs import WHERE_TO_LOOK
+from training.services.checkpoints import checkpoint_load
 from training.services.pools import run_pools
+from training.services.run_lessons import told_at_start
 
 LINE_NAMES: Final = {
     "held_out": "new items",
@@ -110,7 +112,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     what it cost to learn is known elsewhere."""
     here = evaluation.checkpoint.run_id is not None
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
-    if not (run.tells and here) or success["improvement"] is None or cost["improvement"] is None:
+    if not (run.learns_context and here) or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # What the other arm is told as well is no part of what was added, nor of what it costs.
@@ -251,7 +253,7 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
     if not success["baseline"] and not success["trained"]:
-        return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {LOOK_INTO}"
+        return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {WHERE_TO_LOOK}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
     evidence = f"{interval}, {p_words(success['p_value'])}, {counted(n, 'query', 'queries')}"

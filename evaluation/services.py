@@ -9,6 +9,7 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
+from training.services.learned import changed_nothing
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
@@ -27,8 +28,9 @@ from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
 from training.selectors.runs import run_get
 from training.services import checkpoints
-from training.services.learned import changed_nothing
+from training.services.checkpoints import checkpoint_load
 from training.services.pools import run_pools
+from training.services.run_lessons import changed_nothing
 from training.services.runs import run_verdict_set
 
 log = logging.getLogger(__name__)
@@ -63,7 +65,7 @@ def evaluation_start(
     if not 1 <= samples <= MAX_SAMPLES:
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
-    if against == Against.NOTHING and not run.tells:
+    if against == Against.NOTHING and not run.learns_context:
         message = "This agent chooses actions and is told nothing in any case: its baseline is the untrained policy."
         raise Invalid(message, fields={"against": message})
     recording_require([run.agent], "evaluated")
@@ -141,7 +143,7 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
 
 def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
     """Whether the checkpoint tells what the run began with: then both sides of a proof would be told the same."""
-    if not run.tells:
+    if not run.learns_context:
         return False
     return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(checkpoint))))
 

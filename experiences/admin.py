@@ -111,7 +111,7 @@ class AgentAdmin(ScopedAdmin):
 
 @admin.register(ModelEndpoint)
 class ModelEndpointAdmin(ReadOnlyAdmin):
-    """Read-only: addresses and keys are changed in the console, where a key is never shown and is asked for anew when
+    """Read-only: addresses and keys are changed in the console. A key is never shown there, and is required again when
     the address moves to another host."""
 
     list_display = ["name", "organization", "kind", "base_url", "model", "archived_at"]

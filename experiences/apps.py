@@ -20,11 +20,11 @@ class ExperiencesConfig(AppConfig):
         from experiences.trajectories.annotations import retention as annotation_rules  # noqa: F401
         from experiences.trajectories.archive import erasure as archive_erasure  # noqa: F401
         from experiences.trajectories.archive import job_kind as archive_kind  # noqa: F401
-        from experiences.trajectories.archive import rules  # noqa: F401
+        from experiences.trajectories.archive import retention_rules  # noqa: F401
         from experiences.trajectories.call_pages import call_pages
         from experiences.trajectories.exports import erasure as export_erasure  # noqa: F401
         from experiences.trajectories.exports import job_kind as export_kind  # noqa: F401
-        from experiences.trajectories.exports import rules as export_rules  # noqa: F401
+        from experiences.trajectories.exports import retention_rules as export_rules  # noqa: F401
 
         redactor_register(redact_value)
         agents_register(Agent.objects)

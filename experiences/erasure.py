@@ -1,11 +1,11 @@
-"""Where personal data may stand in what agents did and learned: trajectories, their groups, datasets, lessons
-with their history, what reflection was answered, prompt packs, and what people wrote about agents and their services.
+"""Erasure of personal data in experiences: trajectories and their groups, datasets, lessons with their history, answers
+to reflection, prompt packs, and texts that people wrote about agents and services.
 
 Trajectories are stored without addresses and numbers (``experiences.privacy``), so a person's address finds none of
-them; what was asked about the person is found by the row of the dataset that still holds it. Rows that read the same
-once they are redacted can't be told apart there: what was asked with them goes too.
+them. Queries about the person are found by the row of the dataset that still holds them. Rows that are equal once
+redacted can't be distinguished there: rollouts of all of them are erased.
 
-A job that has not ended keeps what it was given and would write it again, so it has to end first, of any kind.
+A job that has not ended keeps its inputs and would write them again, so jobs of every kind have to end first.
 """
 
 from __future__ import annotations
@@ -176,7 +176,7 @@ def questions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
 
 @places.register("prompt packs")
 def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The pack stays, without the words, and is stamped anew with the lessons that fitted it.
+    """Removes the words from packs and stamps them again, together with the lessons that fitted.
 
     Raises:
         Conflict: a job of an agent with such a pack is at work.
@@ -200,7 +200,7 @@ def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
 @places.register("agents")
 def agents(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """What people wrote about an agent, and tell it.
+    """Texts that people wrote about an agent, and its prompts.
 
     Raises:
         Conflict: a job of such an agent is at work.

@@ -64,7 +64,8 @@ def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Eras
 
 @places.register("prompts that runs act by")
 def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The text stays, without the words, and is stamped anew as its pack is, so that a run can be evaluated again.
+    """Removes the words from prompts of runs, and stamps them again as their packs, so that a run can be evaluated
+    again.
 
     Raises:
         Conflict: a job of an agent with such a run is at work.
@@ -124,8 +125,8 @@ def comments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 
 @places.register("checkpoints that tell of it")
 def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The lessons in checkpoints of agents that are told something, also where the run is gone. The checkpoint stays,
-    without the text; one that can't be read is left."""
+    """Lessons in checkpoints of agents with a context, also where the run is gone. The checkpoint stays, without the
+    text; an unreadable one is left."""
     of_actions = TrainingRun.objects.filter(OF_ACTIONS)
     rows = PolicyCheckpoint.objects.filter(organization_id=organization_id).exclude(run__in=of_actions)
     found: list[tuple[PolicyCheckpoint, bytes]] = []

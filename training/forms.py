@@ -82,7 +82,7 @@ class LaunchForm:
 
     @cached_property
     def agents_left(self) -> int:
-        """How many more there are."""
+        """Number of further agents."""
         return self._trainable.count() - len(self.agents) if len(self.agents) >= OFFERED else 0
 
     @property
@@ -163,7 +163,7 @@ class LaunchForm:
         return [name for name in fields() if self.text(name)]
 
     def config(self) -> dict[str, Any]:
-        """What differs from the preset, nested as the schema has it. Texts are parsed by the schema itself."""
+        """Differences from the preset, nested as in the schema. The schema parses the texts."""
         return nested({name: _value(fields()[name], self.text(name)) for name in self.typed_settings})
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
@@ -214,7 +214,7 @@ class LaunchForm:
 
     @cached_property
     def _preset_values(self) -> Mapping[str, Any]:
-        """What an empty field means: the preset with the agent's and the site's defaults over it."""
+        """Values of empty fields: the preset, overridden by the defaults of the agent and the site."""
         defaults = launch_defaults(self._known_agent, {"reward": self.text("reward")} if self.text("reward") else {})
         # A learner that was chosen stays a choice: as the preset's own it would be sent as nothing.
         return {**_values_of(self.preset, self._runtime, self._learner), **defaults, "learner": ""}

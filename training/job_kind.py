@@ -29,7 +29,7 @@ class TrainingKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """Tells the owner where money stopped the job. The slice has saved its work."""
+        """Notifies the owner if money stopped the job. The slice has saved its work."""
         stop_tell(job)
         if job.ended and job.started_at and job.finished_at:
             feedback_metrics.training_duration.observe((job.finished_at - job.started_at).total_seconds())

@@ -79,12 +79,12 @@ class TrainingRun(Scoped):
     library = models.JSONField(
         default=list, blank=True, help_text="The lessons that the run began with, and the weight of each."
     )
-    # Which of them each query is told, and which of its own it shipped: null for all of them.
+    # Rules that choose lessons by query, at the start and as shipped: null means all lessons.
     starting_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_rule = models.JSONField(null=True, blank=True, editable=False)
     shipped_at = models.DateTimeField(null=True, blank=True, editable=False)
-    # What it goes on from (training/services/continuing.py): the run, what that one measured of this library, and what
-    # a page says of it.
+    # Starting point (training/services/starting_points.py): the earlier run, its estimates for this library, and their
+    # provenance as shown on pages.
     continues = models.ForeignKey(
         "self", null=True, blank=True, editable=False, on_delete=models.SET_NULL, related_name="continued_by"
     )
@@ -126,7 +126,7 @@ class TrainingRun(Scoped):
 
     @property
     def learner(self) -> Learner:
-        """What learns in this run.
+        """The learner of this run.
 
         Raises:
             UnknownName, UnfitLearner: the package that brought it is not installed any more.
@@ -134,11 +134,11 @@ class TrainingRun(Scoped):
         return learner_of(self.policy_kind, str(self.config.get("learner", "")))
 
     @property
-    def tells(self) -> bool:
+    def learns_context(self) -> bool:
         """Whether it learns lessons for a model's context; its policies then are context policies. False where the
         package that brought its learner is not installed any more: its pages are shown all the same."""
         try:
-            return self.learner.tells
+            return self.learner.learns_context
         except (UnknownName, UnfitLearner):
             return False
 
@@ -158,13 +158,13 @@ class TrainingRun(Scoped):
 
     @property
     def limit_micros(self) -> int:
-        """What the job may spend now, in micro-dollars."""
+        """Spending limit of the job now, in micro-dollars."""
         limit, _ = self._booked()
         return self.budget_micros if limit is None else limit
 
     @property
     def spent_micros(self) -> int:
-        """What the job has spent: all paid calls by the ledger, else what its trajectories cost."""
+        """Spending of the job in micro-dollars: all paid calls by the ledger, else the cost of its trajectories."""
         return max(self._booked()[1] or 0, self.cost_micros)
 
     def _booked(self) -> tuple[int | None, int | None]:
@@ -175,8 +175,8 @@ class TrainingRun(Scoped):
 
     @property
     def baseline(self) -> str:
-        """What its gain is measured against, in words: its agent as it was before this run. A later run of an agent of
-        a language model begins with active lessons and a playbook, and is told them in both arms."""
+        """Name of the baseline of its gain: the agent before this run. A later run of an agent of a language model
+        starts with active lessons and a playbook, which are in the context of both arms."""
         if self.starts_from is not None:
             return f"{self.starts_from.label}, from which it went on"
         told = [one["lesson"] for one in self.library if one["lesson"].get("status", "active") == "active"]
@@ -228,9 +228,8 @@ class Iteration(models.Model):
 
 
 class Epoch(models.Model):
-    """One part of a run that learns what an agent should be told: what it cost by tool, what was proposed and became of
-    it, and what the gate decided. Written with its iterations, exactly once each.
-    """
+    """One part of a run that learns a context: its cost by tool, the proposals and their outcomes, and the gate's
+    decision. Written with its iterations, exactly once each."""
 
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="epochs")
     number = models.PositiveSmallIntegerField()
@@ -299,7 +298,7 @@ class PolicyCheckpoint(Scoped):
 
 
 class JobComment(Scoped):
-    """What a person said of a training job, in a thread on its page."""
+    """A user's comment on a training job, in a thread on its page."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="comments")

@@ -1,4 +1,4 @@
-"""How checkpoints, runs and their iterations age."""
+"""Retention of checkpoints, runs and their iterations."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def split_counts(
     selection_share: float = SELECTION_SHARE,
     selection_least: int = SELECTION_LEAST,
 ) -> tuple[int, int, int]:
-    """How many of ``n`` distinct queries fall to (train, selection, held_out): what an estimate needs to know.
+    """Numbers of ``n`` distinct queries in (train, selection, held_out), for estimates.
 
     A dataset too small for ``selection_least`` by its share gives up to ``SELECTION_MOST`` of what is not held out.
     """
@@ -80,7 +80,7 @@ def split_counts(
 
 
 def normalized(text: str) -> str:
-    """What makes two queries the same text: case and white space aside."""
+    """The key by which two queries are the same text: case and white space are ignored."""
     return " ".join(text.split()).casefold()
 
 
@@ -95,5 +95,5 @@ def _rank(text: str, seed: int) -> bytes:
 
 
 def search_size(n_train: int, n_selection: int) -> int:
-    """How many training queries a search goes by, step by step: as many as select, and 20 where they are to be had."""
+    """Number of training queries of a search: as many as the selection has, and at least 20 if available."""
     return min(n_train, max(n_selection, SELECTION_LEAST))

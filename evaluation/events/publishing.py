@@ -301,7 +301,7 @@ def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> S
 
 def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
     """The epoch of an iteration, and how many there are; a run without epochs is one."""
-    epochs = run.configuration.context.epochs if run.tells else 1
+    epochs = run.configuration.context.epochs if run.learns_context else 1
     return math.ceil(iteration * epochs / max(run.total_iterations, 1)), epochs
 
 

@@ -36,7 +36,7 @@ from evaluation.events.payloads.trajectory import OUTSIDE
 from evaluation.events.schemas import fault_of
 from evaluation.events.spending import cost_book
 from evaluation.events.subjects import REQUEST
-from experiences.agents.endpoint_config import at_door
+from experiences.agents.endpoint_config import uses_model_server
 from experiences.models import Agent, AgentRuntime, DatasetRow, TrajectoryRecord
 from experiences.privacy import redact_value
 from experiences.rollouts.options import POOL
@@ -108,7 +108,7 @@ def training_request(
     agent = _agent(organization, payload)
     selected = _selected(organization, agent, config.get("dataset") or {})
     with transaction.atomic():
-        here = agent is not None and (config["algorithm"] in HERE or at_door(agent))
+        here = agent is not None and (config["algorithm"] in HERE or uses_model_server(agent))
         job = (_run_here if here else _hand_over)(actor, organization, agent, payload, selected)
         made = TrainingRequest.objects.create(
             organization=organization,
@@ -272,7 +272,7 @@ def _run_here(
             pool = sizes | {"held_out": min(max(1, held_out), POOL_LIMIT)}
             data["environment_options"] = {**agent.environment_options, POOL: pool}
     epochs = (config.get("hyperparameters") or {}).get("epochs")
-    if at_door(agent) and epochs is not None:
+    if uses_model_server(agent) and epochs is not None:
         batch = settings.get("batch_size", learner_of(agent.runtime, "weights").defaults["batch_size"])
         settings["n_iterations"] = math.ceil(epochs * n_train / batch)
     if (cap := (payload.get("metadata") or {}).get("max_cost_usd")) is not None:
@@ -314,7 +314,7 @@ def _part(payload: Mapping[str, Any], name: str) -> Any:
 
 def _taken(agent: Agent, algorithm: str) -> frozenset[str]:
     """The hyperparameters that its learner has."""
-    if at_door(agent):
+    if uses_model_server(agent):
         return OF_WEIGHTS[algorithm][1]
     return frozenset(OF_ACTIONS if agent.runtime == AgentRuntime.ACTION else {"epochs"}) | {"batch_size"}
 
@@ -328,7 +328,7 @@ def _settings(agent: Agent, config: Mapping[str, Any]) -> tuple[str, dict[str, A
     algorithm, given = config["algorithm"], config.get("hyperparameters") or {}
     interval = (config.get("checkpointing") or {}).get("save_interval")
     saved = {} if interval is None else {"checkpoint_interval": interval}
-    if at_door(agent):
+    if uses_model_server(agent):
         preset, takes = OF_WEIGHTS[algorithm]
         if others := sorted(set(given) & set(NAMES) - takes):
             message = f"{algorithm} of weights has no {', '.join(others)} here."

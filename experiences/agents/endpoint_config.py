@@ -58,7 +58,7 @@ class Keys:
 
 
 def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
-    """What the client takes. Without an endpoint: the one of the environment (``LLM_BASE_URL`` …).
+    """The client's endpoint value. Without a row: the endpoint of the environment (``LLM_BASE_URL`` …).
 
     Raises:
         BadEndpoint: there is none, it names no model, a key can't be opened, or an option is wrong.
@@ -115,7 +115,7 @@ def options_check(options: Mapping[str, Any]) -> None:
             )
 
 
-def at_door(agent: Agent) -> bool:
+def uses_model_server(agent: Agent) -> bool:
     """Whether the agent's model can be trained: its endpoint is a door of weights."""
     return agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS
 
@@ -131,8 +131,8 @@ def has_reflector(agent: Agent) -> bool:
 
 
 def endpoint_of_reflector(agent: Agent) -> Endpoint:
-    """Where the model answers that reflects on the agent's attempts: an endpoint of its own, else the agent's; a model
-    of its own, else that endpoint's, else the agent's.
+    """Endpoint of the model that reflects on the agent's attempts. Address: the reflector's, else the agent's. Model:
+    the reflector's, else the endpoint's, else the agent's.
 
     Raises:
         BadEndpoint: it can't be used.

@@ -21,7 +21,7 @@ MOST_ROUNDS = 5  # of reflection
 
 @dataclass(frozen=True, slots=True)
 class EvolutionSettings:
-    """What holds for one agent. ``delta_model`` "" is the agent's own model; ``frequency`` counts executions;
+    """Evolution settings of one agent. ``delta_model`` "" is the agent's own model; ``frequency`` counts executions;
     ``reflection_rounds`` 0: changes are suggested without a reflector."""
 
     enabled: bool
@@ -52,7 +52,7 @@ def evolution_settings(agent: Agent) -> EvolutionSettings:
 
 
 def evolution_settings_faults(agent: Agent) -> dict[str, str]:
-    """What is wrong with the agent's own settings, by field; empty if nothing."""
+    """Faults of the agent's own settings, by field; empty if there are none."""
     ranges: dict[str, tuple[float, float, str]] = {
         "ace_min_confidence": (settings.ACE_MIN_CONFIDENCE, 1, "ACE_MIN_CONFIDENCE"),
         "ace_max_sections": (1, settings.ACE_MAX_SECTIONS, "ACE_MAX_SECTIONS"),

@@ -95,7 +95,7 @@ class EndpointForm(RowForm):
 
 
 class ToolServerForm(RowForm):
-    """An MCP server. A stored token is kept when its field is left empty; on another host it is needed anew."""
+    """An MCP server. A stored token is kept when its field is left empty; another host requires it again."""
 
     row_fields = ("name", "transport", "url", "command")
 
@@ -293,7 +293,7 @@ class AgentForm(RowForm):
         return super().initial_of(agent) | chosen | {"tool_servers": servers, "opted_out": not agent.collects}
 
     def values(self) -> dict[str, Any]:
-        """What the services take; nothing for a number that is left empty."""
+        """Arguments for the services, without numbers that were left empty."""
         values = {**self.cleaned_data, "collects": not self.cleaned_data["opted_out"]}
         values["slug"] = values["slug"] or self.initial.get("slug", "")
         for name in ("opted_out", *(name for name in ("max_tokens", "leave_out_rate") if values[name] is None)):

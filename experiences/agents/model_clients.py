@@ -28,7 +28,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Line:
-    """What the clients of one endpoint share."""
+    """Shared state of the clients of one endpoint."""
 
     pace: SharedPace
     gates: ConcurrencyLimits
@@ -45,7 +45,7 @@ class JobClients:
         self._clients: dict[tuple[str, str], MeteredChatClient] = {}
 
     def own(self, model: str = "") -> MeteredChatClient:
-        """What asks the agent's own model, or another one at the same endpoint.
+        """Client of the agent's own model, or of another model at the same endpoint.
 
         Raises:
             Halted: the endpoint can't be used.
@@ -53,7 +53,7 @@ class JobClients:
         return self._client("own", model, lambda: (self._agent.endpoint_id, endpoint_of_agent(self._agent)))
 
     def reflector(self) -> MeteredChatClient:
-        """What asks the model that reflects on the agent's attempts.
+        """Client of the model that reflects on the agent's attempts.
 
         Raises:
             Halted: the endpoint can't be used.

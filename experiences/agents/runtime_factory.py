@@ -15,10 +15,10 @@ from django.conf import settings
 from agentcore_site.vault import Unsealable
 from budgets.job_chain import job_spent
 from budgets.llm.client import MeteredChatClient
-from experiences.agents.foreign import agent_headers
+from experiences.agents.http_agents import agent_headers
 from experiences.agents.model_clients import JobClients
+from experiences.agents.model_server_client import ModelServerClient, OwnModel
 from experiences.agents.toolset_of import AgentTools
-from experiences.agents.weights_door import DoorClient, OwnModel
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Reflector
 from experiences.lessons.services.packs import system_text
@@ -54,7 +54,7 @@ class RuntimeFactory:
         self._tools = tools or AgentTools(agent)
         self.clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
-        self._door: DoorClient | None = None
+        self._door: ModelServerClient | None = None
 
     def __call__(self, policy: ContextSource, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
@@ -136,7 +136,7 @@ class RuntimeFactory:
         return f"{self.job_id}/{self.work}/{purpose}"
 
     def spent(self) -> int:
-        """What the job has spent by now, in micro-dollars, every call that was answered included. From outside of its
+        """Spending of the job until now, in micro-dollars, including every answered call. Called from outside of its
         loop."""
         asyncio.run(self.clients.flush())
         return job_spent(self.job_id)
@@ -152,10 +152,10 @@ class RuntimeFactory:
             await self._door.aclose()
 
     @property
-    def door(self) -> DoorClient:
+    def door(self) -> ModelServerClient:
         """The agent's endpoint as a door of weights. In the loop in which it will work."""
         if self._door is None:
-            self._door = DoorClient(self._calls().endpoint)
+            self._door = ModelServerClient(self._calls().endpoint)
         return self._door
 
     def _model_of(self, policy: ContextSource) -> ChatModel:
@@ -175,5 +175,5 @@ class RuntimeFactory:
 
 
 def _paid_for(purpose: str) -> str:
-    """What a look at the selection queries is, to the ledger."""
+    """The ledger's purpose of a call: validation counts as evaluation."""
     return "training" if purpose == "training" else "evaluation"

@@ -51,7 +51,7 @@ def named_tools(names: Sequence[str]) -> list[AgentTool]:
 
 
 def server_value(server: ToolServer, granted: Sequence[str] | None = None) -> MCPServer:
-    """What the client takes; of its tools those that are granted and may be used, or all that may be used.
+    """The client's value of a server, with the tools that are granted and enabled, or all enabled ones.
 
     Raises:
         BadToolServer: a token can't be opened, or a field is wrong.

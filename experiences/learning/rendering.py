@@ -1,7 +1,7 @@
-"""What an agent reads of what was learned: one text for jobs, evaluations and production alike.
+"""Rendering of lessons and playbook items into one context, for jobs, evaluations and production alike.
 
-Items of a playbook stand under the title of their category and with their ids, which an agent may name as used; then
-lessons as a list, without their names, which no agent needs.
+Items of a playbook are listed under the title of their category with their ids, which an agent may report as used.
+Lessons follow as a list without names, which no agent needs.
 """
 
 from __future__ import annotations

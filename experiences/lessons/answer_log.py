@@ -1,5 +1,5 @@
-"""Answers of a model to a job's questions beside its rollouts: kept at once, so that none is paid for again after a
-crash."""
+"""Log of a model's answers to a job's questions besides rollouts: each is stored at once, so that none is paid for
+again after a crash."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ KEPT = (
 
 
 class AnswerLog:
-    """The questions of one job. Those of iterations after ``after`` are read once, when it is made: earlier ones are
-    behind a checkpoint, and not asked again. ``write`` runs what writes a row, fenced and in a thread of
-    its own, since questions are asked on an event loop."""
+    """The questions of one job. Questions of iterations after ``after`` are read once, in the constructor: a checkpoint
+    covers earlier ones, and they are not asked again. ``write`` runs a function that writes a row, fenced and in a
+    thread of its own, since questions are asked on an event loop."""
 
     def __init__(
         self, job: Job, agent_id: Any, write: Callable[[Callable[[], None]], None], *, after: int = -1
@@ -32,7 +32,7 @@ class AnswerLog:
         }
 
     def recall(self, key: str, asked: str) -> ModelAnswer | None:
-        """What this very question was answered; None if it was not asked, or in other words."""
+        """The stored answer to this question; None if it was not asked, or if its text differed."""
         earlier = self._answered.get(key)
         return earlier if earlier is not None and earlier.asked == asked else None
 

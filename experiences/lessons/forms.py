@@ -75,7 +75,7 @@ class PackForm(RowForm):
         return self._unix("system")
 
     def values(self) -> dict[str, Any]:
-        """What the services take. Texts that were left as they are stay so to the letter: a stamp hangs on them."""
+        """Arguments for the services. Unchanged texts are passed byte for byte, since a stamp depends on them."""
         values = {name: value for name, value in self.cleaned_data.items() if value != self.initial.get(name)}
         if not self.initial:
             del values["keep_lessons"]  # nothing was learned under a new one

@@ -16,7 +16,7 @@ from agentcore_site.lib.errors import Conflict
 from experiences.learning.lessons.stamps import PackSource, pack_stamp
 from experiences.models import Agent, AgentRuntime, PromptPack
 
-# What a job keeps of its pack: what is told, by what it is vouched for, and what it says of lessons.
+# Parts of a pack that a job stores: prompt texts, stamp, and settings for lessons.
 OF_PACK: Final = ("name", "domain", "system", "injections", "sources", "stamp", "experience_slots", "max_words")
 
 
@@ -72,8 +72,8 @@ def domain_packs(organization_id: uuid.UUID) -> QuerySet[PromptPack]:
 
 
 def with_pack(agent: Agent, chosen: PromptPack | None) -> Agent:
-    """The agent as it acts in one job, by the pack that was chosen for it or else by its own prompt: only what holds
-    for that prompt is told. A copy where anything differs, which is read and never saved."""
+    """The agent as it acts in one job, with the pack chosen for the job or else with its own prompt: only lessons that
+    fit that prompt are in its context. A changed agent is a copy, which is never saved."""
     if chosen is None and not agent.pack_by_domain:
         return agent
     acting = copy.copy(agent)
@@ -103,7 +103,7 @@ def with_prompt(agent: Agent, frozen: Mapping[str, Any]) -> Agent:
 
 
 def prompt_without(frozen: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
-    """A kept prompt with these words taken out, stamped anew as its pack is (``services.packs.packs_restamp``)."""
+    """A stored prompt without these words, stamped again as its pack is (``services.packs.packs_restamp``)."""
     changed: dict[str, Any] = without(dict(frozen), words)
     pack_id = frozen.get("pack_id")
     if pack_id is None:

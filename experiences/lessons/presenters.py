@@ -1,4 +1,4 @@
-"""What agents learned, as people read it: verdicts in words, effects with their interval, history as differences."""
+"""Presenters of lessons: verdicts as sentences, effects with their interval, history as differences."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class LessonRow:
-    """One lesson with all that a list shows of it. ``fault`` says why no agent is told it; ``pack`` is the prompt pack
-    for which it holds (None: the agent's system prompt, or none); ``cost_micros`` is what the questions cost that found
-    it, where that is known."""
+    """One lesson with all fields of a list. ``fault`` is the reason why it is in no context; ``pack`` is the prompt
+    pack for which it holds (None: the agent's system prompt, or none). ``cost_micros`` is the cost of the questions
+    that found it, if known."""
 
     row: Experience
     fault: str
@@ -105,14 +105,14 @@ def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None)
 
 
 def interval(row: Experience) -> tuple[float | None, float | None]:
-    """The 95 % interval of a lesson's effect; nothing while it can't be told."""
+    """The 95 % interval of a lesson's effect; None while it is unknown."""
     if row.effect is None or row.effect_error is None:
         return None, None
     return row.effect - Z * row.effect_error, row.effect + Z * row.effect_error
 
 
 def effect_words(row: Experience) -> LessonVerdict:
-    """What a lesson does, in a sentence."""
+    """The effect of a lesson, as a sentence."""
     if row.effect is None:
         return LessonVerdict("Effect not measured yet.", "quiet")
     low, high = interval(row)
@@ -129,7 +129,7 @@ def effect_words(row: Experience) -> LessonVerdict:
 
 
 def verdict(summary: LibrarySummary, left_out: int = 0) -> LessonVerdict:
-    """What a set of lessons comes to, in a sentence."""
+    """The status of a set of lessons, as a sentence."""
     parts = [_active(summary)]
     if summary.proposed:
         parts.append(f"{_are(summary.proposed)} being tried")
@@ -142,7 +142,7 @@ def verdict(summary: LibrarySummary, left_out: int = 0) -> LessonVerdict:
 
 
 def overview_of(actor: Any, agent_id: Any) -> dict[str, Any]:
-    """What an agent's page says of what it learned: the verdict, and the lessons that add most."""
+    """Lessons on an agent's page: the verdict, and the lessons with the largest effect."""
     rows = experiences_visible(actor).filter(agent_id=agent_id)
     summary = library_summary(rows)
     active = list(rows.filter(status=ExperienceStatus.ACTIVE))
@@ -157,7 +157,7 @@ def history(changes: Iterable[ExperienceChange]) -> list[LessonChangeRow]:
 
 
 def difference(before: str, after: str) -> list[Piece]:
-    """How one text becomes the other, word by word."""
+    """Word-by-word difference of two texts."""
     old, new = _PIECES.findall(before), _PIECES.findall(after)
     found = []
     for kind, a, b, c, d in difflib.SequenceMatcher(a=old, b=new, autojunk=False).get_opcodes():

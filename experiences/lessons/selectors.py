@@ -33,7 +33,7 @@ HURTS: Final = Q(effect__lt=F("effect_error") * -Z)
 
 @dataclass(frozen=True)
 class LibrarySummary:
-    """What a set of lessons comes to. ``tokens`` is what they add to a call on average, of one agent."""
+    """Figures of a set of lessons. ``tokens`` is their mean size in a call, for one agent."""
 
     total: int
     active: int
@@ -116,7 +116,7 @@ def library_summary(rows: QuerySet[Experience]) -> LibrarySummary:
     return LibrarySummary(**found, tokens=tokens)
 
 
-# -- what agents are told ----------------------------------------------------------------------------------------------
+# -- contexts of agents ------------------------------------------------------------------------------------------------
 
 
 def library_of(agent: Agent, statuses: Sequence[str] = (ExperienceStatus.ACTIVE,)) -> Checked:

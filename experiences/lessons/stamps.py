@@ -98,7 +98,7 @@ def stamp_of_lessons(acting: Agent) -> str:
 
 
 def max_words_of(agent: Agent, otherwise: int | None = None) -> int:
-    """How many words a lesson of this agent may have: as its pack says, else ``otherwise``, else 32."""
+    """Maximum number of words of a lesson of this agent: its pack's, else ``otherwise``, else 32."""
     return agent.prompt_pack.max_words if agent.prompt_pack is not None else otherwise or MAX_WORDS
 
 
@@ -113,7 +113,7 @@ def verify_stamp(experience: Experience) -> bool:
 
 
 def stamp_fault(experience: Experience) -> str:
-    """Why a lesson is told to no agent; "" if its stamp fits."""
+    """The reason why a lesson enters no context; "" if its stamp fits."""
     return stamp_faults([experience]).get(experience.pk, "")
 
 

@@ -21,7 +21,7 @@ class Philosophy(models.TextChoices):
 
 
 class AgentRuntime(models.TextChoices):
-    """How an agent acts. Only what is really there is offered."""
+    """Kinds of agent runtimes; only implemented ones are offered."""
 
     ACTION = "action", "Action policy (embedded, no key needed)"
     LLM = "llm", "Language model (an OpenAI-compatible endpoint)"
@@ -29,7 +29,7 @@ class AgentRuntime(models.TextChoices):
 
 
 class EndpointKind(models.TextChoices):
-    """How an endpoint is spoken to: all of them take OpenAI's chat completions."""
+    """Kinds of endpoints: all of them accept OpenAI's chat completions."""
 
     OPENAI = "openai", "OpenAI, or anything that speaks like it"
     PORTKEY = "portkey", "Portkey gateway"
@@ -40,7 +40,7 @@ class EndpointKind(models.TextChoices):
 
 
 class ModelEndpoint(Scoped):
-    """Where models answer, and with which key. Keys are sealed (``agentcore_site.vault``) and never shown again."""
+    """Endpoint of models, and its key. Keys are sealed (``agentcore_site.vault``) and never shown again."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=80)

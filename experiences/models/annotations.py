@@ -1,4 +1,4 @@
-"""What people noted on trajectories and on their steps."""
+"""Annotations of trajectories and of their steps."""
 
 from __future__ import annotations
 

@@ -55,12 +55,12 @@ class TrajectoryArchive(Scoped):
 
     @property
     def manifest(self) -> str:
-        """Where its manifest is: what the file holds, for a reader without this database."""
+        """Path of its manifest, which describes the file for a reader without this database."""
         return f"{self.path}.json"
 
 
 def folder_of(organization_id: Any) -> str:
-    """Where the archives of an organisation are."""
+    """Folder of the archives of an organisation."""
     return f"archive/{organization_id}"
 
 
@@ -90,7 +90,7 @@ class ArchivedJob(Scoped):
 
 
 class ArchiveRule(Scoped):
-    """How long archives are kept: of one agent, or (without one) of all agents of the organisation."""
+    """Retention of archives: of one agent, or (without one) of all agents of the organisation."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.OneToOneField(Agent, null=True, on_delete=models.CASCADE, related_name="+")

@@ -76,5 +76,5 @@ class ExportPart(models.Model):
 
 
 def folder_of(organization_id: Any) -> str:
-    """Where the exports of an organisation are."""
+    """Folder of the exports of an organisation."""
     return f"exports/{organization_id}"

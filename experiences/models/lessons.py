@@ -68,11 +68,11 @@ class PromptPack(Scoped):
 
 
 class Experience(Scoped):
-    """One lesson that an agent may be told. Its text is at most ``max_words`` long and bears a stamp.
+    """A lesson that may be part of an agent's context. Its text is at most ``max_words`` long and bears a stamp.
 
-    ``handle`` is what prompts and pages call it; it never changes and is never given again. ``stamp`` binds the text
-    to the pack under which it was learned. ``weight`` is the probability that a rollout sees it; ``effect`` is what it
-    adds to the reward, with its standard error, by regression over ``rollouts`` rollouts; null until it was measured.
+    ``handle`` is its name in prompts and on pages; it never changes and is never reused. ``stamp`` binds the text to
+    the pack under which it was learned. ``weight`` is the probability that a rollout sees it; ``effect`` is its effect
+    on the reward, with its standard error, by regression over ``rollouts`` rollouts; null until it was measured.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -137,7 +137,7 @@ class ExperienceChange(models.Model):
 
     @staticmethod
     def by_iteration(number: int) -> str:
-        """What a job writes into ``by``. The name of a person has no space."""
+        """Value of ``by`` for a job. The name of a person has no space."""
         return f"{ITERATION} {number}"
 
 

@@ -18,7 +18,7 @@ from experiences.models.agents import Agent, Philosophy
 
 
 class Playbook(Scoped):
-    """What one agent is told before each task: a pointer to its newest version, and what became of its evolutions.
+    """The context of one agent before each task: a pointer to its newest version, and the outcomes of its evolutions.
 
     ``version`` rises by one with each change, by a conditional update: of two writers one wins. ``context`` is that
     version as agents read it. ``next_section`` numbers items; a number is never given twice. ``pending`` counts the
@@ -103,10 +103,10 @@ class PlaybookSection(models.Model):
 
 
 class PlaybookChange(models.Model):
-    """What happened to one item in one version: the line that says who taught it. Never updated (trigger).
+    """Change of one item in one version, with its provenance. Never updated (trigger).
 
     ``reason`` says why an item went that no delta named, with its figures. ``delta`` and ``experience`` are plain ids:
-    a book outlives what it tells of.
+    a playbook outlives the rows that it refers to.
     """
 
     playbook = models.ForeignKey(Playbook, on_delete=models.CASCADE, related_name="changes")
@@ -201,7 +201,7 @@ class ContextDelta(Scoped):
 class ExecutionTrace(Scoped):
     """One execution of an agent in production, without personal data. Append-only (trigger).
 
-    ``leave_out_rate`` and ``left_out`` are of the context that it was told, where the service reported its id and items
+    ``leave_out_rate`` and ``left_out`` are those of its context, where the service reported its id and items
     were left out: at random, or (rate 0) by the release that was served; else null. ``used`` are the items that the
     agent says it used; null: it says nothing.
     """
@@ -239,10 +239,10 @@ tables.register("executions")(
 
 
 class Evolution(Scoped):
-    """One evolution's subject matter; ``job`` says how it is executed.
+    """The subject of one evolution; ``job`` is its execution.
 
     The executions are chosen once, before the model is asked, so that a job that is taken up again asks the same.
-    ``tries`` counts its failures: a retry asks anew.
+    ``tries`` counts its failures: a retry asks again.
     """
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="evolution")

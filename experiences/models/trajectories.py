@@ -18,7 +18,7 @@ from agentcore_site.tenancy.models import Scoped, ScopedManager
 
 
 class DatasetOrigin(models.TextChoices):
-    """Where a dataset's rows come from."""
+    """Origin of a dataset's rows."""
 
     SENT = "sent", "Sent by a program"
     FILE = "file", "Uploaded as a file"
@@ -118,7 +118,7 @@ class TrajectoryRecord(models.Model):
     success = models.BooleanField()
     outcome = models.FloatField()
     reward = models.FloatField(null=True)
-    # What it was paid alone, where a reward that ranks its group paid anew; null elsewhere.
+    # The reward before its group was ranked, if a reward ranks groups; null elsewhere.
     reward_before_ranking = models.FloatField(null=True)
     n_steps = models.SmallIntegerField()
     truncated = models.BooleanField(default=False)

@@ -1,8 +1,8 @@
-"""How a model was asked and why its answer ended, kept with the step that came of each call.
+"""Sampling settings and finish reasons of model calls, stored with the step of each call.
 
-The first call of a rollout is kept whole: ``temperature``, ``top_p``, ``max_tokens`` (that it may answer at most), as
-far as they were set. Of a later one only what differs from the first is kept, None where it was not set there.
-``finish`` is left out where an answer ended by itself; "" is one whose service did not say.
+The first call of a rollout is stored whole: ``temperature``, ``top_p`` and ``max_tokens``, if they were set. A later
+call stores only differences from the first, None for a setting that was not set. ``finish`` is absent for a normal end;
+"" means that the service gave no reason.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class CallNotes:
     _first: dict[str, float] | None = None
 
     def noted(self, asked: Mapping[str, Any], finish: str | None) -> dict[str, Any]:
-        """What is kept of a call. ``finish``: None where no answer came."""
+        """The stored note of a call. ``finish`` is None if there was no answer."""
         given = {name: _number(asked.get(name)) for name in SETTINGS}
         own = {name: value for name, value in given.items() if value is not None}
         note: dict[str, Any] = dict(own)
@@ -44,12 +44,12 @@ def _number(value: Any) -> float | None:
 
 
 def settings_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How the first call among stored steps was asked; {} where they do not say."""
+    """Settings of the first call among stored steps; {} if the steps have none."""
     first: Mapping[str, Any] = next((one["call"] for one in steps if one.get("call")), {})
     return {name: first[name] for name in SETTINGS if name in first}
 
 
 def differing(step: Mapping[str, Any], first: Mapping[str, Any]) -> dict[str, Any]:
-    """What is to be said of a stored step's call: the settings that are others than ``first``, and why it ended."""
+    """Shown differences of a stored step's call: settings other than in ``first``, and its finish reason."""
     call = step.get("call") or {}
     return {name: value for name, value in call.items() if name == FINISH or value != first.get(name)}

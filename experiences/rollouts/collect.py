@@ -75,7 +75,7 @@ def _go_on() -> None:
 
 @dataclass(frozen=True)
 class RolloutPlan:
-    """What rollouts that are collected together have in common. ``check`` is called before each step, and raises to
+    """Shared settings of rollouts that are collected together. ``check`` is called before each step, and raises to
     interrupt. ``stream`` keeps the random numbers of training and evaluation apart."""
 
     environment: Environment
@@ -195,7 +195,7 @@ async def _close(episode: Episode) -> None:
 
 
 def _guard(steps: list[Step], check: Callable[[], None], max_steps: int, clock: Clock) -> Callable[[], None]:
-    """What runs before each step: the caller's check, the step limit, and the limit of time."""
+    """Returns the check that runs before each step: the caller's check, the step limit and the time limit."""
 
     def guard() -> None:
         try:

@@ -157,7 +157,7 @@ class Judge:
 
 
 def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonce: Callable[[], str]) -> list[Message]:
-    """What a judge reads. No text can begin or end a block: markers carry a nonce that occurs in none of them."""
+    """Messages of a judge. No text can begin or end a block: markers carry a nonce that occurs in no text."""
     blocks = {"QUESTION": plain(question), "RUBRIC": plain(rubric)}
     if reference:
         blocks["REFERENCE"] = plain(reference)
@@ -190,7 +190,7 @@ def grade_in(text: str) -> tuple[float, str]:
 async def verdict_on(
     trajectory: Trajectory, rubric: Rubric, scenario: Scenario, judge: Judge, prefix: str
 ) -> dict[str, Any]:
-    """What a judge thinks of a rollout by a reward's rubric, as evidence. ``prefix`` begins the keys of its calls.
+    """A judge's verdict on a rollout by a reward's rubric, as evidence. ``prefix`` begins the keys of its calls.
 
     Raises:
         Halted: no money, no service, no right.
@@ -243,7 +243,7 @@ class JudgingRuntime:
             raise
 
     async def verdict(self, rubric: Rubric, scenario: Scenario, trajectory: Trajectory) -> Mapping[str, Any]:
-        """What a reward's judge thinks of a rollout; see ``Judging``."""
+        """The verdict of a reward's judge on a rollout; see ``Judging``."""
         prefix = f"{self.key_prefix}/{trajectory.key.path}/judge/reward"
         return await verdict_on(trajectory, rubric, scenario, self.judges(rubric), prefix)
 

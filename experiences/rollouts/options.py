@@ -9,13 +9,13 @@ POOL = "pool"  # how many queries a run asks for: an option of the code that dra
 
 
 def own_options(options: Mapping[str, Any]) -> dict[str, Any]:
-    """What of an agent's environment options concerns the environment itself."""
+    """The environment options of an agent that concern the environment itself."""
     return {name: value for name, value in options.items() if name != POOL}
 
 
 class Option(NamedTuple):
-    """What an option does, and its value where none is given: a flag, one of ``choices`` (the first where none is
-    given), a number from ``low`` to ``high`` (a whole one where the default is), or else whatever stands there."""
+    """Description and default of an option: a flag, one of ``choices`` (default: the first), a number from ``low`` to
+    ``high`` (whole if the default is), or else free text."""
 
     help: str
     default: Any = None

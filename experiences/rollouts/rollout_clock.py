@@ -25,7 +25,7 @@ class Clock:
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
-        """Raises TimeoutError in the body once the time is over; ``over`` tells it from another TimeoutError."""
+        """Raises TimeoutError in the body once the time is over; ``over`` distinguishes it from other TimeoutErrors."""
         token = _current.set(self)
         try:
             async with asyncio.timeout_at(self._when(self._ends)) as self._timeout:
@@ -66,7 +66,7 @@ class Clock:
 
 
 class _Endless(Clock):
-    """Where no rollout is under way."""
+    """A clock without a limit, used outside of rollouts."""
 
     def __init__(self) -> None:
         super().__init__(float("inf"))

@@ -39,10 +39,9 @@ class UnusableAnswer(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ModelAnswer:
-    """What came of one question. ``reply`` is None where nothing usable came; ``reason`` says why.
+    """Result of one question. ``reply`` is None if there was no usable answer; ``reason`` is the cause.
 
-    ``asked`` is a digest of what was asked, ``model`` the one that was asked; ``own_ms`` the time that was spent on our
-    side of it.
+    ``asked`` is a digest of the question, ``model`` the model that was asked; ``own_ms`` is the time spent on our side.
     """
 
     key: str
@@ -78,7 +77,7 @@ def _go_on() -> None:
 
 
 class Form(NamedTuple):
-    """How JSON is asked for: by a response format, by words, or by both."""
+    """A way to request JSON: by a response format, by instructions, or by both."""
 
     response_format: Mapping[str, Any] | None = None
     words: tuple[Message, ...] = ()
@@ -86,7 +85,7 @@ class Form(NamedTuple):
 
 @dataclass
 class AnswerAccount:
-    """What one answer took, with all that was asked for it."""
+    """Usage of one answer, including all calls that it needed."""
 
     calls: int = 0
     tokens: int = 0
@@ -98,8 +97,8 @@ class AnswerAccount:
 
 @dataclass
 class Ladder:
-    """How an endpoint is asked for JSON: by the first form that it takes, which is remembered once it was answered;
-    ``at_once``: as soon as the form before is refused, until a question is refused in every form."""
+    """Chooses how an endpoint is asked for JSON: the first form that it accepts, remembered after an answer.
+    ``at_once``: switches when a form is refused, until a question is refused in every form."""
 
     at_once: bool = True
     rung: int = field(default=0, init=False)
@@ -148,7 +147,7 @@ def talk_with(
 
 
 def repairing(said: str, complaint: str) -> list[Message]:
-    """What follows an answer that can't be used: the answer, if it is one, and what is wrong with it."""
+    """Messages that follow an unusable answer: the answer, if there is one, and the complaint."""
     told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
     return [*told, Message("user", complaint)]
 
@@ -182,7 +181,7 @@ class Asker:
         iteration: int = 0,
         complaint: Callable[[T], str] | None = None,
     ) -> T | None:
-        """The answer as an object of ``schema``; None where none came that can be used, which ``keep`` was told.
+        """The answer as an object of ``schema``; None without a usable answer; ``keep`` receives either.
 
         ``complaint`` says what else is wrong with an answer ("" for nothing): it can be mended in the repair round.
 

@@ -67,8 +67,8 @@ class Trajectory:
     """The record of one rollout, whole or partial.
 
     ``outcome`` is the environment's score in [0, 1]. ``reward`` is what the algorithm learns from; NaN when it
-    could not be scored: such a trajectory leaves its group's baseline. ``ranked``: a reward paid it anew once its group
-    was complete; ``reward_before_ranking`` is what it was paid alone (None: nothing). ``error`` names the boundary that
+    could not be scored: such a trajectory leaves its group's baseline. ``ranked``: a reward replaced it once its group
+    was complete; ``reward_before_ranking`` is the reward before that (None: none). ``error`` names the boundary that
     failed ("timeout: ...", "environment: ...", "policy: ...", "reward: ...") or is empty.
     """
 
@@ -95,13 +95,13 @@ class Trajectory:
 
     @property
     def cost_micros(self) -> int:
-        """What the agent's own calls cost: what it would cost to be served."""
+        """Cost of the agent's own calls: the cost of serving it."""
         return sum(step.cost_micros for step in self.steps)
 
     @property
     def spent_micros(self) -> int:
-        """What the rollout cost the run or the test: the agent's calls, and the judges' verdicts, that of the
-        environment on its answer and that of the reward on the whole."""
+        """Cost of the rollout for the run or the test: the agent's calls, and the judges' verdicts (that of the
+        environment on its answer and that of the reward on the whole)."""
         verdict = self.evidence.get("verdict")
         judges = (self.evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)
         costs = [judge.get("cost_micros") for judge in judges if isinstance(judge, Mapping)]

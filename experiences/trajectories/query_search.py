@@ -10,7 +10,7 @@ from django.db.models import QuerySet
 from django.db.models.sql import Query
 
 from experiences.models import TrajectoryRecord
-from experiences.trajectories.archive.shadowed import is_shadowed
+from experiences.trajectories.archive.archive_view import is_shadowed
 from experiences.trajectories.conditions import Condition
 
 ROW_BY_ROW: Final = "UPPER({query}) LIKE UPPER(%s)"

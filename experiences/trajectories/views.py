@@ -20,9 +20,9 @@ from experiences.trajectories.annotations.forms import AnnotationForm
 from experiences.trajectories.annotations.selectors import annotations_of, labels_used
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.presenters.comparison import Column, aligned, best_first, columns, first_parting
+from experiences.trajectories.presenters.first_messages import first_messages, lessons_in, verdict_sentence
 from experiences.trajectories.presenters.lists import trajectory_listing
 from experiences.trajectories.presenters.shape_of_steps import folded, tree, waterfall
-from experiences.trajectories.presenters.told import lessons_in, told_first, verdict_sentence
 from experiences.trajectories.selectors import (
     advantages_for,
     group_of,
@@ -156,7 +156,7 @@ def _told(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
     """What the model was told before all steps, and its answer beside the expected one."""
     first = next(iter(steps_between(row, 0, 0)), None)
     last = next(iter(steps_between(row, row.n_steps - 1, row.n_steps - 1)), None)
-    told = told_first(row, first)
+    told = first_messages(row, first)
     return {
         "told": told,
         "lessons": lessons_in(actor, row, told),

@@ -39,8 +39,8 @@ pytestmark = [
 SHIPPED = {"JOB_LEASE_SECONDS": "30", "JOB_SWEEP_SECONDS": "5"}
 CONCURRENCY = GRPOConfig.model_fields["max_concurrent_rollouts"].default
 # Calls that a kill may cost, from what may be begun and not yet written. A rollout begins only when one before it is
-# written (experiences/trajectories/keeping.py), so that the time of a write adds none; it has one call here. As many
-# questions are asked at once as rollouts, each written before the next; one has a second call where its
+# written (experiences/trajectories/rollout_writer.py), so that the time of a write adds none; it has one call here. As
+# many questions are asked at once as rollouts, each written before the next; one has a second call where its
 # answer had to be repaired.
 UNDER_WAY = {"evaluation": CONCURRENCY, "training": CONCURRENCY, "reflection": 2 * CONCURRENCY, "evolution": 2}
 REFLECTOR = "You say what the last executions of an agent teach"  # begins that question

@@ -36,7 +36,7 @@ def test_it_is_chosen_on_the_form_trained_proved_and_shown(installed: None, cons
     answer = console.post("/launch/", asked)
     assert answer.status_code == 302, answer.content.decode()[:2000]
     run = TrainingRun.objects.select_related("job").get()
-    assert run.config["learner"] == "popularity" and run.learner.name == "popularity" and not run.tells
+    assert run.config["learner"] == "popularity" and run.learner.name == "popularity" and not run.learns_context
     assert run_to_end(run.job).status == "completed"
     latest = checkpoints.latest(TrainingRun.objects.get(pk=run.pk))
     assert latest is not None

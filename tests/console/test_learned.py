@@ -22,7 +22,7 @@ from training.config.presets import presets_for
 from training.learners.gate import LOOKS_NO_WORSE, LOOKS_WORSE
 from training.models import Epoch, Iteration, TrainingRun
 from training.presenters.epochs import explained, verdict
-from training.selectors.learned import run_epochs
+from training.selectors.run_lessons import run_epochs
 
 pytestmark = pytest.mark.django_db
 

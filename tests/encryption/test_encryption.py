@@ -34,11 +34,11 @@ from evaluation.serving.models import ProductionTrace, TraceStatus
 from evaluation.serving.traces.writing import traces_write
 from evaluation.warehouse.models import RowChange
 from experiences.models import Agent, ExecutionTrace, TrajectoryRecord
-from experiences.trajectories.archive import ageing
+from experiences.trajectories.archive import archive_lifecycle
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.streams import export_all
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from experiences.trajectories.step_window import steps_between
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_write
 from tests.support.pages import html
@@ -180,19 +180,19 @@ def test_rollouts_that_were_paid_for_wait_for_the_key(
     transit.refusing = True
     data_keys.forget()
 
-    async def lived(keeper: RolloutKeeper) -> None:
-        written: Any = keeper.keep(owner_of(run), trajectory(1, 0, 0, "Where is it?", True))
+    async def lived(writer: RolloutWriter) -> None:
+        written: Any = writer.store(owner_of(run), trajectory(1, 0, 0, "Where is it?", True))
         await asyncio.sleep(1.2)
-        keeper.check()
+        writer.check()
         assert not written.done()
         transit.refusing = False
         await asyncio.wait_for(written, 20)
 
     claimed: Any = claim(run.job_id)
     with Lease(claimed) as lease:
-        keeper = RolloutKeeper(lease, agent.id, paid=True)
-        asyncio.run(lived(keeper))
-        keeper.close()
+        writer = RolloutWriter(lease, agent.id, paid=True)
+        asyncio.run(lived(writer))
+        writer.close()
     [text] = stored()
     assert text.startswith('"sealed:1:')
 
@@ -244,7 +244,9 @@ def test_an_erasure_finds_words_in_encrypted_texts_of_rows_and_of_archives(
     [found] = [row for row in subject_erase(admin, ["zerlina quandt"], dry_run=True).found.items() if row[1]]
     assert found == ("trajectories", 1)
     [month] = {row.month for row in TrajectoryRecord.objects.all()}
-    [archive] = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
+    [archive] = list(
+        archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(month))
+    )
     assert b"Zerlina" not in b"".join(default_storage.open(archive.path))
     assert subject_erase(admin, ["zerlina quandt"], dry_run=True).found["archived trajectories"] == 1
     subject_erase(admin, ["zerlina quandt"])
@@ -302,8 +304,8 @@ def test_an_archive_keeps_rows_under_the_key_that_they_had_and_gives_them_back(
     before, texts = said(), stored()
     [month] = {row.month for row in TrajectoryRecord.objects.all()}
     Job.objects.filter(pk__in=[job.pk, run.job_id]).update(status=Status.COMPLETED)
-    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
-    assert ageing.month_drop(month) and not TrajectoryRecord.objects.exists()
+    list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(month)))
+    assert archive_lifecycle.month_drop(month) and not TrajectoryRecord.objects.exists()
     run_to_end(encryption_end(admin, acme))
     read = export_all(export_start(operator, {"job": run.job_id}, format="json"))["trajectories"]
     assert all(row["steps"] for row in read) and len(read) == 24

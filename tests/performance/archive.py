@@ -14,7 +14,7 @@ from agentcore_site.ids import uuid7
 from experiences.models import Agent, ArchiveState, TrajectoryArchive
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories import storage
-from experiences.trajectories.archive import ageing, rows
+from experiences.trajectories.archive import archive_lifecycle, rows
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from tests.factories import AgentFactory
 from tests.performance.storage import MONTH, emptied, trajectories
@@ -46,8 +46,8 @@ def months() -> list[Figure]:
     with as_owner(), connection.cursor() as cursor:
         cursor.execute("VACUUM (ANALYZE) experiences_trajectory_2020_01")
     began = time.perf_counter()
-    made = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(MONTH)))
-    assert ageing.month_drop(MONTH)
+    made = list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(MONTH)))
+    assert archive_lifecycle.month_drop(MONTH)
     took = time.perf_counter() - began
     [job] = archived_jobs(job_id=jobs[3])
     began = time.perf_counter()
@@ -73,11 +73,11 @@ def growth() -> list[Figure]:
         storage.partition_make(month)
         job_stored(agent, month, played)
         with mock.patch.object(timezone, "now", lambda now=now: now):
-            for due in ageing.months_due():
-                list(ageing.archives_write(ageing.Unhindered(), ageing.portions(due)))
-                assert ageing.month_drop(due)
-            for one in ageing.expired():
-                ageing.archive_delete(ageing.Unhindered(), one)
+            for due in archive_lifecycle.months_due():
+                list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(due)))
+                assert archive_lifecycle.month_drop(due)
+            for one in archive_lifecycle.expired():
+                archive_lifecycle.archive_delete(archive_lifecycle.Unhindered(), one)
         kept = TrajectoryArchive.objects.filter(agent=agent, state=ArchiveState.ARCHIVED).aggregate(n=Sum("size"))["n"]
         sizes[day] = hot(agent), kept or 0
     most = max(n for n, _ in sizes.values()) / OF_A_DAY

@@ -20,7 +20,7 @@ from tests.performance.worlds import Result, Task, parser, proved, reachable, re
 from tests.support.context_runs import Finished, learned
 from tests.support.world_truth import attainable
 from training.policies.context import ContextPolicy
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.trainer import TrainerState
 
 ARMS = ("shipped", "known")
@@ -65,7 +65,11 @@ def begins_with(first: Finished, arm: str) -> Mapping[str, Any]:
     told = {one.handle for one in lessons}
     refused = policy.library.chosen(policy.candidate(first.setup.config.context.ship_confidence).handles)
     lessons += [replace(one, status="proposed") for one in refused if one.handle not in told]
-    return {"library": Library.of([one.as_dict() for one in lessons]), "weights": weights, "known": Known.of(policy)}
+    return {
+        "library": Library.of([one.as_dict() for one in lessons]),
+        "weights": weights,
+        "known": PriorEstimates.of(policy),
+    }
 
 
 def summary(found: Sequence[Result]) -> str:

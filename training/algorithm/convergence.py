@@ -31,7 +31,7 @@ class EarlyStopper:
 
 @dataclass(frozen=True, slots=True)
 class Vitals:
-    """What the guard looks at after each update."""
+    """Figures that the guard checks after each update."""
 
     success_rate: float
     reward_mean: float

@@ -44,7 +44,7 @@ class FlatSteps:
 
 @dataclass(frozen=True, slots=True)
 class CreditRule:
-    """How credit is assigned. ``eps``, ``ddof`` and ``scale_rewards`` are those of the trajectory's advantage;
+    """Rule of credit assignment. ``eps``, ``ddof`` and ``scale_rewards`` are those of the trajectory's advantage;
     ``step_weight`` is GiGPO's omega; ``gae_lambda`` matters to ``value`` only."""
 
     mode: Credit = "reward_to_go"

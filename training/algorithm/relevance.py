@@ -1,4 +1,4 @@
-"""What each lesson adds to the reward of each query: effects that hold everywhere, and effects of a neighbourhood.
+"""Effect of each lesson on the reward of each query: a general part, and a part of a neighbourhood.
 
 A lesson says "when ...", and one number for it averages its effect away over all queries that it does not touch. Model,
 over rollouts i of query q with drawn inclusions z_i and reward y_i, both centred in their group:

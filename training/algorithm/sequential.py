@@ -23,7 +23,7 @@ from training.algorithm.inference import normal_of_student
 
 Decision = Literal["better", "not_better", "open"]
 
-LEAST_QUERIES = 5  # fewer can't tell a gain from the luck of the draw
+LEAST_QUERIES = 5  # fewer can't distinguish a gain from chance
 FUTILITY = 0.5  # a look ends the comparison below this statistic times the share of the looks that were taken
 _GRID = 0.02  # step of the numeric integration, in standard deviations of one look
 _REACH = int(8 / _GRID)
@@ -34,8 +34,8 @@ BASE_LOGIT, BASE_SPREAD, GAIN_SPREAD = -0.3, 1.5, 0.15
 
 
 class Look(NamedTuple):
-    """What one look says: the statistic on the normal scale, the p-value of the whole comparison if it ended here, and
-    the decision."""
+    """Result of one interim analysis: the statistic on the normal scale, the p-value of the whole test if it ended
+    here, and the decision."""
 
     statistic: float
     p_value: float
@@ -43,7 +43,7 @@ class Look(NamedTuple):
 
 
 class Power(NamedTuple):
-    """How often a true mean gain is found, and the rollouts of both arms that this takes on average."""
+    """Probability of finding a true mean gain, and the mean number of rollouts of both arms."""
 
     found: float
     rollouts: float

@@ -44,7 +44,7 @@ class SearchStepOut(serializers.Serializer[Any]):
 
 
 class WhereOut(serializers.Serializer[Any]):
-    """Where one lesson is told. Effects are of the reward."""
+    """Distribution of one lesson over queries. Effects are of the reward."""
 
     share = serializers.FloatField(help_text="Of the training queries.")
     effect = serializers.FloatField(help_text="On these, on average.")

@@ -36,8 +36,8 @@ from training.exports.metric_files import MetricFile, metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presenters.failures import failures_of
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
-from training.selectors.learned import run_epochs
 from training.selectors.notes import comments_of
+from training.selectors.run_lessons import run_epochs
 from training.selectors.runs import called, described, group_grid, run_get, run_series, runs_visible
 from training.services.notes import (
     NOTE,

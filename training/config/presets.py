@@ -206,7 +206,7 @@ def named(learner: str) -> dict[str, str]:
 
 
 def preset_values(name: str, learner: Learner) -> dict[str, Any]:
-    """What the preset changes for this learner, by field; shaping and features only in part.
+    """Differences of the preset from this learner's defaults, by field; shaping and features only in part.
 
     Raises:
         LookupError: there is no such preset; the message lists those that exist.
@@ -218,7 +218,7 @@ def preset_values(name: str, learner: Learner) -> dict[str, Any]:
 
 
 def diff_to_preset(config: GRPOConfig, runtime: str = "action") -> dict[str, tuple[Any, Any]]:
-    """What was changed: {dotted field: (the preset's value, the configuration's value)}."""
+    """Differences from the preset: {dotted field: (the preset's value, the configuration's value)}."""
     mine = _flat(config.as_dict())
     theirs = _flat(preset_config(config.preset, runtime, config.learner).as_dict())
     return {name: (theirs[name], value) for name, value in mine.items() if value != theirs[name]}

@@ -106,7 +106,7 @@ def parse_queries(rows: Iterable[Any]) -> list[dict[str, Any]]:
 
 
 def query_warnings(queries: Sequence[str]) -> list[str]:
-    """What is accepted but deserves a second look: too few queries, and repetitions."""
+    """Warnings about accepted queries: too few of them, and repetitions."""
     warnings = []
     if len(queries) < FEW_QUERIES:
         warnings.append(
@@ -120,7 +120,7 @@ def query_warnings(queries: Sequence[str]) -> list[str]:
 
 
 def row_problem(row: Any) -> str:
-    """What is wrong with a row of a dataset, as a sentence; "" where nothing is."""
+    """The fault of a row of a dataset, as a sentence; "" without a fault."""
     if not isinstance(row, Mapping):
         return f'must be an object with a "query"; got {_shown(row)}.'
     for key in row:
@@ -166,7 +166,7 @@ def _contradictions(config: GRPOConfig, learner: Learner, runtime: str) -> list[
 
 
 def _ignored(config: GRPOConfig, unasked: Mapping[str, Any], learner: Learner) -> Iterator[FieldError]:
-    """What was asked for and changes nothing. A value that stands there without being asked for is no wish."""
+    """Requested settings that have no effect. A value that was not requested does not count."""
     mine, theirs = config.as_dict(), GRPOConfig.model_validate(unasked).as_dict()
     for name in fields():
         if value_at(mine, name) != value_at(theirs, name) and (why := learner.unread(name, config)):
@@ -219,7 +219,7 @@ def _field_error(details: Mapping[str, Any]) -> FieldError:
 
 
 def _expected(kind: str, details: Mapping[str, Any], info: FieldInfo | None) -> str:
-    """What the field wants, in words."""
+    """Description of the values that the field accepts."""
     if kind == "literal_error":
         return "one of " + str(details["ctx"]["expected"]).replace("'", "").replace(" or ", ", ")
     if kind.startswith(("int", "float", "finite")):

@@ -24,7 +24,7 @@ class NewerConfig(ValueError):
 
 
 def as_stored(config: GRPOConfig) -> dict[str, Any]:
-    """What a row holds."""
+    """The configuration as a row stores it."""
     return {KEY: VERSION, **config.as_dict()}
 
 
@@ -65,7 +65,8 @@ def _from_2(values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _from_3(values: dict[str, Any]) -> dict[str, Any]:
-    """Until version 3 an epoch of training-free GRPO was one step of its search, and all queries were told the same."""
+    """Until version 3 an epoch of training-free GRPO was one step of its search, and all queries got the same
+    lessons."""
     context: dict[str, Any] = {"relevance": "none"} | dict(values.get("context", {}))
     if values.get("algorithm") == "tfgrpo":
         context = {"search_every": values.get("n_iterations", 1000)} | context

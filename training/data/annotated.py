@@ -17,7 +17,7 @@ from experiences.models.trajectories import DatasetOrigin
 from experiences.trajectories.annotations.selectors import annotations_by_trajectory
 from experiences.trajectories.archive.reading import job_rows, trajectory_rows
 from experiences.trajectories.filters import trajectories_filtered
-from experiences.trajectories.presenters.told import answered_by
+from experiences.trajectories.presenters.first_messages import answered_by
 from experiences.trajectories.selectors import trajectories_visible, trajectory_get
 from training.data.uploads import clean_rows
 from training.splits import normalized
@@ -30,8 +30,8 @@ TRAJECTORY: Final = "trajectory"
 
 @dataclass
 class Picked:
-    """What becomes rows: by query, the newest annotation first. ``without``: trajectories without a correct answer of a
-    person, whose own was not good. ``more``: whether the filter has more than were read."""
+    """Annotated trajectories that become rows: by query, the newest annotation first. ``without``: unsuccessful
+    trajectories without a correct answer by a person. ``more``: whether the filter has more than were read."""
 
     rows: list[dict[str, Any]] = field(default_factory=list)
     without: int = 0

@@ -1,6 +1,6 @@
-"""What is wrong with the rows of a dataset, before anything is spent on them: pure.
+"""Checks of the rows of a dataset before any money is spent on them: pure.
 
-A finding is a place to look, not a verdict: a query that quotes an attack is flagged as one that is an attack.
+A finding is a hint, not a verdict: a query that quotes an attack is flagged like an attack.
 """
 
 from __future__ import annotations

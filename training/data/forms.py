@@ -35,7 +35,7 @@ class UploadForm(ServiceForm):
 
 
 class AnnotatedForm(ServiceForm):
-    """Where rows of annotated trajectories go: into the next version of a dataset, or a new one."""
+    """Destination of rows of annotated trajectories: the next version of a dataset, or a new one."""
 
     dataset = forms.ChoiceField(
         required=False, help_text="The next version adds these rows; existing queries get the new answer."

@@ -11,7 +11,7 @@ from experiences.models import Dataset
 from training.data.checks import DatasetChecks, check_rows
 
 KEPT_SECONDS: Final = 7 * 86_400
-VERSION: Final = 1  # of the checks: what another version found is worked out anew
+VERSION: Final = 1  # of the checks: findings of another version are computed again
 
 
 def checks_of(dataset: Dataset) -> DatasetChecks:

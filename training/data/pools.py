@@ -46,7 +46,7 @@ class Pools:
 
     @property
     def lines(self) -> tuple[str, ...]:
-        """What an evaluation reports; the first line decides."""
+        """Names of the test sets that an evaluation reports; the first one decides."""
         return ("held_out", *self.environment.lines)
 
     def line(self, name: str) -> Sequence[Scenario]:
@@ -109,7 +109,7 @@ def _environment(name: str, options_json: str) -> Environment:
 
 
 class Shares(TypedDict):
-    """How much of a dataset proves and how much selects, as keywords."""
+    """Shares of a dataset for proof and for selection, as keywords."""
 
     held_out_share: float
     selection_share: float

@@ -20,7 +20,7 @@ SPREAD: Final = (0.6, 2.0)
 # is a matter of prompts and answers that were not seen yet; what was measured moves with what the next job learns.
 GUESSED_SPREAD: Final = 3.0
 UNKNOWN_SPREAD: Final = 1.5
-ENOUGH_JOBS: Final = 5  # ended jobs that tell it
+ENOUGH_JOBS: Final = 5  # ended jobs for a measured factor
 ENOUGH: Final = 8  # rollouts that make a measurement
 P90: Final = 1.2816  # standard normal quantile
 # Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
@@ -34,9 +34,9 @@ TRAINED_TOKENS_PER_S: Final = 2_000  # of a door of weights, in one of an update
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a run asks for: rollouts to learn from (``trained``), to look at the selection queries (``looked``) and to
-    prove the gain on the held-out ones (``proof``), and questions of reflection. Where groups may be shown whole, they
-    do without ``summaries`` of these questions, and show up to ``shown_tokens`` of attempts in others."""
+    """Work of a run: rollouts for training (``trained``), for validation (``looked``) and for the proof on held-out
+    queries (``proof``), and questions of reflection. Where groups may be shown whole, ``summaries`` of these questions
+    are left out, and others show up to ``shown_tokens`` of attempts."""
 
     trained: int
     looked: int
@@ -63,8 +63,8 @@ def work(
     told: bool = False,
     iterations: int | None = None,
 ) -> Work:
-    """``told``: the run learns what its agent is told, and its gate takes samples in steps. ``iterations``: of the
-    planned ones, the first so many. The numbers of queries cap what an iteration can draw."""
+    """``told``: the run learns a context, and its gate samples in steps. ``iterations``: only the first so many of the
+    planned ones. The numbers of queries cap the draws of an iteration."""
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
@@ -125,8 +125,8 @@ def guessed(
 
 
 def passes(config: GRPOConfig) -> int:
-    """How often an iteration's tokens are sent to a door of weights: for log-probabilities and for a gradient at each
-    step, and once for those of the reference."""
+    """Number of times that an iteration's tokens are sent to a model server: for log-probabilities and for a gradient
+    at each step, and once for those of the reference."""
     return 2 * config.num_iterations + (config.beta > 0)
 
 
@@ -144,8 +144,8 @@ def guessed_learning(
 
 
 def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
-    """What a question of reflection costs in micro-dollars before one was asked, from the reflector's price and the
-    tokens that the agent's objectives add."""
+    """Guessed cost of a question of reflection in micro-dollars, before one was asked, from the reflector's price and
+    the tokens of the agent's objectives."""
     return cost(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
 
 
@@ -158,7 +158,7 @@ def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float], *, q
 
 
 def spread_between_jobs(ratios: Sequence[float]) -> float | None:
-    """The factor that a job's cost stays below nine times of ten; None where too few jobs tell.
+    """The factor that a job's cost stays below nine times of ten; None with too few jobs.
 
     ``ratios``: what each earlier job cost, divided by what was expected of it before. The rollouts of one job share
     its lessons and prompts, so that the spread within a job says little about the next one. The upper end of the
@@ -177,8 +177,8 @@ def _student(freedom: int) -> float:
 
 
 def looks(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -> int:
-    """How often a run looks at its selection queries: before anything, every so many iterations, at the end of each of
-    the ``epochs`` that end with a look, and at each step of a search (0: it does not search)."""
+    """Number of validations of a run: one before training, one every ``every`` iterations, one at the end of each of
+    the ``epochs``, and one at each step of a search (0: no search)."""
     length = max(1, -(-iterations // max(epochs, 1)))
     ends = {min(number * length, iterations) for number in range(1, epochs + 1)}
     steps = set(range(search_every, iterations + 1, search_every)) if search_every else set()
@@ -191,8 +191,8 @@ def reflections(iterations: int, every: int, until: float) -> int:
 
 
 def questions(times: int, *, groups: int, attempts: int) -> int:
-    """How many questions so many reflections ask at most: of each group a summary per attempt, its lessons and its
-    operations, and one to reconcile them."""
+    """Maximum number of questions of ``times`` reflections: for each group a summary per attempt, its lessons and its
+    operations, and one question to reconcile them."""
     return times * (groups * (attempts + 2) + (groups > 1))
 
 
@@ -271,7 +271,7 @@ def reflection_cost(asked: Work, found: Rates) -> float:
 
 
 def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:
-    """The smallest gain in success rate that the held-out queries can tell at 80 % power, two-sided 5 %.
+    """The smallest gain in success rate that the held-out queries detect at 80 % power, two-sided 5 %.
 
     MDE = 2.8 · sd(d) / √n (docs/algorithms.md#comparing-two-arms), where d is a query's difference between two arms of
     ``samples`` rollouts each: sampling noise 2·p(1-p)/k plus the spread of the true effect between queries.

@@ -56,17 +56,17 @@ class Planned:
 
     @property
     def affordable(self) -> int | None:
-        """How many of its iterations fit the job's budget and what organisation and agent have left; None: free."""
+        """Number of iterations that fit the job's budget and the rest of organisation and agent; None: free."""
         room = min([self.budget, *(left for _, left in self.rooms)])
         return measured.affordable(self.config, self.rates, room, told=self.told, **self.pools)
 
     @property
     def told(self) -> bool:
-        """Whether the run learns what its agent is told: then a gate decides what is shipped."""
-        return learner_of(self.agent.runtime, self.config.learner).tells
+        """Whether the run learns a context: then a gate decides what is shipped."""
+        return learner_of(self.agent.runtime, self.config.learner).learns_context
 
     def gate(self) -> dict[str, Any]:
-        """How often the gate finds each of some true gains, and the rollouts and dollars that this takes."""
+        """Power of the gate for some true gains, with its rollouts and dollars."""
         design = gate.design(self.config)
         powers = {gain: design.power(self.pools["n_selection"], gain) for gain in GAINS}
         return {
@@ -109,8 +109,8 @@ class Planned:
         }
 
     def training_calls(self) -> dict[str, Any] | None:
-        """What a door of weights is paid for the updates; None where none is asked."""
-        if not learner_of(self.agent.runtime, self.config.learner).needs_door:
+        """Cost of the updates at a model server; None without one."""
+        if not learner_of(self.agent.runtime, self.config.learner).needs_model_server:
             return None
         asked = measured.work(self.config, **self.pools, told=self.told)
         return {
@@ -180,7 +180,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     """
     found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).tells)
+    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).learns_context)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 
@@ -217,8 +217,8 @@ def _rooms(agent: Agent) -> list[tuple[Headroom, int]]:
 
 
 def _ratios(agent: Agent) -> list[float]:
-    """What the organisation's latest jobs with a model cost, divided by what their plans expected: those that ran all
-    iterations and paid for their proof, and were planned from a measurement."""
+    """Costs of the organisation's latest jobs with a model, divided by their planned costs. Only jobs count that ran
+    all iterations, paid for their proof and were planned from a measurement."""
     runs = TrainingRun.objects.filter(organization_id=agent.organization_id, estimate__measured=True)
     ended = runs.filter(job__status=Status.COMPLETED, job__status_reason=Reason.ALL_ITERATIONS)
     rows = with_money(ended.filter(OF_MODELS).exclude(verdict={})).order_by("-job__created_at")
@@ -229,7 +229,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
     """Raises:
     Invalid: see ``planned``."""
     learner, price = learner_of(agent.runtime, config.learner), model_price(agent)
-    asks = learner.tells and config.context.propose
+    asks = learner.learns_context and config.context.propose
     reflector = reflector_price(agent) if asks else price
     objectives = (len(agent.objective) + len(agent.learning_objective)) // 3
     question = measured.guessed_question(reflector, objectives) if asks else 0.0
@@ -242,7 +242,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         concurrency=config.max_concurrent_rollouts,
     )
     found = replace(found, shown_micros=reflector.input / PER)
-    return _with_training_calls(found, agent, config) if learner.needs_door else found
+    return _with_training_calls(found, agent, config) if learner.needs_model_server else found
 
 
 def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rates:
@@ -299,8 +299,8 @@ def _of_actions(agent: Agent) -> Rates:
 
 
 def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question: float) -> Rates | None:
-    """What the latest calls of the agent's latest run cost, at today's prices; None where it never called this model.
-    ``question`` is the guess where its reflector was never asked."""
+    """Rates by the latest calls of the agent's latest run, at today's prices; None if it never called this model.
+    ``question`` is the guess if its reflector was never asked."""
     entries = LedgerEntry.objects.filter(kind__in=PAID)
     runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime, job__worked_ms__gt=0)
     for run in runs.select_related("job").order_by("-job__created_at")[:5]:
@@ -316,7 +316,7 @@ def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, 
 
 
 def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], list[float]]:
-    """What each of the latest rollouts came to with its verdict, and each question that this reflector was asked."""
+    """Cost of each of the latest rollouts with its verdict, and of each question to this reflector."""
     rollouts: dict[str, float] = {}
     questions: list[float] = []
     names = ("kind", "purpose", "rollout", "model", "source", "input_tokens", "output_tokens", "cached_tokens")
@@ -341,7 +341,7 @@ def _done(run: TrainingRun, config: GRPOConfig) -> int:
         n_train=run.n_train,
         n_selection=run.n_selection,
         n_held_out=0,
-        told=run.tells,
+        told=run.learns_context,
         iterations=run.iteration,
     )
     return max(1, run.trajectories + asked.looked)

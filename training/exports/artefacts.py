@@ -22,7 +22,7 @@ COLORS: Final = ("#0072b2", "#009e73", "#d55e00", "#cc79a7")  # Okabe and Ito's
 
 
 def model_card(run: TrainingRun) -> str:
-    """What was trained, on what, how it was proven and what is known to fall short, in the usual sections."""
+    """Model card in the usual sections: training, data, proof and known limits."""
     job, config = run.job, run.configuration
     met = {None: "not known", True: "met", False: "not met"}
     lines = [

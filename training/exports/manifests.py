@@ -1,6 +1,6 @@
-"""The manifest of a run that learned what to tell its agent: everything that is needed to check it.
+"""The manifest of a run that learned a context: all that a check of the run needs.
 
-Read from rows, so that it can be made anew at any time. Money in dollars, rates from 0 to 1, times in milliseconds.
+It is built from rows, at any time. Money is in dollars, rates are from 0 to 1, times are in milliseconds.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from experiences.models import Experience, ExperienceStatus, TrajectoryRecord
 from experiences.privacy import redact
 from experiences.trajectories.archive.reading import job_rows
 from training.models import TrainingRun
-from training.selectors.learned import goes_on_from, lessons_of_run, run_epochs
+from training.selectors.run_lessons import goes_on_from, lessons_of_run, run_epochs
 from training.services.pools import run_pools
 from training.splits import normalized
 

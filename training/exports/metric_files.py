@@ -15,7 +15,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.lib.row_streams import streamed
 from training.exports.manifests import OF_EPOCH, averages
 from training.models import Iteration, TrainingRun
-from training.selectors.learned import run_epochs
+from training.selectors.run_lessons import run_epochs
 
 CHUNK = 500  # iterations that are held at once: a run may have ten thousand
 

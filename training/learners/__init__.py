@@ -1,4 +1,4 @@
-"""Kinds of policy and how each learns: one contract (``base``), and what is registered by it."""
+"""Learners: kinds of policy with one contract (``base``), and their registry."""
 
 from training.learners.base import Learner, ValidationPlayer
 from training.learners.registry import (

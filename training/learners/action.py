@@ -99,7 +99,7 @@ class ActionLearner(Learner):
 
 
 def remember(memory: FailureMemory, groups: Sequence[TrajectoryGroup]) -> None:
-    """Tells the memory what an iteration brought."""
+    """Adds the outcomes of an iteration to the memory."""
     for group in groups:
         solved = sum(trajectory.success for trajectory in group.trajectories)
         memory.count_group(group.scenario.query, solved / len(group.trajectories))

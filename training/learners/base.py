@@ -1,7 +1,7 @@
-"""What a kind of policy is to the trainer, the services and the pages: a learner, which they ask in place of its kind.
+"""Learner: the contract of one kind of policy with the trainer, the services and the pages.
 
-A learner holds no state of a run: that is ``TrainerState``'s. The trainer plays rollouts by what ``act`` gives, has the
-groups ``reflect``-ed on and ``update``-d from, and lets ``validate`` look at the candidate, gate it and stop the run.
+A learner holds no state of a run: that is ``TrainerState``'s. The trainer plays rollouts with the result of ``act``,
+passes the groups to ``reflect`` and ``update``, and lets ``validate`` measure the candidate, gate it and stop the run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 class ValidationPlayer(Protocol):
     """Plays ``chooser`` on the selection queries (``searching``: on those of the search), ``samples`` times each (None:
-    as often as one look does) from sample ``first`` on. ``at`` is the iteration after which it is played."""
+    as often as one validation) from sample ``first`` on. ``at`` is the iteration after which it is played."""
 
     def __call__(
         self, chooser: Any, at: int, first: int = 0, samples: int | None = None, *, searching: bool = False
@@ -38,8 +38,8 @@ class Learner(ABC):
 
     ``runtimes`` are those of agents whose rollouts it learns from; of several learners that fit, a launch names one
     (``learner``), else the first built-in one is taken. ``stored_as`` is what its policies' ``state_dict()["kind"]``
-    may say. ``tells`` means that what is learned is lessons for a model's context, which have rows and pages.
-    ``needs_door``: the agent's endpoint has to be a door of weights (docs/weights.md).
+    may say. ``learns_context`` means that what is learned is lessons for a model's context, which have rows and pages.
+    ``needs_model_server``: the agent's endpoint has to be a model server (docs/weights.md).
     ``defaults`` differ from ``GRPOConfig``'s own for this learner, under every preset.
     """
 
@@ -47,8 +47,8 @@ class Learner(ABC):
     title: ClassVar[str]
     runtimes: ClassVar[frozenset[str]]
     stored_as: ClassVar[tuple[str, ...]]
-    tells: ClassVar[bool] = False
-    needs_door: ClassVar[bool] = False
+    learns_context: ClassVar[bool] = False
+    needs_model_server: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
 
     # -- describe --------------------------------------------------------------------------------------------------
@@ -67,8 +67,8 @@ class Learner(ABC):
         """Messages by field for combinations by which this learner can't learn, though each value is in range."""
         return {}
 
-    def look_samples(self, config: GRPOConfig) -> int:
-        """Rollouts per selection query of one look."""
+    def validation_samples(self, config: GRPOConfig) -> int:
+        """Rollouts per selection query of one validation."""
         return config.eval_samples
 
     # -- state -----------------------------------------------------------------------------------------------------
@@ -86,17 +86,17 @@ class Learner(ABC):
         """
 
     def restored(self, setup: TrainerSetup, stored: Mapping[str, Any], *, ended: bool) -> Policy:
-        """The policy of a stored state of a run (``ended``: which had ended), brought up to what this release does."""
+        """The policy of a stored state of a run, upgraded to this release (``ended``: whether the run had ended)."""
         return self.from_state_dict(stored)
 
     def memory(self, setup: TrainerSetup, policy: Policy) -> FailureMemory | None:
-        """What is remembered of failures beside the policy; None: nothing."""
+        """The memory of failures beside the policy; None if there is none."""
         return None
 
     # -- act -------------------------------------------------------------------------------------------------------
 
     def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
-        """What plays training rollouts: given to ``setup.acting``."""
+        """The chooser of training rollouts, passed to ``setup.acting``."""
         return state.policy
 
     # -- learn -----------------------------------------------------------------------------------------------------
@@ -104,8 +104,8 @@ class Learner(ABC):
     async def reflect(
         self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
     ) -> Reflected | None:
-        """What a model says that the groups teach; None where it is not asked. Changes nothing: an interruption leaves
-        the state as it was."""
+        """The lessons that a model proposes from the groups; None if no model is asked. Leaves the state unchanged, so
+        that an interruption does no harm."""
         return None
 
     @abstractmethod
@@ -127,8 +127,8 @@ class Learner(ABC):
         reflected: Reflected | None,
         iteration: int,
     ) -> UpdateResult:
-        """What the loop calls: ``update``, for a learner that needs no other process. What it raises leaves the state
-        as it was."""
+        """Called by the loop; runs ``update`` for a learner that needs no other process. An exception leaves the state
+        unchanged."""
         return self.update(setup, state, groups, reflected, iteration)
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
@@ -138,17 +138,17 @@ class Learner(ABC):
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
     def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:  # noqa: B027  (most need nothing)
-        """Measures once, before anything is learned, what ``validate`` needs beside the baseline."""
+        """Measures what ``validate`` needs besides the baseline, once, before training."""
 
     def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
-        """Whether ``validate`` is asked here though no evaluation is due."""
+        """Whether ``validate`` is called after this iteration although no evaluation is due."""
         return False
 
     def validate(
         self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
-        """Looks at the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
-        ``evaluates`` is False where only ``validates_after`` asked for it."""
+        """Validates the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
+        ``evaluates`` is False if only ``validates_after`` asked for the call."""
         assert state.baseline_success is not None
         played = look(state.policy, state.iteration)
         stop_on_plateau(setup, state, played)

@@ -1,4 +1,4 @@
-"""The learner of a frozen model's context: which lessons it is told, proposed by reflection and weighed by reward."""
+"""The learner of a frozen model's context: reflection proposes lessons, and rewards weigh them."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ class ContextLearner(Learner):
     name: ClassVar = "context"
     title: ClassVar = "lessons in a model's context"
     runtimes: ClassVar = frozenset({"llm", "http"})
-    stored_as: ClassVar = ("context", "frozen")  # "frozen": before there was anything to learn
-    tells: ClassVar = True
+    stored_as: ClassVar = ("context", "frozen")  # "frozen": from releases without lessons
+    learns_context: ClassVar = True
     # Every rollout is paid for, so groups are small and looks are few. Many small iterations find more lessons than few
     # large ones, and whole groups are read with two questions instead of six.
     defaults: ClassVar[Mapping[str, Any]] = {
@@ -91,13 +91,13 @@ class ContextLearner(Learner):
             }
         return {}
 
-    def look_samples(self, config: GRPOConfig) -> int:
+    def validation_samples(self, config: GRPOConfig) -> int:
         return config.context.look_samples
 
     # -- state -----------------------------------------------------------------------------------------------------
 
     def untrained(self, setup: TrainerSetup) -> ContextPolicy:
-        """Tells what is active as the run begins."""
+        """A policy that includes the lessons that are active at the start of the run."""
         return ContextPolicy.fresh(
             setup.library,
             setup.weights,
@@ -149,7 +149,7 @@ class ContextLearner(Learner):
         return result
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
-        """Said once, when it is known: with a model like this nothing can be compared."""
+        """Warns once, when it is known, that groups of this model have too little spread to compare."""
         policy = _own(state)
         if policy.compared - setup.config.batch_size >= MIXED_AFTER or not too_even(policy, setup.config):
             return []
@@ -162,8 +162,8 @@ class ContextLearner(Learner):
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
     def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:
-        """Measures on the search's queries, once, what the run began with. Where an earlier release kept something by
-        other queries, that is measured too."""
+        """Measures the initial context on the search's queries, once. If an earlier release kept a context by other
+        queries, that context is measured too."""
         policy = _own(state)
         if not gate.searches(setup.config) or not setup.selection or state.search_start is not None:
             return
@@ -178,7 +178,7 @@ class ContextLearner(Learner):
     def validate(
         self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
-        """A step of the search where there is one; a look at what the policy would ship, and at the end the gate."""
+        """Takes a step of the search if there is one, validates what the policy would ship, and gates it at the end."""
         policy = _own(state)
         assert state.baseline_success is not None
         candidate = self.candidate(setup, policy)
@@ -191,7 +191,9 @@ class ContextLearner(Learner):
             return None, step
         new = self._is_new(setup, policy, candidate)
         played = (
-            look(policy.as_candidate(candidate), state.iteration) if new else self._look_at_start(setup, state, look)
+            look(policy.as_candidate(candidate), state.iteration)
+            if new
+            else self._validation_of_start(setup, state, look)
         )
         stop_on_plateau(setup, state, played)
         if not state.stop_reason:
@@ -203,7 +205,7 @@ class ContextLearner(Learner):
         return selection, replace(decided, kept=step.kept, rolled_back=rolled_back)
 
     def candidate(self, setup: TrainerSetup, policy: ContextPolicy) -> Choice:
-        """What would be shipped if the gate were asked now."""
+        """The choice that the gate would test now."""
         context = setup.config.context
         return policy.candidate(
             context.ship_confidence,
@@ -221,8 +223,8 @@ class ContextLearner(Learner):
         played: Played,
         new: bool,
     ) -> tuple[SelectionReport, GateReport]:
-        """Compares the candidate, of which ``played`` are the first samples, with what the run began with; where it is
-        nothing ``new``, there is nothing to compare."""
+        """Compares the candidate, of which ``played`` are the first samples, with the initial context. If it is not
+        ``new``, no comparison is made."""
         policy, compared = _own(state), gate.unchanged(played)
         if new:
             compared = gate.compare(
@@ -236,13 +238,13 @@ class ContextLearner(Learner):
         return selection, gate.decide(setup, state, policy, candidate, compared)
 
     def _is_new(self, setup: TrainerSetup, policy: ContextPolicy, candidate: Choice) -> bool:
-        """Whether the candidate tells any query anything else than what the run began with."""
+        """Whether the candidate gives any query another context than the initial one."""
         queries = [scenario.query for scenario in (*setup.selection, *setup.train)]
         return not policy.tells_alike(candidate, self._start(setup), queries)
 
-    def _look_at_start(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> Played:
-        """The look at what the run began with: it was paid for once, and is used again. A checkpoint from before its
-        steps and rewards were kept plays it again, once: its calls have names, which can't be used twice."""
+    def _validation_of_start(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> Played:
+        """Validation of the initial context: paid for once and reused. A checkpoint from before its steps and rewards
+        were stored plays it again, once: the names of its calls can't be used twice."""
         assert state.baseline_success is not None
         if state.baseline_steps is None or state.baseline_reward is None:
             played = look(self._start(setup), 0)
@@ -251,7 +253,7 @@ class ContextLearner(Learner):
         return Played(state.baseline_success[:, :samples], state.baseline_steps, state.baseline_reward, [])
 
     def _start(self, setup: TrainerSetup) -> ContextPolicy:
-        """What the run began with."""
+        """The policy at the start of the run."""
         policy = self.untrained(setup)
         policy.updated(setup.version(0))
         return policy

@@ -28,7 +28,7 @@ MIXED_AFTER = 20  # groups after which too few with spread mean that there is no
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """N rollouts as decisions: who was told what (N, K), reward less the price of being told (N,), group (N,)."""
+    """N rollouts as decisions: lessons included (N, K), reward less the price of the context (N,), group (N,)."""
 
     z: BoolArray
     reward: FloatArray
@@ -67,8 +67,8 @@ def update_context(
 
 
 def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: GRPOConfig, seed: int) -> Drawn:
-    """What the rollouts were told follows from their keys, so that stored ones need not be believed. ``token_cost`` is
-    taken off the reward per thousand tokens told."""
+    """Decisions of the rollouts, derived from their keys, so that the stored ones need not be trusted. ``token_cost``
+    is subtracted from the reward per thousand context tokens."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     size = config.n_trajectories_per_query
     k = len(policy.library)
@@ -84,7 +84,8 @@ def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: G
 def rules_of(
     policy: ContextPolicy, config: GRPOConfig, *, functions: frozenset[str], memory: RemovedLessons
 ) -> OperationRules:
-    """What reflection may change: where rewards decide, opinions neither delete nor touch what has been measured."""
+    """Changes that reflection may make: where rewards decide, it neither deletes nor edits lessons with
+    measurements."""
     context = config.context
     return OperationRules(
         max_words=context.max_words,
@@ -111,7 +112,7 @@ def worth_reflecting(policy: ContextPolicy, config: GRPOConfig, iteration: int) 
 
 
 def too_even(policy: ContextPolicy, config: GRPOConfig) -> bool:
-    """Whether too few groups had spread for anything to be learned from them."""
+    """Whether too few groups had spread to learn from them."""
     return policy.compared >= MIXED_AFTER and policy.mixed < config.context.min_mixed * policy.compared
 
 
@@ -175,7 +176,7 @@ def _loss(now: Bits, before: Bits, advantages: FloatArray, config: GRPOConfig) -
 
 
 def _by_evidence(policy: ContextPolicy) -> None:
-    """Each lesson is told with the probability that it helps: Thompson's rule, still a legal policy with exact
+    """Includes each lesson with the probability that it helps: Thompson's rule, a legal policy with exact
     log-probabilities."""
     policy.parameters["theta"] = logit_of(policy.estimate().above(), policy.floor)
 
@@ -189,7 +190,7 @@ def _measures(loss: PolicyLoss, policy: ContextPolicy, live: BoolArray) -> dict[
 
 
 def _figures(policy: ContextPolicy, result: UpdateResult, pruned: int) -> dict[str, float]:
-    """What a page shows of the library; nothing is reported that was not measured."""
+    """Figures of the library for pages; what was not measured is left out."""
     live = policy.live
     told = policy.probabilities[live] if policy.selects else np.ones(int(live.sum()))
     tokens = np.array([lesson.tokens for lesson in policy.library], dtype=np.float64)[live]

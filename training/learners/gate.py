@@ -1,12 +1,12 @@
-"""The gate: what is told outside of training changes only when queries that were kept out of training support it.
+"""The gate: the context outside of training changes only when queries that were kept out of training support it.
 
-It is asked once, at the end of a run: a run ends with a context that is shown to be better than the one it began with,
-or with that one. With ``grpo`` the rewards of training choose the candidate; with ``tfgrpo`` a search does, step by
-step (``keep``), on training queries. The selection queries have no part in either: what chose a candidate is no
-evidence of it.
+The gate decides once, at the end of a run: the run ships a context that is shown to be better than the initial one, or
+the initial one. With ``grpo`` the rewards of training choose the candidate. With ``tfgrpo`` a search does, step by step
+(``keep``), on training queries. The selection queries take part in neither, since data that chose a candidate are no
+evidence for it.
 
-What decides is a comparison with several looks (``training.algorithm.sequential``): more samples are paid for only
-while it can still go either way.
+The decision is a group-sequential test (``training.algorithm.sequential``): more samples are paid for only while both
+outcomes are possible.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ SHOWN = "it is better than what the run began with"
 LOOKS_NO_WORSE = "it looks no worse than what the search kept before"
 LOOKS_WORSE = "it looks worse than what the search kept before"
 
-POWER = 0.8  # share of the runs in which a gain is to be found, where it is said what that would take
+POWER = 0.8  # target power, where the required number of queries is reported
 
 # Plays so many more samples of each selection query: the first argument is how many there are.
 More = Callable[[int, int], Played]
@@ -43,8 +43,8 @@ More = Callable[[int, int], Played]
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """The candidate's samples, those of what the run began with (n, k) beside them, and the last look at both; how many
-    looks were taken of how many (0 where there was nothing to compare)."""
+    """Samples of the candidate, samples of the initial context (n, k), and the last interim analysis of both. Counts
+    the analyses taken and planned (0 if there was no comparison)."""
 
     played: Played
     before: FloatArray
@@ -64,14 +64,14 @@ def searches(config: GRPOConfig) -> bool:
 
 
 def ends_step(setup: TrainerSetup, iteration: int) -> bool:
-    """Whether a step of the search ends here: every so many iterations, and with each epoch."""
+    """Whether a step of the search ends here: every ``search_every`` iterations, and at the end of each epoch."""
     if not searches(setup.config):
         return False
     return setup.ends_epoch(iteration) or iteration % setup.config.context.search_every == 0
 
 
 def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: More, more_of_start: More) -> Compared:
-    """Looks at the candidate beside what the run began with, and asks both for further samples while it is open.
+    """Tests the candidate against the initial context, and draws further samples of both while the test is open.
 
     ``state.baseline_success`` grows with what was asked of the start.
     """
@@ -91,15 +91,15 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
 
 
 def unchanged(played: Played) -> Compared:
-    """Where the candidate is what the run began with: there is nothing to compare, and nothing is paid for it."""
+    """Result for a candidate that equals the initial context: no comparison, no cost."""
     return Compared(played, played.success, Look(0.0, 1.0, "not_better"), 0, 0)
 
 
 def keep(
     setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: Choice, played: Played
 ) -> GateReport:
-    """At the end of a step of the search: it goes on from this context, or goes back to the one that it kept before, by
-    which of them looks better. Nothing is shipped.
+    """Ends a step of the search: it continues with this context or returns to the one that it kept before, by their
+    success. Nothing is shipped.
 
     ``played``, ``state.search_start`` and ``state.current_success`` are of the search's own queries.
     """
@@ -127,7 +127,7 @@ def keep(
 def decide(
     setup: TrainerSetup, state: TrainerState, policy: ContextPolicy, candidate: Choice, compared: Compared
 ) -> GateReport:
-    """At the end of a run: ships the candidate, or leaves what the run began with as it is."""
+    """Ends a run: ships the candidate, or leaves the initial context."""
     difference, current = _paired(compared.played.success, compared.before), policy.shipped
     report = _report(setup, state, policy, candidate, compared.played, difference)
     accepted = compared.look.decision == "better"
@@ -159,8 +159,8 @@ def _report(
     played: Played,
     against_current: PairedDifference,
 ) -> partial[GateReport]:
-    """What a step of the search and the gate both say of a candidate. Made before anything moves: a library that goes
-    back has other texts."""
+    """The report of a candidate that search steps and the gate share. It is made before the library changes: a library
+    that is rolled back has other texts."""
     return partial(
         GateReport,
         iteration=state.iteration,
@@ -177,8 +177,7 @@ def _report(
 
 
 def _told(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[str, Any]:
-    """What being told it comes to: on average over the queries of training, and lesson by lesson where queries are told
-    different ones."""
+    """Mean tokens and lessons over the training queries, and figures by lesson where queries get different lessons."""
     queries = [scenario.query for scenario in setup.train]
     candidate = policy.as_candidate(choice)
     told = [candidate.lessons_for(query) for query in queries]
@@ -190,8 +189,8 @@ def _told(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[st
 
 
 def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]:
-    """For each lesson that a rule chooses: the ``share`` of these queries that are told it, its mean ``effect`` on them
-    with the standard ``error``, and its effect on the ``others`` (where there are any)."""
+    """For each lesson of a rule: the ``share`` of these queries that get it, its mean ``effect`` on them with the
+    standard ``error``, and its effect on the ``others`` (if there are any)."""
     assert choice.rule is not None
     mean, sd = choice.rule.effects.at(choice.rule.vectors.all(queries))
     told = [set(choice.told(query)) for query in queries]

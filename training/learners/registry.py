@@ -46,7 +46,7 @@ def learner_of(runtime: str, name: str = "") -> Learner:
 
 
 def learners_for(runtime: str) -> list[Learner]:
-    """Those that learn from agents of this runtime, by name."""
+    """Learners for agents of this runtime, by name."""
     return [one for _, one in learners.items() if runtime in one.runtimes]
 
 
@@ -58,13 +58,13 @@ class StoredPolicy(NamedTuple):
     iteration: int
 
     def chooses_among(self, actions: Sequence[ActionSpec]) -> bool:
-        """Whether these are its actions; True of a policy that chooses none."""
+        """Whether the policy chooses among these actions; True for a policy without actions."""
         names = [one.name for one in actions]
         return list(getattr(self.policy, "actions", names)) == names
 
 
 def policy_of(data: bytes) -> Policy:
-    """Only the policy of a stored trainer state: what evaluation and serving need.
+    """The policy of a stored trainer state, without the trainer: for evaluation and serving.
 
     Raises:
         CorruptState: the bytes are no such state, or no learner that is installed wrote it.

@@ -1,5 +1,5 @@
-"""Which settings the built-in learners read: what changes nothing is refused at launch, so that no experiment rests on
-it. A configuration that is stored already is read as it is, with settings that change nothing."""
+"""Settings that each built-in learner reads. A launch with a setting that has no effect is refused, so that no
+experiment relies on it. A stored configuration is read as it is, including settings without effect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The learner of a language model's own weights: GRPO and its relatives on captured tokens, at a door of weights."""
+"""The learner of a language model's own weights: GRPO and its relatives on captured tokens, by a model server."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from training.trainer.results import UpdateResult
 from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState
 
-# What only a policy with a list of actions has: features, a memory of failures, an exact entropy.
+# Settings of a policy with a list of actions only: features, a memory of failures, an exact entropy.
 _OF_ACTIONS: Final = frozenset({"features", "exploration", "entropy_coef", "entropy_coef_failed_group"})
 
 
@@ -25,7 +25,7 @@ class WeightsLearner(Learner):
     title: ClassVar = "a language model's own weights"
     runtimes: ClassVar = frozenset({"llm", "http"})
     stored_as: ClassVar = ("weights",)
-    needs_door: ClassVar = True
+    needs_model_server: ClassVar = True
     defaults: ClassVar[Mapping[str, Any]] = {
         "n_iterations": 200,
         "batch_size": 8,
@@ -89,7 +89,7 @@ class WeightsLearner(Learner):
         raise NotImplementedError("weights are learned at a door, by `learn`")
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
-        """Said where rollouts came without tokens: nothing is learned from those."""
+        """Warns of rollouts without captured tokens: no learning is possible from them."""
         if result.metrics["tokens"] or not result.metrics["steps"]:
             return []
         return ["No tokens were captured of these rollouts: the endpoint does not give them, so nothing is learned."]

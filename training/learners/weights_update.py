@@ -1,8 +1,8 @@
-"""One iteration's learning of weights: credit of turns becomes advantages of tokens, a loss of log-probabilities
-becomes the pull on each, and a door of weights follows it.
+"""One update of weights: credit of turns becomes advantages of tokens, and a loss of log-probabilities becomes the
+gradient of each, which a model server applies.
 
-Losses are computed here, in NumPy, by the functions that every learner uses. A door needs to know none of them: with
-the pulls d loss / d log-probability fixed, the gradient is that of sum(pull * log-probability).
+Losses are computed here, in NumPy, by the functions that all learners share. A model server needs none of them: with d
+loss / d log-probability fixed, the gradient is that of sum(d loss / d log-probability * log-probability).
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ async def update_weights(
     leaves it as it was.
 
     Raises:
-        Halted: the door is away, or can't be paid for now.
+        Halted: the model server is unavailable, or the budget is used up.
     """
     trajectories, chosen, steps = flattened(groups, config, _usable)
     features, columns = _features(trajectories, chosen) if value is not None else (np.zeros((0, 0)), np.zeros(0, int))

@@ -45,7 +45,7 @@ _Cache = dict[tuple[Observation, float], _Choices]
 class EncodedActions:
     """M decisions in U distinct states. ``design`` (U, R) holds the features over the ``rows`` (R,) of W that
     occur; ``state`` (M,) and ``action`` (M,) index states and actions; ``allowed`` (U, A) or None; ``own``
-    (U, statuses, A) tells which actions were done before and how, or None; ``offset`` (U, A) is added to the logits of
+    (U, statuses, A) marks which actions were done before and how, or None; ``offset`` (U, A) is added to the logits of
     the policy that acted (see ``exploration``), or None."""
 
     design: FloatArray
@@ -220,7 +220,7 @@ class ActionPolicy:
     def distribution(
         self, observation: Observation, temperature: float, memory: FailureMemory | None = None
     ) -> _Choices:
-        """What may be drawn in a state, and how likely each is."""
+        """The allowed actions of a state and their probabilities."""
         encoding = self.encoder.encode(observation)
         logits = encoding.values @ self.weights[self._row_of[encoding.ids]]
         if observation.done and self.encoder.options.own_history:

@@ -41,8 +41,8 @@ def pack(state: Mapping[str, Any]) -> bytes:
 
 
 def unpack(data: bytes) -> dict[str, Any]:
-    """What ``pack`` was given, bit for bit. The bytes may come from anybody: nothing of them is executed, and no more
-    is allocated than they hold.
+    """Restores the values given to ``pack``, bit for bit. The bytes may come from a stranger: nothing in them is
+    executed, and no more memory is allocated than they hold.
 
     Raises:
         CorruptState: the bytes are truncated or of another kind.

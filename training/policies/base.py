@@ -50,8 +50,8 @@ class EncodedDecisions(Protocol):
 
 
 class Policy(Protocol):
-    """What every policy is to the trainer: it has a version and can be stored. How it acts and learns is its learner's
-    matter (``training.learners``)."""
+    """Interface of a policy for the trainer: a version and a storable state. Acting and learning belong to its learner
+    (``training.learners``)."""
 
     @property
     def version(self) -> str: ...

@@ -1,8 +1,8 @@
-"""The policy of a frozen language model: what it is told. Each lesson has a logit; a rollout draws which ones it sees.
+"""The policy of a frozen language model's context. Each lesson has a logit; a rollout draws the lessons it sees.
 
-The model's weights can't be changed, but which lessons it sees is drawn here, with an exact log-probability: so GRPO
-applies to it as it does to any policy (docs/algorithms.md#lessons-in-the-context-of-a-rollout). What is *shipped* is a
-fixed set: it changes only when queries that were kept out of training support it.
+The model's weights can't be changed, but its lessons are drawn here with an exact log-probability. So GRPO applies as
+to any policy (docs/algorithms.md#lessons-in-the-context-of-a-rollout). The *shipped* set is fixed: it changes only when
+queries that were kept out of training support it.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from training.policies.served_context import ServedContext, prompt_context
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
 FLOOR = 0.05
-LEAST_LOCAL = 0.1  # evidence for effects that differ between queries, from which on queries are told different things
+LEAST_LOCAL = 0.1  # evidence for effects that differ between queries, from which on queries get different lessons
 RULES = ("shipped_rule", "start_rule", "kept_rule")
 # A new lesson's probability. Lessons that say one thing in different words hide each other's effect: at .3 a rollout
-# that is told one of three such lessons lacks the other two twice as often as at .5, and prompts are shorter.
+# with one of three such lessons lacks the other two twice as often as at .5, and prompts are shorter.
 PRIOR = 0.3
 EVEN_ODDS = 0.5
 
@@ -86,10 +86,10 @@ class ContextPolicy:
         rule: QueryRule | None = None,
         effects: Effects | None = None,
     ) -> ContextPolicy:
-        """The policy before anything was learned in this run: it ships the library's active lessons, to every query or
-        by the ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs; they are drawn
-        half-way back to where nothing is known. ``effects`` is what those runs measured of the library's lessons, in
-        its order. Without ``vectors`` no query is told apart from another."""
+        """The policy before training in this run: it ships the library's active lessons, to every query or by the
+        ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs, moved half-way back to
+        the uninformed prior. ``effects`` are the estimates of those runs, in the library's order. Without ``vectors``
+        all queries are alike."""
         p = np.array([weights.get(one.handle, PRIOR) for one in library])
         active = tuple(one.handle for one in library if one.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
@@ -101,24 +101,24 @@ class ContextPolicy:
         policy.evidence.grow(len(library))
         return policy
 
-    # -- what rollouts are told ------------------------------------------------------------------------------------
+    # -- contexts of rollouts --------------------------------------------------------------------------------------
 
     def told(self, key: RolloutKey, query: str) -> PromptContext:
-        """What this query is told outside of training."""
+        """The context of this query outside of training."""
         return self.serves.told(key, query)
 
     @property
     def serves(self) -> ServedContext:
-        """What is told outside of training."""
+        """The context outside of training."""
         return ServedContext.of(self.supported, self.ships, self.version)
 
     def as_candidate(self, choice: Choice) -> ServedContext:
-        """What would be told if this were shipped: to be measured before it is."""
+        """The context that this choice would ship, to be measured first."""
         return ServedContext.of(self.library, choice, self.version)
 
     @property
     def ships(self) -> Choice:
-        """What is told outside of training."""
+        """The shipped choice."""
         return Choice(self.shipped, self.shipped_rule)
 
     @property
@@ -128,12 +128,11 @@ class ContextPolicy:
 
     @property
     def shipped_lessons(self) -> list[Lesson]:
-        """All that is told outside of training, to any query, with the texts that it was shipped with."""
+        """All shipped lessons, of any query, with the texts that were shipped."""
         return list(self.serves.lessons)
 
     def tells_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:
-        """Whether each of these queries would be told the same by this policy with ``choice`` as by what ``other``
-        ships, word for word."""
+        """Whether this policy with ``choice`` would give each of these queries the same text as ``other`` ships."""
         mine, theirs = self.as_candidate(choice), other.serves
         return all(mine.text_for(query) == theirs.text_for(query) for query in queries)
 
@@ -146,11 +145,11 @@ class ContextPolicy:
         return replace(lesson, status=shipped.status) if lesson.text == shipped.text else shipped
 
     def exploring(self, seed: int, group: int) -> Exploring:
-        """What training rollouts are told: balanced draws within each group of siblings."""
+        """The source of training contexts: balanced draws within each group of siblings."""
         return Exploring(self, seed, group)
 
     def drawn(self, seed: int, group: int, key: RolloutKey) -> BoolArray:
-        """Which lessons (K,) the rollout of this key is told."""
+        """The lessons (K,) in the context of this rollout."""
         if not self.selects:
             return self.live.copy()
         block, index = divmod(key.rollout, group)
@@ -182,8 +181,8 @@ class ContextPolicy:
         queries: Sequence[str] = (),
         most_tokens: int = 100_000,
     ) -> Choice:
-        """What this policy would ship. Where effects differ between the ``queries`` of training, each query is told
-        what helps with it; else all are told the same (``everywhere``)."""
+        """The choice that this policy would ship. Where effects differ between the training ``queries``, each query
+        gets the lessons that help it; else all get the same (``everywhere``)."""
         plain = Choice(self.everywhere(confidence, slots))
         if not (self.selects and self.vectors.size and queries and self.live.any()):
             return plain
@@ -208,9 +207,9 @@ class ContextPolicy:
         ).as_stored()
 
     def everywhere(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:
-        """What would be told to every query: the live lessons that add to the reward with more than this probability;
-        all live ones where nothing selects. Where there is only room for ``slots`` experiences, those that add most (or
-        came first); sections of the playbook have their own room."""
+        """Lessons for every query: live lessons that add to the reward with more than this probability, or all live
+        ones where nothing is selected. If there is only room for ``slots`` experiences, those with the largest effect
+        (or the first) are taken; sections of the playbook have their own room."""
         known = self.estimate()
         sure = known.above() > confidence if self.selects else self.live
         places = [at for at, one in enumerate(self.library) if sure[at] and one.live]
@@ -261,8 +260,7 @@ class ContextPolicy:
         self.evidence.forget(at)
 
     def learn(self, told: BoolArray, reward: FloatArray, group: IntArray, groups: Sequence[TrajectoryGroup]) -> None:
-        """Takes in rollouts: who was told what (N, K), reward (N,) and the place of each one's group in ``groups``
-        (N,)."""
+        """Adds rollouts: lessons included (N, K), reward (N,) and the index of each one's group in ``groups`` (N,)."""
         self.effects.learn(told, reward, group, self.live)
         if self.vectors.size:
             vectors = self.vectors.all([one.scenario.query for one in groups])
@@ -287,8 +285,8 @@ class ContextPolicy:
         return found
 
     def ship(self, choice: Choice) -> None:
-        """Ships a choice: it is told from now on, since queries that were kept out of training support it. Of lessons
-        that are out nothing was measured: they stay out."""
+        """Ships a choice that queries outside of training support. Removed lessons were not measured and stay
+        removed."""
         chosen = tuple(one.handle for one in self.library.chosen(choice.handles))
         self.library = self.library.moved(chosen, "active")
         left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
@@ -366,14 +364,14 @@ class ContextPolicy:
 
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
-        """Raises KeyError where the state is that of another kind of policy. One of a time when nothing could be told
-        ("frozen") is a policy without lessons."""
+        """Raises KeyError for the state of another kind of policy. A state of kind "frozen", from before there were
+        lessons, is a policy without lessons."""
         if state["kind"] == "frozen":
             return cls(version=str(state["version"]))
         if state["kind"] != "context":
             raise KeyError(f"a {state['kind']} policy")
         effects = {key.removeprefix("effects."): value for key, value in state.items() if key.startswith("effects.")}
-        # Earlier releases told every query the same.
+        # Earlier releases gave every query the same lessons.
         vectors, evidence = under("vectors", state), under("evidence", state)
         rules = {role: QueryRule.from_state_dict(rule) if (rule := under(role, state)) else None for role in RULES}
         # Earlier releases knew no difference between what the search keeps and what is shipped.

@@ -1,7 +1,7 @@
-"""What each lesson adds to the reward, with its standard error: ridge regression on rewards centred in their groups.
+"""Effect of each lesson on the reward, with its standard error: ridge regression on rewards centred in their groups.
 
 All effects are estimated from the same rollouts, as in a factorial experiment (docs/algorithms.md#effects-of-lessons).
-Only sums are kept, so that a run of any length costs K^2 numbers. A lesson with a new text begins anew.
+Only sums are stored, so that a run of any length costs K^2 numbers. A lesson with a new text starts from zero.
 """
 
 from __future__ import annotations

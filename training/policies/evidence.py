@@ -20,7 +20,7 @@ MOST: Final = 3_000  # rollouts
 
 @dataclass
 class RolloutEvidence:
-    """``told`` (N, K), ``reward`` (N,), ``group`` (N,) and each rollout's query as a vector (N, R)."""
+    """Lessons included ``told`` (N, K), ``reward`` (N,), ``group`` (N,) and each rollout's query as a vector (N, R)."""
 
     told: BoolArray = field(default_factory=lambda: np.zeros((0, 0), dtype=np.bool_))
     reward: FloatArray = field(default_factory=lambda: np.zeros(0))
@@ -28,7 +28,7 @@ class RolloutEvidence:
     vectors: FloatArray = field(default_factory=lambda: np.zeros((0, 0)))
 
     def grow(self, k: int) -> None:
-        """Room for ``k`` lessons, of which the new ones were told to none of these rollouts."""
+        """Makes room for ``k`` lessons; these rollouts included none of the new ones."""
         more = k - self.told.shape[1]
         if more > 0:
             self.told = np.pad(self.told, ((0, 0), (0, more)))
@@ -52,7 +52,7 @@ class RolloutEvidence:
             self.vectors = self.vectors[kept]
 
     def effects(self, lessons: IntArray) -> QueryEffects:
-        """What is known of these lessons (places in the library)."""
+        """Estimated effects of these lessons (indices in the library)."""
         return query_effects(self.told[:, lessons].astype(np.float64), self.reward, self.group, self.vectors)
 
     def state_dict(self) -> dict[str, Any]:

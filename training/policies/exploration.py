@@ -1,12 +1,12 @@
-"""Directed exploration: what was tried in vain on similar questions is tried less often in training rollouts.
+"""Directed exploration: actions that failed on similar questions are drawn less often in training rollouts.
 
-A group in which every rollout fails has (nearly) equal rewards: it tells GRPO nothing about where to look instead, and
+A group in which every rollout fails has (nearly) equal rewards: GRPO learns nothing from it, and
 a whole kind of question can stay on a wrong tool for good. So the behaviour policy of training rollouts is
 
     pi_b(a | s)  proportional to  exp(z_a(s) - strength * sum_i e_i log(1 + failures[i, a]))
 
 a count-based bonus over features (in the manner of phi-pseudocounts, Martin et al. 2017, arXiv 1706.08090), where
-e_i is how much term i of the question tells of its kind. The second term is constant within an iteration and a
+e_i is how characteristic term i of the question is of its kind. The second term is constant within an iteration and a
 function of the state, so log-probabilities and gradients of pi_b are exact. A success on such questions halves their
 counts: the bonus fades where it is no longer needed, and the policy has to stand on its own. Evaluation and production
 use pi without it.
@@ -31,7 +31,8 @@ RECENCY = 0.8  # weight of the past in the success of similar questions, for eac
 
 @dataclass(frozen=True, slots=True)
 class PoolEvidence:
-    """The questions of a pool as flat (hashed term, evidence) pairs; ``question`` tells whose each is."""
+    """The questions of a pool as flat (hashed term, evidence) pairs; ``question`` is the index of each pair's
+    question."""
 
     size: int
     question: IntArray
@@ -40,8 +41,8 @@ class PoolEvidence:
 
     @classmethod
     def of(cls, encoder: TextEncoder, queries: Sequence[str]) -> PoolEvidence:
-        """Remembered by what it is made from: a job asks anew in each of its turns, some two seconds long, and to
-        read a thousand questions takes 0.05 s."""
+        """Cached by its inputs: a job calls this in each of its slices, of some two seconds, and reading a thousand
+        questions takes 0.05 s."""
         return _evidence(encoder.options, tuple(encoder.vocabulary.items()), encoder.documents, tuple(queries))
 
 
@@ -73,7 +74,7 @@ class FailureMemory:
         self.encoder = encoder
 
     def offset(self, encoding: Encoding) -> FloatArray:
-        """What is added to the logits in a state: (A,), at most 0."""
+        """The amount added to the logits in a state: (A,), at most 0."""
         result: FloatArray = -self.strength * (encoding.evidence @ self._logs[encoding.ids])
         return result
 

@@ -21,7 +21,7 @@ import numpy as np
 from experiences.rollouts.types import Observation
 from training.algorithm.arrays import FloatArray, IntArray
 
-OBSERVED_CHARACTERS = 80  # of the last observation; the rest seldom tells which tool comes next
+OBSERVED_CHARACTERS = 80  # of the last observation; the rest seldom helps to choose the next tool
 _CACHE_LIMIT = 50_000  # entries of each cache
 
 STATUSES = ("ok", "err", "no", "other")  # what a history tag "<action>#<status>" may say; unknown ones are "other"
@@ -48,7 +48,7 @@ class FeatureOptions:
 
 class Encoding(NamedTuple):
     """Sparse features of one observation: distinct hashed ``ids`` (n,) and their ``values`` (n,). ``evidence`` (n,)
-    says how much each tells of which kind of question this is: it sums to 1 over the question's terms, rare ones
+    is how characteristic each is of the kind of question: it sums to 1 over the question's terms, rare ones
     weighing more, and is 0 for all other features (and everywhere while the question's terms are left out)."""
 
     ids: IntArray

@@ -1,7 +1,7 @@
-"""The policy over what an agent is told: each lesson is in or out, independently, with a probability of its own.
+"""The distribution of contexts: each lesson is in or out, independently, with a probability of its own.
 
-p_k = f + (1 - 2f) sigmoid(theta_k), a floor f under both sides, so that nothing is ever decided
-without being tried, and every log-probability is exact and finite.
+p_k = f + (1 - 2f) sigmoid(theta_k), with a floor f under both sides, so that each lesson is tried both ways, and every
+log-probability is exact and finite.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def logit_of(p: FloatArray, floor: float) -> FloatArray:
 
 def balanced(rng: np.random.Generator, p: FloatArray, group: int) -> BoolArray:
     """Inclusion (group, K) of the siblings of one group: exact Bernoulli(p_k) for each alone, stratified among them, so
-    that about group * p_k of them are told lesson k (systematic sampling)."""
+    that about group * p_k of them include lesson k (systematic sampling)."""
     k = len(p)
     u = rng.random(k)
     order = rng.permuted(np.broadcast_to(np.arange(group)[:, None], (group, k)).copy(), axis=0)

@@ -1,4 +1,4 @@
-"""Checkpoints and jobs side by side: figures, the settings in which they differ, and what they tell."""
+"""Comparison of checkpoints and jobs: figures, differing settings, and shipped lessons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from training.presenters.panel import success
 if TYPE_CHECKING:
     from training.policies.context import ContextPolicy
 
-MOST_JOBS: Final = 6  # as many as have colours that are told apart
+MOST_JOBS: Final = 6  # as many as have distinct colours
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str,
 
 
 def job_figures(runs: Sequence[TrainingRun]) -> list[Figure]:
-    """How far each job got and what it took. Figures that none of them has are left out."""
+    """Progress and cost of each job. Figures that no job has are left out."""
     proven = [run.verdict if run.verdict.get("improvement") is not None else {} for run in runs]
     seen = [success(run) for run in runs]
     figures = [
@@ -121,7 +121,7 @@ def _set_up(run: TrainingRun) -> dict[str, Any]:
 
 
 def _dollars_a_point(run: TrainingRun) -> float | None:
-    """What each point of a gain cost that is surely one; None for other jobs, and for those that cost nothing."""
+    """Cost of each point of a proven gain; None for other jobs, and for free ones."""
     gain, low = run.verdict.get("improvement"), run.verdict.get("low")
     if not gain or low is None or low <= 0 or not run.spent_micros:
         return None
@@ -129,8 +129,8 @@ def _dollars_a_point(run: TrainingRun) -> float | None:
 
 
 def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]] | None:
-    """The lessons that two contexts don't share, each with its text in either; None where one of the two tells
-    nothing (an action policy), or can't be read any more."""
+    """Lessons that differ between two contexts, each with its text in either; None if a checkpoint has no context (an
+    action policy) or is unreadable."""
     mine, theirs = _shipped(a), _shipped(b)
     if mine is None or theirs is None:
         return None
@@ -142,8 +142,8 @@ def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str
 
 
 def _shipped(checkpoint: PolicyCheckpoint) -> dict[str, str] | None:
-    """Text by handle of what the checkpoint would tell."""
-    if checkpoint.run is None or not checkpoint.run.tells:
+    """The checkpoint's shipped texts by handle."""
+    if checkpoint.run is None or not checkpoint.run.learns_context:
         return None
     # Imported here: pages of action policies don't load a trainer for this.
     from training.learners import policy_of

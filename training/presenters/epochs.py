@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
-from training.selectors.learned import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
+from training.selectors.run_lessons import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
 CHANGES: Final = 200  # proposals of an epoch that are listed
@@ -92,7 +92,7 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
 
 
 def went_on_words(run: TrainingRun) -> str:
-    """What a run took over from the one that it goes on from; "" where it goes on from none."""
+    """The part of an earlier run that this run took over; "" without an earlier run."""
     found = goes_on_from(run)
     if found is None:
         return ""
@@ -108,7 +108,7 @@ def went_on_words(run: TrainingRun) -> str:
 
 
 def _searched(epoch: Mapping[str, Any], total: int) -> LessonVerdict:
-    """Where the search stands after an epoch."""
+    """State of the search after an epoch."""
     gate = epoch["gate"]
     tried = _lessons(len(gate["candidate"]))
     came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
@@ -119,8 +119,8 @@ def _searched(epoch: Mapping[str, Any], total: int) -> LessonVerdict:
 
 
 def outcome(gate: Mapping[str, Any]) -> str:
-    """What came of the end of an epoch: "accepted" or "refused" by the gate at the end of a run, "kept" for the search
-    or "rolled back" by it. Until an earlier release each epoch ended at a gate."""
+    """Outcome of the end of an epoch: "accepted" or "refused" by the gate at the end of a run, "kept" or "rolled back"
+    by the search. In earlier releases each epoch ended at a gate."""
     if not gate.get("final", True):
         return "kept" if gate["kept"] else "rolled back"
     return "accepted" if gate.get("accepted") else "refused"
@@ -154,7 +154,7 @@ def nothing_changed(run: TrainingRun) -> str:
 
 
 def gain_words(gate: Mapping[str, Any]) -> str:
-    """How much better than what the run began with, and how sure that is; a step of a search is not sure of it."""
+    """Gain over the initial context, with its certainty; a step of a search gives none."""
     if not gate.get("final", True):
         return f"{points(gate['gain'])} points on the search's training queries"
     seen = gate["seen"]
@@ -167,8 +167,7 @@ def gain_words(gate: Mapping[str, Any]) -> str:
 
 
 def takes_words(gate: Mapping[str, Any]) -> str:
-    """What it would take for a refused candidate to be let through, if its gain is what was measured; "" where nothing
-    was refused."""
+    """Requirements for a refused candidate to pass, if its true gain is the measured one; "" without a refusal."""
     if outcome(gate) != "refused" or not gate.get("looks", 1) or "needs" not in gate:
         return ""
     if gate["gain"] <= 0:
@@ -182,7 +181,7 @@ def takes_words(gate: Mapping[str, Any]) -> str:
 
 
 def explained(why: str) -> str:
-    """What stands behind a refusal, in a sentence; "" where the receipt says it all."""
+    """Reason behind a refusal, as a sentence; "" where the receipt is sufficient."""
     return next((text for part, text in EXPLAINED.items() if part in why), "")
 
 
@@ -198,7 +197,7 @@ def _lessons(number: int) -> str:
 
 
 def _shown(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
-    """An epoch with its gate drawn, where each lesson would be told, and its refusals explained."""
+    """An epoch with its drawn gate, the distribution of each lesson, and explained refusals."""
     gate = epoch["gate"]
     return {
         **epoch,
@@ -219,7 +218,7 @@ def _shown(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> 
 
 
 def _where(gate: Mapping[str, Any], texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """The lessons that are told to some queries only, those that are told most often first."""
+    """Lessons for some queries only, by falling share."""
     found = [{"text": texts.get(handle, handle), **one} for handle, one in (gate.get("where") or {}).items()]
     return sorted(found, key=lambda one: -one["share"])
 

@@ -19,14 +19,14 @@ CHARTS: Final = (
     ("signal", "Groups without signal", "All rollouts of the group got the same reward: nothing to learn from."),
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )
-# An agent that is told something: how much, instead of how long its rollouts are.
+# For an agent with a context: its size instead of the length of rollouts.
 TOLD: Final = ("told", "Context", "Lessons that are tried, and their mean tokens per rollout.")
 AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 
 @dataclass(frozen=True)
 class Success:
-    """Where the success rate stands: proven on held-out queries, else seen on the selection queries."""
+    """The success rate: proven on held-out queries, else measured on the selection queries."""
 
     source: str
     baseline: float
@@ -70,7 +70,7 @@ def watching(run: TrainingRun) -> bool:
 
 
 def curves(*, shared: bool = False, told: bool = False) -> dict[str, Any]:
-    """The charts of the page; a shared page has the first one only. ``told``: the run learns what its agent is told."""
+    """The charts of the page; a shared page has the first one only. ``told``: the run learns a context."""
     own = (*CHARTS[:-1], TOLD) if told else CHARTS
     return {"charts": CHARTS[:1] if shared else own, "axes": AXES}
 
@@ -86,10 +86,10 @@ def success(run: TrainingRun) -> Success | None:
 
 
 def tone(run: TrainingRun) -> str:
-    """good, bad or plain: how the verdict is coloured. Only what its interval can tell apart gets a colour."""
+    """good, bad or plain: the colour of the verdict. A difference within its interval has no colour."""
     if run.job.status == Status.FAILED:
         return "bad"
-    if run.tells and run.verdict.get("improvement") is None:
+    if run.learns_context and run.verdict.get("improvement") is None:
         return "plain"  # what was tried on the selection queries is for the gate to judge
     found = run.verdict if run.verdict.get("improvement") is not None else run.selection
     low = found.get("low" if found is run.verdict else "improvement_low")
@@ -100,7 +100,7 @@ def tone(run: TrainingRun) -> str:
 
 
 def expected_usd(run: TrainingRun) -> float | None:
-    """What the plan said that the whole job costs, in dollars; None once it has ended, or where it costs nothing."""
+    """Planned cost of the whole job in dollars; None after its end, or if it is free."""
     return run.estimate.get("cost_usd") or None if run.job.active else None
 
 

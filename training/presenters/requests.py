@@ -1,4 +1,4 @@
-"""What a page does, as a request of the API: for those who copy it into a program."""
+"""API requests equivalent to actions of a page, for users to copy into a program."""
 
 from __future__ import annotations
 

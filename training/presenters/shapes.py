@@ -11,7 +11,7 @@ from agentcore_site.jobs.models import Priority, Reason, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.shapes import Shape
 from training.models import TrainingRun
-from training.selectors.learned import goes_on_from
+from training.selectors.run_lessons import goes_on_from
 from training.selectors.runs import best_label, done_criteria, estimated_completion, never_solved, run_verdict
 
 PRIORITIES = {"high": Priority.HIGH, "normal": Priority.NORMAL, "low": Priority.LOW}
@@ -41,7 +41,7 @@ def _proven(name: str) -> Callable[[TrainingRun], Any]:
 
 
 class MetricsOut(Shape):
-    """How a job learns; null until it is measured."""
+    """Learning figures of a job; null until measured."""
 
     loss = serializers.FloatField(allow_null=True, source="metrics.loss")
     avg_reward = serializers.FloatField(allow_null=True, source="metrics.reward_mean")
@@ -69,8 +69,8 @@ class PowerOut(serializers.Serializer[Any]):
 
 
 class GatePowerOut(serializers.Serializer[Any]):
-    """The gate of a run that learns what its agent is told. Its power is simulated, for gains that differ between
-    queries with a standard deviation of 15 points."""
+    """The gate of a run that learns a context. Its power is simulated, for gains that differ between queries with a
+    standard deviation of 15 points."""
 
     error = serializers.FloatField(help_text="How often a context that is no better may be let through.")
     n_queries = serializers.IntegerField()
@@ -86,7 +86,7 @@ class PlannedReflectionOut(serializers.Serializer[Any]):
 
 
 class PlannedTrainingCallsOut(serializers.Serializer[Any]):
-    """What a door of weights is paid for the updates of a model."""
+    """Cost of the updates of a model at a model server."""
 
     model = serializers.CharField()
     updates = serializers.IntegerField(help_text="At most: an iteration without a difference in rewards makes none.")
@@ -188,7 +188,7 @@ class JobRow(Shape):
 
 
 class OriginOut(serializers.Serializer[Any]):
-    """What a run goes on from: an earlier one of its agent, or none."""
+    """Starting point of a run: an earlier one of its agent, or none."""
 
     job_id = serializers.UUIDField(help_text="The earlier training job.")
     refused = serializers.IntegerField(help_text="Lessons that its gate refused, and that are tried again.")
@@ -200,7 +200,7 @@ class OriginOut(serializers.Serializer[Any]):
 
 
 class StatusOut(Shape):
-    """How a job stands: ``training.get_status``, and a part of a whole job."""
+    """State of a job: the result of ``training.get_status``, and a part of a whole job."""
 
     job_id = serializers.UUIDField()
     agent_id = serializers.UUIDField()

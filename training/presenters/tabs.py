@@ -19,7 +19,7 @@ from training.models import PolicyCheckpoint, TrainingRun
 from training.presenters import panel
 from training.presenters.epochs import learned_tab
 from training.presenters.failures import failures_tab
-from training.selectors.learned import learns_context
+from training.selectors.run_lessons import learns_context
 from training.selectors.runs import group_grid
 
 CELLS = 600  # of the groups' grid on one page
@@ -51,8 +51,8 @@ RAW: Final = ("groups", "trajectories", "failures")
 
 
 def tabs_of(run: TrainingRun, may: Collection[str]) -> list[Tab]:
-    """The tabs of a run, for who may these actions. An agent that chooses actions is told nothing, and so learns no
-    lessons; raw rows are for roles that work with them."""
+    """The tabs of a run, for users with these actions. An agent that chooses actions has no context and so no lessons;
+    raw rows are for roles that work with them."""
     hidden = {*([] if learns_context(run) else ["learned"]), *([] if "data.view" in may else RAW)}
     return [one for one in TABS if one.key not in hidden]
 
@@ -132,7 +132,7 @@ def checkpoints(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[st
 
 
 def elsewhere(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    """What another app's page brings into the tab by itself."""
+    """Empty context: the page of another app fills the tab."""
     return {}
 
 
@@ -141,7 +141,7 @@ def learned(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, A
 
 
 def settings(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    """What differs from the preset, then everything; and by which prompt the run acts, where that was kept."""
+    """Differences from the preset, then all settings, and the stored prompt of the run."""
     config = run.configuration.as_dict()
     return {
         "preset": PRESETS.get(run.preset),

@@ -42,7 +42,7 @@ SERIES_METRICS: Final = (
 SERIES_POINTS = 2000
 OF_AN_ID: Final = re.compile(r"[0-9a-fA-F-]{1,36}")
 _LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
-LOOK_INTO: Final = "Check the expected outcomes and the scorer, or take easier queries."
+WHERE_TO_LOOK: Final = "Check the expected outcomes and the scorer, or take easier queries."
 LOOKS: Final = 3  # that the moving average of the selection success is taken over
 RISING: Final = 0.9  # share of its steps that must go up for a run to count as improving
 PACE = 20  # iterations whose pace is that of the rest
@@ -57,7 +57,7 @@ def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
 
 
 def measured(runs: QuerySet[TrainingRun], *names: str) -> QuerySet[TrainingRun]:
-    """Those whose verdict has these numbers: not those that changed nothing, or whose proof had no query (null)."""
+    """Runs whose verdict has these numbers. Runs without a change, or without held-out queries (null), are left out."""
     for name in names:
         runs = runs.filter(**{f"verdict__{name}__isnull": False}).exclude(**{f"verdict__{name}": None})
     return runs
@@ -161,7 +161,7 @@ def estimated_completion(run: TrainingRun) -> datetime | None:
 
 
 def run_verdict(run: TrainingRun) -> str:
-    """How it stands, in words: what is proven first, then what is seen so far."""
+    """Status of a run as a sentence: the proof, else the latest validation."""
     proven = run.verdict.get("verdict")
     if proven:
         return str(proven)
@@ -175,7 +175,7 @@ def run_verdict(run: TrainingRun) -> str:
     gain = seen["improvement"] * 100
     low, high = seen["improvement_low"] * 100, seen["improvement_high"] * 100
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
-    if run.tells:
+    if run.learns_context:
         decides = "; the gate decides at the end" if run.job.active else ""
         return f"Tried: {signed(gain)} points against {run.baseline} ({interval}) on the selection queries{decides}."
     if low > 0:
@@ -189,13 +189,13 @@ def run_verdict(run: TrainingRun) -> str:
 
 
 def never_solved(run: TrainingRun) -> str:
-    """What to say where no validation solved a single query, neither as the run began nor later; "" elsewhere."""
+    """Message for a run without a single solved query in any validation; "" otherwise."""
     seen = run.selection
     if not seen or seen["success_rate"] or seen["baseline_success_rate"]:
         return ""
     if Iteration.objects.filter(run=run, selection__success_rate__gt=0).exists():
         return ""
-    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {LOOK_INTO}"
+    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {WHERE_TO_LOOK}"
 
 
 def best_label(run: TrainingRun) -> str | None:

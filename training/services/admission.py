@@ -1,4 +1,4 @@
-"""Whether a launch is taken: one rule for the plan beside the form, which shows it, and the service, which keeps it."""
+"""Admission of training launches. The plan beside the form and the launch service apply the same rules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from experiences.agents.consent import recording_require
-from experiences.agents.foreign import dropped_context_repair
+from experiences.agents.http_agents import dropped_context_repair
 from experiences.lessons.job_prompt import ChosenPrompt
 from experiences.models import Agent, AgentRuntime
 from training.estimates.planning import Planned
@@ -38,7 +38,7 @@ class Repair:
 
 @dataclass(frozen=True, slots=True)
 class LaunchRefusal:
-    """Why a launch is not taken, with what would mend it."""
+    """The reason that refuses a launch, with repairs."""
 
     error: DomainError
     repairs: tuple[Repair, ...] = ()
@@ -48,14 +48,14 @@ class LaunchRefusal:
 
 
 def place(agent: Agent) -> dict[str, Any]:
-    """What a training job of this agent takes in the queue: only one job at a time changes an agent."""
+    """Queue placement of a training job: only one job at a time changes an agent."""
     key = f"agent:{agent.id}"
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
 
 
 def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[LaunchRefusal]:
-    """Everything that a launch of this plan would be refused for now; it is taken if there is nothing. ``choose`` gives
-    the prompt by which it would act, or the Conflict that keeps it from one."""
+    """All reasons that refuse a launch of this plan now; empty if it is admitted. ``choose`` returns the prompt of the
+    job, or raises a Conflict."""
     agent = planned.agent
     checks: list[Callable[[], object]] = [
         partial(require, actor, "run.start", agent.organization_id),
@@ -82,7 +82,7 @@ def _not_archived(agent: Agent) -> None:
 
 
 def _of_the_context(planned: Planned) -> Iterator[LaunchRefusal]:
-    """An agent whose model never sees what it is told would be trained at full price and could learn nothing."""
+    """Refuses an agent whose model never sees its context: training would cost the full price and learn nothing."""
     if planned.agent.runtime != AgentRuntime.HTTP or planned.agent.context_arrives is not False:
         return
     if planned.config.context.accept_dropped_context:
@@ -99,7 +99,7 @@ def _of_the_context(planned: Planned) -> Iterator[LaunchRefusal]:
 
 
 def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
-    """A run that can hardly ever ship anything would spend its whole budget on being told so."""
+    """Refuses a run that has hardly any chance to pass its gate: it would spend the whole budget for nothing."""
     if not planned.told or planned.config.context.accept_weak_gate or planned.gate()["can_ship"]:
         return
     n, needed = planned.pools["n_selection"], planned.queries_that_could()
@@ -117,7 +117,7 @@ def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
 
 def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
     cost, budget = planned.plan.cost_micros, planned.budget
-    # A guess warns, a measurement refuses: what a first run really costs is what it is there to show.
+    # A guess only warns; a measurement refuses. The first run exists to show the real cost.
     if planned.rates.measured and cost > budget:
         yield LaunchRefusal(
             Insufficient(
@@ -136,13 +136,13 @@ def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
 
 
 def _fewer(planned: Planned) -> Iterator[Repair]:
-    """As many iterations as fit the job's budget and what organisation and agent have left."""
+    """Proposes as many iterations as fit the budgets of job, organisation and agent."""
     if n := planned.affordable:
         yield Repair("n_iterations", n, f"Set iterations to {n:,}")
 
 
 def _raised(planned: Planned) -> Iterator[Repair]:
-    """A budget that the job fits even if it comes out dear; none where organisation or agent could not pay for it."""
+    """Proposes a budget that covers the high end of the estimate, unless organisation or agent could not pay for it."""
     if all(left >= planned.plan.cost_micros for _, left in planned.rooms):
         enough = _cents(planned.plan.dear_micros)
         yield Repair("max_budget_usd", dollars(enough), f"Set the budget to {money(enough)}")

@@ -51,8 +51,8 @@ def read_upload(file: UploadedFile[Any]) -> bytes:
 
 @transaction.atomic
 def checkpoint_upload(actor: Any, agent: Agent, data: bytes, *, sha256: str) -> PolicyCheckpoint:
-    """Keeps a file as a checkpoint of this agent, tagged "uploaded". Nothing in it is executed. One that the agent has
-    already, and that is damaged, gets its bytes back.
+    """Stores a file as a checkpoint of this agent, tagged "uploaded". Nothing in the file is executed. If the agent has
+    the checkpoint already and it is damaged, its bytes are restored.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -111,12 +111,12 @@ def _read(data: bytes) -> StoredPolicy:
         stored = stored_policy(data)
         if not 0 <= stored.iteration <= MOST_ITERATIONS:
             raise ValueError(f"it is of iteration {stored.iteration}")
-        if stored.learner.tells:
+        if stored.learner.learns_context:
             told = cast(ContextPolicy, stored.policy).serves
             told.text_for("")
             if fault := unstorable(told.as_json()):
                 raise ValueError(fault)
-    except Exception as error:  # whatever a learner raises where a state is none of its own
+    except Exception as error:  # a learner may raise any exception on a state that it did not write
         raise _refused(f"it is no checkpoint of this program, or is damaged ({error})") from error
     return stored
 

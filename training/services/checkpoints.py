@@ -1,4 +1,4 @@
-"""Checkpoints: saved with a digest, checked on load, kept by how good they are."""
+"""Checkpoints: saved with a digest, verified on load, retained by their validation scores."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def checkpoint_save(
 
 
 def checkpoint_rewrite(checkpoint: PolicyCheckpoint, data: bytes) -> None:
-    """Puts other bytes into a checkpoint, for an erasure and in its transaction: what it held is gone for good."""
+    """Replaces the bytes of a checkpoint during an erasure, in its transaction: the old content is deleted for good."""
     old = checkpoint.path
     values = {"sha256": PolicyCheckpoint.digest(data), "size": len(data), "data": None, "path": ""}
     PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(**(values | place_of(checkpoint, data)))
@@ -93,7 +93,8 @@ def latest(run: TrainingRun) -> PolicyCheckpoint | None:
 
 
 def best(run: TrainingRun) -> PolicyCheckpoint | None:
-    """By the lower bound on the selection queries, ties to the earlier one; without scores, the latest."""
+    """The checkpoint with the highest lower bound on the selection queries, ties to the earlier; without scores, the
+    latest."""
     scored = PolicyCheckpoint.objects.filter(run=run, validation_low__isnull=False)
     return scored.order_by("-validation_low", "iteration").first() or latest(run)
 
@@ -182,8 +183,9 @@ def expired() -> list[PolicyCheckpoint]:
 
 
 def _kept(agent_id: UUID) -> set[UUID]:
-    """What of an agent is never deleted by itself: its best five and its newest, the best of each run, what was
-    released (so what is deployed) or promoted, what a run began with, and what one that may go on resumes from."""
+    """Checkpoints of an agent that are never deleted automatically: its best five and its newest, the best of each run,
+    released (also deployed) and promoted ones, those that a run started from, and those that an active run resumes
+    from."""
     mine = PolicyCheckpoint.objects.filter(agent_id=agent_id)
     runs = TrainingRun.objects.filter(agent_id=agent_id)
     scored = mine.filter(validation_low__isnull=False).order_by("-validation_low", "iteration")
@@ -199,8 +201,8 @@ def _kept(agent_id: UUID) -> set[UUID]:
 
 
 def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
-    """Where the bytes of a run, or of a checkpoint without one, are kept. While the storage is away the
-    database keeps large ones too (``checkpoints_move``)."""
+    """Columns that hold the bytes of a run or of a checkpoint without a run. While the storage is unavailable, the
+    database holds large ones too (``checkpoints_move``)."""
     if len(data) <= DATABASE_LIMIT:
         return {"data": data}
     try:

@@ -1,4 +1,4 @@
-"""One slice of a training job: rows become pure objects, the trainer's generator yields, each yield is committed.
+"""One slice of a training job: rows become pure objects, and each iteration that the trainer yields is committed.
 
 The only upward motion is a value: ``trainer.steps`` knows nothing of rows, this module nothing of gradients.
 """
@@ -25,7 +25,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.lib.trace_context import log_field
 from experiences.agents.consent import recording, recording_check
-from experiences.agents.foreign import context_arrival_set, dropped_context_repair
+from experiences.agents.http_agents import context_arrival_set, dropped_context_repair
 from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.reflection import Reflected, Reflector
@@ -37,7 +37,7 @@ from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.structured_output import ModelAnswer
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
-from experiences.trajectories.keeping import AWAY, RolloutKeeper
+from experiences.trajectories.rollout_writer import AWAY, RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope, groups_write, last_kept_iteration
 from training import metrics
 from training.checkpoint_bytes import Damaged, checkpoint_load
@@ -45,9 +45,12 @@ from training.learners.gate import searches
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
-from training.selectors.runs import LOOK_INTO, never_solved
+from training.selectors.runs import WHERE_TO_LOOK, never_solved
 from training.services import checkpoints
-from training.services.learned import (
+from training.services.pools import run_pools
+from training.services.promotion import start_of_run
+from training.services.removed_lessons import memory_of_run
+from training.services.run_lessons import (
     epoch_add,
     known_of_run,
     lessons_sync,
@@ -55,9 +58,6 @@ from training.services.learned import (
     reflection_options,
     rule_of_run,
 )
-from training.services.memory import memory_of_run
-from training.services.pools import run_pools
-from training.services.promotion import start_of_run
 from training.services.spans import RunSpans
 from training.services.weights_trainer import MeteredTrainer
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
@@ -67,8 +67,7 @@ EVENT_SECONDS = 0.5
 
 
 def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
-    """The pure description of a run: what a trainer needs and nothing of rows. ``work`` names whose attempt this is,
-    for the keys of paid calls.
+    """The pure description of a run, without rows. ``work`` names the attempt, for the keys of paid calls.
 
     Raises:
         ValueError: an agent that chooses actions was given rows that a language model has to judge.
@@ -79,13 +78,13 @@ def setup_of(run: TrainingRun, *, work: str = "") -> TrainerSetup:
         acting: dict[str, Any] = {}
     else:
         agent = run.acting_agent
-        player = RuntimeFactory(agent, job_id=run.job_id, work=work)
+        runtime_factory = RuntimeFactory(agent, job_id=run.job_id, work=work)
         library, weights = library_of_run(run)
         acting = {
-            "acting": player,
-            "model": player.model,
-            "closing": player.aclose,
-            "weights_trainer": MeteredTrainer(player, work) if run.learner.needs_door else None,
+            "acting": runtime_factory,
+            "model": runtime_factory.model,
+            "closing": runtime_factory.aclose,
+            "weights_trainer": MeteredTrainer(runtime_factory, work) if run.learner.needs_model_server else None,
             "new_loop": uvloop.new_event_loop,  # a fifth less of the processor for each call
             "library": library,
             "weights": weights,
@@ -114,28 +113,30 @@ def owner_of(run: TrainingRun, **where: str) -> TrajectoryScope:
 
 @dataclass
 class LazyReflector:
-    """Reflection whose client is made where it is first needed: in the loop in which the work is done."""
+    """Reflection whose client is created on first use, in the event loop of the trainer."""
 
     setup: TrainerSetup
     agent: Agent
     book: AnswerLog
     check: Callable[[], None]
-    heard: Callable[[ModelAnswer], None]
+    on_answer: Callable[[ModelAnswer], None]
     _reflector: Reflector | None = None
 
     async def reflect(
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
     ) -> Reflected:
         if self._reflector is None:
-            player = self.setup.acting
-            assert isinstance(player, RuntimeFactory)
+            runtime_factory = self.setup.acting
+            assert isinstance(runtime_factory, RuntimeFactory)
             options = reflection_options(self.setup.config, self.agent)
-            self._reflector = player.reflector(options, recall=self.book.recall, keep=self._keep, check=self.check)
+            self._reflector = runtime_factory.reflector(
+                options, recall=self.book.recall, keep=self._keep, check=self.check
+            )
         return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
 
     def _keep(self, answered: ModelAnswer) -> None:
         self.book.keep(answered)
-        self.heard(answered)
+        self.on_answer(answered)
 
 
 class TrainingSlice:
@@ -158,28 +159,28 @@ class TrainingSlice:
         self.setup = setup_of(self.run, work=f"{job.attempt}")
         self._spans = RunSpans.of(self.run)
         self.state = self._load()
-        self._keeper = RolloutKeeper(lease, self.run.agent_id, paid=self.run.calls_model)
+        self._writer = RolloutWriter(lease, self.run.agent_id, paid=self.run.calls_model)
         if self.run.calls_model:
-            self._pay_once()
+            self.setup = self._with_paid_work()
         self._last_event = 0.0
         self._last_kept = last_kept_iteration(self.owner)
         self._saved, self._pruned = self.state.iteration, True
         self._domain = (self.run.dataset.domain if self.run.dataset is not None else "") or "general"
-        self._dearest = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
+        self._most_expensive = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
     def work(self) -> Progressed:
         """Runs iterations until the slice or the run is over.
 
         Raises:
             StopRequested: a person asked to pause or cancel; a checkpoint of the last iteration was saved.
-            MustPause: the next iteration would not fit the budget; likewise. Or the agent may not be recorded any
-                more; nothing was saved, and what was kept before is used when it goes on.
+            MustPause: the next iteration would not fit the budget; a checkpoint was saved. Or recording is
+                forbidden; nothing was saved, and stored rollouts are reused when the job resumes.
             MustFail: training diverged; its checkpoints stay.
             LeaseLost: another worker has the job; nothing more was written.
         """
         try:
             self._afford_another()
-            iterations = steps(self.setup, self.state, kept=self.kept, keep=self.keep, check=self._keeper.check)
+            iterations = steps(self.setup, self.state, kept=self.stored, keep=self.store, check=self._writer.check)
             with contextlib.closing(iterations):
                 log_field("iteration", self.state.iteration + 1)
                 for report in iterations:
@@ -201,39 +202,42 @@ class TrainingSlice:
         except TrainingDiverged as diverged:
             raise MustFail(Reason.DIVERGED, str(diverged)) from diverged
         except AWAY:
-            self._keeper.rescue()
+            self._writer.rescue()
             raise
         finally:
-            self._keeper.close()
+            self._writer.close()
         if self.state.iteration >= self.run.total_iterations:
             return self._finished(Reason.ALL_ITERATIONS)
         self._checkpoint()
         return Progressed(finished=False)
 
-    def _pay_once(self) -> None:
-        """Looks at the selection queries, and questions, cost money: what was answered is kept, and used again."""
-        book = AnswerLog(self.job, self.run.agent_id, self._keeper.write, after=self.state.iteration)
+    def _with_paid_work(self) -> TrainerSetup:
+        """The setup of a run that calls a model: its validations and questions are stored and never paid for twice."""
+        book = AnswerLog(self.job, self.run.agent_id, self._writer.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
-        self.setup.look_kept, self.setup.look_keep = self.look_kept, self.look_keep
-        self.setup.reflecting = LazyReflector(
-            self.setup, self.run.acting_agent, book, self._keeper.check, self._spans.asked
+        return replace(
+            self.setup,
+            stored_validation=self.stored_validation,
+            store_validation=self.store_validation,
+            reflecting=LazyReflector(self.setup, self.run.acting_agent, book, self._writer.check, self._spans.asked),
+            memory=memory_of_run(self.run),
         )
-        self.setup.memory = memory_of_run(self.run)
 
     # -- what the trainer calls ------------------------------------------------------------------------------------
 
-    def kept(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
-        """What an earlier attempt kept of this iteration: reused, never paid for or written again."""
+    def stored(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
+        """Rollouts of this iteration that an earlier attempt stored: they are reused, never paid for or written
+        again."""
         if iteration > self._last_kept:
             return {}
-        found = self._keeper.kept(self.owner, iteration=iteration)
+        found = self._writer.stored(self.owner, iteration=iteration)
         if self.run.calls_model:
             return found
         # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
         # played again (it is free, and the same), and not stored a second time.
         return {key: one for key, one in found.items() if "redacted" not in one.evidence}
 
-    def keep(self, trajectory: Trajectory) -> Awaitable[None] | None:
+    def store(self, trajectory: Trajectory) -> Awaitable[None] | None:
         """Called as each rollout ends. Fast ones are written with their iteration, slow ones as they end."""
         metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
         trajectory_collected(
@@ -242,20 +246,18 @@ class TrainingSlice:
             turns=len(trajectory.steps),
             reward=finite_or_none(trajectory.reward),
         )
-        return self._keeper.keep(self.owner, trajectory)
+        return self._writer.store(self.owner, trajectory)
 
-    def look_kept(self, at: int) -> Mapping[RolloutKey, Trajectory]:
-        """What an earlier attempt played of the look at the selection queries, and of the search's at its own, after
-        iteration ``at``."""
-        found = self._keeper.kept(self._look(at), iteration=0)
-        return (
-            {**found, **self._keeper.kept(self._look(at), iteration=SEARCH)} if searches(self.setup.config) else found
-        )
+    def stored_validation(self, at: int) -> Mapping[RolloutKey, Trajectory]:
+        """Validation rollouts after iteration ``at`` that an earlier attempt stored, also those of the search."""
+        scope = self._validation_scope(at)
+        found = self._writer.stored(scope, iteration=0)
+        return {**found, **self._writer.stored(scope, iteration=SEARCH)} if searches(self.setup.config) else found
 
-    def look_keep(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
-        return self._keeper.keep(self._look(at), trajectory)
+    def store_validation(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
+        return self._writer.store(self._validation_scope(at), trajectory)
 
-    def _look(self, at: int) -> TrajectoryScope:
+    def _validation_scope(self, at: int) -> TrajectoryScope:
         return replace(self.owner, purpose="selection", line=f"{at}")
 
     # -- one iteration ---------------------------------------------------------------------------------------------
@@ -264,18 +266,18 @@ class TrainingSlice:
         """Commits an iteration: trajectories, groups, figures, event and checkpoint in one fenced transaction."""
         metrics.update_seconds.observe(report.update_seconds)
         if report.iteration <= self.run.iteration:
-            self._keeper.drop()  # replayed after a crash: its effects were applied then, exactly once
+            self._writer.drop()  # replayed after a crash: its effects were applied then, exactly once
             return
         selection = asdict(report.selection) if report.selection else None
         figures = {name: finite_or_none(value) for name, value in report.metrics.items()}
         trajectories = [one for group in report.groups for one in group.trajectories]
         cost = sum(one.spent_micros for one in trajectories)
         spent = self.run.cost_micros + cost
-        if isinstance(player := self.setup.acting, RuntimeFactory):
-            spent = figures["spent_micros"] = player.spent()  # looks and questions are paid for as well
+        if isinstance(runtime_factory := self.setup.acting, RuntimeFactory):
+            spent = figures["spent_micros"] = runtime_factory.spent()  # validation and questions are paid for as well
         tokens = sum(one.tokens for one in trajectories)
         done = report.iteration / self.run.total_iterations
-        with self._keeper.committing(progress=done, crashes=0):
+        with self._writer.committing(progress=done, crashes=0):
             groups_write(self.owner, report.iteration, report.groups)
             Iteration.objects.create(
                 run=self.run,
@@ -296,38 +298,42 @@ class TrainingSlice:
                 tokens=F("tokens") + tokens,
                 **changes,
             )
-            if self.setup.learner.tells:
+            if self.setup.learner.learns_context:
                 policy = cast(ContextPolicy, self.state.policy)
                 lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
-            self._tell(report, len(trajectories), cost, spent, selection)
-            # A door is paid to make an update: one that is committed is never made again.
-            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_door
+            self._publish(report, len(trajectories), cost, spent, selection)
+            # An update on a model server is paid for, so that a committed one is never repeated.
+            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
             if selection or due:
                 self._write_checkpoint(figures, self._validated(report, selection), prune=False)
         self.run.iteration = report.iteration
-        self._dearest = max(self._dearest, cost)
-        self._keeper.forget()
+        self._most_expensive = max(self._most_expensive, cost)
+        self._writer.forget()
         self._spans.iteration(report)
 
     def _validated(self, report: IterationReport, selection: dict[str, Any] | None) -> dict[str, Any] | None:
-        """The look that speaks for what a checkpoint ships. A context that was only tried, or was refused, is not what
-        the checkpoint would tell."""
-        if not self.setup.learner.tells:
+        """Validation of the context that a checkpoint ships: None for a context that was only tried, or refused."""
+        if not self.setup.learner.learns_context:
             return selection
         return selection if report.gate is not None and report.gate.accepted else None
 
     def _afford_another(self) -> None:
         """Raises:
-        MustPause: an iteration as dear as the dearest so far would not fit the budget any more."""
-        # Paid calls are held to the budget one by one, so that the last dollar can be used; this is for the others.
+
+        MustPause: an iteration as expensive as the most expensive one so far would not fit the budget.
+        """
+        # Each paid call is held against the budget by itself, so that the last dollar can be used; this is for free
+        # calls.
         if self.run.calls_model:
             return
-        if self._dearest and self.run.cost_micros + self._dearest > self.run.limit_micros:
+        if self._most_expensive and self.run.cost_micros + self._most_expensive > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
 
-    def _tell(self, report: IterationReport, n: int, cost: int, spent: int, selection: dict[str, Any] | None) -> None:
-        """The run's figures for the page, at most twice a second; selection looks and warnings always."""
+    def _publish(
+        self, report: IterationReport, n: int, cost: int, spent: int, selection: dict[str, Any] | None
+    ) -> None:
+        """Emits the run's figures for the page, at most twice a second; validations and warnings always."""
         self.run.trajectories += n
         self.run.cost_micros += cost
         self.run.selection = selection or self.run.selection
@@ -368,12 +374,13 @@ class TrainingSlice:
             )
 
     def _unsolved(self, report: IterationReport) -> Iterator[str]:
-        """Says early, and again at the end, that validation solved nothing: what is never solved shows no gain."""
+        """Warns early, and again at the end, that validation solved no query: without a solved query no gain can be
+        shown."""
         before = report.baseline
         if before is not None and not before.success_rate and self.run.calls_model:
             yield (
                 f"No selection query was solved before training (0 of {before.n_queries}): if that stays so, nothing"
-                f" can be shown. {LOOK_INTO}"
+                f" can be shown. {WHERE_TO_LOOK}"
             )
         if report.stop_reason and (text := never_solved(self.run)):
             yield text
@@ -381,7 +388,7 @@ class TrainingSlice:
     # -- state -----------------------------------------------------------------------------------------------------
 
     def _load(self) -> TrainerState:
-        """The latest checkpoint that is whole; iterations after it are done again from their kept trajectories."""
+        """The latest undamaged checkpoint; later iterations are repeated from their stored trajectories."""
         for checkpoint in self.run.checkpoints.order_by("-iteration"):
             try:
                 return TrainerState.from_bytes(self.setup, checkpoint_load(checkpoint))
@@ -415,12 +422,12 @@ class TrainingSlice:
         self._saved = self.state.iteration
 
     def _save_on_stop(self) -> None:
-        """Pause, cancel or a lost lease: rollouts that ended are kept, and so is the policy (unless fenced off, or the
-        agent may not be recorded)."""
+        """On pause, cancel or a lost lease: stores finished rollouts and the policy, unless the lease is lost or the
+        agent may not be recorded."""
         try:
-            self._keeper.save()
+            self._writer.save()
             with recording(self.lease, self.run.agent_id):
-                # Interrupted while it looked at the selection queries, the state is one update ahead of the rows:
+                # Interrupted while it validated, the state is one update ahead of the rows:
                 # that update is redone from the last checkpoint and the kept trajectories.
                 if 0 < self.state.iteration == self.run.iteration:
                     self._write_checkpoint(self.run.metrics, None)

@@ -11,7 +11,7 @@ from experiences.models import Agent
 
 
 def launch_defaults(agent: Agent | None, asked: Mapping[str, Any]) -> dict[str, Any]:
-    """Settings by name, nested as the schema has them; ``asked`` is what the launch itself says.
+    """Default settings by name, nested as in the schema; ``asked`` holds the settings of the launch itself.
 
     The agent's reward comes with its options. A launch that names another reward takes none of them, and options that
     a launch gives stand in the place of the agent's.

@@ -1,4 +1,4 @@
-"""What people say of a job: a note, tags and comments for all, pins for themselves."""
+"""Annotations of jobs by users: a note, tags and comments for all, pins for oneself."""
 
 from __future__ import annotations
 

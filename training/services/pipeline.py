@@ -27,7 +27,7 @@ LEAST_GROUP, LEAST_SAMPLE = 2, 10
 
 @dataclass(frozen=True)
 class PipelineOptions:
-    """How the pipeline learns. ``budget_usd`` None is the preset's budget."""
+    """Options of the pipeline. ``budget_usd`` None means the budget of the preset."""
 
     epochs: int
     group_size: int
@@ -59,7 +59,7 @@ class PipelineOptions:
 
 
 def pipeline_options(**given: Any) -> PipelineOptions:
-    """What was asked for, where None leaves a value to the environment.
+    """The given options; None is replaced by the value of the environment.
 
     Raises:
         Invalid: a value that nothing could be learned with.
@@ -89,7 +89,7 @@ def pipeline_start(
     sample of a dataset is about what the dataset is about. ``domain`` says it of rows.
 
     Raises:
-        Invalid: the agent can't be told anything, or the data are wrong.
+        Invalid: the agent has no model that reads a context, or the data are wrong.
         Forbidden, Conflict, TooMany, Insufficient: as ``run_start`` says.
     """
     if agent.runtime == AgentRuntime.ACTION:
@@ -123,8 +123,7 @@ def sampled(rows: Sequence[dict[str, Any]], size: int, seed: int) -> list[dict[s
 
 
 def pipeline_config(options: PipelineOptions, queries: Sequence[str]) -> dict[str, Any]:
-    """What differs from the preset: each epoch passes over the training queries once and ends with a look at the
-    selection queries."""
+    """Differences from the preset: each epoch passes once over the training queries and ends with a validation."""
     n_train = len(split_queries(queries, seed=options.seed).train)
     batch = min(options.batch_size, n_train)
     length = -(-n_train // batch)

@@ -1,4 +1,4 @@
-"""The pools of a run, the same each time that they are asked for."""
+"""The query pools of a run, deterministic: each call returns the same pools."""
 
 from __future__ import annotations
 

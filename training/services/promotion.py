@@ -1,7 +1,8 @@
-"""Where an agent stands: the checkpoint that its people promoted last, from which its later jobs go on.
+"""The promoted checkpoint of an agent: the one that users promoted last, from which later jobs start.
 
-Promotions are a stack: to roll back takes the last one off. An agent that chooses actions begins its jobs with that
-checkpoint's policy. One of a language model begins with its active lessons; these become what the checkpoint ships.
+Promotions are a stack: a rollback removes the newest one. An agent that chooses actions starts its jobs with the policy
+of that checkpoint. An agent of a language model starts with its active lessons, and a promotion makes the lessons that
+the checkpoint ships active.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ from training.policies.archive import CorruptState
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.schema import GRPOConfig
+from training.services.checkpoints import Damaged, checkpoint_load
 from training.services.learned import ship_again
+from training.services.run_lessons import ship_again
 
 NOTHING_BEFORE: Final = "No other checkpoint of {} was promoted before: there is nothing to roll back to."
 
@@ -41,25 +44,25 @@ class WarmStart(NamedTuple):
 
 
 def promoted(agent: Agent) -> PolicyCheckpoint | None:
-    """Where the agent stands; None where nothing was promoted, or all of it was rolled back."""
+    """The promoted checkpoint; None where there was no promotion, or all were rolled back."""
     mine = PolicyCheckpoint.objects.filter(agent=agent, promoted_at__isnull=False)
     return mine.select_related("run").order_by("-promoted_at").first()
 
 
 def before_promoted(agent: Agent) -> PolicyCheckpoint | None:
-    """Where it stands after it is rolled back."""
+    """The checkpoint that a rollback returns to."""
     mine = PolicyCheckpoint.objects.filter(agent=agent, promoted_at__isnull=False)
     return next(iter(mine.select_related("run").order_by("-promoted_at")[1:2]), None)
 
 
 @transaction.atomic
 def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
-    """The agent stands at this checkpoint from now on.
+    """Promotes a checkpoint.
 
     Raises:
         Missing, Forbidden: the actor may not.
         Damaged, ObjectsAway: it can't be read.
-        Conflict: a job of an agent that is told lessons is at work, which would write them again; or the agent is
+        Conflict: the agent learns lessons and has an active job, which would overwrite them; or the agent is
             archived.
     """
     require(actor, "checkpoint.edit", checkpoint.organization_id)
@@ -79,7 +82,7 @@ def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
 
 @transaction.atomic
 def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
-    """Takes the last promotion off: the agent stands where it stood before. Returns that checkpoint.
+    """Rolls the last promotion back and returns the checkpoint that is promoted now.
 
     Raises:
         Missing, Forbidden, Damaged, ObjectsAway: as for ``checkpoint_stand``.
@@ -98,14 +101,14 @@ def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
 
 
 def _take_up(actor: Any, checkpoint: PolicyCheckpoint) -> None:
-    """Reads the checkpoint, and makes what it ships the agent's active lessons where it tells any. The lessons of one
-    that was uploaded have no rows here: a release tells them, and jobs begin with those that there are."""
+    """Loads the checkpoint and, if it learns a context, activates the lessons that it ships. Lessons of an uploaded
+    checkpoint have no rows here: a release delivers them, and jobs start with the existing rows."""
     try:
         policy = policy_of(checkpoint_load(checkpoint))
     except (CorruptState, UnknownName) as error:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     run = checkpoint.run
-    if run is None or not run.tells:
+    if run is None or not run.learns_context:
         return
     if working := titles_at_work(jobs_of([checkpoint.agent_id])):
         raise Conflict(f"{working} is at work and writes the agent's lessons. Cancel it, or wait until it has ended.")
@@ -114,13 +117,13 @@ def _take_up(actor: Any, checkpoint: PolicyCheckpoint) -> None:
 
 
 def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> WarmStart:
-    """What a run of an agent that chooses actions begins with.
+    """The policy from which a run of an agent that chooses actions starts.
 
     Raises:
         ObjectsAway: the storage can't be reached now.
     """
     learner = learner_of(agent.runtime, config.learner)
-    found = promoted(agent) if config.warm_start and not learner.tells else None
+    found = promoted(agent) if config.warm_start and not learner.learns_context else None
     if found is None:
         return WarmStart()
     try:

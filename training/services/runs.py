@@ -19,7 +19,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
-from experiences.agents.endpoint_config import at_door
+from experiences.agents.endpoint_config import uses_model_server
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
 from experiences.agents.services.environments import environment_addresses_check, environment_fits
@@ -37,16 +37,16 @@ from training.learners import learner_of
 from training.models import TrainingRun
 from training.schema import GRPOConfig
 from training.services.admission import place, refusals
-from training.services.continuing import Beginning, beginning
 from training.services.launch_defaults import groups_fault, launch_defaults
-from training.services.learned import starting_library, starting_rule
 from training.services.promotion import warm_start
+from training.services.run_lessons import starting_library, starting_rule
+from training.services.starting_points import StartingPoint, starting_point
 from training.splits import split_counts
 
 
 @dataclass(frozen=True)
 class LaunchRequest:
-    """What a launch asked for, validated."""
+    """A validated launch request."""
 
     agent: Agent
     config: GRPOConfig
@@ -102,10 +102,10 @@ def run_start(
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
     prompt = choose()
-    begun = beginning(agent, asked.config, pools, prompt.pack)
+    start_from = starting_point(agent, asked.config, pools, prompt.pack)
     start = warm_start(agent, asked.config, pools.environment)
     acting = with_pack(agent, prompt.pack)
-    library = _library(acting, begun)
+    library = _library(acting, start_from)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -138,15 +138,15 @@ def run_start(
             preset=asked.config.preset,
             config=as_stored(asked.config),
             seed=asked.config.seed,
-            continues=begun.run,
-            origin=begun.origin,
-            known=begun.known_of(library),
+            continues=start_from.run,
+            origin=start_from.origin,
+            known=start_from.known_of(library),
             n_train=len(pools.train),
             n_selection=len(pools.selection),
             n_held_out=len(pools.held_out),
             estimate=planned.as_json() | {"prompt": prompt.of(agent)},
             starts_from=start.checkpoint,
-            warnings=[*asked.warnings, *filter(None, [begun.warning, start.warning])],
+            warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
             library=library,
             starting_rule=None if agent.runtime == AgentRuntime.ACTION else starting_rule(agent, prompt.pack),
             total_iterations=asked.config.n_iterations,
@@ -168,8 +168,8 @@ def run_estimate(
     config: Mapping[str, Any] | None = None,
     preset: str = "recommended",
 ) -> dict[str, Any]:
-    """What a run would cost, take and be able to tell, by which prompt it would act, and for what its launch would be
-    refused; nothing is stored. ``domain`` is what queries without a dataset are about.
+    """Cost, duration and statistical power of a run, its prompt, and the reasons that refuse its launch; nothing is
+    stored. ``domain`` is the subject of queries without a dataset.
 
     Raises:
         Invalid: the configuration is wrong.
@@ -199,7 +199,7 @@ def run_estimate(
 
 
 def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] | None:
-    """By which prompt a job would act; None where its launch is refused since several packs are for the domain."""
+    """The prompt of a job; None where the launch is refused since several packs are for the domain."""
     try:
         return choose().of(agent)
     except Conflict:
@@ -207,7 +207,7 @@ def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] 
 
 
 def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
-    """Writes what the held-out evaluation found. Called by evaluation, in the transaction of its report."""
+    """Stores the result of the held-out evaluation. Evaluation calls this in the transaction of its report."""
     TrainingRun.objects.filter(job_id=run.job_id).update(verdict=dict(verdict))
     event_add(run.job, "verdict", message=str(verdict.get("verdict", "")), data=dict(verdict))
 
@@ -246,7 +246,7 @@ def _validated(
 
 
 def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | None, given: str) -> str:
-    """What the data are about. Rows that are there already as a dataset are about what that says."""
+    """The domain of the data. Rows that are stored already as a dataset have the domain of that dataset."""
     given = given.strip()
     if given and rows is None:
         message = "A domain is for queries that come with the job; a dataset has its own."
@@ -255,9 +255,9 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
     return given or (known.domain if known is not None else "")
 
 
-def _library(agent: Agent, begun: Beginning) -> list[dict[str, Any]]:
-    """Every lesson once: what is active, and what an earlier run tried and may try again."""
-    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *begun.lessons]
+def _library(agent: Agent, start_from: StartingPoint) -> list[dict[str, Any]]:
+    """Each lesson once: active ones, and those that an earlier run tried and that may be tried again."""
+    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *start_from.lessons]
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
@@ -269,7 +269,7 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
     if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):
         raise Invalid(message, fields={"algorithm": message})
-    if learner_of(agent.runtime, parsed.learner).needs_door and not at_door(agent):
+    if learner_of(agent.runtime, parsed.learner).needs_model_server and not uses_model_server(agent):
         message = f"{agent.name} calls a model whose weights can't be trained: its endpoint is no door of weights."
         raise Invalid(message, fields={"learner": message})
     return parsed, warnings

@@ -1,8 +1,7 @@
-"""What a run of a language model did, as OpenTelemetry spans: iteration, reflection, question, tool call.
+"""OpenTelemetry spans of a run of a language model: iteration, reflection, question, tool call.
 
-Spans are made of what was recorded anyway, after the iteration that they belong to is committed, with the times at
-which things happened. So rollouts carry nothing, an iteration that was thrown away leaves no span, and without a
-collector nothing is done.
+Spans are made from the record after their iteration is committed, with the recorded times. Rollouts carry no extra
+data, an iteration that was discarded leaves no span, and without a collector nothing is done.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Learns weights at a door, with every call reserved and settled in the ledger as calls of a model are.
+"""Trains weights on a model server; each call is reserved and settled in the ledger like a model call.
 
-A training call costs its tokens at the price of ``<model>/train``, or at the model's own price of input where the table
-has none, and its seconds at the endpoint's ``gpu_usd_per_hour``. So a job's budget is a cap on what it trains, too.
+A training call costs its tokens at the price of ``<model>/train``, or at the model's own input price where the table
+has none, and its seconds at the endpoint's ``gpu_usd_per_hour``. So a job's budget also caps its training.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.price_book import TRAIN
 from budgets.pricing import Price, Usage, cost
 from experiences.agents.endpoint_config import GPU_PRICE
+from experiences.agents.model_server_client import CALL_SECONDS
 from experiences.agents.runtime_factory import RuntimeFactory
-from experiences.agents.weights_door import CALL_SECONDS
 from experiences.rollouts.captured import TokenRow
 from experiences.rollouts.own_weights import Weights
 from experiences.rollouts.runtimes.base import Halted
@@ -31,7 +31,7 @@ class MeteredTrainer:
 
     def __init__(self, factory: RuntimeFactory, attempt: str) -> None:
         self._factory = factory
-        # A slice that follows on this one has the same attempt: the moment keeps their calls apart.
+        # A following slice has the same attempt number: the time keeps their calls apart.
         self._prefix = f"{factory.job_id}/{attempt}/train/{time.time_ns()}"
         endpoint = factory.agent.endpoint
         self._rate = float((endpoint.options if endpoint else {}).get(GPU_PRICE, 0.0))
@@ -83,7 +83,7 @@ class MeteredTrainer:
             await self._factory.door.put(weights)
 
     async def _paid(self, call: str, rows: Sequence[TokenRow], **asked: Any) -> dict[str, Any]:
-        """A call under a hold of its tokens and of the longest that it may take, settled by what it took."""
+        """Makes a call under a hold of its tokens and of its maximum duration, and settles it by the actual usage."""
         price, tokens = self._priced(), sum(len(row.ids) for row in rows)
         usage = Usage(tokens, 0)
         if self._meter is None:

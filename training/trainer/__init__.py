@@ -1,4 +1,4 @@
-"""The trainer: ``steps`` yields one report per applied iteration; what it reports, others write down."""
+"""The trainer: ``steps`` yields one report per applied iteration; its caller stores the reports."""
 
 from training.trainer.loop import ALL_ITERATIONS, TrainingDiverged, steps
 from training.trainer.play import Played, play

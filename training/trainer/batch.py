@@ -127,7 +127,7 @@ def _usable(trajectory: Trajectory) -> list[Step]:
 
 
 def _paid(flat: Sequence[Step], index: IntArray, reward: FloatArray, length: IntArray) -> FloatArray:
-    """Step rewards; what they leave unexplained of the trajectory's reward is paid at its last step."""
+    """Step rewards; the rest of a trajectory's reward is paid at its last step."""
     paid = np.array([step.reward for step in flat], dtype=np.float64)
     explained = np.bincount(index, weights=paid, minlength=len(reward))
     ends = np.cumsum(length) - 1
@@ -138,7 +138,7 @@ def _paid(flat: Sequence[Step], index: IntArray, reward: FloatArray, length: Int
 
 
 def _anchors(flat: Sequence[Step], group: IntArray) -> IntArray:
-    """Equal for steps of one group that stood in the same state: last observation and what was done."""
+    """Equal numbers for steps of one group in the same state: the same last observation and the same past actions."""
     states = (
         zlib.crc32("\x1f".join([" ".join(str(s.state["observation"]).split()), *s.state["done"]]).encode())
         for s in flat

@@ -70,12 +70,12 @@ class _Loop:
     def iterate(self, loop: asyncio.AbstractEventLoop, kept: Mapping[RolloutKey, Trajectory]) -> IterationReport:
         setup, state = self.setup, self.state
         baseline = self._baseline(loop)
-        setup.learner.begin(setup, state, partial(self._look, loop))
+        setup.learner.begin(setup, state, partial(self._validate, loop))
         iteration, drawn = state.iteration + 1, state.drawn
         started = time.perf_counter()
         groups, drawn = loop.run_until_complete(self._rollouts(iteration, drawn, kept))
         collected = time.perf_counter()
-        # What is asked comes before what is changed: an interruption leaves the policy as it was.
+        # Reflection precedes any change: an interruption leaves the policy unchanged.
         reflected = loop.run_until_complete(setup.learner.reflect(setup, state, groups, iteration))
         result = loop.run_until_complete(setup.learner.learn(setup, state, groups, reflected, iteration))
         if isinstance(self._reward, LearningReward):
@@ -154,7 +154,7 @@ class _Loop:
         state = self.state
         if state.baseline_success is not None or not self.setup.selection:
             return None
-        played = self._look(loop, state.policy, state.iteration)
+        played = self._validate(loop, state.policy, state.iteration)
         state.baseline_success = played.success
         state.baseline_steps, state.baseline_reward = played.steps, played.reward
         return selection_report(state.iteration, played, played.success)
@@ -168,9 +168,9 @@ class _Loop:
         evaluates = last or state.iteration % config.eval_interval == 0
         if state.baseline_success is None or not (evaluates or setup.learner.validates_after(setup, state.iteration)):
             return None, None
-        return setup.learner.validate(setup, state, partial(self._look, loop), evaluates=evaluates)
+        return setup.learner.validate(setup, state, partial(self._validate, loop), evaluates=evaluates)
 
-    def _look(
+    def _validate(
         self,
         loop: asyncio.AbstractEventLoop,
         chooser: Any,
@@ -180,21 +180,21 @@ class _Loop:
         *,
         searching: bool = False,
     ) -> Played:
-        """``samples`` rollouts (None: those of one look) of each selection query, numbered from ``first`` on, with the
-        same random numbers for every policy; ``searching``: of each query of the search instead. ``at`` is the
-        iteration after which they are played: no two looks may share the names of their paid calls."""
+        """Plays ``samples`` rollouts (None: those of one validation) of each selection query, numbered from ``first``,
+        with the same random numbers for every policy. ``searching`` uses the queries of the search instead. ``at`` is
+        the iteration before the validation: no two validations may share the names of their paid calls."""
         setup, temperature, purpose = self.setup, self.setup.config.eval_temperature, f"selection.{at}"
         plan = setup.plan(
             chooser, self._reward, self.check, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM
         )
         playing = play(
             setup.search_queries if searching else setup.selection,
-            setup.look_samples if samples is None else samples,
+            setup.validation_samples if samples is None else samples,
             plan,
             iteration=SEARCH if searching else 0,
             first=first,
-            kept=setup.look_kept(at),
-            keep=partial(setup.look_keep, at),
+            kept=setup.stored_validation(at),
+            keep=partial(setup.store_validation, at),
         )
         return loop.run_until_complete(playing)
 

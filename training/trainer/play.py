@@ -25,7 +25,7 @@ class Played:
     trajectories: list[list[Trajectory]]
 
     def followed_by(self, more: Played) -> Played:
-        """With further samples of the same scenarios."""
+        """Joins further samples of the same scenarios."""
         return Played(
             success=np.hstack([self.success, more.success]),
             steps=np.hstack([self.steps, more.steps]),

@@ -1,4 +1,4 @@
-"""What one update brought, and the figures of its rollouts."""
+"""Result of one update, and figures of its rollouts."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from training.algorithm.value import explained_variance
 
 @dataclass(slots=True)
 class UpdateResult:
-    """``applied`` counts optimiser steps: 0 where the batch carried no signal. ``not_finite``
-    tells that a step was refused because its loss or gradient was not a finite number."""
+    """``applied`` counts optimiser steps: 0 where the batch carried no signal. ``not_finite``: a step was refused
+    because its loss or gradient was not a finite number."""
 
     metrics: dict[str, float]
     applied: int = 0
@@ -26,7 +26,7 @@ class UpdateResult:
 
 
 def observed(groups: Sequence[TrajectoryGroup], steps: FlatSteps, whole: GroupAdvantages) -> dict[str, float]:
-    """What the rollouts themselves say, before anything is learned."""
+    """Figures of the rollouts alone, before the update."""
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     reward = steps.reward[np.isfinite(steps.reward)]
     n = max(len(trajectories), 1)

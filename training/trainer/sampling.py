@@ -1,4 +1,4 @@
-"""Which queries the next iteration learns from."""
+"""Selection of the queries for the next iteration."""
 
 from __future__ import annotations
 

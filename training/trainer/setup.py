@@ -1,11 +1,11 @@
-"""What a training run is given, and what it reports."""
+"""Inputs and reports of the trainer."""
 
 from __future__ import annotations
 
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, Protocol
 
 from experiences.learning.lessons.library import Library
@@ -19,7 +19,7 @@ from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.policies.base import Policy
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
 from training.schema import GRPOConfig
@@ -57,22 +57,27 @@ class Reflecting(Protocol):
         ...
 
 
-def _none_kept(_: int) -> Mapping[RolloutKey, Trajectory]:
-    """The default ``look_kept``: looks cost nothing, and are made again."""
+def _none_stored(_: int) -> Mapping[RolloutKey, Trajectory]:
+    """The default ``stored_validation``: validations are free and are repeated."""
     return {}
 
 
-def _not_kept(_: int, __: Trajectory) -> None:
-    """The default ``look_keep``."""
+def _not_stored(_: int, __: Trajectory) -> None:
+    """The default ``store_validation``."""
+
+
+@lru_cache(maxsize=4)
+def _query_vectors(queries: tuple[str, ...]) -> QueryVectors:
+    return QueryVectors.fitted(queries)
 
 
 Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
 Check = Callable[[], None]
 
 
-@dataclass
+@dataclass(frozen=True)
 class TrainerSetup:
-    """Everything that stays the same during a run. ``train`` and ``selection`` share no text; each scenario's
+    """Inputs of a run, fixed while it lasts. ``train`` and ``selection`` share no text; each scenario's
     ``index`` is unique within its list. Policy versions are named ``policy_version_prefix`` + iteration.
     ``learner`` is the kind of policy that learns; ``model`` is the language model behind the policy, "" for none;
     ``closing`` is awaited when the work ends, in the loop in which it was done; ``new_loop`` makes that loop (None:
@@ -81,11 +86,12 @@ class TrainerSetup:
     ``start`` loads the policy that the run goes on from, its baseline; None: an untrained one.
 
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
-    ``known`` is what those runs measured; ``rule`` chooses for each query, if one of them shipped a rule;
+    ``known`` are the estimates of those runs; ``rule`` chooses for each query, if one of them shipped a rule;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
-    ``reflecting`` finds new lessons (None: none are looked for). ``look_kept`` and ``look_keep`` store the rollouts of
-    looks at the selection queries by iteration, where they were paid for. ``functions`` are the agent's that act, whose
-    call no lesson may order; ``memory`` is what earlier jobs took out, which is not tried again.
+    ``reflecting`` finds new lessons (None: no search). ``stored_validation`` and ``store_validation`` read and write
+    the rollouts of validations by iteration, where they were paid for. ``functions`` are those of the agent that act:
+    no lesson may order a call of them. ``memory`` holds lessons that earlier jobs removed, which are not proposed
+    again.
     ``weights_trainer`` learns weights for a policy that has its own."""
 
     config: GRPOConfig
@@ -101,15 +107,15 @@ class TrainerSetup:
     new_loop: Callable[[], AbstractEventLoop] | None = None
     library: Library = field(default_factory=Library)
     weights: Mapping[str, float] = field(default_factory=dict)
-    known: Known | None = None
+    known: PriorEstimates | None = None
     rule: QueryRule | None = None
     slots: int | None = None
     start: Callable[[], Policy] | None = None
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
     memory: RemovedLessons = NOTHING
-    look_kept: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_kept
-    look_keep: Callable[[int, Trajectory], Awaitable[None] | None] = _not_kept
+    stored_validation: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_stored
+    store_validation: Callable[[int, Trajectory], Awaitable[None] | None] = _not_stored
     weights_trainer: WeightsTrainer | None = None
 
     @property
@@ -130,15 +136,15 @@ class TrainerSetup:
         return f"{self.policy_version_prefix}{iteration}"
 
     @property
-    def look_samples(self) -> int:
-        """Rollouts per selection query of one look."""
-        return self.learner.look_samples(self.config)
+    def validation_samples(self) -> int:
+        """Rollouts per selection query of one validation."""
+        return self.learner.validation_samples(self.config)
 
     @cached_property
     def query_vectors(self) -> QueryVectors:
-        """The vectors by which a context policy tells queries apart; of size 0 where it does not."""
-        told_apart = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"
-        return QueryVectors.fitted([scenario.query for scenario in self.train]) if told_apart else QueryVectors()
+        """Vectors that distinguish queries for a context policy; of size 0 where it does not use them."""
+        distinguishes = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"
+        return _query_vectors(tuple(scenario.query for scenario in self.train)) if distinguishes else QueryVectors()
 
     def limits(self) -> RolloutLimits:
         config = self.config
@@ -147,7 +153,7 @@ class TrainerSetup:
     def plan(
         self, policy: Any, reward: Reward, check: Check, *, temperature: float, purpose: str, stream: int = 0
     ) -> RolloutPlan:
-        """How ``policy`` plays the run's queries. ``purpose`` names its calls, ``stream`` its random numbers."""
+        """Rollouts of ``policy`` on the run's queries. ``purpose`` names its calls, ``stream`` its random numbers."""
         limits = self.limits()
         return RolloutPlan(
             environment=self.environment,
@@ -195,18 +201,17 @@ class SelectionReport:
 
 @dataclass
 class GateReport:
-    """What queries that were kept out of training say of a library, and what was decided
-    (docs/algorithms.md#the-gate).
+    """Test of a library on queries outside of training, and the decision (docs/algorithms.md#the-gate).
 
     ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
-    less current; ``gain`` and ``p_value`` (one-sided, over all looks) compare it with what the run began with.
+    less current; ``gain`` and ``p_value`` (one-sided, over all interim analyses) compare it with the initial context.
     ``final`` is the gate at the end of a run, where ``accepted`` means that the candidate is shipped; elsewhere a step
-    of the search ended. ``kept`` tells whether the search goes on with what it learned in the step.
-    ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` looks. ``tokens`` is about
-    what telling the candidate adds to a call, ``lessons_each`` how many lessons a query is told, both on average over
-    the queries of training. Where queries are told different lessons, ``where`` says of each what ``gate.where`` does.
-    ``needs`` is said of a refused candidate that did better: with so many selection queries a true gain of that size is
-    found in four of five runs (None: with more than 200).
+    of the search ended. ``kept``: whether the search goes on with the lessons of the step.
+    ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` interim analyses.
+    ``tokens`` is the approximate size of the candidate in a call, ``lessons_each`` the number of lessons of a query,
+    both on average over the queries of training. Where queries get different lessons, ``where`` holds the result of
+    ``gate.where``. ``needs`` is set for a refused candidate that did better: with so many selection queries a true gain
+    of that size is found in four of five runs (None: with more than 200).
     """
 
     iteration: int
@@ -238,8 +243,8 @@ class GateReport:
 @dataclass
 class IterationReport:
     """One applied iteration. ``groups`` carry their advantages; ``baseline`` is set on the first iteration only:
-    the evaluation of the policy the run began with. ``reflected`` says what was proposed for the library
-    and what became of it, ``gate`` what was decided about it."""
+    the evaluation of the policy the run began with. ``reflected`` holds the proposals for the library and their
+    outcomes, ``gate`` the decision about the candidate."""
 
     iteration: int
     groups: list[TrajectoryGroup]

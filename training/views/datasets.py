@@ -113,7 +113,7 @@ def dataset(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse
 
 @page
 def checks(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
-    """What is wrong with its rows: a part of its page, which comes when it is worked out."""
+    """Findings about its rows: a part of its page, loaded when they are computed."""
     one = dataset_get(actor, dataset_id)
     found = checks_of(one)
     counts = [{"key": key, "title": title, "n": found.count(key)} for key, title in FLAGS.items()]

@@ -151,7 +151,7 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @page
 def status(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    """The head of the page anew: what htmx puts in place when the socket says that the job moved."""
+    """The head of the page again: htmx inserts it when the socket reports a change of the job."""
     return _head(request, actor, run_get(actor, job_id))
 
 
@@ -243,7 +243,7 @@ def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[st
 
 
 def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:
-    """What a job that a budget stopped waits for, and who can do something about it."""
+    """Cause of a job that a budget stopped, and the people who can raise the budget."""
     if (room := blocking(run.job)) is None:
         return {}
     raising = "budget.edit" in may

@@ -48,7 +48,7 @@ def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @post_page
 def plan(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What the form as it stands would cost, take and be able to tell."""
+    """Cost, duration and statistical power of the form as entered."""
     form = LaunchForm.read(actor, request.POST)
     return render(request, "training/_plan.html", _plan(request, form))
 
@@ -61,8 +61,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @post_page
 def data(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """The data part anew: another agent may train on other data and has other presets and settings, another dataset has
-    other rows."""
+    """The data part for another agent or dataset: other data, presets and settings, or other rows."""
     form = LaunchForm.read(actor, request.POST)
     return render(request, "training/_data_and_presets.html", _shown(form))
 

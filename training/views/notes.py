@@ -1,4 +1,4 @@
-"""What people say of a job, and which jobs stand first in their list: forms of the list and of a job's page."""
+"""Forms of notes and pins, for the list of jobs and the page of a job."""
 
 from __future__ import annotations
 

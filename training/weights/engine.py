@@ -1,4 +1,4 @@
-"""What stands behind a door: sampling, log-probabilities, gradients and Adam's steps on one base model."""
+"""Engine of a model server: sampling, log-probabilities, gradients and Adam's steps on one base model."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Engine(Protocol):
         """New weights that answer as the base model does: an adapter of that rank, or a full copy with rank 0."""
 
     def load(self, name: str, state: bytes) -> None:
-        """What ``save`` gave, optimiser included."""
+        """Restores the value of ``save``, optimiser included."""
 
     def save(self, name: str) -> bytes:
         """Weights, optimiser and random state; equal weights give equal bytes."""
@@ -92,4 +92,4 @@ class Engine(Protocol):
         gradient that is not finite moves nothing and says so by "skipped"."""
 
     def describe(self) -> dict[str, Any]:
-        """What a person wants to know of it."""
+        """Description for people."""

@@ -24,7 +24,7 @@ class Turns:
         self._drawing: set[asyncio.Task[None]] = set()
 
     async def run(self, work: Callable[..., T], *args: Any) -> tuple[T, float]:
-        """What a call gives, and the seconds that it took."""
+        """Result of a call, and its duration in seconds."""
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, work, *args)
 
     async def draw(self, name: str, draw: TokenDraw) -> TokensDrawn:

@@ -17,7 +17,7 @@ from agentcore_site.tenancy.actors import Actor
 from evaluation.models import Against, EvaluationRun
 from evaluation.rpc import EvaluatedOut
 from evaluation.services import evaluation_of_agent
-from training.management.asking import agent_named, rows_of_file
+from training.management.arguments import agent_named, rows_of_file
 
 POLL_SECONDS: Final = 0.5
 SAID_SECONDS: Final = 2.0

@@ -6,8 +6,8 @@ import asyncio
 
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
-from experiences.agents.endpoint_config import BadEndpoint, at_door, endpoint_of_agent
-from experiences.agents.weights_door import DoorClient
+from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, uses_model_server
+from experiences.agents.model_server_client import ModelServerClient
 from experiences.models import Agent
 from experiences.rollouts.own_weights import Weights, weights_of
 from experiences.rollouts.runtimes.base import Halted
@@ -23,7 +23,7 @@ def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
     Raises:
         Conflict: the checkpoint can't be read, or its door is away.
     """
-    if not at_door(agent):
+    if not uses_model_server(agent):
         return
     try:
         weights = weights_of(policy_of(checkpoint_load(checkpoint)))
@@ -36,7 +36,7 @@ def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
 
 
 async def _bring(agent: Agent, weights: Weights) -> None:
-    door = DoorClient(endpoint_of_agent(agent))
+    door = ModelServerClient(endpoint_of_agent(agent))
     try:
         await door.put(weights, keep=True)
     finally:

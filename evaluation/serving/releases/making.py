@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, cast
 
+from training.services.continuing import acts_by
+from training.services.learned import context_of_agent
+
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
 from evaluation.reports import verdict_of
@@ -21,8 +24,9 @@ from training.models import PolicyCheckpoint
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
-from training.services.continuing import acts_by
-from training.services.learned import context_of_agent
+from training.services.checkpoints import checkpoint_load
+from training.services.run_lessons import context_of_agent
+from training.services.starting_points import acts_by
 
 PROVEN = ("verdict", "changed", "improvement", "low", "high", "p_value", "success_rate", "baseline", "n_queries")
 
@@ -65,7 +69,7 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
         stored = stored_policy(checkpoint_load(checkpoint))
     except (CorruptState, UnknownName) as error:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
-    if stored.learner.tells:
+    if stored.learner.learns_context:
         return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
     if weights := weights_of(stored.policy):  # they were trained and proven with nothing told beside the prompt
         bundle = bundle_with(agent, ServedContext(version=checkpoint.label))

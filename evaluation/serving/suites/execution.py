@@ -32,7 +32,7 @@ from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory
-from experiences.trajectories.keeping import RolloutKeeper
+from experiences.trajectories.rollout_writer import RolloutWriter
 from experiences.trajectories.storage import TrajectoryScope
 from training.trainer import play
 
@@ -65,7 +65,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         self.bundle = bundle_played(self.run)
         self._work_name = f"{str(job.id)[-12:]}.{job.attempt}"
         paid = self.bundle.runtime != AgentRuntime.ACTION
-        super().__init__(job, lease, RolloutKeeper(lease, self.run.agent_id, paid=paid))
+        super().__init__(job, lease, RolloutWriter(lease, self.run.agent_id, paid=paid))
         self._factory = None
         if paid:
             self._factory = runtime_factory(self.run.agent, self.bundle, job_id=job.id, work=self._work_name)
@@ -119,7 +119,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         month = self.job.created_at.date().replace(day=1)
         line = line_of(part.asked.number, category)
         owner = TrajectoryScope(self.job.id, run.organization_id, run.agent_id, month, "evaluation", line=line)
-        kept = self._keeper.kept(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
         played = runner.run(self._played(part, owner, kept))
         results = [self._result(part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
@@ -146,7 +146,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
             policy_version=self.bundle.context.version,
             model=self._factory.model if self._factory is not None else "",
         )
-        keep = partial(self._keeper.keep, owner)
+        keep = partial(self._keeper.store, owner)
         return (await play(chunk.scenarios, spec.samples, plan, kept=kept, keep=keep)).trajectories
 
     def _result(self, chunk: SuiteChunk, scenario: Scenario, trajectories: Sequence[Trajectory]) -> SuiteResult:

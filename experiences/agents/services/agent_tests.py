@@ -23,7 +23,7 @@ from budgets.llm.types import Endpoint
 from budgets.metering.database_meter import DatabaseMeter, LedgerAway
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent
-from experiences.agents.foreign import agent_headers, context_arrival_set
+from experiences.agents.http_agents import agent_headers, context_arrival_set
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.rendering import context_of
 from experiences.lessons.services.packs import system_text
@@ -45,8 +45,8 @@ MAX_SHOWN: Final = 500
 
 @dataclass(frozen=True)
 class AgentTest:
-    """What a test call showed. ``calls`` are those that the agent made of its model, for ``cost`` micro-dollars;
-    ``context_arrives`` says whether one of them held the context that it was sent (None: it did not answer)."""
+    """Result of a test call. ``calls`` are the agent's calls of its model, for ``cost`` micro-dollars.
+    ``context_arrives``: whether one of them held the context that it was sent (None: there was no answer)."""
 
     ok: bool
     message: str

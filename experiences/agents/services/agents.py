@@ -144,7 +144,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
 
 
 def _authorize(actor: Any, agent: Agent, given: str, *, before: str) -> None:
-    """What the agent's address wants to see as its Authorization header, sealed; given empty, it stays."""
+    """Seals the Authorization header for the agent's address; an empty value leaves it unchanged."""
     given = given.strip()
     if given:
         require(actor, "endpoint.edit", agent.organization_id)
@@ -171,8 +171,8 @@ def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, 
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
-    """For the audit log, which can't be edited: endpoint, prompt pack and tool servers by their names, long texts by
-    what tells one from another, and options without personal data."""
+    """Values for the audit log, which can't be edited: endpoint, prompt pack and tool servers by name, long texts by a
+    digest, and options without personal data."""
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
     found |= {name: _told_apart(found[name]) for name in WRITTEN if name in found}

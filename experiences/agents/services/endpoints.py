@@ -39,7 +39,7 @@ TEST_PROMPT: Final = "Say in one short sentence that you are ready."
 
 @dataclass(frozen=True)
 class EndpointTest:
-    """What a test call showed. Costs are micro-dollars; ``price`` is None where the model has none."""
+    """Result of a test call. Costs are micro-dollars; ``price`` is None where the model has none."""
 
     ok: bool
     model: str
@@ -71,7 +71,7 @@ def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> M
 def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
     """Changes an endpoint; what is not given stays, and a key that is given empty stays too.
 
-    An address on another host needs its key anew: a stored key is never sent to where it was not meant for.
+    An address on another host requires the key again: a stored key is never sent to another host.
 
     Raises:
         Missing, Forbidden, Invalid: as for ``endpoint_create``.

@@ -38,7 +38,7 @@ class OfferedTool:
 
 @dataclass(frozen=True)
 class Offer:
-    """What a server offers, or why it can't be asked."""
+    """Tools of a server, or the reason why it can't be asked."""
 
     ok: bool
     message: str
@@ -66,8 +66,8 @@ def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
 def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolServer:
     """Changes a tool server; what is not given stays, and a token or variable that is given empty stays too.
 
-    An address on another host needs its token anew, another command its variables: what is stored is never sent to
-    where it was not meant for.
+    An address on another host requires the token again, another command its variables: a stored secret is never sent
+    to another host or command.
 
     Raises:
         Missing, Forbidden, Invalid: as for ``tool_server_create``.
@@ -148,7 +148,7 @@ def _shown(server: ToolServer) -> dict[str, Any]:
 
 
 def _sealed_variables(given: Any, stored: Mapping[str, str], *, moved: bool) -> dict[str, str]:
-    """What is named from now on; an empty value stands for the stored one. Raises Invalid."""
+    """Variables after the change; an empty value keeps the stored one. Raises Invalid."""
     if not isinstance(given, Mapping) or not all(isinstance(value, str) for value in given.values()):
         raise _bad_variables("variables is an object of texts by name.")
     found = {}

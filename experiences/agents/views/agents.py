@@ -60,7 +60,7 @@ def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 
 @post_page
 def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResponse:
-    """What a tool server offers, to be ticked in the form; what was ticked there stays ticked."""
+    """Tools of a tool server, to be ticked in the form; ticked ones stay ticked."""
     server = tool_server_get(actor, server_id)
     found = tool_server_offer(actor, server)
     ticked = request.POST.getlist(f"tools_of_{server.pk}")
@@ -95,7 +95,7 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What the chosen environment's options mean, for the form."""
+    """Descriptions of the chosen environment's options, for the form."""
     return render(request, "agents/_options.html", _options(request.GET.get("environment", "")))
 
 

@@ -1,1 +1,1 @@
-"""Lessons: learned from rollouts, guarded, and told to an agent. Pure."""
+"""Lessons: learned from rollouts, guarded, and part of an agent's context. Pure."""

@@ -1,4 +1,4 @@
-"""Rollouts as texts to be learned from: what was tried, how it ended, which siblings tell the most."""
+"""Rollouts as texts for reflection: actions, outcome, and the most instructive siblings."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def contrast(group: TrajectoryGroup, each: int) -> Contrast | None:
 
 
 def attempt_text(trajectory: Trajectory) -> str:
-    """What was done, step by step, and how it ended. The right answer is not told: it must not get into a lesson."""
+    """The steps of an attempt and its outcome. The right answer is left out: it must not get into a lesson."""
     lines = [_step(number, step) for number, step in enumerate(trajectory.steps, start=1)]
     verdict = "right" if trajectory.success else "wrong"
     if trajectory.truncated:
@@ -86,14 +86,14 @@ def answers_of(scenario: Scenario) -> tuple[str, ...]:
 
 
 def right_answer(scenario: Scenario) -> str:
-    """What the query expects, as a model that reflects may read it; "" where nothing is written down."""
+    """The expected answer for a model that reflects; "" where none is stored."""
     if not answers_of(scenario):
         return ""
     return redact(plain(json.dumps(scenario.expected, ensure_ascii=False, default=str)))[:ANSWER_CHARACTERS]
 
 
 def critique(trajectory: Trajectory) -> str:
-    """What judges said of an attempt, that of the environment and that of the reward; "" where none did."""
+    """The judges' reasons about an attempt (that of the environment and that of the reward); "" without any."""
     evidence = trajectory.evidence
     verdict = evidence.get("verdict")
     judges = (evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)

@@ -1,7 +1,7 @@
-"""Exemplars: a short piece of an attempt that went well, in the agent's own words, beside condensed lessons.
+"""Exemplars: a short piece of a successful attempt, in the agent's own words, as a kind of lesson.
 
-Only what the agent itself said is taken, never what a tool or the task told it; sentences that repeat the query or give
-its answer away are left out. An exemplar is measured, shipped and held in quarantine as any lesson is.
+Only the agent's own text is used, never the text of a tool or of the task. Sentences that repeat the query or give its
+answer away are left out. An exemplar is measured, shipped and held in quarantine as any lesson is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rules for a lesson before an agent is told it: short, general, and not the answer of a query
+"""Rules for a lesson before it enters a context: short, general, and not the answer of a query
 (docs/algorithms.md#guards-of-lessons)."""
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ENDS = re.compile(r"[.!?](?:\s|$)")
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What a lesson may not repeat: the query that taught it, and the answers that were right. ``shown``: the
-    lesson's author had read the answers, so that short ones and parts of long ones count as well."""
+    """Texts that a lesson may not repeat: the query that taught it, and the right answers. ``shown``: the author of the
+    lesson had read the answers, so that short ones and parts of long ones count as well."""
 
     query: str = ""
     answers: tuple[str, ...] = ()

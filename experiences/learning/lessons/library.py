@@ -19,10 +19,10 @@ LIVE: Final = frozenset({"proposed", "active"})
 
 @dataclass(frozen=True)
 class Lesson:
-    """One thing that an agent may be told.
+    """One lesson that may be part of an agent's context.
 
-    ``handle`` is its name for ever: it is never changed and never given again. ``version`` rises when the text changes,
-    and what was measured before says nothing about the new text. ``kind`` is "section" for a section of a playbook:
+    ``handle`` is its permanent name: it never changes and is never reused. ``version`` rises when the text changes,
+    and earlier measurements do not apply to the new text. ``kind`` is "section" for a section of a playbook:
     it is selected like an experience, and only its owner changes its text; "exemplar" for a piece of an attempt, which
     stays as it was said. ``category`` is that of a section. ``taught_by`` names the rollouts
     ("iteration/query/rollout") that it was learned from, ``group`` is "iteration/query".
@@ -60,7 +60,7 @@ class Lesson:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """What ``as_dict`` gave, also after a way through JSON."""
+        """Restores the value of ``as_dict``, also after a round trip through JSON."""
         listed = {name: tuple(values[name]) for name in ("taught_by", "parents", "tool_stats") if name in values}
         return cls(**{**values, **listed})
 

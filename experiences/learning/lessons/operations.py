@@ -90,7 +90,7 @@ class Operations(BaseModel):
     @field_validator("operations", mode="before")
     @classmethod
     def _by_any_name(cls, value: Any) -> Any:
-        """What models call an operation, in any case and by its usual other names."""
+        """Accepts the names that models use for operations, in any case, and their usual synonyms."""
         if not isinstance(value, list):
             return value
         return [_named(one) for one in value]
@@ -117,9 +117,9 @@ def _named(value: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Lineage:
-    """Where an operation comes from: what its lesson will say of itself, and what it may not repeat. ``drafts`` are the
-    lessons that comparisons drafted: what is added has to be one of them, in any words; None: anything. ``kind``
-    is that of a lesson that is added."""
+    """Origin of an operation: the provenance of its lesson, and texts that the lesson may not repeat. ``drafts`` are
+    the lessons that comparisons drafted: an added lesson has to be one of them, in any words; None: any lesson.
+    ``kind`` is that of an added lesson."""
 
     task: str = ""
     group: str = ""
@@ -156,13 +156,13 @@ class OperationRules:
     memory: RemovedLessons = NOTHING
 
     def distrust(self, text: str) -> str:
-        """Why a text is not told to the agent before a person has released it; "" if it may be."""
+        """The reason why a text needs a person's release before it enters a context; "" if it needs none."""
         return suspicion(text, self.functions)
 
 
 @dataclass(frozen=True, slots=True)
 class Receipt:
-    """What became of one operation. ``handle`` is the lesson that it added, changed or took out."""
+    """Outcome of one operation. ``handle`` is the lesson that it added, changed or removed."""
 
     op: str
     taken: bool
@@ -330,8 +330,8 @@ class _LibraryBatch:
         return lesson.handle in self.rules.protected
 
     def _seen(self, text: str, besides: Collection[Lesson] = ()) -> _Seen | None:
-        """What says the same in nearly the same words: a lesson of the library that is none of those ``besides``,
-        also one that was taken out, else one that an earlier job or a person took out."""
+        """A lesson with nearly the same words: one of the library other than ``besides``, also a removed one, or else
+        one that an earlier job or a person removed."""
         lessons = self.library.lessons
         at, found = most_alike(text, [lesson.text for lesson in lessons])
         if found >= ALIKE and lessons[at] not in besides:
@@ -340,9 +340,9 @@ class _LibraryBatch:
         return _Seen(why) if why else None
 
     def _again(self, operation: Operation, seen: _Seen, lineage: Lineage) -> None:
-        """What is known was taught once more. What was taken out before this run stays out. Where nothing was measured
-        (``may_delete``), a lesson that was taken out by opinion or with its epoch gets another chance; what evidence
-        took out stays out."""
+        """Notes that a known lesson was taught again. A lesson removed before this run stays removed. Where nothing was
+        measured (``may_delete``), a lesson removed by opinion or with its epoch becomes a candidate again; one removed
+        by evidence stays removed."""
         known = seen.lesson
         if known is None:
             self._say(operation, False, seen.why)

@@ -1,8 +1,8 @@
 """Signs that a text was written to steer a model and not to teach it.
 
-What agents read and what tools say is not trusted. A lesson that was learned from it may carry an order
-("ignore what you were told"), a pretended role or an address to send things to. Such a text is never given to an agent:
-it is put in quarantine with the reason, and a person looks at it.
+Texts that agents read and results of tools are not trusted. A lesson learned from them may carry an order ("ignore what
+you were told"), a pretended role or an address for leaked data. Such a text is never given to an agent: it is
+quarantined with the reason, for review by a person.
 """
 
 from __future__ import annotations

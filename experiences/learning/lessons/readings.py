@@ -57,7 +57,7 @@ def _joined(text: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """What the text holds in base64, as far as that is words; "" if it holds none."""
+    """The base64 content of the text, as far as it decodes to words; "" if there is none."""
     return " ".join(filter(None, map(_words_of, _ENCODED.findall(text))))
 
 

@@ -75,10 +75,11 @@ class Lessons(BaseModel):
 
 @dataclass
 class Reflected:
-    """What a batch of groups taught: operations with where they come from, and what there was to learn from.
+    """Result of reflection on a batch of groups: operations with their origin, and counts of the groups.
 
-    ``unread`` counts groups that had spread but of which too few attempts could be summarised. ``receipts`` say what
-    became of what was proposed, once it was applied."""
+    ``unread`` counts groups with spread of which too few attempts could be summarised. ``receipts`` hold the outcome of
+    each proposal after it was applied.
+    """
 
     proposed: list[tuple[Operation, Lineage]] = field(default_factory=list)
     groups: int = 0
@@ -191,7 +192,7 @@ class Reflector:
         return len(drafts), [(self._as_proposed(one, drafts, lineage.sources), lineage) for one in answer.plain()]
 
     async def _summaries(self, of: Contrast, ask: Callable[..., Awaitable[Any]]) -> dict[str, str]:
-        """What each attempt did, by its name, of those that could be summarised."""
+        """Summaries by the name of the attempt, of the attempts that could be summarised."""
         prompts = self._prompts
         said = await _all(
             [ask("summary", f".{one.key.rollout}", prompts.summary(of, one), Summary) for one in of.attempts]
@@ -199,7 +200,7 @@ class Reflector:
         return {name_of(one): found.summary for one, found in zip(of.attempts, said, strict=True) if found is not None}
 
     def _complaint(self, lineage: Lineage) -> Callable[[Lessons | Operations], str]:
-        """What is wrong with proposed texts, so that their author can mend them once."""
+        """Faults of proposed texts, so that their author can repair them once."""
 
         def fault(text: str, is_new: bool) -> str:
             found = lesson_fault(text, lineage.sources, max_words=self.options.max_words)

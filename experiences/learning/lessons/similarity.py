@@ -1,7 +1,7 @@
-"""How alike two short texts are, without a model: the cosine of their hashed character n-grams.
+"""Similarity of two short texts without a model: the cosine of their hashed character n-grams.
 
-It finds the same lesson in nearly the same words. Two lessons that say one thing in different words it takes for
-two; their measured effects then share the credit.
+It finds the same lesson in nearly the same words. Two lessons with the same meaning in different words count as two;
+their measured effects then share the credit.
 """
 
 from __future__ import annotations

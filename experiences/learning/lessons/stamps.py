@@ -1,8 +1,8 @@
-"""Stamps: which text was vouched for, and under which prompt a lesson was learned.
+"""Stamps: proof of which text was approved, and under which prompt a lesson was learned.
 
 A pack's stamp is the SHA-256 of its texts and of the files that they came from. A lesson's stamp binds its text to the
-stamp of the pack (or of the system prompt) under which it was learned. A text that does not give its stamp was changed
-without a new stamp, and is told to no agent.
+stamp of the pack (or of the system prompt) under which it was learned. A text that does not match its stamp was changed
+without a new stamp, and enters no context.
 """
 
 from __future__ import annotations

@@ -64,7 +64,7 @@ def states_check(states: Iterable[LessonUpdate]) -> None:
 
 
 def named(place: int, state: LessonUpdate) -> str:
-    """How a message names a record of a batch."""
+    """Name of a record of a batch, for messages."""
     return f"record {place} ({state.handle or 'without a handle'})"
 
 

@@ -69,7 +69,8 @@ class _Table:
         return low, min(self.share / (1 - self.lacking), (1 - self.share) / self.lacking)
 
     def edge(self, inside: float, end: float) -> float:
-        """Where the interval ends, between a difference in it and the last that can be: the likelihood is concave."""
+        """The end of the interval, between a difference inside it and the last possible one: the likelihood is
+        concave."""
         if self._log(end) > self.least:
             return end
         for _ in range(STEPS):

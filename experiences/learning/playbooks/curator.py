@@ -99,7 +99,8 @@ class _PlaybookBatch:
         return self._update(index, delta) if delta.type == "update" else self._remove(index, delta)
 
     def _barred(self, delta: Delta) -> DeltaOutcome | None:
-        """What keeps a delta out of any playbook: form first, then trust, then confidence."""
+        """The outcome of a delta that no playbook may take, None for others. Order of checks: form, trust,
+        confidence."""
         if fault := self._fault(delta):
             return DeltaOutcome(State.REJECTED, fault)
         if delta.type != "remove" and (why := suspicion(delta.content, self.rules.functions)):

@@ -43,8 +43,8 @@ class Delta:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """What happened to one item between two versions: ``before`` or ``after`` is None where it was not there.
-    ``reason`` says why an item was taken out that no delta named."""
+    """Change of one item between two versions: ``before`` or ``after`` is None where the item is absent. ``reason`` is
+    given for a removal that no delta requested."""
 
     section: str
     action: str  # added, updated, removed, merged, pruned, reverted, restored
@@ -56,7 +56,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class DeltaOutcome:
-    """What became of a delta. ``section`` is the item that it made or changed."""
+    """Outcome of a delta. ``section`` is the item that it made or changed."""
 
     state: State
     reason: str = ""

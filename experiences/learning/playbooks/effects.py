@@ -1,10 +1,9 @@
-"""What each item of a playbook adds to the share of executions that succeed, from contexts in which items were left out
-at random (``leave_out``).
+"""Effect of each playbook item on the success rate of executions, from contexts that left items out at random
+(``leave_out``).
 
 The plain difference of two shares is unbiased, since chance alone decides which executions lack an item. Its interval
-at one look is Newcombe's (1998, method 10), built from two Wilson intervals: it holds for few executions too, and near
-0 and 1. An item is looked at again and again; decisions about it go by a confidence sequence
-(``confidence_sequence``).
+at one analysis is Newcombe's (1998, method 10), built from two Wilson intervals: it holds for few executions too, and
+near 0 and 1. An item is analysed repeatedly, so that decisions use a confidence sequence (``confidence_sequence``).
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ FEWEST: Final = 20  # executions with and without an item, below which nothing i
 
 @dataclass(frozen=True, slots=True)
 class Outcomes:
-    """How ``n`` executions ended: ``good`` succeeded."""
+    """Outcomes of ``n`` executions, of which ``good`` succeeded."""
 
     n: int = 0
     good: int = 0
@@ -46,7 +45,7 @@ class ItemEffect:
 
     @property
     def difference(self) -> float:
-        """What the item adds to the share of successes, in [-1, 1]."""
+        """The item's effect on the share of successes, in [-1, 1]."""
         return self.told.share - self.left_out.share
 
     @property

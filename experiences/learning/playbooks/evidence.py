@@ -22,8 +22,8 @@ figures."""
 
 @dataclass(frozen=True, slots=True)
 class ExecutionEvidence:
-    """One execution as models read it. ``told`` are the items of the playbook that it had in its context, and ``used``
-    those that its answer used, as far as that is known; None: it is not."""
+    """One execution for a model to read. ``told`` are the playbook items in its context, and ``used`` those that its
+    answer used; None where that is unknown."""
 
     id: str
     inputs: Any

@@ -79,7 +79,7 @@ class Suggestions(BaseModel):
 def question(
     evidence: EvolutionEvidence, insights: Sequence[Insight] | None = None, *, marks: Callable[[], str]
 ) -> list[Message]:
-    """What the model reads: the executions, or in their place the ``insights`` of a reflector."""
+    """Messages for the model: the executions, or instead the ``insights`` of a reflector."""
     read = evidence.execution_blocks() if insights is None else insight_blocks(insights)
     blocks = evidence.playbook_blocks() | read
     mark = unheard_of(marks, blocks.values())

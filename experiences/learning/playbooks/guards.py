@@ -1,4 +1,4 @@
-"""Rules for a text before an agent is told it, and which texts wait for a person
+"""Rules for a text before it enters a context, and the texts that wait for a person
 (docs/algorithms.md#playbook-curator)."""
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ def category_fault(category: str | None) -> str:
 
 
 def untrusted_runs(texts: Iterable[str], known: Iterable[str]) -> Runs:
-    """The runs of words that only untrusted texts hold. An execution may have been told the playbook itself: what is
-    there already is no quotation."""
+    """Runs of words that only untrusted texts hold. An execution may have had the playbook in its context: words of the
+    playbook are no quotation."""
     return _runs(texts) - _runs(known)
 
 

@@ -42,13 +42,13 @@ class PlaybookItem:
         return good / n - Z * math.sqrt(good * bad / (n * n * (n + 1)))
 
     def stored(self) -> dict[str, Any]:
-        """What a version keeps: counts go on changing, and stand elsewhere."""
+        """Fields that a version stores; counts go on changing and are stored elsewhere."""
         kept = asdict(self)
         return {name: kept[name] for name in ("id", "category", "content", "confidence", "support")}
 
     @classmethod
     def of(cls, stored: Mapping[str, Any], counts: Mapping[str, int] | None = None) -> PlaybookItem:
-        """What ``stored`` gave, with its counts of now."""
+        """Restores the value of ``stored``, with the current counts."""
         return cls(**{**stored, **(counts or {})})
 
 

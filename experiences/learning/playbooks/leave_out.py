@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-MOST: Final = 0.5  # of the contexts: an item that most contexts lack is hardly told
+MOST: Final = 0.5  # of the contexts: an item that most contexts lack is hardly used
 DECIMALS: Final = 4  # of a rate, so that its name in an id is exact
 LONGEST_ID: Final = 2_000
 _ID = re.compile(r"(?P<version>[1-9][0-9]{0,9})(?:~(?P<rate>0|0\.[0-9]{1,4})~(?P<left>(?:s[0-9]+\.)*))?")
@@ -21,8 +21,8 @@ _ID = re.compile(r"(?P<version>[1-9][0-9]{0,9})(?:~(?P<rate>0|0\.[0-9]{1,4})~(?P
 
 @dataclass(frozen=True, slots=True)
 class Draw:
-    """What one context holds: ``version`` of the playbook without the items ``left_out``, each of which was left out
-    with probability ``rate``; 0: nothing was drawn, and the release that was served does not tell them."""
+    """Draw of one context: ``version`` of the playbook without the items ``left_out``, each left out with probability
+    ``rate``. With rate 0 nothing was drawn, and the served release leaves these items out."""
 
     version: int
     rate: float = 0.0

@@ -1,8 +1,8 @@
-"""The reflector of a playbook (ACE, arXiv 2510.04618): a model says what executions teach, in one or more rounds,
-before another question turns that into changes.
+"""The reflector of a playbook (ACE, arXiv 2510.04618): a model draws insights from executions, in one or more rounds,
+before another question turns them into changes.
 
-Its insights are told to no agent and change nothing by themselves: the curator is shown them as data, and what comes
-of them passes the same guards as any other suggestion.
+Insights enter no context and change nothing by themselves. The curator sees them as data, and changes based on them
+pass the same guards as any other suggestion.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def insight_blocks(insights: Sequence[Insight]) -> dict[str, str]:
 
 
 def question(evidence: EvolutionEvidence, earlier: Sequence[Insight], *, marks: Callable[[], str]) -> list[Message]:
-    """What the model reads in one round; ``earlier`` are the insights of the rounds before."""
+    """Messages for the model in one round; ``earlier`` are the insights of the rounds before."""
     blocks = evidence.playbook_blocks() | evidence.execution_blocks() | insight_blocks(earlier)
     mark = unheard_of(marks, blocks.values())
     system = INSTRUCTIONS.format(rule=RULE.format(mark=mark), items=ITEMS, most=MAX_INSIGHTS)

@@ -27,8 +27,8 @@ IMPORTED: Final = "imported"
 
 @dataclass(frozen=True)
 class Imported:
-    """What came of a batch. ``differing``: handles by which the agent has another lesson, which stays as it is.
-    ``quarantined``: handles whose text looks as if it were written to steer a model; a person looks at them."""
+    """Result of a batch. ``differing``: handles by which the agent has another lesson, which stays. ``quarantined``:
+    handles whose text looks like an attempt to steer a model; a person reviews them."""
 
     added: int = 0
     unchanged: int = 0
@@ -76,7 +76,7 @@ def record_batch(actor: Any, records: Sequence[LessonUpdate], *, agent: Agent) -
 
 
 def _guarded(state: LessonUpdate, functions: frozenset[str]) -> LessonUpdate:
-    """The lesson as it is kept: what a call is told of it is counted here, and an order to a model is told to none."""
+    """The lesson as it is stored: counts its context tokens, and quarantines text that looks like an injection."""
     held = suspicion(state.summary, functions)
     status = ExperienceStatus.QUARANTINED.value if held else state.status
     return replace(state, tokens=told_tokens(state.summary), status=status, why=state.why or held)

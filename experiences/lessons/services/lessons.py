@@ -1,6 +1,6 @@
-"""Writes of lessons by people: take out, bring back, vouch for, write anew.
+"""Writes of lessons by people: remove, restore, approve, edit.
 
-Each is one conditional update of the row that the person saw: if it moved meanwhile, nothing is done (409).
+Each is one conditional update of the row that the person saw: if the row changed meanwhile, nothing is written (409).
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def experience_prune(actor: Any, experience: Experience, *, why: str = "", versi
 def experience_quarantine(
     actor: Any, experience: Experience, *, why: str = "", version: int | None = None
 ) -> Experience:
-    """Tells a lesson to no agent until a person has vouched for it.
+    """Keeps a lesson out of all contexts until a person approves it.
 
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
@@ -89,9 +89,9 @@ def experience_reject(actor: Any, experience: Experience, *, why: str = "", vers
 def experience_edit(
     actor: Any, experience: Experience, *, summary: str | None = None, why: str = "", version: int | None = None
 ) -> Experience:
-    """Writes a lesson anew; its status stays. What was measured of the old text says nothing about the new one.
+    """Edits the text of a lesson; its status stays. Measurements of the old text do not apply to the new one.
 
-    The same text again vouches for it: it is stamped under the prompt for which it holds, or, where it holds for none,
+    The same text again approves it: it is stamped under the prompt for which it holds, or, where it holds for none,
     under the one that the agent has now. ``why``: why it was changed; it stands in the history.
 
     Raises:

@@ -26,7 +26,7 @@ TOLD: Final = (ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE)
 
 
 def equal_lessons(experience: Experience) -> list[Experience]:
-    """Lessons of the same agent and domain with the same sentence, itself among them, that agents may be told; newest
+    """Lessons of the same agent and domain with the same sentence, including this one, that may be in a context; newest
     first."""
     same = {name: getattr(experience, name) for name in SAME}
     rows = Experience.objects.filter(**same, status__in=TOLD)

@@ -1,4 +1,4 @@
-"""Writes of prompt packs, and the text that an agent is told before each task."""
+"""Writes of prompt packs, and the agent's text before each task."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LONGEST: Final = 200_000  # characters of all texts of a pack
 
 
 def system_text(agent: Agent) -> str:
-    """What stands before every task: the pack's system text and injections, else the agent's own system prompt.
+    """The text before every task: the pack's system text and injections, else the agent's own system prompt.
 
     Raises:
         Conflict: the pack bears no stamp, or was altered; it is named.
@@ -58,9 +58,9 @@ def pack_create(actor: Any, *, name: str, **values: Any) -> PromptPack:
 
 @transaction.atomic
 def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **values: Any) -> PromptPack:
-    """Changes a pack and stamps it anew. What was learned under the old text is left out from then on, unless
-    ``keep_lessons`` says that it holds for the new one too: then what fitted before is stamped for it, and so is what
-    jobs learn that still act by the old text (a job keeps the text of its launch).
+    """Changes a pack and stamps it again. Lessons learned under the old text are left out from then on, unless
+    ``keep_lessons`` states that they hold for the new one too. Then lessons that fitted before are stamped for it, and
+    so are lessons of jobs that still act by the old text (a job keeps the text of its launch).
 
     A pack whose texts are changed here no longer comes from its files, so its sources are forgotten.
 
@@ -209,7 +209,7 @@ def _under(pack: PromptPack) -> list[Experience]:
 
 
 def _bearing(experiences: QuerySet[Experience], stamp: str) -> list[Experience]:
-    """Those of the lessons that were learned, or vouched for, under the prompt with this stamp."""
+    """Lessons that were learned, or approved, under the prompt with this stamp."""
     return [one for one in experiences if one.stamp == stamped(one, stamp)]
 
 

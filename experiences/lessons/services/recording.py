@@ -39,7 +39,7 @@ MOVED_TO: Final = {
 
 @dataclass(frozen=True)
 class Synced:
-    """What came of a write. ``held`` are handles that a person changed meanwhile: they stay as the person put them."""
+    """Result of a write. ``held`` are handles that a person changed meanwhile: the person's change stays."""
 
     added: int = 0
     updated: int = 0
@@ -226,7 +226,7 @@ def _lines(row: Experience, state: LessonUpdate, *, by: str, job: Job) -> list[E
 
 
 def _moved(before: str, after: str) -> str:
-    """What a move is called: an active lesson that is tried again is proposed, and not restored."""
+    """Name of a change of status: an active lesson that is tried again is "proposed", not "restored"."""
     if before == ExperienceStatus.ACTIVE and after == ExperienceStatus.PROPOSED:
         return "proposed"
     return MOVED_TO[ExperienceStatus(after)]

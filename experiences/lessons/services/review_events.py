@@ -1,4 +1,4 @@
-"""What people and webhooks are told of reviews: of lessons, and of changes of playbooks."""
+"""Notifications and webhook events of reviews: of lessons, and of changes of playbooks."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents learned: the list over all agents, one lesson, and what people do with it."""
+"""Pages of lessons: the list over all agents, one lesson, and its actions."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def experience(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpRe
 
 @post_page
 def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
-    """Writes the lesson anew; what was typed stays in the form when it is refused."""
+    """Edits the lesson; the form keeps the entered text when it is refused."""
     row = experience_get(actor, experience_id)
     require(actor, "agent.edit", row.organization_id)
     form = LessonForm(request.POST)
@@ -185,7 +185,7 @@ def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm
 
 
 def _actions(row: Experience) -> list[tuple[str, str, str]]:
-    """What can be done with it now: address, words, icon."""
+    """Available actions of a lesson: address, label, icon."""
     return [
         (reverse(f"experiences:experience_{key}", args=[row.pk]), title, icon)
         for key, title, icon, origins in ACTIONS

@@ -37,7 +37,7 @@ class Command(BaseCommand):
 
     def _archive(self) -> bool:
         """Here and now, and not by jobs. Returns whether there was anything to do."""
-        from experiences.trajectories.archive.ageing import Unhindered, stray_delete
+        from experiences.trajectories.archive.archive_lifecycle import Unhindered, stray_delete
         from experiences.trajectories.archive.execution import done, months_drop, todo
 
         busy = False

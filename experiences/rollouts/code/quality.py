@@ -102,7 +102,7 @@ def _finding(tool: str, rule: str, line: int, message: str) -> dict[str, Any]:
 
 
 def _parsed(done: sandbox.Finished) -> Any:
-    """What a tool reports as JSON; None where it came to no report. A finding is an exit status of 1."""
+    """A tool's report as JSON; None without a report. Exit status 1 means findings."""
     if done.timed_out or done.code not in (0, 1):
         return None
     try:

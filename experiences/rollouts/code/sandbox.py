@@ -33,7 +33,7 @@ ENVIRONMENT: Final = {"HOME": "/tmp", "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECOD
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """What a command came to. ``code`` is its exit status (137: killed); ``output`` at most 4 MiB."""
+    """Result of a command. ``code`` is its exit status (137: killed); ``output`` at most 4 MiB."""
 
     code: int
     output: str

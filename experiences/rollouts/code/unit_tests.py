@@ -1,7 +1,7 @@
 """Runs tests on code. A program for the sandbox: {"code", "tests", "seconds"} in, the number of each passed test out.
 
-Each test has a process of its own, in which the code is loaded anew: neither an exit nor what another test left behind
-passes it. Standard library only.
+Each test has a process of its own that loads the code again: neither an exit nor the effects of another test make it
+pass. Standard library only.
 """
 
 from __future__ import annotations

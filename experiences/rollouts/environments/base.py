@@ -1,4 +1,4 @@
-"""What an environment is: scenarios by split, the actions it offers, and one episode per rollout."""
+"""Environment: scenarios by split, the actions it offers, and one episode per rollout."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenari
 
 @dataclass(frozen=True, slots=True)
 class StepOutcome:
-    """What an action brought about.
+    """Outcome of an action.
 
     ``action`` and ``result`` are the JSON values that are recorded; ``done`` ends the episode; ``verified`` tells
     a verify step's verdict (None for other steps, and for one that came to no verdict).
@@ -30,7 +30,7 @@ class StepOutcome:
 
 
 def result(success: bool, output: str = "", error: str = "") -> dict[str, Any]:
-    """What an agent reads of an action, as it is recorded."""
+    """Result of an action as recorded, for the agent to read."""
     return {"success": success, "output": output, "error": error}
 
 
@@ -67,12 +67,12 @@ class TextEpisode(Episode, Protocol):
     def one_answer(self) -> bool: ...
 
     async def opening(self) -> str:
-        """What the agent is told first: the question, and how this world wants to be spoken to."""
+        """The first message to the agent: the question, and the format that this world requires."""
         ...
 
     async def say(self, text: str) -> StepOutcome:
-        """Hears a message that calls no tool. ``done``: it was the answer, or it ended the episode; else the
-        result's output goes back to the agent."""
+        """Takes a message without a tool call. ``done``: it was the answer, or it ended the episode; else the result's
+        output goes back to the agent."""
         ...
 
 

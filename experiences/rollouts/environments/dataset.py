@@ -54,8 +54,8 @@ class DatasetEnvironment:
 
 
 class RowScorer:
-    """Judges answers by each row's own check. Scenarios may be numbered anew (``reindexed``): the check hangs on
-    what a scenario expects and not on its index."""
+    """Judges answers by each row's own check. Scenarios may be renumbered (``reindexed``): the check depends on a
+    scenario's expectation and not on its index."""
 
     def __init__(self, scorer: str, case_sensitive: bool, judging: Rubric = UNASKED) -> None:
         self._scorer = scorer
@@ -67,7 +67,7 @@ class RowScorer:
         return self.check(scenario.expected)(answer)
 
     def rubric(self, scenario: Scenario) -> Rubric | None:
-        """What a judge has to go by; None for a row that is checked without one."""
+        """The rubric of a scenario for a judge; None for a row that is checked without one."""
         found = rubric_for(scenario.expected, self._scorer)
         return None if found is None else replace(self._judging, text=found.text, reference=found.reference)
 

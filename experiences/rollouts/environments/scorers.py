@@ -34,9 +34,9 @@ SAME_AS_REFERENCE = (
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a judge goes by. ``threshold`` is the score in [0, 1] from which an answer is a success; of ``calls``
-    scores the median counts; ``model`` is "" for the agent's own. ``shows_reference`` is for rubrics that are not a
-    row's own: whether the judge sees what the row expects."""
+    """Rubric of a judge. ``threshold`` is the score in [0, 1] from which an answer is a success; the median of
+    ``calls`` scores counts; ``model`` is "" for the agent's own. ``shows_reference``, for rubrics that are not a row's
+    own: whether the judge sees the expected answer."""
 
     text: str
     reference: str = ""
@@ -53,7 +53,7 @@ def reference_in(expected: Mapping[str, Any]) -> str:
 
 
 def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | None:
-    """What a judge is told about a row; None where the answer is checked without one.
+    """The rubric of a row; None where the answer is checked without a judge.
 
     Raises:
         ValueError: there is neither a rubric nor a reference. The message is for the row's author.

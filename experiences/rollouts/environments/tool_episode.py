@@ -38,7 +38,7 @@ class Masks(NamedTuple):
 
 
 class ToolWorld:
-    """What the episodes of one environment share: its tools, actions, masks, fault rates and scorer.
+    """Shared parts of the episodes of one environment: tools, actions, masks, fault rates and scorer.
 
     Action i < len(toolbox) calls tool i; then come ``verify`` and ``answer``. ``scorer_errors`` counts answers on
     which the scorer raised.
@@ -140,7 +140,7 @@ class ToolEpisode:
 
     @property
     def rubric(self) -> Rubric | None:
-        """What a judge has to go by; None where the answer is checked without one."""
+        """The rubric for a judge; None where the answer is checked without one."""
         return self._world.rubric_of(self._scenario)
 
     def judged_by(self, judge: Callable[[str], Awaitable[Outcome]]) -> None:
@@ -206,7 +206,7 @@ class ToolEpisode:
         return StepOutcome(action, result(False, "inconsistent"), verified=False)
 
     def _recomputed(self) -> str | None:
-        """The chain's result computed anew, with faults of its own; None if a call timed out."""
+        """The chain's result computed again, with faults of its own; None if a call timed out."""
         last = ""
         for tool in self._chain:
             fault, manner = self._faults.next()
@@ -230,8 +230,8 @@ _ANSWER = re.compile(r"(?:^|\n)[ \t>*_#]*(?:final[ \t]+)?answer[*_]*[ \t]*[:=][*
 
 
 def answer_in(text: str) -> str:
-    """What stands after the last line that begins with "Answer:" (or "Final answer:", in bold or not), else the
-    whole text; a box of LaTeX, quotes of code and bold marks around it are taken off."""
+    """The text after the last line that begins with "Answer:" (or "Final answer:", in bold or not), else the whole
+    text, without a LaTeX box, code quotes and bold marks around it."""
     marks = list(_ANSWER.finditer(text))
     answer = (text[marks[-1].end() :] if marks else text).strip()
     boxed = re.fullmatch(r"\$*\\boxed\{(.*)\}\$*\.?", answer, re.DOTALL)

@@ -1,4 +1,4 @@
-"""What a reward is: it pays each step of a finished trajectory, and names the parts of the sum."""
+"""Reward: pays each step of a finished trajectory, and names the parts of the sum."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Payment:
 
 @dataclass(frozen=True, slots=True)
 class FailurePay:
-    """What a rollout that did not end by itself is paid, instead of everything else.
+    """Pay of a rollout that did not end by itself, instead of all other parts.
 
     ``timeout``: for running out of time, which is the agent's doing. ``failure``: for an error of the
     environment or the model; None leaves it unscored (NaN), so that it leaves its group's baseline.
@@ -96,8 +96,8 @@ class GroupReward(Protocol):
 
 @runtime_checkable
 class LearningReward(Protocol):
-    """A reward that knows what came before. What it knows stays as it is for a whole iteration, so that siblings are
-    measured alike; ``learn`` is told of an iteration's trajectories, in order, after its update."""
+    """A reward with memory of earlier iterations. The memory is fixed during an iteration, so that siblings are
+    measured alike; ``learn`` gets an iteration's trajectories, in order, after its update."""
 
     def __call__(self, trajectory: Trajectory) -> Payment: ...
 
@@ -126,7 +126,7 @@ class JudgedReward(Protocol):
 
 
 def rubric_of(reward: object) -> Rubric | None:
-    """What a ``JudgedReward`` wants judged; None for any other. A look at the one attribute: it is asked for every
+    """The rubric of a ``JudgedReward``; None for any other. Only the one attribute is checked: this runs for every
     rollout, and a check of the whole protocol takes a fifth of a rollout's own time."""
     return getattr(reward, "rubric", None)
 

@@ -1,4 +1,5 @@
-"""What a rollout took: turns, seconds, tokens, redundant calls, each against what is usual for the type of task."""
+"""Effort of a rollout: turns, seconds, tokens, redundant calls, each relative to the usual value for the type of
+task."""
 
 from __future__ import annotations
 
@@ -57,8 +58,8 @@ SHARES: Final[Mapping[str, float]] = {name: measure.share for name, measure in M
 
 
 def efforts(trajectory: Trajectory) -> dict[str, float]:
-    """What it took, by measure. Seconds only of a language model's: those of an agent that chooses actions are the
-    noise of the machine, and its run is a function of its seed."""
+    """Effort by measure. Seconds count for language models only: for an agent that chooses actions they are noise of
+    the machine, and its run is a function of its seed."""
     return {name: measure.of(trajectory) for name, measure in MEASURES.items() if name != "seconds" or trajectory.model}
 
 

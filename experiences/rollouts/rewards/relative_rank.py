@@ -99,7 +99,7 @@ class RelativeRankReward:
         return payments
 
     def _measure(self, trajectory: Trajectory) -> float | None:
-        """What is ranked, the larger the better; None where it takes no part."""
+        """The ranked value, the larger the better; None if the trajectory takes no part."""
         if trajectory.error:
             return -math.inf if trajectory.error.startswith("timeout:") else None
         if trajectory.evidence.get("judge_error"):

@@ -67,9 +67,9 @@ def code_quality(evidence: Mapping[str, Any]) -> float | None:
 
 
 def feedback(evidence: Mapping[str, Any]) -> float:
-    """What users thought, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars" (1 to
-    5), each one value or a list; where neither was given, "implicit": correction .2, abandoned 0, none .5. .5 where
-    nothing is known."""
+    """Feedback of users, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars" (1 to 5),
+    each one value or a list. Where neither was given, "implicit" counts: correction .2, abandoned 0, none .5. Without
+    data .5."""
     given = evidence.get("feedback")
     if not isinstance(given, Mapping):
         return NO_FEEDBACK

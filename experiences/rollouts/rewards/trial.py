@@ -33,7 +33,7 @@ JUDGED = (
 
 
 def option_errors(name: str, options: Mapping[str, Any]) -> dict[str, str]:
-    """What is wrong with a reward and its options, by field ("reward", "options", "options.<name>"); empty if nothing.
+    """Faults of a reward and its options, by field ("reward", "options", "options.<name>"); empty if there are none.
 
     Raises:
         UnknownName: there is no such reward; the message lists those there are.
@@ -71,7 +71,7 @@ def reward_fields(name: str, options: Mapping[str, Any], *, has_model: bool) -> 
 
 
 def _mentions(message: str, option: str) -> int:
-    """Where a message first speaks of an option; -1 where it does not."""
+    """Position of the first mention of an option in a message; -1 without one."""
     found = re.search(rf"(?<!\w){re.escape(option)}(?!\w)", message)
     return found.start() if found else -1
 
@@ -109,7 +109,7 @@ class RewardSummary:
 
 
 def tried(reward: Reward, lived: Iterable[tuple[Any, tuple[Any, ...], Trajectory]]) -> list[Tried]:
-    """What ``reward`` pays (id, owner, trajectory)s, in the order in which training would have gone.
+    """Pay of ``reward`` for (id, owner, trajectory)s, in the order of training.
 
     ``owner`` tells apart whose iterations and groups these are (job, arm, line). A group is ranked as far as it is
     there; a reward that learns starts empty for each owner's first iteration and learns after each of them.

@@ -1,6 +1,6 @@
-"""Checks whether the context that an agent over HTTP was sent reached its model: it looks in the agent's calls.
+"""Checks in the calls of an HTTP agent whether its context reached the model.
 
-An agent that drops it can't learn, and what it was sent is not what it was told.
+An agent that drops its context can't learn.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a runtime is: it plays one episode with a policy and records every step as it happens."""
+"""Runtime: plays one episode with a policy and records every step as it happens."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ class Halted(Exception):
 
 
 class PromptContext(NamedTuple):
-    """What an agent is told beside its own prompt. ``note`` says of which lessons it is made, for the record."""
+    """Context of an agent besides its own prompt. ``note`` records the lessons in it."""
 
     text: str
     note: Mapping[str, Any]
 
 
 class ContextSource(Protocol):
-    """A policy as a language model's runtime sees it: it says what each rollout is told."""
+    """A policy as seen by a language model's runtime: it gives the context of each rollout."""
 
     @property
     def version(self) -> str: ...
@@ -74,7 +74,7 @@ class ActionSelector(Protocol):
 
 
 def noting(record: Callable[[Step], None], told: PromptContext) -> Callable[[Step], None]:
-    """Records as ``record`` does, and says in the first step what the agent was told."""
+    """Wraps ``record``: notes the agent's context in the first step."""
     pending = dict(told.note) if told.text or "logprob" in told.note else None
 
     def recorded(step: Step) -> None:
@@ -91,7 +91,7 @@ class Judging(Protocol):
     """A runtime behind which there is a language model that can judge."""
 
     async def verdict(self, rubric: Rubric, scenario: Scenario, trajectory: Trajectory) -> Mapping[str, Any]:
-        """What it thinks of a rollout that has ended, as evidence (``experiences.rollouts.rewards.base.JudgedReward``).
+        """A verdict on a rollout that has ended, as evidence (``experiences.rollouts.rewards.base.JudgedReward``).
 
         Raises:
             Halted: no money, no service, no right.
@@ -113,7 +113,7 @@ class RolloutAttempt:
 
 
 class Runtime(Protocol):
-    """Plays an attempt until its episode ends or ``max_steps`` is reached. Tells whether the episode ended by itself.
+    """Plays an attempt until its episode ends or ``max_steps`` is reached. Returns whether the episode ended by itself.
 
     Raises:
         RolloutFailure: something at a boundary failed; the failure names it.

@@ -53,7 +53,7 @@ class ChatStream:
     def end(self, completion: Completion) -> Iterator[dict[str, Any]]:
         whole = completion_json(completion)
         choice = whole["choices"][0]
-        if completion.text and not self._told:  # a model that tells all at once
+        if completion.text and not self._told:  # a model that sends its whole answer at once
             yield from self.piece(completion.text)
         for at, call in enumerate(choice["message"].get("tool_calls", [])):
             yield self._chunk({"tool_calls": [{"index": at, **call}]})

@@ -98,7 +98,7 @@ class _Tool(ContentPart):
 
 
 class ChatBody(ContentPart):
-    """What is passed on of a request; what it names besides is left out (the model is the job's anyway)."""
+    """Fields of a request that are passed on; others are left out (the job sets the model)."""
 
     messages: list[_MessageIn] = Field(min_length=1, max_length=MAX_MESSAGES)
     tools: list[_Tool] | None = None
@@ -123,7 +123,7 @@ class ChatBody(ContentPart):
         return [one.value() for one in self.tools or ()]
 
     def options(self) -> CallOptions:
-        """What was asked for, and nothing else."""
+        """The options that the request set."""
         given: CallOptions = {}
         if self.response_format is not None:
             given["response_format"] = self.response_format

@@ -72,7 +72,8 @@ class Session:
 
 
 class RolloutGateway:
-    """Serves on ``host`` (a free port); ``advertised`` is the host that agents are told. Belongs to one event loop."""
+    """Serves on ``host`` (a free port); ``advertised`` is the host name that agents receive. Belongs to one event
+    loop."""
 
     def __init__(self, host: str = "127.0.0.1", advertised: str = "") -> None:
         self._host, self._advertised = host, advertised or host

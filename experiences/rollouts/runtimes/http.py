@@ -45,7 +45,7 @@ class HTTPRuntime:
     """Hands each rollout to the agent at ``url``.
 
     ``gateway`` belongs to the running loop. ``max_steps`` bounds the model calls of a rollout: further ones are
-    refused, and the agent may still answer. ``context`` says what each rollout is told beside ``system``; ``inject``:
+    refused, and the agent may still answer. ``context`` gives each rollout's context besides ``system``; ``inject``:
     both are put into the agent's calls instead of being sent to it.
     """
 
@@ -62,7 +62,7 @@ class HTTPRuntime:
     inject: bool = False
 
     async def play(self, attempt: RolloutAttempt) -> bool:
-        """Tells whether the episode ended by itself.
+        """Returns whether the episode ended by itself.
 
         Raises:
             RolloutFailure, Halted: as ``Runtime`` says.
@@ -172,7 +172,7 @@ class _Calls:
         return answer
 
     async def make(self, body: ChatBody, on_delta: OnDelta | None = None) -> Completion:
-        """Raises BadCall, Halted, LLMError: what the gateway tells the agent."""
+        """Raises BadCall, Halted, LLMError, which the gateway reports to the agent."""
         if self.stopped is not None:
             raise _stopped()
         if self._over:
@@ -240,7 +240,7 @@ class _Calls:
         return answer
 
     async def _settled(self) -> None:
-        """Until no call is under way. What came of each is told to the agent, and kept as a step."""
+        """Waits until no call is under way. Each result is sent to the agent and stored as a step."""
         if self._under_way:
             await asyncio.wait(set(self._under_way))
 

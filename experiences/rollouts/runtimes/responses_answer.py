@@ -97,7 +97,7 @@ class ResponseStream:
         numbers = iter(sorted(self._calls))
         for item in whole["output"]:
             if item["type"] == "message":
-                if self._message is None:  # a model that tells all at once
+                if self._message is None:  # a model that sends its whole answer at once
                     yield from self.piece(item["content"][0]["text"])
                 assert self._message is not None
                 self._message.update(item | {"id": self._message["id"]})

@@ -77,7 +77,7 @@ class CallItem(ContentPart):
 
 
 class OutputItem(ContentPart):
-    """What a called function returned."""
+    """The result of a called function."""
 
     call_id: str = Field(min_length=1)
     output: Annotated[str, BeforeValidator(_text)]
@@ -87,7 +87,7 @@ class OutputItem(ContentPart):
 
 
 class ReasoningItem(ContentPart):
-    """What a model thought before it answered. Chat completions have no place for it, so it is left out."""
+    """Reasoning of a model before its answer. Chat completions have no field for it, so it is left out."""
 
     def put(self, messages: list[ChatMessage]) -> None: ...
 
@@ -150,8 +150,8 @@ def _items(value: Any) -> Any:
 
 
 class ResponsesBody(ContentPart):
-    """What is passed on of a request; what it names besides is left out. What would need a service of its own behind it
-    (a conversation or a prompt that is kept there, work in the background) is refused, since it can't be left out."""
+    """Fields of a request that are passed on; others are left out. Features that need a service of their own (stored
+    conversations or prompts, background work) are refused, since they can't be left out."""
 
     input: Annotated[list[Item], BeforeValidator(_items)] = Field(min_length=1, max_length=MAX_MESSAGES)
     instructions: str | None = None

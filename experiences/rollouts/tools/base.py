@@ -1,5 +1,5 @@
-"""What a tool is: a pure function of a text that answers with another text, or says why it cannot; or, for agents of
-language models only, something with named arguments."""
+"""Tool: a pure function of a text that returns another text or a reason for failure; for agents of language models
+only, also a function of named arguments."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class ToolError(Exception):
 
 
 class ToolResult(NamedTuple):
-    """What one call brought: ``output`` when ``ok``, else ``error``. ``read_last`` tells that the tool worked
-    on the result before it and not on the question."""
+    """Result of one call: ``output`` when ``ok``, else ``error``. ``read_last``: the tool worked on the result before
+    it and not on the question."""
 
     ok: bool
     output: str

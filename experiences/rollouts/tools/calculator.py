@@ -227,7 +227,7 @@ def _whole_root(number: int, degree: int) -> int:
 
 
 def _decimal(compute: Callable[[], Decimal]) -> Fraction:
-    """What can't be said exactly, to ``PRECISION`` digits. The thread's decimal context stays as it was."""
+    """A value that has no exact form, to ``PRECISION`` digits. The thread's decimal context stays unchanged."""
     with localcontext() as context:
         context.prec = PRECISION
         try:
@@ -347,7 +347,7 @@ def _plain(value: Decimal) -> str:
 
 
 def _places(denominator: int) -> int | None:
-    """How many decimal places a fraction has whose denominator this is; None if it does not end."""
+    """Number of decimal places of a fraction with this denominator; None if it does not end."""
     twos = (denominator & -denominator).bit_length() - 1
     rest, fives = denominator >> twos, 0
     while rest % 5 == 0:

@@ -15,7 +15,7 @@ from experiences.rollouts.tools.expression import (
     has_operation,
     parsed,
 )
-from experiences.rollouts.tools.reading import NUMBER
+from experiences.rollouts.tools.text_parsing import NUMBER
 
 
 def int_calc(text: str) -> str:

@@ -8,7 +8,7 @@ from datetime import date, timedelta
 from typing import NamedTuple
 
 from experiences.rollouts.tools.base import FunctionTool, ToolError
-from experiences.rollouts.tools.reading import PARENTHESES
+from experiences.rollouts.tools.text_parsing import PARENTHESES
 
 WEEKDAYS = tuple(calendar.day_name)
 MONTHS = tuple(calendar.month_name)[1:]

@@ -29,7 +29,7 @@ def solve_linear(text: str) -> str:
 
 
 def _side(text: str, start: int, direction: int) -> str:
-    """What stands beside an equals sign as far as it is arithmetic: digits, signs and letters that stand alone."""
+    """The arithmetic next to an equals sign: digits, signs and single letters."""
     end = start
     while 0 <= end < len(text) and (text[end] in _SIGNS or _is_unknown(text, end)):
         end += direction

@@ -150,7 +150,7 @@ def text_of_html(page: str) -> str:
 
 
 def _after(page: str, mark: re.Match[str], name: str) -> int:
-    """Where the text goes on behind a mark: the end of the page for what is never closed."""
+    """End of a mark: the end of the page for a mark that is never closed."""
     start = mark.end()
     if mark[1]:
         end = page.find("-->", start)

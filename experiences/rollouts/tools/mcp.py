@@ -145,7 +145,8 @@ class MCPTool:
 
 
 class _Peer:
-    """A server and the connection to it, made anew when it broke: over stdio ``RESTARTS`` times, over HTTP always."""
+    """A server and its connection, which is made again after a failure: over stdio ``RESTARTS`` times, over HTTP
+    always."""
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server
@@ -191,7 +192,7 @@ class _Peer:
         await asyncio.gather(*self._closing)
 
     def _broken(self, link: _Link, why: str) -> MCPFailure:
-        """What is told of a link that is of no more use. Drops it."""
+        """The failure of a broken link, for the agent. Drops the link."""
         self._drop(link)
         outlook = "it is not started again" if self._starts_left == 0 else "the next call connects anew"
         return MCPFailure(f"{self.server.name}: {TOO_LARGE if link.too_large else why}; {outlook}")

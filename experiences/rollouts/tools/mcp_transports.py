@@ -57,7 +57,7 @@ async def stdio_streams(
         *("-c", WITH_ITS_CHILDREN, "sh", command, *args),
         stdin=PIPE,
         stdout=PIPE,
-        stderr=DEVNULL,  # its log may tell secrets
+        stderr=DEVNULL,  # its log may contain secrets
         env=get_default_environment() | dict(variables),
         limit=MAX_MESSAGE,
         start_new_session=True,
@@ -93,7 +93,7 @@ async def _read(process: Process, told: Any, overflow: Callable[[], None]) -> No
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
-    """What cannot be read is handed on as it is: the session tells of it."""
+    """A message, or the error of an unreadable one, which is passed on: the session reports it."""
     try:
         return SessionMessage(jsonrpc_message_adapter.validate_json(line.decode("utf-8", "replace"), by_name=False))
     except ValueError as error:

@@ -6,7 +6,7 @@ import math
 import re
 
 from experiences.rollouts.tools.base import FunctionTool, ToolError
-from experiences.rollouts.tools.reading import INTEGER, PARENTHESES, integers, only_integer_list
+from experiences.rollouts.tools.text_parsing import INTEGER, PARENTHESES, integers, only_integer_list
 
 LARGEST_FACTORED = 10**10  # trial division up to 10^5
 LARGEST_MULTIPLE_BITS = 2_000

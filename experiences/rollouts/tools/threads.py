@@ -31,7 +31,7 @@ class ToolThreads:
         self._lock = threading.Lock()
 
     async def run(self, tool: str, function: Callable[..., T], *arguments: Any) -> T:
-        """What ``function`` returns or raises. When the caller gives up, the call goes on by itself and is counted.
+        """Runs ``function`` and returns its result. If the caller gives up, the call continues and is counted.
 
         Raises:
             TooManyHang: nothing was called.

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from experiences.rollouts.tools import (
-    animals,
     calculators,
     cipher,
+    conversions,
     dates,
     equations,
-    everyday,
+    leg_counts,
     number_theory,
     numerals,
-    words,
+    word_lists,
 )
 from experiences.rollouts.tools.base import AgentTool, Tool, ToolResult, tools
 
@@ -30,7 +30,7 @@ _STRICT: dict[str, Tool] = {
         number_theory.GCD_STRICT,
         number_theory.LCM_STRICT,
         number_theory.FACTOR_STRICT,
-        words.REVERSE_LETTERS_STRICT,
+        word_lists.REVERSE_LETTERS_STRICT,
         calculators.DEC_CALC_STRICT,
     )
 }
@@ -43,18 +43,18 @@ BUILT_IN: tuple[Tool, ...] = (
     number_theory.REDUCE_FRACTION,
     numerals.CONVERT_BASE,
     numerals.NUMERALS,
-    animals.ANIMALS,
-    words.REVERSE_LETTERS_GREEDY,
-    words.COUNT_LETTER,
-    words.SORT_WORDS,
-    words.SORT_NUMBERS,
+    leg_counts.ANIMALS,
+    word_lists.REVERSE_LETTERS_GREEDY,
+    word_lists.COUNT_LETTER,
+    word_lists.SORT_WORDS,
+    word_lists.SORT_NUMBERS,
     dates.CALENDAR,
     equations.SOLVE_LINEAR,
     cipher.SHIFT_DECODER,
-    everyday.ROMAN_NUMERAL,
-    everyday.CONVERT_UNITS,
-    everyday.PERCENTAGE,
-    everyday.TIME_BETWEEN,
+    conversions.ROMAN_NUMERAL,
+    conversions.CONVERT_UNITS,
+    conversions.PERCENTAGE,
+    conversions.TIME_BETWEEN,
 )
 for _tool in BUILT_IN:
     tools.register(_tool.name)(_tool)

@@ -1,1 +1,1 @@
-"""What people note on trajectories."""
+"""Annotations of trajectories."""

@@ -92,7 +92,7 @@ EXAMPLE = OpenApiExample(
 
 
 class AnnotationViewSet(ScopedViewSet):
-    """What people noted on trajectories and on their steps."""
+    """Annotations of trajectories and of their steps."""
 
     queryset = Annotation.objects.none()
     filterset_class = AnnotationFilters

@@ -1,4 +1,4 @@
-"""How annotations age: with their trajectories."""
+"""Retention of annotations: as long as their trajectories."""
 
 from __future__ import annotations
 

@@ -33,13 +33,13 @@ def annotation_get(actor: Any, annotation_id: Any) -> Annotation:
 
 
 def annotations_of(actor: Any, row: TrajectoryRecord) -> list[Annotation]:
-    """Those of one trajectory, the oldest first."""
+    """Annotations of one trajectory, the oldest first."""
     return list(annotations_visible(actor).filter(month=row.month, trajectory_id=row.pk))
 
 
 def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uuid.UUID, list[Annotation]]:
-    """Those of several trajectories (month and id) that the caller may see, the oldest first. One query, by an index
-    that begins with the month."""
+    """Annotations of several trajectories (month and id) that the caller may see, the oldest first. One query, by an
+    index that begins with the month."""
     found: dict[uuid.UUID, list[Annotation]] = {}
     asked = list(keys)
     # One text: a thousand parameters take longer to be written into the statement than to be looked up.

@@ -113,7 +113,8 @@ def _clean(said: dict[str, Any]) -> dict[str, Any]:
 
 
 def _logged(row: Annotation) -> dict[str, Any]:
-    """What the audit log holds: no words of a comment or an answer, which an erasure would have to find there."""
+    """Values for the audit log, without the texts of a comment or an answer, which an erasure would have to find
+    there."""
     about = {"trajectory": str(row.trajectory_id), "step": row.step, "label": row.label, "score": row.score}
     return about | {"comment": len(row.comment), "answer": len(row.answer)}
 

@@ -158,7 +158,7 @@ class ArchiveViewSet(ScopedViewSet):
 
 
 class ArchiveRuleViewSet(ScopedViewSet):
-    """How long archives are kept: by the agent's rule, else the organisation's, else the site's."""
+    """Retention of archives: the agent's rule, else the organisation's, else the site's."""
 
     queryset = ArchiveRule.objects.none()
     orderings = {"id": "id"}
@@ -178,7 +178,7 @@ class ArchiveRuleViewSet(ScopedViewSet):
 
 
 class StorageViewSet(ScopedViewSet):
-    """What the database takes, how fast it grows, and what ages how."""
+    """Size and growth of the database, and the retention rules."""
 
     @extend_schema(summary="Storage and retention", tags=TAG, responses=StorageStandOut)
     def retrieve(self, request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""What says that two sets of rows are the same: how many, and the sum of their digests. The database has the same
+"""Evidence that two sets of rows are equal: their number and the sum of their digests. The database has the same
 function, ``experiences_trajectory_marks``."""
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def _bits(name: str) -> str:
 
 
 class Marked(NamedTuple):
-    """How many rows of a job, and the sum of their digests."""
+    """Number of rows of a job, and the sum of their digests."""
 
     rows: int
     mark: int

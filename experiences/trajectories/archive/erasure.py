@@ -1,5 +1,5 @@
-"""Erasure in archives: a file that holds the words is written anew without those rows, and the old one deleted. Where
-the database has the rows still, the file is given up, and written again when its month is due."""
+"""Erasure in archives: a file with the words is written again without those rows, and the old file is deleted. If the
+database still has the rows, the file is given up, and written again when its month is due."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def _steps(rows: Any) -> list[str]:
 
 def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[str]) -> None:
     """In the erasure's transaction: if that fails, the new file is a stray one, without the words, and swept up."""
-    from experiences.trajectories.archive.ageing import archive_forget, file_prove, file_write
+    from experiences.trajectories.archive.archive_lifecycle import archive_forget, file_prove, file_write
     from experiences.trajectories.archive.files import (
         ArchiveWriter,
         RowsWritten,
@@ -100,8 +100,8 @@ def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[s
 
 
 def _announce(archive: TrajectoryArchive, gone: Sequence[Any]) -> None:
-    """What listens to deletions (events that were published, the warehouse) hears of these too: they are in the table
-    for a moment, and are deleted there."""
+    """Publishes the deletions to listeners (events, the warehouse): the rows are put into the table for a moment and
+    deleted there."""
     from experiences.trajectories.archive.files import without_ids
     from experiences.trajectories.archive.rows import rows_return
 
@@ -115,7 +115,7 @@ def _announce(archive: TrajectoryArchive, gone: Sequence[Any]) -> None:
 
 
 def _renew(parts: Sequence[ArchivedJob], jobs: dict[uuid.UUID, Any]) -> None:
-    """What is known of each job, as the new file has it; that it was brought back stays."""
+    """Updates the row of each job to the new file; a restore of the job stays."""
     for part in parts:
         new = jobs[part.job_id]
         part.rows, part.mark, part.first_group, part.groups = new.rows, new.mark, new.first_group, new.groups

@@ -13,7 +13,7 @@ from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.row_scope import everything
 from experiences.models import ArchivedJob, TrajectoryArchive
-from experiences.trajectories.archive.ageing import (
+from experiences.trajectories.archive.archive_lifecycle import (
     ArchiveTurn,
     Portion,
     archive_delete,
@@ -52,7 +52,7 @@ def retention_slice(job: Job, lease: Lease) -> Progressed:
 
 
 def todo(organization_id: uuid.UUID) -> list[ArchivedJob | TrajectoryArchive | Portion]:
-    """What has to be done today: jobs that were asked for, archives whose time is over, months that are due."""
+    """Work of today: jobs to restore, expired archives, months that are due."""
     asked = archived_jobs().filter(organization_id=organization_id, restore_asked_at__isnull=False)
     due = (one for month in months_due() for one in portions(month, organization_id))
     return [*asked, *expired(organization_id), *due]

@@ -1,4 +1,4 @@
-"""How long archives are kept, as people type it."""
+"""Form of the retention of archives."""
 
 from __future__ import annotations
 

@@ -142,7 +142,7 @@ def _hot(condition: str, *values: Any) -> None:
 
 
 def _place(actor: Actor, trajectory_id: str) -> tuple[ArchivedJob, dict[str, Any]] | None:
-    """Where an archived trajectory is: newest archives first."""
+    """The job and place of an archived trajectory: newest archives first."""
     from experiences.trajectories.archive.files import place_of
 
     kept = TrajectoryArchive.objects.visible_to(actor).filter(state=ArchiveState.ARCHIVED)

@@ -12,7 +12,7 @@ from django.utils import timezone
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.object_storage import object_open
 from experiences.models import ArchivedJob, ArchiveState
-from experiences.trajectories.archive.ageing import ArchiveUnsound
+from experiences.trajectories.archive.archive_lifecycle import ArchiveUnsound
 from experiences.trajectories.archive.digests import NONE, Marked
 from experiences.trajectories.archive.files import groups_read
 from experiences.trajectories.archive.rows import marks, queries_return, rows_return

@@ -13,6 +13,7 @@ import pyarrow as pa
 from django.db import connection, transaction
 
 from agentcore_site.lib.database import copying, no_news
+from experiences.trajectories.archive.archive_view import shadowing
 from experiences.trajectories.archive.digests import DIGEST, Marked
 from experiences.trajectories.archive.files import (
     COLUMNS,
@@ -24,7 +25,6 @@ from experiences.trajectories.archive.files import (
     RowsWritten,
     as_csv,
 )
-from experiences.trajectories.archive.shadowed import shadowing
 from experiences.trajectories.storage import TABLE, partition_of
 
 NAME: Final = re.compile(rf"{TABLE}_(\d{{4}})_(\d{{2}})")
@@ -83,14 +83,14 @@ def rows_put(relation: str, tables: Iterable[pa.Table]) -> None:
 
 
 def rows_return(month: date, tables: Iterable[pa.Table]) -> None:
-    """Puts rows back into their partition. What listens to new ones (events, the warehouse) heard of these before; for
-    the search of queries call ``queries_return``."""
+    """Puts rows back into their partition. Listeners to new rows (events, the warehouse) received them before; for the
+    search of queries call ``queries_return``."""
     with transaction.atomic(), no_news():
         rows_put(partition_of(month), tables)
 
 
 def queries_return(month: date, job_id: uuid.UUID) -> None:
-    """Stores the queries of a job's rows anew, which went with its partition."""
+    """Stores the queries of a job's rows again, which were dropped with its partition."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT experiences_query_fill(%s, %s)", [month, job_id])
 

@@ -1,4 +1,4 @@
-"""What people ask of the archive: that it is brought to date, that a job comes back, how long archives are kept."""
+"""Services of the archive: archive now, restore a job, set the retention."""
 
 from __future__ import annotations
 

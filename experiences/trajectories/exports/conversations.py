@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
-from experiences.rollouts.heard import conversations_of
+from experiences.rollouts.message_diff import conversations_of
 
 FIRST_WORDS: Final = "assistant"
 Steps = Sequence[Mapping[str, Any]]
@@ -25,7 +25,7 @@ class Rewarded(NamedTuple):
 
 
 def sft_lines(steps: Steps) -> Iterator[bytes]:
-    """All conversations of a rollout; none where its steps do not say what the model was told."""
+    """All conversations of a rollout; none where its steps hold no prompts."""
     for talk in conversations_of(steps):
         yield _line({"messages": talk})
 
@@ -52,7 +52,7 @@ def dpo_lines(group: Sequence[Rewarded]) -> Iterator[bytes]:
 
 
 def _divided(talk: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """What was told before the model's first words of its own, and all from there on."""
+    """The messages before the model's first own message, and all from there on."""
     at = next(n for n, one in enumerate(talk) if one["role"] == FIRST_WORDS)
     return talk[:at], talk[at:]
 

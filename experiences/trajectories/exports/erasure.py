@@ -1,4 +1,4 @@
-"""Erasure in exports: a file that holds the words is deleted whole. It can be written anew, without them."""
+"""Erasure in exports: a file with the words is deleted whole. A new export can be made, without them."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _holds(export: TrajectoryExport, said: Sequence[str]) -> bool:
 
 
 def _written(text: str) -> Iterator[str]:
-    """How a text stands in a file: as it is, within JSON, and within JSON in a cell of CSV."""
+    """Forms of a text in a file: as it is, within JSON, and within JSON in a cell of CSV."""
     within = json.dumps(text, ensure_ascii=False)[1:-1]
     yield from (text, within, json.dumps(within, ensure_ascii=False)[1:-1])
     yield from (text.replace('"', '""'), within.replace('"', '""'))

@@ -72,7 +72,7 @@ class PartFile:
 
 
 def place_of_part(organization_id: uuid.UUID, export_id: uuid.UUID, number: int) -> str:
-    """What an encrypted part is bound to."""
+    """The name to which an encrypted part is bound."""
     return f"exports/{organization_id}/{export_id}/{number}"
 
 

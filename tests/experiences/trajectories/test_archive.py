@@ -33,7 +33,7 @@ from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.warehouse.models import RowChange
 from experiences.models import Agent, ArchivedJob, ArchiveState, QueryRecord, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories import storage
-from experiences.trajectories.archive import ageing, files
+from experiences.trajectories.archive import archive_lifecycle, files
 from experiences.trajectories.archive.restoring import archived_jobs, job_restore
 from experiences.trajectories.archive.services import archive_rule_set, restore_ask, retention_start
 from experiences.trajectories.exports.selection import export_start
@@ -59,7 +59,7 @@ def this_month(settings: Any) -> Iterator[date]:
         cursor.execute("TRUNCATE experiences_trajectory")
     yield timezone.now().date().replace(day=1)
     storage._known_partitions.clear()
-    ageing.partitions_ahead()
+    archive_lifecycle.partitions_ahead()
 
 
 @pytest.fixture
@@ -76,8 +76,8 @@ def console(olivia: Any) -> Client:
 
 def archived(month: date) -> list[TrajectoryArchive]:
     """The month, archived and dropped."""
-    made = list(ageing.archives_write(ageing.Unhindered(), ageing.portions(month)))
-    assert ageing.month_drop(month)
+    made = list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(month)))
+    assert archive_lifecycle.month_drop(month)
     return made
 
 
@@ -159,18 +159,18 @@ def test_a_month_whose_job_is_active_stays(operator: Actor, agent: Agent, this_m
     run = lived_run(operator, agent)
     type(run.job).objects.filter(pk=run.job_id).update(status=Status.PAUSED)
     later(monkeypatch)
-    assert this_month not in ageing.months_due()
+    assert this_month not in archive_lifecycle.months_due()
 
 
 def test_a_row_that_came_after_the_file_was_written_is_not_lost(
     operator: Actor, run: TrainingRun, this_month: date
 ) -> None:
-    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
+    list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(this_month)))
     with connection.cursor() as cursor:  # a reward that came late, the one change that a row can see
         cursor.execute("UPDATE experiences_trajectory SET reward = 0.75, reward_before_ranking = coalesce(reward, 0)"
                        " WHERE iteration = 1 AND scenario = 0 AND rollout = 0")  # fmt: skip
     before = exported(operator, run)
-    assert not ageing.month_drop(this_month) and TrajectoryRecord.objects.count() == 24
+    assert not archive_lifecycle.month_drop(this_month) and TrajectoryRecord.objects.count() == 24
     archived(this_month)  # the next time
     assert exported(operator, run) == before and TrajectoryArchive.objects.count() == 1
 
@@ -180,7 +180,12 @@ def test_a_process_that_dies_between_two_steps_loses_nothing_and_does_nothing_tw
 ) -> None:
     """It dies at each write to storage and to the database in turn."""
     before = exported(operator, run)
-    calls = [(ageing, "object_save_file"), (ageing, "file_marks"), (ageing, "manifest_store"), (ageing, "_dropped")]
+    calls = [
+        (archive_lifecycle, "object_save_file"),
+        (archive_lifecycle, "file_marks"),
+        (archive_lifecycle, "manifest_store"),
+        (archive_lifecycle, "_dropped"),
+    ]
     for module, name in calls:
         with monkeypatch.context() as patch:
             patch.setattr(module, name, _die)
@@ -191,7 +196,7 @@ def test_a_process_that_dies_between_two_steps_loses_nothing_and_does_nothing_tw
     assert exported(operator, run) == before
     assert TrajectoryArchive.objects.count() == ArchivedJob.objects.count() == 1
     later(monkeypatch)
-    assert ageing.stray_delete(run.organization_id) == 2  # of the deaths before there was a row
+    assert archive_lifecycle.stray_delete(run.organization_id) == 2  # of the deaths before there was a row
     assert exported(operator, run) == before
 
 
@@ -206,7 +211,7 @@ def _die(*_: Any, **__: Any) -> Any:
 def test_a_file_that_reads_back_as_something_else_is_no_archive(
     run: TrainingRun, this_month: date, monkeypatch: Any
 ) -> None:
-    save = ageing.object_save_file
+    save = archive_lifecycle.object_save_file
 
     def damaged(name: str, path: Any) -> None:
         save(name, path)
@@ -215,8 +220,8 @@ def test_a_file_that_reads_back_as_something_else_is_no_archive(
         default_storage.delete(name)
         default_storage.save(name, ContentFile(bytes(data)))
 
-    monkeypatch.setattr(ageing, "object_save_file", damaged)
-    with pytest.raises(ageing.ArchiveUnsound, match="does not read back"):
+    monkeypatch.setattr(archive_lifecycle, "object_save_file", damaged)
+    with pytest.raises(archive_lifecycle.ArchiveUnsound, match="does not read back"):
         archived(this_month)
     assert TrajectoryRecord.objects.count() == 24 and not TrajectoryArchive.objects.exists()
 
@@ -234,7 +239,7 @@ def test_a_row_that_was_altered_on_its_way_into_the_file_is_found_at_once(
         return table.set_column(table.schema.get_field_index("reward"), "reward", pa.array(paid))
 
     monkeypatch.setattr(files, "_from_csv", altered)
-    with pytest.raises(ageing.ArchiveUnsound, match="holds other rows"):
+    with pytest.raises(archive_lifecycle.ArchiveUnsound, match="holds other rows"):
         archived(this_month)
     assert TrajectoryRecord.objects.count() == 24 and not TrajectoryArchive.objects.exists()
 
@@ -258,16 +263,16 @@ def test_rows_in_the_versions_that_were_proven_are_not_read_again(
 
 
 def test_rows_in_other_versions_are_read_again(run: TrainingRun, this_month: date, unread: None) -> None:
-    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
+    list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(this_month)))
     with connection.cursor() as cursor:
         cursor.execute("UPDATE experiences_trajectory SET reward = 0.75, reward_before_ranking = coalesce(reward, 0)"
                        " WHERE iteration = 1 AND scenario = 0 AND rollout = 0")  # fmt: skip
     with pytest.raises(DatabaseError, match="rows are read again"):
-        ageing.month_drop(this_month)
+        archive_lifecycle.month_drop(this_month)
 
 
 def test_a_month_that_was_written_anew_as_it_was_is_dropped_by_its_digests(run: TrainingRun, this_month: date) -> None:
-    list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
+    list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(this_month)))
     table = storage.partition_of(this_month)
     versions = f"SELECT sum(experiences_row_version(id, ctid, xmin)) FROM {table}"
     with connection.cursor() as cursor, as_owner():
@@ -276,7 +281,7 @@ def test_a_month_that_was_written_anew_as_it_was_is_dropped_by_its_digests(run: 
         cursor.execute(f"CLUSTER {table} USING {table}_pkey")  # as VACUUM FULL does
         cursor.execute(versions)
         assert cursor.fetchone() != before
-    assert ageing.month_drop(this_month) and not TrajectoryRecord.objects.exists()
+    assert archive_lifecycle.month_drop(this_month) and not TrajectoryRecord.objects.exists()
     assert TrajectoryArchive.objects.count() == 1
 
 
@@ -284,7 +289,7 @@ def test_a_month_that_was_written_anew_as_it_was_is_dropped_by_its_digests(run: 
 def two_files(run: TrainingRun, operator: Actor, agent: Agent, monkeypatch: Any) -> None:
     """Of two jobs, each in a file of its own."""
     lived_run(operator, agent)
-    monkeypatch.setattr(ageing, "FILE_ROWS", 20)
+    monkeypatch.setattr(archive_lifecycle, "FILE_ROWS", 20)
 
 
 @working
@@ -293,7 +298,7 @@ def test_two_files_are_under_way_at_once_and_no_third(
 ) -> None:
     for _ in range(3):
         lived_run(operator, agent)
-    prove, write = ageing.file_prove, ageing.file_write
+    prove, write = archive_lifecycle.file_prove, archive_lifecycle.file_write
     lock, most, under_way, together = Lock(), 0, 0, Barrier(2, timeout=20)
 
     def writing(*of: Any) -> Any:
@@ -316,8 +321,8 @@ def test_two_files_are_under_way_at_once_and_no_third(
         return found
 
     proven = 0
-    monkeypatch.setattr(ageing, "file_write", writing)
-    monkeypatch.setattr(ageing, "file_prove", proving)
+    monkeypatch.setattr(archive_lifecycle, "file_write", writing)
+    monkeypatch.setattr(archive_lifecycle, "file_prove", proving)
     assert len(archived(this_month)) == proven == 5 and most == 2
     assert not TrajectoryRecord.objects.exists()
 
@@ -342,7 +347,7 @@ def test_what_was_written_ahead_goes_with_a_file_that_is_unsound(
     two_files: None, this_month: date, monkeypatch: Any, tmp_path: Any
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    monkeypatch.setattr(ageing, "file_marks", _die)
+    monkeypatch.setattr(archive_lifecycle, "file_marks", _die)
     with pytest.raises(Died):
         archived(this_month)
     assert not TrajectoryArchive.objects.exists() and TrajectoryRecord.objects.count() == 48
@@ -359,7 +364,7 @@ def test_a_job_that_was_brought_back_ages_again_without_a_second_file(
     run_to_end(restore_ask(operator, archive, run.job_id))
     assert TrajectoryRecord.objects.count() == 24
     later(monkeypatch, 20)
-    assert this_month not in ageing.months_due()
+    assert this_month not in archive_lifecycle.months_due()
     later(monkeypatch, 31)
     run_to_end(retention_start(operator, run.organization))
     assert not TrajectoryRecord.objects.exists() and exported(operator, run) == before
@@ -390,11 +395,11 @@ def test_archives_go_by_the_rule_of_the_agent_then_of_the_organisation_then_of_t
     boss = Actor(adam)
     [archive] = archived(this_month)
     later(monkeypatch, 40)
-    assert not ageing.expired()
+    assert not archive_lifecycle.expired()
     archive_rule_set(boss, acme.pk, None, 30)
-    assert ageing.expired() == [archive]
+    assert archive_lifecycle.expired() == [archive]
     archive_rule_set(boss, acme.pk, agent, 0)
-    assert not ageing.expired()
+    assert not archive_lifecycle.expired()
     archive_rule_set(boss, acme.pk, agent, None)
     run_to_end(retention_start(boss, acme))
     archive.refresh_from_db()

@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 import pytest
 
-from experiences.rollouts.heard import conversations_of
+from experiences.rollouts.message_diff import conversations_of
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
 from experiences.trajectories.storage import step_json
 from tests.experiences.rollouts.runtimes.test_llm import calculating, rolled

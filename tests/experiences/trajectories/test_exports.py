@@ -31,7 +31,7 @@ from agentcore_site.tenancy.erasure import subject_erase
 from experiences.models import Agent, AgentRuntime, ExportPart, TrajectoryExport, TrajectoryRecord
 from experiences.rollouts.types import Scenario, Step, TrajectoryGroup
 from experiences.trajectories import storage
-from experiences.trajectories.archive import ageing
+from experiences.trajectories.archive import archive_lifecycle
 from experiences.trajectories.exports import execution
 from experiences.trajectories.exports.presenters import filters_shown
 from experiences.trajectories.exports.services import export_cancel, export_queue
@@ -54,7 +54,7 @@ def this_month() -> Iterator[date]:
         cursor.execute("TRUNCATE experiences_trajectory")
     yield timezone.now().date().replace(day=1)
     storage._known_partitions.clear()
-    ageing.partitions_ahead()
+    archive_lifecycle.partitions_ahead()
 
 
 @pytest.fixture
@@ -210,8 +210,8 @@ def test_archived_rows_are_exported_and_a_month_that_goes_meanwhile_stops_it(
     with slices_of(settings, 0):
         claimed = lifecycle.claim(made.job.id)
         assert claimed is not None and run_slice(claimed) == "given back"
-        list(ageing.archives_write(ageing.Unhindered(), ageing.portions(this_month)))
-        assert ageing.month_drop(this_month)
+        list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(this_month)))
+        assert archive_lifecycle.month_drop(this_month)
         job = run_to_end(made.job)
     assert job.status == Status.FAILED and "archived" in job.error
     with slices_of(settings, 0):

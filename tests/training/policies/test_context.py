@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from training.services.learned import states_of
 
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
@@ -29,7 +30,7 @@ from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lesso
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
 from training.schema import GRPOConfig
-from training.services.learned import states_of
+from training.services.run_lessons import states_of
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
 from training.trainer.play import Played
 from training.trainer.results import UpdateResult

@@ -38,7 +38,7 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.exports.manifests import averages, run_manifest
 from training.models import Epoch, TrainingRun
-from training.selectors.learned import run_epochs
+from training.selectors.run_lessons import run_epochs
 from training.services.pipeline import PipelineOptions, pipeline_config, pipeline_options, pipeline_start, sampled
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -40,7 +40,7 @@ from tests.support.world import World
 from training.exports.manifests import run_manifest
 from training.models import TrainingRun
 from training.services.execution import setup_of
-from training.services.learned import starting_rule
+from training.services.run_lessons import starting_rule
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db

@@ -30,8 +30,8 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.exports.manifests import run_manifest
 from training.models import TrainingRun
-from training.selectors.learned import run_epochs
-from training.services.learned import starting_library
+from training.selectors.run_lessons import run_epochs
+from training.services.run_lessons import starting_library
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db

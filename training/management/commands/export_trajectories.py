@@ -21,7 +21,7 @@ from experiences.trajectories.exports.selection import export_start
 from experiences.trajectories.exports.services import filters_stored
 from experiences.trajectories.exports.streams import pieces
 from experiences.trajectories.filters import TrajectoryFilters
-from training.management.asking import agent_named
+from training.management.arguments import agent_named
 
 OF = ("job", "agent")
 

@@ -19,7 +19,7 @@ from agentcore_site.jobs.models import Status
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from training.exports.manifests import run_manifest
-from training.management.asking import agent_named, dataset_named, rows_of_file
+from training.management.arguments import agent_named, dataset_named, rows_of_file
 from training.management.follow_job import follow
 from training.models import TrainingRun
 from training.services.pipeline import ALGORITHMS, pipeline_options, pipeline_start

@@ -11,7 +11,7 @@ from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
-from training.management.asking import agent_named, rows_of_file
+from training.management.arguments import agent_named, rows_of_file
 from training.management.follow_job import follow
 from training.services.runs import run_start
 

@@ -41,7 +41,7 @@ class Command(BaseCommand):
             raise CommandError("A door that others can reach wants a key: set WEIGHTS_TOKEN.")
         try:
             from training.weights.chat import ChatTokens
-            from training.weights.door import Door
+            from training.weights.model_server import ModelServer
 
             if model == RANDOM and not folder.is_dir():
                 from training.weights.random_model import random_model
@@ -58,7 +58,7 @@ class Command(BaseCommand):
                 engine = TorchEngine(folder)
         except ImportError as error:
             raise CommandError(f"The extra [weights] is not installed here: {error}") from error
-        door = Door(engine, chat, name=name or folder.name, token=token, saved=saved)
+        door = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
         with contextlib.suppress(KeyboardInterrupt):
             asyncio.run(self._serve(door.application(), host, port, parent=parent))
 

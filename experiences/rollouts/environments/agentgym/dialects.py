@@ -33,7 +33,7 @@ DIALECTS: Final[Mapping[str, Dialect]] = {
 
 
 class Reply(NamedTuple):
-    """What a server answered to a step or a reset; ``observation`` is None where it told none."""
+    """A server's answer to a step or a reset; ``observation`` is None without one."""
 
     observation: str | None
     reward: float

@@ -70,8 +70,8 @@ class AgentGymEnvironment:
 
 
 def _sign(base_url: str) -> str:
-    """Eight letters that tell servers apart. No address: one would be redacted, and no digits: eight are a phone
-    number to some."""
+    """Eight letters that distinguish servers. An address would be redacted, and eight digits may look like a phone
+    number."""
     return "".join(chr(ord("a") + byte % 26) for byte in hashlib.sha256(base_url.encode()).digest()[:8])
 
 
@@ -131,7 +131,8 @@ class AgentGymFactory:
 
 
 def _outside(keep: str) -> re.Pattern[str] | None:
-    """What is not one of these characters. A class of characters is searched in one pass, with any characters in it."""
+    """Pattern of characters other than these. A character class is searched in one pass, whatever characters it
+    holds."""
     if not keep:
         return None
     if _BRACKET.search(keep) or keep.startswith("^"):

@@ -48,7 +48,7 @@ class AgentGymServer:
     one_action: bool = False
 
     def action(self, text: str) -> str:
-        """What of a message is sent as the action; "" for nothing."""
+        """The part of a message that is sent as the action; "" for none."""
         found = text.strip() if self.action_format == "raw" else action_in(text)
         if self.drop is None or not found:
             return found
@@ -180,7 +180,7 @@ class GymEpisode:
 
 
 def action_in(text: str) -> str:
-    """What stands after the last "Action:", without an observation that the model imagined behind it; "" for none."""
+    """The text after the last "Action:", without an observation that the model imagined after it; "" for none."""
     marks = list(_ACTION.finditer(text))
     if not marks:
         return ""

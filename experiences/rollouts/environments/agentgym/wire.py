@@ -42,11 +42,11 @@ class Wire:
         self._client = OutboundClient(connect_s=timeout_s, idle_s=KEEP_ALIVE_SECONDS)
 
     async def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """What the server answers. Raises GymError."""
+        """The server's answer. Raises GymError."""
         return await self._request("POST", path, body=json.dumps(dict(body or {})).encode())
 
     async def get(self, path: str, query: Mapping[str, Any]) -> Any:
-        """What the server answers. Raises GymError."""
+        """The server's answer. Raises GymError."""
         return await self._request("GET", path, query=f"?{urlencode(query)}")
 
     async def aclose(self) -> None:

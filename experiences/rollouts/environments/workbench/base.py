@@ -1,4 +1,4 @@
-"""What a family of generated tasks is: a task from random numbers, and its verdict on an answer. Pure."""
+"""Family of generated tasks: a task from random numbers, and its verdict on an answer. Pure."""
 
 from __future__ import annotations
 

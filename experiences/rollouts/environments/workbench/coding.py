@@ -154,8 +154,8 @@ def write_sql(rng: random.Random) -> WorkTask:
 
 
 def _code(answer: str) -> str:
-    """What stands in the last block of code, or all of it. A block of which the outer marks were taken off begins with
-    the name of its language."""
+    """The content of the last block of code, or all text. A block without its outer marks begins with the name of its
+    language."""
     blocks = FENCE.findall(answer)
     return LANGUAGE.sub("", (blocks[-1] if blocks else answer).strip().strip("`").strip())
 

@@ -122,8 +122,8 @@ OPTIONS: Final[Mapping[str, Option]] = {
 
 
 class WorkbenchFactory:
-    """``speaks_text_only`` tells forms and services that only a language model can play here; ``one_answer`` that one
-    over HTTP can, where a task needs no tools."""
+    """``speaks_text_only``: only a language model can play here. ``one_answer``: an agent over HTTP can, where a task
+    needs no tools."""
 
     title: ClassVar[str] = "Workbench"
     speaks_text_only: ClassVar[bool] = True

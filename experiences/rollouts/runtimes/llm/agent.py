@@ -17,10 +17,10 @@ from experiences.rollouts.types import RolloutKey
 class LLMRuntime:
     """Plays an episode with a language model.
 
-    ``connect`` gives the tools where they have to be connected first, instead of ``toolset``. ``system`` is the
-    agent's own prompt; ``context`` what it is told besides, or who says so for each rollout. ``key_prefix`` names
-    job and attempt, so that no call of another attempt has the same key. ``purpose`` is whose money and whose
-    place at the gate is taken.
+    ``connect`` returns the tools where they have to be connected first, instead of ``toolset``. ``system`` is the
+    agent's own prompt; ``context`` is further context, or a source of it for each rollout. ``key_prefix`` names job and
+    attempt, so that no call of another attempt has the same key. ``purpose`` selects the payer and the concurrency
+    limit.
     """
 
     model: ChatModel
@@ -34,7 +34,7 @@ class LLMRuntime:
     connect: Callable[[], Awaitable[Toolset]] | None = None
 
     async def play(self, attempt: RolloutAttempt) -> bool:
-        """Tells whether the episode ended by itself.
+        """Returns whether the episode ended by itself.
 
         Raises:
             RolloutFailure, Halted: as ``Runtime`` says.

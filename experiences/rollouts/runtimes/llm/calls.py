@@ -35,7 +35,7 @@ from budgets.meter_port import (
 from experiences.privacy import cut_short
 from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.captured import SampledTokens
-from experiences.rollouts.heard import Heard
+from experiences.rollouts.message_diff import MessageDiff
 from experiences.rollouts.rollout_clock import Clock, current_clock
 from experiences.rollouts.runtimes.base import Halted, RolloutFailure
 from experiences.rollouts.tools.toolset import Toolset
@@ -53,7 +53,7 @@ class ModelFailure(RolloutFailure):
 
 
 class CallOptions(TypedDict, total=False):
-    """What a call may ask for besides; what is not there is not sent."""
+    """Optional fields of a call; absent ones are not sent."""
 
     response_format: Mapping[str, Any] | None
     stop: Sequence[str]
@@ -63,7 +63,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class ChatModel(Protocol):
-    """What a rollout needs of the metered client (``budgets.llm.client``)."""
+    """Interface of the metered client (``budgets.llm.client``) that rollouts use."""
 
     async def complete(
         self,
@@ -80,8 +80,8 @@ class ChatModel(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Sampling:
-    """How answers are drawn. ``model`` is the name under which calls are priced; ``max_tokens`` bounds each answer.
-    ``top_p`` is what the endpoint adds to each call of its own accord, here to be noted."""
+    """Sampling settings. ``model`` is the name under which calls are priced; ``max_tokens`` bounds each answer.
+    ``top_p`` is the endpoint's own addition to each call, recorded here."""
 
     model: str
     temperature: float | None = 0.7
@@ -112,8 +112,8 @@ class Conversation:
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
     _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
-    _heard: Heard = field(default_factory=Heard, repr=False)
-    _asked: Mapping[str, Any] | None = field(default=None, repr=False)  # how the call was that no step tells of yet
+    _heard: MessageDiff = field(default_factory=MessageDiff, repr=False)
+    _asked: Mapping[str, Any] | None = field(default=None, repr=False)  # settings of a call that has no step yet
     _notes: CallNotes = field(default_factory=CallNotes, repr=False)
 
     async def ask(
@@ -165,7 +165,7 @@ class Conversation:
         return answer
 
     async def use_tools(self, answer: Completion, seen: str, *, role: str = "") -> list[Message]:
-        """Runs the tools that an answer calls, each a step, and returns the messages that tell of it.
+        """Runs the tools that an answer calls, each as a step, and returns the resulting messages.
 
         A tool that is not there, arguments that are no JSON object, a tool that fails or takes too long: each is a
         failed result that the model reads, never a crash.

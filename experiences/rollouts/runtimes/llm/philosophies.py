@@ -1,7 +1,7 @@
-"""Ways to go about a task: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
+"""Philosophies of an agent: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
 
-Each is a function of a ``PhilosophyPlay`` that tells whether the episode ended by itself. All of them act through one
-loop: the model calls tools or writes; what it writes without a tool is said to the world.
+Each is a function of a ``PhilosophyPlay`` that returns whether the episode ended by itself. All act through one loop:
+the model calls tools or writes; text without a tool call goes to the environment.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ class PhilosophyPlay:
 
     @property
     def form(self) -> str:
-        """How an answer has to look; nothing in a world that answers back, whose opening says how to speak to it."""
+        """Required format of an answer; empty in an interactive environment, whose first message describes the
+        format."""
         return prompts.ANSWER if self.episode.one_answer else ""
 
     async def opening(self) -> str:
@@ -144,7 +145,7 @@ async def multi_agent(play: PhilosophyPlay) -> bool:
 
 
 async def _checked(play: PhilosophyPlay, task: str, messages: list[Message], *, role: str) -> str:
-    """What the work comes to, after a verifier has seen it; it may send the work back, but not for ever."""
+    """The result after a verifier has checked it; the verifier may send the work back a bounded number of times."""
     for check in range(MAX_CHECKS):
         proposed = await play.act(messages, role=role, until=lambda _: True)
         if check + 1 == MAX_CHECKS:

@@ -18,7 +18,7 @@ from training.policies.effects import Effects
 
 
 @dataclass(frozen=True)
-class Known:
+class PriorEstimates:
     """The sums of K lessons, by their ``handles`` and the ``versions`` of their texts."""
 
     handles: tuple[str, ...]
@@ -27,15 +27,15 @@ class Known:
 
     @classmethod
     def of(cls, policy: ContextPolicy) -> Self:
-        """What a run knew of its lessons when it ended."""
+        """The estimates of a run at its end."""
         lessons = policy.library.lessons
         return cls(tuple(one.handle for one in lessons), tuple(one.version for one in lessons), policy.effects)
 
-    def only(self, library: Library) -> Known:
-        """What is known of this library's lessons, each with the text that it has there."""
+    def only(self, library: Library) -> PriorEstimates:
+        """The estimates for this library's lessons, each with its current text."""
         position = {one: at for at, one in enumerate(zip(self.handles, self.versions, strict=True))}
         same = [position[name] for one in library if (name := (one.handle, one.version)) in position]
-        return Known(
+        return PriorEstimates(
             tuple(self.handles[at] for at in same),
             tuple(self.versions[at] for at in same),
             self.effects.of_lessons(same),
@@ -52,9 +52,9 @@ class Known:
         found.square, found.free = known.effects.square, known.effects.free
         return found
 
-    def weighed(self, weight: float) -> Known:
+    def weighed(self, weight: float) -> PriorEstimates:
         """The sums as if only this share of the rollouts had been made."""
-        return Known(self.handles, self.versions, self.effects.weighed(weight))
+        return PriorEstimates(self.handles, self.versions, self.effects.weighed(weight))
 
     def as_json(self) -> dict[str, Any]:
         sums = {

@@ -30,8 +30,8 @@ from training.policies.context import ContextPolicy
 from training.presenters.epochs import went_on_words
 from training.services import checkpoints
 from training.services.execution import setup_of
-from training.services.memory import WAITING, memory_of_run
 from training.services.pools import run_pools
+from training.services.removed_lessons import WAITING, memory_of_run
 from training.services.runs import run_start
 from training.trainer import TrainerState
 

@@ -1,7 +1,7 @@
-"""What a later run of an agent goes on from: what its earlier run measured, and the candidate that its gate refused.
+"""Starting point of a later run of an agent: estimates of its earlier run, and the candidate that its gate refused.
 
-What was learned from a query may not be tested by it. The same data are split alike by the same seed; where some of a
-run's own test queries taught an earlier one (other data, another seed), it begins without what that one measured.
+A query that taught a lesson may not test it. The same seed splits the same data alike. If some test queries of a run
+taught an earlier one (other data, another seed), the run starts without the estimates of that one.
 """
 
 from __future__ import annotations
@@ -27,47 +27,48 @@ from training.learners import policy_of
 from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.schema import GRPOConfig
-from training.services.checkpoints import latest
+from training.services.checkpoints import checkpoint_load, latest
 from training.services.learned import library_entry, runs_under
 from training.services.pools import run_pools
+from training.services.run_lessons import library_entry, runs_under
 from training.splits import normalized
 
-CHANGED_WEIGHT: Final = 0.25  # of what was measured of an agent that has another model, other tools, another prompt now
-MOST_RUNS: Final = 20  # one after the other, whose training queries are compared with what tests the next one
+CHANGED_WEIGHT: Final = 0.25  # of estimates for an agent that has another model, other tools or another prompt now
+MOST_RUNS: Final = 20  # earlier runs in a row whose training queries are compared with the next run's test queries
 
 
 @dataclass(frozen=True)
-class Beginning:
-    """What a run begins with beside what is active. ``lessons`` are further entries of its library: those that the gate
-    of ``run`` refused. ``known`` is what was measured, and ``origin`` says of it what a page does: rollouts, weight,
-    what changed since, and what the agent acts by now."""
+class StartingPoint:
+    """Starting point of a run besides the active lessons. ``lessons`` are further entries of its library: those that
+    the gate of ``run`` refused. ``known`` are the estimates. ``origin`` is their provenance, as shown: rollouts,
+    weight, later changes, and fingerprints of the agent."""
 
     run: TrainingRun | None = None
     lessons: Sequence[dict[str, Any]] = ()
-    known: Known | None = None
+    known: PriorEstimates | None = None
     origin: dict[str, Any] = field(default_factory=dict)
     warning: str = ""
 
     def known_of(self, library: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-        """What is known of the lessons of a whole library, as a row holds it."""
+        """Estimates for the lessons of a whole library, as a row stores them."""
         if self.known is None:
             return None
         return self.known.only(Library.of([one["lesson"] for one in library])).as_json()
 
 
-def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> Beginning:
-    """What a run of this agent on these queries goes on from. ``chosen``: the prompt pack by which the run acts, where
-    it was chosen by the domain of its data.
+def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> StartingPoint:
+    """The starting point of a run of this agent on these queries. ``chosen`` is the prompt pack of the run, if it was
+    chosen by the domain of its data.
 
     Raises:
         Conflict: the agent's prompt pack was altered.
     """
     if agent.runtime == AgentRuntime.ACTION:
-        return Beginning()
+        return StartingPoint()
     acting = with_pack(agent, chosen)
-    alone = Beginning(origin={"acts_by": acts_by(acting)})
+    alone = StartingPoint(origin={"acts_by": acts_by(acting)})
     earlier = _earlier(agent, chosen) if config.context.reuse else None
     if earlier is None:
         return alone
@@ -82,8 +83,8 @@ def beginning(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack
 
 
 def acts_by(agent: Agent) -> dict[str, str]:
-    """What decides how an agent acts beside its lessons, by name, each as a fingerprint: what was measured of another
-    model says less about this one."""
+    """Fingerprints, by name, of what determines an agent's behaviour besides its lessons: estimates for another model
+    say less about this one."""
     tools = {"own": sorted(agent.tools), "of servers": sorted((s.name, sorted(t)) for s, t in agent.server_tools)}
     return {
         "model": _fingerprint(_model(agent)),
@@ -103,14 +104,14 @@ def _fingerprint(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning:
+def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun) -> StartingPoint:
     checkpoint = latest(earlier)
-    if checkpoint is None or not earlier.tells:
+    if checkpoint is None or not earlier.learns_context:
         return begun
     policy = cast(ContextPolicy, policy_of(checkpoint_load(checkpoint)))
     then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
     changed = [name for name, value in now.items() if then.get(name, value) != value]
-    known, weight = Known.of(policy), CHANGED_WEIGHT if changed else 1.0
+    known, weight = PriorEstimates.of(policy), CHANGED_WEIGHT if changed else 1.0
     lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, earlier.configuration)]
     origin = {
         **begun.origin,
@@ -123,8 +124,8 @@ def _going_on(begun: Beginning, agent: Agent, earlier: TrainingRun) -> Beginning
 
 
 def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterator[Experience]:
-    """The lessons of the candidate that a run of this configuration ended with and did not ship, as they stand in their
-    rows: those that a person pruned or reworded since are left out."""
+    """Lessons of the candidate that a run of this configuration ended with and did not ship, by their current rows.
+    Lessons that a person pruned or reworded since are left out."""
     chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
     wanted = [one for one in chosen.handles if one not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)
@@ -144,8 +145,7 @@ def _earlier(agent: Agent, chosen: PromptPack | None) -> TrainingRun | None:
 
 
 def _taught(run: TrainingRun) -> set[str] | None:
-    """The texts that this run learned from, and those before it whose evidence it holds; None where that is not known
-    any more."""
+    """Texts that this run, and earlier runs whose evidence it uses, learned from; None if they are no longer known."""
     texts: set[str] = set()
     at: TrainingRun | None = run
     for _ in range(MOST_RUNS):

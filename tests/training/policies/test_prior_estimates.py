@@ -10,7 +10,7 @@ import pytest
 from experiences.learning.lessons.library import Lesson, Library
 from training.policies.context import ContextPolicy
 from training.policies.effects import Effects
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 
 WORTH = np.array([0.2, -0.1, 0.0, 0.15])
 
@@ -41,7 +41,7 @@ def after(seed: int) -> ContextPolicy:
 
 
 def test_two_runs_know_as_much_as_one_that_made_all_the_rollouts() -> None:
-    known = Known.from_json(json.loads(json.dumps(Known.of(after(1)).as_json())))
+    known = PriorEstimates.from_json(json.loads(json.dumps(PriorEstimates.of(after(1)).as_json())))
     both, whole = rollouts(known.within(library("a", "b", "c", "d")), 2), rollouts(rollouts(fresh(), 1), 2)
     assert both.estimate().beta == pytest.approx(whole.estimate().beta)
     assert both.estimate().error == pytest.approx(whole.estimate().error)
@@ -49,7 +49,7 @@ def test_two_runs_know_as_much_as_one_that_made_all_the_rollouts() -> None:
 
 
 def test_in_another_order_and_beside_new_lessons_each_keeps_its_own_figures() -> None:
-    known, start = Known.of(after(1)), ContextPolicy.fresh(library("d", "new", "b"), {})
+    known, start = PriorEstimates.of(after(1)), ContextPolicy.fresh(library("d", "new", "b"), {})
     start.effects = known.within(start.library)
     before, now = known.effects.estimate(), start.estimate()
     # What those that are left out did in the same rollouts stays taken off.
@@ -61,13 +61,13 @@ def test_in_another_order_and_beside_new_lessons_each_keeps_its_own_figures() ->
 
 
 def test_of_another_text_nothing_is_known() -> None:
-    known = Known.of(after(1))
+    known = PriorEstimates.of(after(1))
     assert known.only(library("a", "b", version=2)).handles == ()
     assert (known.within(library("a", version=2)).estimate().information == 0).all()
 
 
 def test_what_counts_a_quarter_is_half_as_sure() -> None:
-    whole = Known.of(after(1))
+    whole = PriorEstimates.of(after(1))
     quarter = whole.weighed(0.25)
     ratio = quarter.effects.estimate().error / whole.effects.estimate().error
     assert ratio == pytest.approx(2.0, abs=0.15)  # the ridge makes little rollouts a bit surer

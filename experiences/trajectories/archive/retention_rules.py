@@ -1,4 +1,4 @@
-"""How trajectories age: the two rules of the list that jobs carry out."""
+"""Retention of trajectories: the two rules that jobs carry out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from agentcore_site.tenancy.models import Organization
 
 
 def _due() -> int:
-    from experiences.trajectories.archive.ageing import months_due, portions
+    from experiences.trajectories.archive.archive_lifecycle import months_due, portions
 
     return sum(one.rows for month in months_due() for one in portions(month))
 
 
 def _age() -> int:
     """Asks for a job of each organisation that has something to do. Returns how many."""
-    from experiences.trajectories.archive.ageing import partitions_ahead
+    from experiences.trajectories.archive.archive_lifecycle import partitions_ahead
     from experiences.trajectories.archive.execution import months_drop, todo
     from experiences.trajectories.archive.services import retention_queue
 
@@ -25,7 +25,7 @@ def _age() -> int:
 
 
 def _over() -> int:
-    from experiences.trajectories.archive.ageing import expired
+    from experiences.trajectories.archive.archive_lifecycle import expired
 
     return sum(one.rows for one in expired())
 

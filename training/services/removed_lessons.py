@@ -1,4 +1,4 @@
-"""What a run does not try again, since a person or an earlier job took it out."""
+"""Removed lessons of an agent, which a run does not propose again."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ REASON_SHOWN: Final = 120  # characters of what a person gave as reason
 
 
 def memory_of_run(run: TrainingRun) -> RemovedLessons:
-    """What earlier jobs of the run's agent had and is out: by a person's word always; by what it was measured to do
-    where this run goes on from earlier ones, of jobs whose agent acted by the same model, tools and prompt.
+    """Removed lessons of earlier jobs of the run's agent. Lessons that a person removed always count. Lessons that were
+    measured as harmful count where this run reuses earlier runs, for jobs with the same model, tools and prompt.
 
-    Read from the rows as they stand, so that a lesson that was restored may be proposed again.
+    The rows are read as they are now, so that a restored lesson may be proposed again.
     """
     last = ExperienceChange.objects.filter(experience=OuterRef("pk")).order_by("-pk")
     others = (

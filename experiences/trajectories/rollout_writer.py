@@ -1,7 +1,7 @@
-"""Finished rollouts of one slice, kept as they end: a worker that dies, a pause or an outage costs what was under way.
+"""Writer of finished rollouts of one slice: a dead worker, a pause or an outage loses only rollouts under way.
 
-A thread writes what waits, a moment after it ended, so that neither the event loop nor the next rollout waits for the
-database. While the database is away what waits stays, and is tried again.
+A thread writes pending rollouts shortly after they end, so that neither the event loop nor the next rollout waits for
+the database. While the database is unavailable, pending rollouts are kept and retried.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ from experiences.trajectories.storage import TrajectoryScope, trajectories_kept,
 
 log = logging.getLogger(__name__)
 
-LINGER: Final = 0.03  # seconds that a rollout that was paid for waits for company
-FREE_LINGER: Final = 0.5  # one that costs nothing is played again
+LINGER: Final = 0.03  # seconds that a paid rollout waits for others, to be written in one batch
+FREE_LINGER: Final = 0.5  # a free rollout can be played again
 AGAIN_SECONDS: Final = 0.5
 PATIENCE: Final = 15.0  # seconds that a write waits for the database, or for the key that encrypts it
 AWAY: Final = (KeyAway, *TROUBLE)
 
 
-class Waiting(NamedTuple):
-    """A rollout that has ended, and who waits until it is written."""
+class PendingRollout(NamedTuple):
+    """A rollout that has ended, and the future of its caller."""
 
     owner: TrajectoryScope
     trajectory: Trajectory
@@ -48,54 +48,54 @@ class Waiting(NamedTuple):
         return self.owner.arm, self.owner.line, self.trajectory.key
 
 
-class RolloutKeeper:
-    """Keeps the rollouts of one slice. ``close`` it; before that ``save`` or ``rescue`` writes what still waits."""
+class RolloutWriter:
+    """Writes the rollouts of one slice. ``save`` or ``rescue`` writes pending rollouts; then ``close`` it."""
 
     def __init__(self, lease: Lease, agent_id: uuid.UUID, *, paid: bool) -> None:
         self._lease, self._agent_id = lease, agent_id
         self._paid = paid
         self._linger = LINGER if paid else FREE_LINGER
-        self._waiting: list[Waiting] = []
+        self._pending: list[PendingRollout] = []
         self._written: set[tuple[str, str, RolloutKey]] = set()  # by arm, line and key
-        self._unsure = False  # the last write may have been done without our knowing
+        self._unsure = False  # the last write may have been committed although it failed here
         self._failed: Exception | None = None
-        self._turn = threading.Lock()  # one writes at a time
-        self._list = threading.Lock()
+        self._writing = threading.Lock()  # one writes at a time
+        self._pending_lock = threading.Lock()
         self._arrived, self._closed = threading.Event(), threading.Event()
         self._answers = ThreadPoolExecutor(max_workers=1, thread_name_prefix="answers")
         self._thread: threading.Thread | None = None
 
-    def kept(
+    def stored(
         self, owner: TrajectoryScope, *, iteration: int, scenarios: Collection[int] | None = None
     ) -> dict[RolloutKey, Trajectory]:
-        """What an earlier attempt kept: used again, never paid for or written a second time."""
+        """Rollouts that an earlier attempt stored: reused, never paid for or written a second time."""
         found = trajectories_kept(owner, iteration=iteration, scenarios=scenarios)
         self._written.update((owner.arm, owner.line, key) for key in found)
         return found
 
-    def keep(self, owner: TrajectoryScope, trajectory: Trajectory) -> Awaitable[None] | None:
-        """Takes a rollout that has ended, on an event loop. What was paid for can be awaited until it is written; it
-        raises what ``check`` does."""
-        waiting = Waiting(owner, trajectory)
+    def store(self, owner: TrajectoryScope, trajectory: Trajectory) -> Awaitable[None] | None:
+        """Queues a finished rollout, on an event loop. For a paid rollout, returns an awaitable of its write, which
+        raises as ``check`` does."""
+        pending = PendingRollout(owner, trajectory)
         if self._paid:
             loop = asyncio.get_running_loop()
-            waiting = waiting._replace(loop=loop, written=loop.create_future())
-        if waiting.place in self._written:
+            pending = pending._replace(loop=loop, written=loop.create_future())
+        if pending.place in self._written:
             return None
-        with self._list:
-            self._waiting.append(waiting)
+        with self._pending_lock:
+            self._pending.append(pending)
             self._arrived.set()
             if self._thread is None:
                 self._thread = threading.Thread(target=copy_context().run, args=[self._run], name="keep", daemon=True)
                 self._thread.start()
-        return waiting.written
+        return pending.written
 
     def check(self) -> None:
         """Called before each step of a rollout; costs no query.
 
         Raises:
             StopRequested: a person asked the slice to stop.
-            LeaseLost, MustPause: the job is another worker's, or what waits can't be written any more.
+            LeaseLost, MustPause: another worker has the job, or pending rollouts can't be written any more.
         """
         self._lease.check()
         if self._failed is not None:
@@ -103,7 +103,7 @@ class RolloutKeeper:
 
     @contextmanager
     def committing(self, **changes: Any) -> Iterator[None]:
-        """A fenced transaction (``recording``) that writes what waits, and what the block writes, together.
+        """A fenced transaction (``recording``) that commits pending rollouts together with the writes of the block.
 
         Raises:
             LeaseLost, MustPause: nothing was written.
@@ -127,32 +127,32 @@ class RolloutKeeper:
         self._answers.submit(copy_context().run, self._patiently, fenced).result()
 
     def save(self) -> None:
-        """Writes what waits, also when the database has just come back.
+        """Writes pending rollouts; retries while the database is unavailable.
 
         Raises:
             LeaseLost, MustPause: nothing was written.
         """
 
-        def all_that_waits() -> None:
+        def write_pending() -> None:
             with self.committing():
                 pass
 
-        self._patiently(all_that_waits)
+        self._patiently(write_pending)
 
     def rescue(self) -> None:
-        """``save`` where something else went wrong already, and that is what has to be told."""
+        """``save`` after another error: a failure is only logged, so that the first error is reported."""
         try:
             self.save()
         except (LeaseLost, MustPause, *AWAY) as error:
             log.warning("finished rollouts are lost: %s", error)
 
     def drop(self) -> None:
-        """Forgets what waits: it was replayed."""
-        with self._turn, self._list:
-            self._waiting.clear()
+        """Discards pending rollouts: they were replayed."""
+        with self._writing, self._pending_lock:
+            self._pending.clear()
 
     def forget(self) -> None:
-        """Forgets which rollouts were written: none of them comes again."""
+        """Clears the keys of written rollouts: none of them is queued again."""
         self._written.clear()
 
     def close(self) -> None:
@@ -171,7 +171,7 @@ class RolloutKeeper:
             # the waking was just cleared, and there will be no other.
             if self._closed.is_set():
                 return
-            if not self._waiting:  # they went with their iteration meanwhile: no session is opened for nothing
+            if not self._pending:  # they were written with their iteration meanwhile: no session is opened for nothing
                 continue
             try:
                 with self.committing():
@@ -180,9 +180,9 @@ class RolloutKeeper:
                 log.warning("rollouts wait to be written: %s", error)
                 self._arrived.set()
                 self._closed.wait(AGAIN_SECONDS)
-            except Exception as error:  # the rollouts hear of it at their next step
+            except Exception as error:  # rollouts raise it at their next step
                 self._failed = error
-                self._answer(self._waiting, error)
+                self._resolve_all(self._pending, error)
                 return
             finally:
                 connection.close()
@@ -201,28 +201,28 @@ class RolloutKeeper:
                 connection.close()
 
     @contextmanager
-    def _batch(self) -> Iterator[list[Waiting]]:
-        """All that waits, for one transaction; it waits again if that fails."""
-        with self._turn:
-            with self._list:
-                batch, self._waiting = self._waiting, []
+    def _batch(self) -> Iterator[list[PendingRollout]]:
+        """Pending rollouts for one transaction; they are pending again if it fails."""
+        with self._writing:
+            with self._pending_lock:
+                batch, self._pending = self._pending, []
             try:
                 yield batch
             except BaseException:
-                with self._list:
-                    self._waiting = [*batch, *self._waiting]
+                with self._pending_lock:
+                    self._pending = [*batch, *self._pending]
                 self._unsure = True
                 raise
             self._unsure = False
             self._written.update(one.place for one in batch)
-            self._answer(batch)
+            self._resolve_all(batch)
 
-    def _answer(self, batch: Sequence[Waiting], error: Exception | None = None) -> None:
+    def _resolve_all(self, batch: Sequence[PendingRollout], error: Exception | None = None) -> None:
         for one in batch:
             if one.loop is not None and one.written is not None and not one.loop.is_closed():
                 one.loop.call_soon_threadsafe(_resolve, one.written, error)
 
-    def _store(self, batch: list[Waiting]) -> None:
+    def _store(self, batch: list[PendingRollout]) -> None:
         by_owner: dict[TrajectoryScope, dict[RolloutKey, Trajectory]] = {}
         for one in batch:
             if one.place not in self._written:

@@ -1,6 +1,6 @@
-"""Asks a door of weights (``training.weights.door``): puts states there, and makes training calls of the Tinker API.
+"""Client of a model server (``training.weights.model_server``): uploads states and makes Tinker training calls.
 
-Made for one slice of work and one event loop.
+One client serves one slice of work and one event loop.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RETRIES: Final = 3
 AWAY: Final = "The door of weights at {} does not answer: {}"
 
 
-class DoorClient:
+class ModelServerClient:
     """``endpoint`` is one of kind ``weights``: its ``base_url`` ends in /v1, and its key lets in."""
 
     def __init__(self, endpoint: Endpoint) -> None:
@@ -120,7 +120,7 @@ class DoorClient:
 class OwnModel:
     """The client of a model whose weights are brought to the door where it has not got them, or not any more."""
 
-    def __init__(self, client: ChatModel, door: DoorClient, weights: Weights) -> None:
+    def __init__(self, client: ChatModel, door: ModelServerClient, weights: Weights) -> None:
         self._client, self._door, self._weights = client, door, weights
         self._bringing: asyncio.Task[None] | None = None
 

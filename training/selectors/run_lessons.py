@@ -1,4 +1,4 @@
-"""Reads of what a run learned to tell its agent: its epochs in figures, what was asked, and the lessons themselves."""
+"""Reads of the lessons of a run: its epochs in figures, its questions, and the lessons themselves."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ STAGES = ("summary", "lessons", "operations", "merge")  # of reflection, in the 
 
 
 def learns_context(run: TrainingRun) -> bool:
-    """Whether a run learns what its agent is told. Agents that choose actions read nothing."""
-    return run.tells
+    """Whether a run learns a context. Agents that choose actions have none."""
+    return run.learns_context
 
 
 def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:
@@ -48,8 +48,8 @@ def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
 
 
 def costs_of_finding(run: TrainingRun, rows: Iterable[Experience]) -> dict[UUID, int]:
-    """What the questions cost that led to each lesson of this run, in micro-dollars, by its id: those about its group,
-    shared by the lessons that the group taught. The rollouts measure all lessons at once, and are not counted."""
+    """Cost of the questions that led to each lesson of this run, in micro-dollars, by its id: those about its group,
+    shared by the lessons of the group. Rollouts measure all lessons at once and are not counted."""
     asked: Counter[str] = Counter()
     for key, cost in Question.objects.filter(job_id=run.pk).values_list("key", "cost_micros"):
         asked[_group_of(key)] += cost
@@ -107,7 +107,7 @@ def _mean(sums: Mapping[str, Any], name: str, n: int) -> float | None:
 
 
 def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Calls by tool, the dearest first; what the model said itself counts as "model"."""
+    """Calls by tool, the most expensive first; the model's own output counts as "model"."""
     found = [
         {
             "tool": name,
@@ -131,7 +131,7 @@ def _looks(run: TrainingRun) -> dict[int, dict[str, Any]]:
 
 
 def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
-    """What reflection asked, by epoch and stage. Two queries."""
+    """Questions of reflection, by epoch and stage. Two queries."""
     rows = Question.objects.filter(job_id=run.pk).order_by()
     sums = rows.values("epoch", "stage").annotate(
         asked=Count("id"),

@@ -1,8 +1,8 @@
-"""What a model was told, kept with the steps: of each call the messages that were new to it.
+"""Prompt messages of model calls, stored with the steps: of each call, only the messages that are new.
 
-A step's ``state`` has ``prompt`` where a conversation begins (all of its messages), or ``further`` where it goes on
-(those since the model's last answer, which the steps hold). The content of the last message is the step's observation
-and is not kept twice. What is read back (``conversations_of``) is the conversation as the model saw and said it.
+A step's ``state`` has ``prompt`` at the start of a conversation (all of its messages), or ``further`` later (messages
+since the model's last answer, which the steps hold). The content of the last message is the step's observation and is
+not stored twice. ``conversations_of`` restores the conversations.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SAME_VOICE: Final = "agent"  # how a step of an agent without roles is marked wh
 
 
 @dataclass
-class Heard:
+class MessageDiff:
     """Compares the messages of each call with those of the call before, role by role."""
 
     _known: dict[str, tuple[list[Message], Message]] = field(default_factory=dict)  # and what was answered to them
@@ -52,7 +52,7 @@ def _since(before: list[Message], answer: Message, messages: Sequence[Message]) 
 
 
 def _key(message: Message) -> tuple[Any, ...]:
-    """By what two messages are the same: ids of calls are made anew by some agents."""
+    """Key of equality of two messages. Ids of calls are left out: some agents change them."""
     return message.role, message.content, [(call.name, dict(call.arguments)) for call in message.tool_calls]
 
 
@@ -72,9 +72,9 @@ def _plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
 
 
 def conversations_of(steps: Sequence[Mapping[str, Any]]) -> list[list[dict[str, Any]]]:
-    """The conversations of a rollout as stored, each a list of chat messages that ends with the model's last words:
-    several where an agent plays several parts, each of which was told something else. Empty where the steps do not say
-    what the model was told: it chose actions, came from elsewhere, or was recorded by an earlier release.
+    """Conversations of a stored rollout, each a list of chat messages that ends with an answer of the model. An agent
+    with several roles has several. Empty where the steps hold no prompts: the agent chose actions, the record was
+    imported, or an earlier release made it.
 
     A call of a tool is ``{"type": "function", "function": {"name", "arguments"}}``, its result a message of the role
     "tool" with the tool's ``name``.
@@ -135,6 +135,6 @@ def _call(name: Any, arguments: Any) -> dict[str, Any]:
 
 
 def _ending(talk: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Up to the model's last words: nothing is learned from what it was told after them."""
+    """The conversation up to the model's last message: later messages teach nothing."""
     last = max((n for n, one in enumerate(talk) if one["role"] == "assistant"), default=-1)
     return talk[: last + 1]

@@ -1,4 +1,4 @@
-"""Agents of others, over HTTP: what they are sent besides the task, and what was seen of them."""
+"""HTTP agents of other systems: headers that they receive, and whether their context arrives."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ def agent_headers(agent: Agent) -> dict[str, str]:
 
 
 def dropped_context_repair(agent: Agent) -> str:
-    """What makes the context reach the agent's model where it does not."""
+    """Advice that makes the context reach the agent's model."""
     if agent.inject_context:
         return 'Make the agent call its model at the "base_url" that it is sent with each task'
     return 'Make the agent put "system" before its own prompt, or have the context put into its calls (in its form)'

@@ -1,8 +1,8 @@
-"""How months age: written as Parquet, read back, dropped, kept by rule, deleted.
+"""Life cycle of archived months: written as Parquet, read back, dropped, retained by rule, deleted.
 
-Each step leaves the next one what it needs, so that a process may die anywhere: an archive has a row once its file was
-read back; the partition goes in the transaction that says that its archives hold it; what was written in between is
-found by the digests there. A file without a row is swept up a day later.
+Each step stores the input of the next one, so that a process may die anywhere. An archive has a row once its file was
+read back. The partition is dropped in the transaction that checks that archives hold its rows; digests find rows
+written in between. A file without a row is deleted a day later.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ from experiences.trajectories.storage import partition_ensure
 
 log = logging.getLogger(__name__)
 
-FILE_ROWS: Final = 50_000  # a file is begun anew after the job that reaches this
+FILE_ROWS: Final = 50_000  # a new file begins after the job that reaches this
 AT_WORK: Final = 2  # files at once: each has row groups of at most 32 MB of text in memory
 FORMAT: Final = 1
 STRAY: Final = timedelta(days=1)
 
 
 class ArchiveUnsound(Conflict):
-    """What was read back is not what was written."""
+    """The rows that were read back differ from the written ones."""
 
     title = "Archive unsound"
 
@@ -81,7 +81,7 @@ class Unhindered:
 
 @dataclass(frozen=True)
 class Portion:
-    """What comes into one file: jobs of one agent and month."""
+    """Content of one file: jobs of one agent and month."""
 
     organization_id: uuid.UUID
     agent_id: uuid.UUID
@@ -112,7 +112,7 @@ def months_due(today: date | None = None) -> list[date]:
 
 
 def portions(month: date, organization_id: uuid.UUID | None = None) -> list[Portion]:
-    """What of a month has no archive yet, cut into files."""
+    """Parts of a month without an archive, divided into files."""
     with connection.cursor() as cursor:
         cursor.execute(
             # Counted in the index alone; a job is of one agent.
@@ -274,7 +274,7 @@ def _groups(written: dict[uuid.UUID, ArchivedJob], job_id: uuid.UUID, groups: in
 
 
 def manifest_store(archive: TrajectoryArchive, jobs: list[ArchivedJob]) -> None:
-    """What the file holds, beside it: it can be understood and checked without this database."""
+    """Writes the manifest of the file: a reader can understand and check the file without this database."""
     manifest = {
         "format": FORMAT,
         "organization_id": archive.organization_id,
@@ -298,8 +298,8 @@ def manifest_store(archive: TrajectoryArchive, jobs: list[ArchivedJob]) -> None:
 
 
 def month_drop(month: date) -> bool:
-    """Drops the partition if archives hold all that is in it, as it is now. False: not now, and why not was mended, so
-    that the next archiving has it: what changed since is written anew."""
+    """Drops the partition if archives hold all its current rows. False: not now; archives that lack rows were given up,
+    so that the next archiving writes them again."""
     try:
         with transaction.atomic(), connection.cursor() as cursor:
             cursor.execute("SELECT agent_id, job_id FROM experiences_trajectory_partition_drop(%s)", [month])
@@ -337,7 +337,8 @@ def archive_forget(archive: TrajectoryArchive) -> None:
 
 
 def keep_days() -> Callable[[TrajectoryArchive], int]:
-    """How many days an archive is kept: by its agent's rule, else its organisation's, else the site's. 0: for ever."""
+    """Days for which an archive is retained: by its agent's rule, else its organisation's, else the site's. 0: for
+    ever."""
     rules = {(one.organization_id, one.agent_id): one.keep_days for one in ArchiveRule.objects.all()}
 
     def days(archive: TrajectoryArchive) -> int:

@@ -1,4 +1,4 @@
-"""How long files of exports are kept."""
+"""Retention of files of exports."""
 
 from __future__ import annotations
 

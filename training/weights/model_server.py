@@ -1,9 +1,9 @@
-"""The door of weights: a server over one base model, for rollouts, for production and for training.
+"""Model server: serves one base model for rollouts, production and training.
 
-``/v1/chat/completions`` and ``/v1/models`` are OpenAI's. A model is named ``base`` or ``base@digest``, the digest being
-the SHA-256 of a state that was put under ``/weights/<digest>``; who gets a 404 puts it there and asks again. What was
-put there with ``?keep=1`` (releases) is found by a door that is started anew. ``/api/v1/...`` are the training calls of
-the Tinker API, as its SDK makes them.
+``/v1/chat/completions`` and ``/v1/models`` are OpenAI's. A model is named ``base`` or ``base@digest``: the digest is
+the SHA-256 of a state that was uploaded to ``/weights/<digest>``. A client that gets a 404 uploads the state and asks
+again. A state uploaded with ``?keep=1`` (releases) survives a restart. ``/api/v1/...`` are the training calls of the
+Tinker API, as its SDK makes them.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from training.weights.turns import Turns
 
 MOST_BODY: Final = 2**31  # bytes of a state that is put here
 MOST_ANSWERS: Final = 1_000  # results that are kept until they are asked for
-PATIENCE: Final = 20.0  # seconds after which who asks for a result is told to ask again
+PATIENCE: Final = 20.0  # seconds after which a client that waits for a result has to ask again
 SEPARATOR: Final = "@"
 SAMPLED: Final = frozenset(
     {
@@ -39,7 +39,7 @@ SAMPLED: Final = frozenset(
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
-class Door:
+class ModelServer:
     """``name`` is what the base model is called; ``token`` lets in (empty: everybody who reaches it). ``saved`` is the
     folder for states that the Tinker API's ``save_weights`` keeps here."""
 
@@ -143,7 +143,7 @@ class Door:
         return web.Response(text=text, content_type="text/event-stream")
 
     async def _weights_of(self, model: str) -> str:
-        """What a model's name stands for; states that are kept here are loaded when they are asked for."""
+        """The weights of a model's name; states stored on disk are loaded on first use."""
         name, _, digest = model.partition(SEPARATOR)
         if name == self.name and self.engine.loaded(digest or BASE):
             return digest or BASE
@@ -171,7 +171,7 @@ class Door:
         return web.json_response({"loaded": name})
 
     async def _keep(self, digest: str, state: bytes) -> None:
-        """Writes a state where a door that is started anew finds it."""
+        """Writes a state to the folder that a restarted server reads."""
 
         def write() -> None:
             self._saved.mkdir(parents=True, exist_ok=True)
@@ -199,7 +199,7 @@ class Door:
         return web.json_response({})
 
     async def _telemetry(self, _: web.Request) -> web.Response:
-        """What an SDK tells of itself is not kept."""
+        """Accepts an SDK's telemetry and discards it."""
         return web.json_response({"status": "accepted"})
 
     async def _session(self, _: web.Request) -> web.Response:

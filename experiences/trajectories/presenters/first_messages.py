@@ -1,4 +1,4 @@
-"""What a model was told before its first step, and how its answer compares with what was expected."""
+"""The messages before a rollout's first step, and its answer compared with the expected one."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from experiences.models import Experience, TrajectoryRecord
-from experiences.rollouts.heard import PROMPT
+from experiences.rollouts.message_diff import PROMPT
 from experiences.trajectories.presenters.shape_of_steps import answer_of
 
 LONG: Final = 600
@@ -15,7 +15,7 @@ LESSONS_LOOKED_AT: Final = 300
 
 
 @dataclass(frozen=True)
-class ToldMessage:
+class FirstMessage:
     role: str
     content: str
 
@@ -24,18 +24,18 @@ class ToldMessage:
         return len(self.content) > LONG
 
 
-def told_first(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> list[ToldMessage]:
+def first_messages(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> list[FirstMessage]:
     """The messages of the model's first call; the system text alone where a file of another system had no more. Nothing
     where the steps don't say: the agent chose actions, or was recorded by an earlier release."""
     state = (first or {}).get("state") or {}
     if PROMPT in state:
         seen = str(state.get("observation") or "")
-        return [ToldMessage(str(one["role"]), str(one.get("content", seen))) for one in state[PROMPT]]
+        return [FirstMessage(str(one["role"]), str(one.get("content", seen))) for one in state[PROMPT]]
     system = (evidence_of(row).get("imported") or {}).get("system")
-    return [ToldMessage("system", str(system))] if system else []
+    return [FirstMessage("system", str(system))] if system else []
 
 
-def lessons_in(actor: Any, row: TrajectoryRecord, told: Sequence[ToldMessage]) -> list[Experience]:
+def lessons_in(actor: Any, row: TrajectoryRecord, told: Sequence[FirstMessage]) -> list[Experience]:
     """The agent's lessons whose text stands in what was told."""
     words = "\n".join(one.content for one in told)
     if not words:

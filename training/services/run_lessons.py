@@ -1,4 +1,4 @@
-"""What a run learns to tell its agent: from rows to the library that it starts from, and back after each iteration."""
+"""Lessons of a run: from rows to the library that it starts with, and back to rows after each iteration."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
 from training.policies.context import ContextPolicy
 from training.policies.effects import Estimate
-from training.policies.known import Known
+from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
 from training.policies.served_context import ServedContext
 from training.schema import GRPOConfig
@@ -38,12 +38,12 @@ from training.trainer.setup import GateReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps
 MEASURED = ("effect", "effect_error", "rollouts")
-SECTION_WEIGHT = 0.5  # a section may be right; only rollouts without it can tell
+SECTION_WEIGHT = 0.5  # a section may be right; only rollouts without it can show that
 
 
 def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> list[dict[str, Any]]:
-    """What a run of this agent begins with, as it is stored in its row: the lessons that are active and of its domain,
-    and the sections of its playbook (None: as it stands). Those whose stamps don't fit are not among them.
+    """The library that a run of this agent starts with, as its row stores it: the active lessons of its domain, and the
+    sections of its playbook (None: of its current version). Lessons whose stamps do not fit are left out.
 
     Raises:
         Conflict: the agent's prompt pack was altered.
@@ -51,7 +51,7 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     stamp_of_agent(agent)
     lessons = [library_entry(row, "active") for row in _fitting(agent)]
     texts = [one["lesson"]["text"] for one in lessons]
-    # A lesson that was adopted stands in the playbook too: told twice, half of what it does would be its twin's.
+    # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
     items = sections_told(agent) if sections is None else sections
     sections = [one for one in items if most_alike(one.content, texts)[1] < ALIKE]
     return lessons + [
@@ -66,7 +66,7 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
 
 
 def library_entry(row: Experience, status: Status) -> dict[str, Any]:
-    """A lesson with what was measured of it, as a run's row holds it."""
+    """A lesson with its measured effect, as a run's row stores it."""
     lesson = replace(_lesson(row), status=status)
     return {"lesson": lesson.as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
 
@@ -78,25 +78,24 @@ def _fitting(agent: Agent) -> list[Experience]:
 
 
 def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
-    """The library that a run began with, what it told and what it only tried, and the weights of its lessons by
-    handle."""
+    """The library that a run started with (active lessons and candidates), and the weights of its lessons by handle."""
     library = Library.of([one["lesson"] for one in run.library])
     return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
 
 
 def told_at_start(run: TrainingRun) -> Library:
-    """What the agent was told when a run began."""
+    """The context of the agent when a run started."""
     return Library(tuple(one for one in library_of_run(run)[0] if one.status == "active"))
 
 
-def known_of_run(run: TrainingRun) -> Known | None:
-    """What earlier runs measured of the library that a run began with."""
-    return None if run.known is None else Known.from_json(run.known)
+def known_of_run(run: TrainingRun) -> PriorEstimates | None:
+    """Estimates by earlier runs for the library that a run started with."""
+    return None if run.known is None else PriorEstimates.from_json(run.known)
 
 
 def runs_under(agent: Agent, chosen: PromptPack | None) -> QuerySet[TrainingRun]:
-    """The earlier runs of an agent that acted by the prompt of a run whose pack was ``chosen`` by the domain of its
-    data, or by the agent's own prompt (None), as it was then."""
+    """Earlier runs of an agent with the same prompt: that of ``chosen`` (a pack for the domain of the data), or else
+    (None) the agent's own."""
     runs = TrainingRun.objects.filter(agent=agent)
     if chosen is None:
         return runs.filter(Q(prompt_pack=None) | Q(prompt_pack=agent.prompt_pack))
@@ -105,8 +104,8 @@ def runs_under(agent: Agent, chosen: PromptPack | None) -> QuerySet[TrainingRun]
 
 
 def starting_rule(agent: Agent, chosen: PromptPack | None = None) -> dict[str, Any] | None:
-    """The rule that the agent's last run under this prompt (``runs_under``) that shipped anything shipped, as a row
-    holds it; None where all queries are told the same."""
+    """The rule that the agent's last run under this prompt (``runs_under``) shipped, as a row stores it; None where all
+    queries get the same lessons."""
     shipped = runs_under(agent, chosen).filter(shipped_at__isnull=False).order_by("-shipped_at")
     rule: dict[str, Any] | None = shipped.values_list("shipped_rule", flat=True).first()
     return rule
@@ -118,7 +117,7 @@ def rule_of_run(run: TrainingRun) -> QueryRule | None:
 
 
 def context_of_agent(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> ServedContext:
-    """What the agent is told outside of jobs, as its rows stand: what its next run would begin with. ``sections`` are
+    """The context of the agent outside of jobs, by its current rows; its next run would start with it. ``sections`` are
     the items of its playbook (None: those of its newest version).
 
     Raises:
@@ -139,8 +138,8 @@ def _rule_for(library: Library, stored: Mapping[str, Any] | None) -> QueryRule |
 
 
 def ship_again(run: TrainingRun, policy: ContextPolicy, id_of: IdOf, *, by: str) -> None:
-    """Tells what an earlier checkpoint of the run shipped, in its words; what is active beside that is only tried from
-    now on. What a person changed since the run was made stays as it is, and so does the playbook."""
+    """Restores the context that an earlier checkpoint of the run shipped, with its texts. Other active lessons become
+    candidates. Changes that a person made since the run was created stay, and so does the playbook."""
     shipped = set(policy.shipped)
     states = [one for one in states_of(policy, id_of, _began_with(run)) if one.handle in shipped]
     for row in Experience.objects.filter(agent=run.agent, status=ExperienceStatus.ACTIVE).exclude(handle__in=shipped):
@@ -157,7 +156,7 @@ def _began_with(run: TrainingRun) -> dict[str, dict[str, Any]]:
 
 
 def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
-    """What a run's row says of what it ships."""
+    """Columns of a run that record the shipped rule."""
     rule = policy.shipped_rule
     versions = {one.handle: one.version for one in policy.shipped_lessons}
     kept = None if rule is None else {"rule": rule.as_json(), "versions": versions}
@@ -165,7 +164,7 @@ def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
 
 
 def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
-    """Whether what the policy ships is, word for word and query for query, what its run began with."""
+    """Whether the policy ships the same texts to the same queries as at the start of its run."""
     rules = [None if rule is None else rule.as_json() for rule in (policy.shipped_rule, policy.start_rule)]
     return context_of(policy.shipped_lessons) == context_of(told_at_start(run).lessons) and rules[0] == rules[1]
 
@@ -192,8 +191,8 @@ IdOf = Callable[[RolloutKey], Any]
 
 
 def lessons_sync(job: Job, run: TrainingRun, policy: ContextPolicy, report: IterationReport, id_of: IdOf) -> None:
-    """Writes what the iteration knows of its lessons. Inside its transaction. A lesson that is shipped keeps the text
-    and the status that it was shipped with: other runs and people go by its row."""
+    """Writes the lessons of an iteration, inside its transaction. A shipped lesson keeps the text and the status with
+    which it was shipped: other runs and users rely on its row."""
     states = states_of(policy, id_of, _began_with(run))
     if states:
         limit = run.configuration.context.max_words
@@ -242,7 +241,7 @@ def _measured(policy: ContextPolicy, known: Estimate, at: int, before: Mapping[s
 
 
 def _measured_before(lesson: Lesson, before: Mapping[str, Any]) -> dict[str, Any]:
-    """What earlier runs measured of this very text."""
+    """Estimates by earlier runs for the same text."""
     same_text = before and before["lesson"]["version"] == lesson.version
     return {name: before[name] for name in MEASURED if name in before} if same_text else {}
 
@@ -318,7 +317,7 @@ def epoch_add(run: TrainingRun, report: IterationReport) -> None:
 
 
 def _steps(run: TrainingRun, epoch: Epoch, decided: GateReport) -> dict[str, Any]:
-    """The steps of the search in this epoch so far; nothing where nothing is searched."""
+    """The steps of the search in this epoch so far; empty where there is no search."""
     if not searches(run.configuration):
         return {}
     earlier = (epoch.gate or {}).get("steps", [])
@@ -326,7 +325,7 @@ def _steps(run: TrainingRun, epoch: Epoch, decided: GateReport) -> dict[str, Any
 
 
 def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict[str, Any]:
-    """What can be added up of an iteration."""
+    """Sums over the trajectories of an iteration."""
     known = [one.reward for one in trajectories if math.isfinite(one.reward)]
     reflected = report.reflected or Reflected()
     return {

@@ -6,7 +6,7 @@ import re
 from decimal import Decimal
 
 from experiences.rollouts.tools.base import FunctionTool, ToolError
-from experiences.rollouts.tools.reading import DIRECTION, NUMBER_LIST, is_descending
+from experiences.rollouts.tools.text_parsing import DIRECTION, NUMBER_LIST, is_descending
 
 _WORD = re.compile(r"\w+")
 _LAST_AFTER_COLON = re.compile(r":\s*(\w+)\s*$")
@@ -32,7 +32,7 @@ def reverse_letters_strict(text: str) -> str:
 
 
 def count_letter(text: str) -> str:
-    """How often a quoted character occurs in a quoted text, in either case."""
+    """Count of a quoted character in a quoted text, in either case."""
     quoted = _QUOTED.findall(text)
     characters = [piece for piece in quoted if len(piece) == 1]
     if not characters or len(quoted) < 2:
