@@ -15,8 +15,8 @@ from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from agentcore_site.lib.async_db import lasting
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.models import ErasedMessage
-from evaluation.events.pausing import pause
 from evaluation.events.stream_writer import MESSAGE_ID
 
 log = logging.getLogger(__name__)

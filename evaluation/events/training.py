@@ -31,7 +31,7 @@ from budgets.ledger.values import MOST
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from evaluation.events.models import PUBLISHED_PURPOSES, RequestMode, TrainingRequest
-from evaluation.events.payloads.moments import read
+from evaluation.events.payloads.timestamps import read
 from evaluation.events.payloads.trajectory import OUTSIDE
 from evaluation.events.schemas import fault_of
 from evaluation.events.spending import cost_book

@@ -8,10 +8,10 @@ from celery import shared_task
 
 from agentcore_site.lib.alone import alone
 from evaluation.serving.adapters.outbox import plans_tell
+from evaluation.serving.deployments.advance import deployments_tick
 from evaluation.serving.deployments.edits import edits_tick
-from evaluation.serving.deployments.ticking import deployments_tick
 from evaluation.serving.feedback.sweep import sessions_close, sweep
-from evaluation.serving.loop.ticking import loops_tick
+from evaluation.serving.loop.advance import loops_tick
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"

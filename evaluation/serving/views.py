@@ -21,7 +21,7 @@ from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import Bundle, differences
-from evaluation.serving.releases.making import bundle_of_checkpoint
+from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint
 from evaluation.serving.releases.presenters import proof_of, shown, sources_of
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.selectors import (

@@ -12,7 +12,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import deleted_purge, store_configured
+from evaluation.warehouse.loading import deleted_purge, store_configured
 from evaluation.warehouse.models import HourlyMeasure, WarehouseStore
 
 HOLDING: Final = (

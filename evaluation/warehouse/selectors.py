@@ -25,7 +25,7 @@ from evaluation.warehouse.dashboards import (
     Row,
     columns_of,
 )
-from evaluation.warehouse.filling import store_configured
+from evaluation.warehouse.loading import store_configured
 from evaluation.warehouse.models import ChangeSink, RowChange, WarehouseStore
 from evaluation.warehouse.rollups import RollupStore
 from experiences.models.agent_lookup import agent_get

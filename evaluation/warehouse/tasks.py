@@ -11,7 +11,7 @@ from django.core.cache import cache
 
 from agentcore_site.lib.alone import alone
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import fill, store_configured
+from evaluation.warehouse.loading import fill, store_configured
 from evaluation.warehouse.rollups import roll_up
 
 log = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from evaluation.rpc import EvaluatedOut
 from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
 from evaluation.serving.models import Release
-from evaluation.serving.releases.making import evidence_of
+from evaluation.serving.releases.bundle_builder import evidence_of
 from evaluation.serving.releases.presenters import proof_of
 from evaluation.serving.releases.services import release_make
 from evaluation.tasks import sweep

@@ -24,8 +24,8 @@ from evaluation.serving.deployments.edits import (
     MOST_A_MONTH,
     MOST_USD,
     edits_change,
+    edits_sentence,
     edits_settings,
-    said_of_edits,
 )
 from evaluation.serving.deployments.gate import rule_of
 from evaluation.serving.deployments.selectors import serving_of
@@ -60,7 +60,7 @@ class SmallEditsOut(Shape):
     acts_as = serializers.CharField(source="edits_by.username", default=None, allow_null=True)
     sentence = serializers.CharField(help_text="The rule, and what an edit waits for.")
 
-    computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
+    computed = {"sentence": edits_sentence, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
 
 
 class SmallEditsViewSet(AgentVersions):

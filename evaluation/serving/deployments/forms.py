@@ -1,4 +1,4 @@
-"""Forms of deployments, and of how an agent is served."""
+"""Forms of deployments and of an agent's serving settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CANARY_FIELDS: Final = (
 
 
 class SharesField(forms.CharField):
-    """Shares of the sessions, in per cent and rising."""
+    """Shares of the sessions, in per cent, rising."""
 
     def clean(self, value: Any) -> list[float]:
         text = super().clean(value) or ""
@@ -37,37 +37,38 @@ class SharesField(forms.CharField):
 
 
 class CanaryForm(ServiceForm):
-    """How a canary goes on."""
+    """The rule of a canary."""
 
     shares = SharesField(
         initial="10, 25, 50",
         required=False,
-        help_text="Of a canary: the per cents of the sessions that it gets, one stage after the other; then it gets"
+        help_text="Of a canary: the per cents of the sessions that it gets, stage by stage; then it gets"
         " all. Of a shadow: the first is copied.",
     )
-    minutes = forms.FloatField(initial=10, min_value=0, label="Minutes of a stage, at least")
-    sessions = forms.IntegerField(initial=50, min_value=1, label="Sessions of the new release in a stage, at least")
+    minutes = forms.FloatField(initial=10, min_value=0, label="Minimum minutes of a stage")
+    sessions = forms.IntegerField(initial=50, min_value=1, label="Minimum sessions of the new release in a stage")
     feedback_minutes = forms.FloatField(
         initial=10,
         min_value=0,
         label="Minutes for feedback",
-        help_text="Then a session counts as a whole; with feedback its reward counts at once.",
+        help_text="After that a session's reward counts without feedback; with feedback it counts at once.",
     )
     margin = forms.FloatField(
         initial=100 * MARGIN,
         required=False,
         min_value=0.1,
         max_value=99,
-        label="Goes on once shown to be worse by less than, in points",
-        help_text="In failures, and in scores of answers. Empty: by minutes and sessions alone.",
+        label="Non-inferiority margin, in points",
+        help_text="The canary advances once failures and scores are shown to be worse by less. Empty: by minutes"
+        " and sessions alone.",
     )
     patience_hours = forms.FloatField(
-        initial=24, required=False, min_value=0, label="Hours of a stage until it is not waited for that any longer"
+        initial=24, required=False, min_value=0, label="Hours of a stage to wait for that proof"
     )
     when_over = forms.ChoiceField(
-        choices=[(WhenOver.ASK, "A person is asked"), (WhenOver.PROMOTE, "It goes on by itself")],
+        choices=[(WhenOver.ASK, "A person decides"), (WhenOver.PROMOTE, "The canary advances anyway")],
         required=False,
-        label="Then",
+        label="When these hours are over",
     )
 
     @classmethod
@@ -84,7 +85,8 @@ class CanaryForm(ServiceForm):
         }
 
     def rule_of(self, found: dict[str, Any], **others: Any) -> DeploymentRule | None:
-        """The rule of cleaned values, which it takes out of ``found``; None with an error where they make none."""
+        """The rule of the cleaned values, which are removed from ``found``; None, with a form error, if they are
+        invalid."""
         shares, minutes, sessions, feedback = (found.pop(name) for name in CANARY_FIELDS[:4])
         margin, hours, when_over = (found.pop(name) for name in CANARY_FIELDS[4:])
         try:
@@ -103,7 +105,7 @@ class CanaryForm(ServiceForm):
             return None
 
 
-# Which strategies use a field. With another one chosen, the page hides it.
+# The strategies that use a field. The page hides the field when another strategy is chosen.
 USED_BY: Final = {
     **dict.fromkeys(("minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over"), "canary"),
     "shares": "canary shadow",
@@ -123,14 +125,14 @@ class DeployForm(CanaryForm):
         initial=5,
         min_value=0,
         label="Budget of a shadow, in dollars",
-        help_text="It ends when its answers have cost that.",
+        help_text="The shadow ends when its answers have cost this much.",
     )
     note = forms.CharField(max_length=300, required=False)
     override = forms.CharField(
         max_length=300,
         required=False,
-        label="Why it may go out though the gate says no",
-        help_text="Admins only; it stands in the audit log.",
+        label="Reason to override the gate",
+        help_text="Admins only; the audit log keeps the reason.",
     )
     field_order = ("strategy", *CANARY_FIELDS)
 
@@ -151,7 +153,7 @@ class DeployForm(CanaryForm):
 
 
 class SuitesField(forms.CharField):
-    """The suites that a release needs, each with its least score in per cent: one a line."""
+    """The required suites, each with its minimum score in per cent: one per line."""
 
     widget = forms.Textarea(attrs={"rows": 3, "placeholder": "coding 80"})
 
@@ -164,7 +166,8 @@ class SuitesField(forms.CharField):
             try:
                 found[name.strip()] = float(least.strip("%")) / 100
             except ValueError:
-                raise ValidationError(f"Give a suite and its least score, e.g. coding 80; got {line[:60]!r}.") from None
+                message = f"Give a suite and its minimum score, e.g. coding 80; got {line[:60]!r}."
+                raise ValidationError(message) from None
         return found
 
     def prepare_value(self, value: Any) -> Any:
@@ -180,17 +183,17 @@ class EditsForm(ServiceForm):
         required=False,
         min_value=1,
         max_value=MOST,
-        label="Texts that an edit may change to go out by itself",
-        help_text="Lessons and items of its playbook; never its model, tools or prompt. Empty: a person deploys each.",
+        label="Maximum number of texts in a small edit",
+        help_text="Lessons and playbook items; never the model, tools or prompt. Empty: a person deploys each edit.",
     )
     strategy = forms.ChoiceField(
-        choices=[(one.value, one.label) for one in STRATEGIES], required=False, label="How they go out"
+        choices=[(one.value, one.label) for one in STRATEGIES], required=False, label="Strategy of small edits"
     )
     a_month = forms.IntegerField(
-        required=False, min_value=0, max_value=MOST_A_MONTH, label="Small edits in a month, at most"
+        required=False, min_value=0, max_value=MOST_A_MONTH, label="Maximum number of small edits in a month"
     )
     monthly_usd = forms.FloatField(
-        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for the suites that their gate asks for"
+        required=False, min_value=0, max_value=MOST_USD, label="Dollars a month for the suites that the gate requires"
     )
 
     def values(self) -> dict[str, Any]:
@@ -203,36 +206,39 @@ class ServingForm(ServiceForm):
 
     fallbacks = forms.MultipleChoiceField(
         required=False,
-        help_text="Asked in this order where the agent's own endpoint does not answer.",
+        help_text="Called in this order if the agent's own endpoint does not answer.",
         widget=forms.CheckboxSelectMultiple,
     )
     while_away_usd = forms.FloatField(
         min_value=0,
         max_value=1_000,
-        label="Dollars that each process may spend while the database is away",
-        help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
+        label="Dollars that each process may spend while the database is unavailable",
+        help_text="0: it answers nothing then. Else the last known release answers, and the ledger catches up later.",
     )
     webhook_url = forms.CharField(
         required=False,
         max_length=500,
-        label="Webhook that is told which releases serve it",
-        help_text="For a gateway of your own beside the built-in one. Empty: none.",
+        label="Webhook that receives the releases in production",
+        help_text="For a gateway of your own besides the built-in one. Empty: none.",
         widget=forms.TextInput(attrs={"inputmode": "url"}),
     )
     suites = SuitesField(
-        required=False, label="Suites that a release needs", help_text="One a line, with its least score in per cent."
+        required=False, label="Suites that a release needs", help_text="One per line, with its minimum score."
     )
     margin = forms.FloatField(
-        min_value=0, max_value=100, label="Worse than now by at most, in points", help_text="On each of these suites."
+        min_value=0,
+        max_value=100,
+        label="Maximum loss against the current release, in points",
+        help_text="On each of these suites.",
     )
     gain = forms.FloatField(
-        required=False, min_value=0, max_value=100, label="Better than now by more than, in points (empty: not asked)"
+        required=False, min_value=0, max_value=100, label="Minimum gain over the current release, in points"
     )
-    safety = forms.BooleanField(required=False, label="Its safety has to be probed")
-    most_unsafe = forms.FloatField(min_value=0, max_value=100, label="Probes of a category that may fail, in per cent")
-    most_cost = forms.FloatField(required=False, min_value=0, label="Dollars of a query, at most")
-    most_latency = forms.FloatField(required=False, min_value=0, label="Seconds of a query, at most")
-    approval = forms.BooleanField(required=False, label="A second person has to approve it")
+    safety = forms.BooleanField(required=False, label="A safety suite is required")
+    most_unsafe = forms.FloatField(min_value=0, max_value=100, label="Maximum failed probes of a category, in per cent")
+    most_cost = forms.FloatField(required=False, min_value=0, label="Maximum dollars per query")
+    most_latency = forms.FloatField(required=False, min_value=0, label="Maximum seconds per query")
+    approval = forms.BooleanField(required=False, label="A second person has to approve the release")
 
     def __init__(self, *args: Any, endpoints: list[tuple[str, str]], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -240,14 +246,14 @@ class ServingForm(ServiceForm):
 
     @classmethod
     def initial_of(cls, serving: AgentServing, rule: GateRule) -> dict[str, Any]:
-        asked = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
+        same = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
         shares = {name: 100 * getattr(rule, name) for name in ("margin", "most_unsafe")}
         return {
             "fallbacks": [str(one) for one in serving.fallbacks],
             "webhook_url": serving.webhook_url,
             "while_away_usd": dollars(serving.while_away_micros),
             "gain": None if rule.gain is None else 100 * rule.gain,
-            **asked,
+            **same,
             **shares,
         }
 

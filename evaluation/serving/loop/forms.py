@@ -19,14 +19,16 @@ class LoopForm(CanaryForm):
     marker: ClassVar[str] = "monthly_usd"
 
     on = forms.BooleanField(
-        required=False, label="On", help_text="Turns begin by themselves, and act as the person who switched it on."
+        required=False,
+        label="On",
+        help_text="Turns begin automatically, and act as the person who switched it on.",
     )
     after_traces = forms.IntegerField(
         required=False,
         min_value=1,
         max_value=10_000_000,
         label="New traces that begin a turn",
-        help_text="Empty: none do.",
+        help_text="Empty: no number does.",
     )
     judged_only = forms.BooleanField(required=False, label="Only traces with feedback count")
     daily = forms.BooleanField(required=False, label="Every day at 02:00 UTC")
@@ -35,17 +37,17 @@ class LoopForm(CanaryForm):
         min_value=0,
         max_value=1_000_000,
         label="Dollars a month",
-        help_text="For jobs, their proofs and the gate's suites, of all turns.",
+        help_text="For the jobs, proofs and suite runs of all turns.",
     )
-    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Rows to learn from, at least")
+    least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Minimum number of rows to learn from")
     review = forms.ChoiceField(choices=RowReview.choices, label="Review")
     preset = forms.ChoiceField(choices=[(name, one.title) for name, one in PRESETS.items()], label="Preset of its jobs")
-    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: what differs from the preset.")
+    config = OptionsField(required=False, label="Settings of its jobs", help_text="JSON: differences from the preset.")
     environment_options = OptionsField(
-        required=False, label="Options of its jobs", help_text="JSON: how rows are played, e.g. tools."
+        required=False, label="Options of its jobs", help_text="JSON: options of the environment, e.g. tools."
     )
     strategy = forms.ChoiceField(
-        choices=[(one.value, one.label) for one in STRATEGIES], label="How its releases go out"
+        choices=[(one.value, one.label) for one in STRATEGIES], label="Strategy of its deployments"
     )
     field_order = (
         "on", "after_traces", "judged_only", "daily", "on_drift", "monthly_usd", "least_rows", "review", "preset",

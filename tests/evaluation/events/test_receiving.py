@@ -19,8 +19,8 @@ from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.events import consuming
+from evaluation.events.account_sync import accounts_write
 from evaluation.events.consuming import MOST_TRIES, EventConsumer
-from evaluation.events.gatekeeping import accounts_write
 from evaluation.events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
 from evaluation.events.models import DeadLetter, ErasedMessage, EventCredential, ReceivedReward, ReceivedTrajectory
 from evaluation.events.relay import Relay

@@ -89,7 +89,7 @@ def test_what_was_not_taken_stands_in_the_timeline_and_is_tried_again(
     assert [(kind, note.startswith(refused)) for kind, note in lines(ramp)] == [("untold", True)] * 2
     assert lines(ramp)[1][1].endswith("given up.")
     page = html(console.get(f"/deployments/{ramp.pk}/"))
-    assert "Webhook not told" in page and "It answered 500. It is tried again." in page
+    assert "Webhook failed" in page and "It answered 500. It is tried again." in page
     receiver.status = 200
     PlanDelivery.objects.update(tries=3, try_after=timezone.now())
     assert plans_tell() == 1 and lines(ramp)[-1] == ("told", "")

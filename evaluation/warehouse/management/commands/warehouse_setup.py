@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import store_configured, warehouse_forget, warehouse_setup
+from evaluation.warehouse.loading import store_configured, warehouse_forget, warehouse_setup
 
 
 class Command(BaseCommand):
