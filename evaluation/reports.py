@@ -262,5 +262,5 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
     if not success["enough_data"]:
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
-        return f"Not enough data to tell on {name}: {rates} ({evidence}{unseen})."
+        return f"Not enough data on {name}: {rates} ({evidence}{unseen})."
     return f"No difference that matters on {name}: {rates} ({evidence})."

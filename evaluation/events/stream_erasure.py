@@ -1,4 +1,4 @@
-"""What was erased here is deleted from the streams too: what we published of it, and what it came from."""
+"""Deletes erased content from the streams too: our messages with it, and the received ones."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ AWAY: Final = "The warehouse does not answer, and may hold what is to be erased.
 
 @places.register("roll-ups of trajectories")
 def rollups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """Names of models and of parts of rewards; the hours are counted anew without the trajectories that had them."""
+    """Names of models and of reward components; the hours are recounted without the erased trajectories."""
     mine = HourlyMeasure.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("model", "measure"))
     ids = list(found.values_list("pk", flat=True))

@@ -36,7 +36,7 @@ def roll_up_task() -> int:
 
 @shared_task(name="warehouse.fill")
 def fill_task() -> int:
-    """What changed goes to the warehouse, where one is set up. Returns how many rows."""
+    """Sends changes to the warehouse, if one is set up. Returns the number of rows."""
     store = store_configured()
     try:
         return fill(store) if store is not None else 0

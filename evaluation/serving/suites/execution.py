@@ -190,4 +190,4 @@ def why_of(trajectory: Trajectory) -> str:
 
 
 async def _nothing() -> None:
-    """What an agent that calls no model has to close."""
+    """Closes nothing: an agent without model calls has no connections."""

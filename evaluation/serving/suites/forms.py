@@ -23,7 +23,7 @@ OFFERED = 100  # agents, and releases
 
 
 class VersionForm(ServiceForm):
-    """What a suite asks, as JSON."""
+    """The spec of a suite, as JSON."""
 
     spec = OptionsField(
         label="What it asks",
@@ -41,14 +41,14 @@ class SuiteForm(VersionForm):
 
 
 class RunForm(ServiceForm):
-    """What is measured, by whom it is judged, and what it may cost."""
+    """The form of a run: its object, its judge and its budget."""
 
     subject = forms.ChoiceField(label="Measure")
     judge_model = forms.CharField(
         max_length=120,
         required=False,
         label="Judge",
-        help_text="A model at the agent's endpoint that judges what rules can't tell. Empty: that stays open.",
+        help_text="A model at the agent's endpoint that judges what rules can't decide. Empty: no judge.",
     )
     max_budget_usd = forms.FloatField(
         min_value=0.01,

@@ -16,7 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--again", action="store_true", help="send all rows anew, to a warehouse that lost some")
+        which.add_argument("--again", action="store_true", help="send all rows again, to a warehouse that lost some")
         which.add_argument("--off", action="store_true", help="note nothing for it any more; it keeps what it has")
 
     def handle(self, *args: Any, **options: Any) -> None:
