@@ -156,7 +156,7 @@ def test_who_may_evaluate(run: TrainingRun, dan: Any, stella: Any, charlie: Any)
 
 @pytest.fixture
 def uploaded(run: TrainingRun, operator: Actor) -> PolicyCheckpoint:
-    """What one agent's job learned, taken to another agent that has had a job by other settings."""
+    """A checkpoint of one agent's job, uploaded to another agent that has had a job by other settings."""
     twin = AgentFactory(organization=run.organization, created_by=operator.user, slug="twin")
     made = run_start(operator, agent=twin, environment_options=SMALL_POOL, config=SMALL | {"optimizer": "sgd"})
     run_to_end(made.job)

@@ -262,7 +262,7 @@ def test_feedback_counts_at_once_and_once_for_a_session(operator: Actor, release
 
 
 def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, releases: list[Release]) -> None:
-    """The new release breaks at the second request of a session: first requests tell nothing, whole sessions do."""
+    """The new release breaks at a session's second request: first requests show nothing, whole sessions do."""
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
     traffic(deployment, 60, failing=(0.0, 0.0))
     first = ProductionTrace.objects.filter(deployment_id=deployment.pk)

@@ -1,4 +1,4 @@
-"""What suites say of a release, as the gate takes it."""
+"""Results of suites on a release, in the form of the gate."""
 
 from __future__ import annotations
 
