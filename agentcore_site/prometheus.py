@@ -22,7 +22,7 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.authentication import bearer
-from evaluation.serving.deployments.figures import model_shares
+from evaluation.serving.deployments.production_metrics import model_shares
 from evaluation.warehouse.models import ChangeSink
 from evaluation.warehouse.selectors import behind
 from training import metrics as training_metrics

@@ -1,4 +1,4 @@
-"""Admin of evaluations: what was measured, to be read."""
+"""Admin of evaluations: read-only."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from experiences.lessons.filters import OfAgent
 from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of, job_with_queries
 
-AGAINST = "What the baseline is told. `nothing`, for agents of language models: lessons and playbook against none."
+AGAINST = "Context of the baseline. `nothing`, for agents of language models: no lessons and no playbook."
 
 
 class EvaluationRow(serializers.Serializer[Any]):
@@ -41,8 +41,8 @@ class EvaluationRow(serializers.Serializer[Any]):
     split = serializers.ChoiceField(choices=Split.choices)
     against = serializers.ChoiceField(choices=Against.choices, help_text=AGAINST)
     samples = serializers.IntegerField(help_text="Rollouts of each query and arm.")
-    final = serializers.BooleanField(help_text="Asked for at the end of its run.")
-    verdict = serializers.SerializerMethodField(help_text="The finding in words; empty until it is done.")
+    final = serializers.BooleanField(help_text="Requested at the end of its run.")
+    verdict = serializers.SerializerMethodField(help_text="The finding as a sentence; empty until it is done.")
     cost_usd = serializers.SerializerMethodField()
     created_at = serializers.DateTimeField(source="job.created_at")
     finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
@@ -58,19 +58,19 @@ class EvaluationRow(serializers.Serializer[Any]):
 
 
 class EvaluationOut(EvaluationRow):
-    lines = serializers.ListField(child=serializers.CharField(), help_text="What is reported; the first decides.")
+    lines = serializers.ListField(child=serializers.CharField(), help_text="The test sets; the first one decides.")
     temperature = serializers.FloatField()
     seed = serializers.IntegerField()
     error = serializers.CharField(source="job.error", allow_blank=True)
     report = serializers.DictField(
-        help_text="By line and metric: both arms, intervals, p-values. Empty until it is done."
+        help_text="By test set and metric: both arms, intervals, p-values. Empty until the evaluation is done."
     )
 
 
 class EvaluationIn(Strict):
     training_job_id = serializers.UUIDField(
         required=False,
-        help_text="This or checkpoint_id: whose queries. Default for an uploaded one: its agent's newest.",
+        help_text="This or checkpoint_id: the job with the queries. Default for an uploaded one: its agent's newest.",
     )
     checkpoint_id = serializers.UUIDField(required=False, allow_null=True, help_text="Default: the job's best.")
     split = serializers.ChoiceField(choices=Split.choices, default=Split.HELD_OUT)
@@ -85,7 +85,7 @@ class EvaluationIn(Strict):
 
 
 class QueriesQuery(Strict):
-    line = serializers.CharField(max_length=30, required=False, help_text="Default: the first line.")
+    line = serializers.CharField(max_length=30, required=False, help_text="Default: the first test set.")
     only_changed = serializers.BooleanField(default=True)
 
 
@@ -134,7 +134,7 @@ class EvaluationViewSet(ScopedViewSet):
         return self.page(evaluations_visible(self.actor), EvaluationRow)
 
     @extend_schema(
-        summary="Evaluate a checkpoint against what its run began with, or against nothing told",
+        summary="Evaluate a checkpoint against the context that its run began with, or against no context",
         tags=["evaluations"],
         request=EvaluationIn,
         responses={201: EvaluationOut},
@@ -162,7 +162,7 @@ class EvaluationViewSet(ScopedViewSet):
         evaluation = evaluation_get(self.actor, pk)
         line = asked.get("line") or evaluation.lines[0]
         if line not in evaluation.lines:
-            message = f"This evaluation has no line {line!r}. Lines: {', '.join(evaluation.lines)}."
+            message = f"This evaluation has no test set {line!r}. Test sets: {', '.join(evaluation.lines)}."
             raise Invalid(message, fields={"line": message})
         return Response(
             {"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])}

@@ -1,8 +1,7 @@
-"""Jobs compared by what their trained policies did on the same held-out queries.
-
-Each job's own report says how far it came from where it began. Whether one job's policy is better than another's is
-another question, and two reports don't answer it: the queries of a set differ more from each other than policies do, so
-that the difference is taken query by query, as within a report.
+"""Comparison of jobs by the results of their trained policies on the same held-out queries.
+A job's own report compares its policy with the start of that job. Two such reports do not say which of two policies is
+better: queries differ more from each other than policies do. So the difference is taken query by query, as within a
+report.
 """
 
 from __future__ import annotations
@@ -23,14 +22,14 @@ from evaluation.statistics import holm
 from training.algorithm.inference import paired_difference, surely_apart
 from training.models import TrainingRun
 
-SHOWN: Final = 12  # queries, those on which the jobs differ most
+SHOWN: Final = 12  # queries with the largest differences between the jobs
 TRAINED: Final = "trained"
 
 
 @dataclass(frozen=True, slots=True)
 class PairedRow:
-    """A job against the reference on the queries of a test set that both answered. Rates in [0, 1]; ``mean``, ``low``
-    and ``high`` are the job's minus the reference's. ``p_adjusted`` is corrected for all rows that are shown."""
+    """A job against the reference, on the queries of a test set that both answered. Rates in [0, 1]; ``mean``, ``low``
+    and ``high`` are the job's minus the reference's. ``p_adjusted`` is corrected for all shown rows."""
 
     run: TrainingRun
     test_set: str
@@ -55,12 +54,12 @@ class PairedRow:
     def words(self) -> str:
         if self.sure:
             return f"{'Better' if self.mean > 0 else 'Worse'} by {abs(self.mean) * 100:.1f} points"
-        return "The same on every query" if self.mean == self.low == self.high == 0 else "Not told apart"
+        return "The same on every query" if self.mean == self.low == self.high == 0 else "No difference shown"
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRow:
-    """Success rates of the jobs on one query; None where a job did not answer it. ``trajectories``: one of each."""
+    """Success rates of the jobs on one query; None for a job that did not answer it. ``trajectories``: one per job."""
 
     query: str
     rates: list[float | None]
@@ -78,8 +77,8 @@ class QueryRow:
 
 @dataclass(frozen=True, slots=True)
 class HeldOutComparison:
-    """``unproven``: jobs without a report on held-out queries. ``apart``: those whose held-out queries are all others
-    than the reference's. ``queries`` are of the reference's first test set."""
+    """``unproven``: jobs without a report on held-out queries. ``apart``: jobs that share no held-out query with the
+    reference. ``queries`` are those of the reference's first test set."""
 
     reference: TrainingRun
     rows: list[PairedRow]
@@ -94,7 +93,7 @@ class HeldOutComparison:
 
 
 def compare_on_held_out(runs: Sequence[TrainingRun]) -> HeldOutComparison:
-    """All jobs against the first one that has a report (else the first). For runs that the actor may see."""
+    """All jobs against the first one with a report (else the first). The actor must be allowed to see the runs."""
     proofs = _proofs(runs)
     proven = [run for run in runs if run.pk in proofs]
     reference = proven[0] if proven else runs[0]
@@ -118,7 +117,7 @@ def compare_on_held_out(runs: Sequence[TrainingRun]) -> HeldOutComparison:
 
 
 def _proofs(runs: Sequence[TrainingRun]) -> dict[UUID, EvaluationRun]:
-    """For each run the proof at its end, else its newest report on held-out queries against where it began."""
+    """The final proof of each run, else its newest report on held-out queries against the run's start."""
     rows: QuerySet[EvaluationRun] = EvaluationRun.objects.filter(
         run__in=[run.pk for run in runs],
         split=Split.HELD_OUT,
@@ -133,7 +132,7 @@ _Rates = dict[str, dict[str, float]]  # success by test set and query
 
 
 def _rates(proofs: Sequence[EvaluationRun]) -> dict[UUID, _Rates]:
-    """What the trained policy of each did. A query that stands in a set twice counts once, with its mean."""
+    """Success rates of each trained policy. A query that a set has twice counts once, with its mean."""
     several: dict[UUID, dict[str, dict[str, list[bool]]]] = {one.pk: {} for one in proofs}
     rows = EvaluationResult.objects.filter(evaluation__in=list(several), arm=TRAINED)
     for proof, line, query, successes in rows.values_list("evaluation_id", "line", "query", "successes"):
@@ -165,7 +164,7 @@ def _paired(run: TrainingRun, rates: _Rates, reference: _Rates, lines: Sequence[
 def _queries(
     runs: Sequence[TrainingRun], proofs: dict[UUID, EvaluationRun], rates: dict[UUID, _Rates], line: str
 ) -> tuple[list[QueryRow], int]:
-    """The queries on which the jobs differ most, and on how many they differ at all."""
+    """The queries with the largest differences between the jobs, and the number of queries with any difference."""
     lines = [rates[proofs[run.pk].pk].get(line, {}) if run.pk in proofs else {} for run in runs]
     every = dict.fromkeys(query for one in lines for query in one)
     rows = [QueryRow(query, [one.get(query) for one in lines], [None] * len(runs)) for query in every]
@@ -178,7 +177,7 @@ def _queries(
 
 
 def _trajectories(proof: EvaluationRun, line: str, rows: Sequence[QueryRow]) -> dict[str, UUID]:
-    """For each query one of the rollouts behind its rate."""
+    """One rollout for the rate of each query."""
     wanted = EvaluationResult.objects.filter(
         evaluation=proof, line=line, arm=TRAINED, query__in=[row.query for row in rows]
     )

@@ -1,9 +1,9 @@
 """Costs and gains of a learned context. Pure.
 
-A *call* is one time that the agent is asked. What is told makes it dearer, and more of the calls succeed. So the two
-are compared at equal success: a call with the context brings s1 successes for c1 dollars; as many successes without it
-would have cost s1 · c0 / s0. The difference is what each call saves, and the cost of learning over it says after how
-many calls the context has paid for itself.
+A call is one request to the agent. The context makes a call more expensive, and more calls succeed. So both are
+compared at equal success: a call with the context brings s1 successes for c1 dollars; as many successes without it
+would have cost s1 · c0 / s0. The difference is the saving per call. The cost of learning over the saving is the number
+of calls after which the context has paid for itself.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ PaysOff = Literal["after", "never", "unknown"]
 
 @dataclass(frozen=True, slots=True)
 class ContextValue:
-    """Rates in [0, 1], money in dollars per call. ``learning_cost`` is all that the ledger has of the training job, its
-    proof included. ``saving`` is None and ``pays_off`` "unknown" where nothing succeeds without the context, or where
-    calls cost nothing; "never" where a success is not cheaper with it. ``calls`` is set with "after" only."""
+    """Rates in [0, 1], money in dollars per call. ``learning_cost`` is the whole cost of the training job in the
+    ledger, its proof included. ``saving`` is None and ``pays_off`` "unknown" if nothing succeeds without the context,
+    or if calls cost nothing; "never" if a success is not cheaper with it. ``calls`` is set with "after" only."""
 
     success_without: float
     success_with: float
@@ -59,7 +59,7 @@ def context_value(
 
 
 def thousand_calls(value: ContextValue) -> dict[str, float | None]:
-    """Dollars for a thousand calls: a single one often costs less than can be read."""
+    """Dollars per thousand calls: the cost of a single call is often too small to read."""
     return {
         "cost_without": 1000 * value.cost_without,
         "cost_with": 1000 * value.cost_with,
@@ -68,11 +68,11 @@ def thousand_calls(value: ContextValue) -> dict[str, float | None]:
 
 
 def context_words(found: Mapping[str, Any]) -> str:
-    """The value in a sentence. ``found`` is a ``ContextValue`` with what was told and how sure the difference is."""
+    """The value as a sentence. ``found`` is a ``ContextValue`` with the size of the context and its test result."""
     before = found.get("baseline", UNTRAINED)
     if not found["lessons"]:
         kept = "" if before == UNTRAINED else f" to {before}"
-        return f"Nothing was added{kept}: no lesson was shown to help, so that a call costs what it did."
+        return f"Nothing was added{kept}: no lesson was shown to help, so a call costs the same."
     without = "without" if before == UNTRAINED else f"with {before}"
     rates = f"with it {_rate(found['success_with'])} succeed, {without} {_rate(found['success_without'])}"
     sure = f"{_points(found['improvement'])} points, 95 % interval {_points(found['low'])} to {_points(found['high'])}"

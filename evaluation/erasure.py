@@ -1,4 +1,4 @@
-"""Erasure in evaluations: the queries of results, queries that were given, and reports."""
+"""Erasure in evaluations: the queries of results, given queries, and reports."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewr
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
 
-# Of a report (``reports.build``) all is ours but its sentence.
+# The program wrote all keys of a report (``reports.build``); only the sentences may hold words of users.
 REPORT: Final = Own.but(("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict")
 
 
 @places.register("evaluations at work on it")
 def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
-    Conflict: there is one."""
+    Conflict: an evaluation on the data is active."""
     datasets = {row.dataset_id for row in rows_about(organization_id, words)}
     idle_require(Job.objects.filter(evaluation_run__run__dataset_id__in=datasets))
     return ErasureFinding(0, lambda: None)
@@ -28,7 +28,7 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 @places.register("evaluation results")
 def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
-    Conflict: the evaluation is at work."""
+    Conflict: the evaluation is active."""
     mine = EvaluationResult.objects.filter(evaluation__organization_id=organization_id)
     found = set(holding(mine, words, texts=("query",)).values_list("id", flat=True))
     asked = stored_queries(organization_id, words)
@@ -41,7 +41,7 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 @places.register("queries given to evaluations")
 def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
-    Conflict: the evaluation is at work."""
+    Conflict: the evaluation is active."""
     mine = EvaluationRun.objects.filter(organization_id=organization_id, queries__isnull=False)
     found = list(holding(mine, words, texts=(), values=("queries",)).values_list("pk", flat=True))
     idle_require(Job.objects.filter(evaluation_run__in=found))

@@ -1,6 +1,5 @@
-"""One slice of an evaluation: both arms meet the same queries with the same random numbers, part by part.
-
-A part is up to fifty queries of one line under one arm (``evaluation.parts``).
+"""One slice of an evaluation: both arms answer the same queries with the same random numbers, part by part.
+A part is up to fifty queries of one test set under one arm (``evaluation.parts``).
 """
 
 from __future__ import annotations
@@ -102,7 +101,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         return self._given() if line == Split.GIVEN else (self.pools.environment, self.pools.line(line))
 
     def _given(self) -> tuple[Environment, Sequence[Scenario]]:
-        """The queries of the request: those of the run's own pools, or rows with an outcome of their own."""
+        """The queries of the request: from the run's own pools, or rows with an outcome of their own."""
         rows: list[dict[str, Any]] = self.evaluation.queries or []
         own = {"train": self.pools.train, "selection": self.pools.selection, "held_out": self.pools.held_out}
         if all(row["pool"] in own for row in rows):
@@ -114,9 +113,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
     @cached_property
     def _trained(self) -> Any:
         data = checkpoint_load(self.evaluation.checkpoint)
-        if (
-            self.evaluation.checkpoint.run_id is None
-        ):  # it was trained elsewhere, by settings that this run need not have
+        if self.evaluation.checkpoint.run_id is None:  # it was trained elsewhere, with settings that this run may lack
             return policy_of(data)
         return TrainerState.from_bytes(self.setup, data).policy
 
@@ -173,7 +170,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self) -> None:
-        """The report, the look in the use ledger, and the verdict on the run: one fenced transaction."""
+        """The report, the entry in the use ledger, and the run's verdict: one fenced transaction."""
         evaluation = self.evaluation
         with recording(self.lease, evaluation.agent_id, progress=1.0):
             looks = 0

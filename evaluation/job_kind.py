@@ -18,7 +18,7 @@ class EvaluationKind:
 
     @staticmethod
     def load() -> None:
-        # Imported here: web processes know the kind, but never load the environments and what they need.
+        # Imported here: web processes know the kind, but must not load the environments and their dependencies.
         import evaluation.execution  # noqa: F401
 
     @staticmethod
@@ -29,7 +29,7 @@ class EvaluationKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """Each part was committed as it was finished."""
+        """Each part was committed when it ended."""
         run = TrainingRun.objects.filter(evaluations__job=job).select_related("job").first()
         stop_tell(job, payer=None if run is None else run.job)
 

@@ -19,15 +19,15 @@ class Split(models.TextChoices):
 
 
 class Against(models.TextChoices):
-    """What the baseline arm is told. An action policy is told nothing: it is untrained either way."""
+    """Context of the baseline arm. An action policy has none: its baseline is the untrained policy."""
 
     BEGAN = "began", "What the run began with"
     NOTHING = "nothing", "Told nothing: neither lessons nor playbook"
 
 
 class EvaluationRun(Scoped):
-    """A comparison of two arms: ``trained`` (the checkpoint) and ``baseline`` (the policy before the run, or one that
-    is told nothing)."""
+    """A comparison of two arms: ``trained`` (the checkpoint) and ``baseline`` (the policy before the run, or one
+    without context)."""
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="evaluation_run")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="evaluations")
@@ -56,9 +56,9 @@ class EvaluationRun(Scoped):
 
     @property
     def baseline(self) -> str:
-        """The baseline arm in words."""
+        """The baseline arm, in words."""
         if self.against == Against.NOTHING:
-            return "an agent that is told nothing"
+            return "an agent without context"
         return self.run.baseline
 
     def __str__(self) -> str:
@@ -95,7 +95,7 @@ class EvaluationResult(models.Model):
 
 
 class HeldOutLook(Scoped):
-    """One look at a held-out set. Looks are counted, since each further one makes a result less surprising."""
+    """One use of a held-out set. Uses are counted, because each further one makes a result less surprising."""
 
     fingerprint = models.CharField(max_length=64, db_index=True, help_text="SHA-256 of the held-out queries.")
     evaluation = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="look")

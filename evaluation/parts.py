@@ -1,7 +1,6 @@
-"""One worker's turn with work that is played part by part: the loop that evaluations and suites share.
-
-Rollouts are kept as they end, the rest of a part is committed with its results; neither a part nor a rollout that was
-committed is ever run, or paid for, again.
+"""One worker's slice of work that is played part by part: the loop that evaluations and suites share.
+Rollouts are stored as they end, and a part is committed with its results. A committed part or rollout is never run, or
+paid for, again.
 """
 
 from __future__ import annotations
@@ -17,13 +16,13 @@ from agentcore_site.jobs.models import Job
 from experiences.rollouts.runtimes.base import Halted
 from experiences.trajectories.rollout_writer import AWAY, RolloutWriter
 
-PART: Final = 50  # queries of a part, at most
+PART: Final = 50  # maximum number of queries in a part
 
 
 class NamedPart(Protocol):
     @property
     def name(self) -> str:
-        """Its own among the parts of the work, and the same in each slice."""
+        """Unique among the parts of the work, and the same in each slice."""
         ...
 
 
@@ -40,8 +39,8 @@ class PartsSlice(ABC, Generic[P]):
         """Plays parts until the slice or the work is over.
 
         Raises:
-            StopRequested, LeaseLost: it has to stop; rollouts that ended stay.
-            MustPause: its calls can't be paid for, the model's service is away, or the agent may not be recorded.
+            StopRequested, LeaseLost: the job has to stop; ended rollouts stay.
+            MustPause: calls can't be paid for, the model's service is unavailable, or the agent may not be recorded.
         """
         with asyncio.Runner(loop_factory=self.new_loop) as runner:
             try:
@@ -60,24 +59,24 @@ class PartsSlice(ABC, Generic[P]):
         parts, done = self.parts(), self.done()
         left = [(index, part) for index, part in enumerate(parts, start=1) if part.name not in done]
         for nth, (index, part) in enumerate(left):
-            if nth and self.lease.slice_over:  # one part is always played: what comes before it may fill a slice
+            if nth and self.lease.slice_over:  # one part is always played: setup alone may fill a slice
                 return Progressed(finished=False)
             self.play(runner, part, progress=index / len(parts))
-        runner.run(self.closing())  # the report says what the calls cost: all of them have to be settled
+        runner.run(self.closing())  # the report includes the cost of calls: all of them have to be settled
         self.finish()
         return Progressed(finished=True)
 
     def new_loop(self) -> asyncio.AbstractEventLoop:
-        """The loop in which is played."""
+        """The event loop for playing."""
         return asyncio.new_event_loop()
 
     @abstractmethod
     def parts(self) -> Sequence[P]:
-        """All parts, in the order in which they are played."""
+        """All parts, in order of play."""
 
     @abstractmethod
     def done(self) -> set[str]:
-        """The names of those that were committed."""
+        """The names of the committed parts."""
 
     @abstractmethod
     def play(self, runner: asyncio.Runner, part: P, *, progress: float) -> None:
@@ -85,8 +84,8 @@ class PartsSlice(ABC, Generic[P]):
 
     @abstractmethod
     def finish(self) -> None:
-        """What follows the last part: one fenced transaction."""
+        """Completes the work after the last part, in one fenced transaction."""
 
     @abstractmethod
     def closing(self) -> Coroutine[Any, Any, None]:
-        """Awaited when the work ends, in the loop in which it was done; twice is as good as once."""
+        """Awaited when the work ends, in the same event loop; may be called twice."""

@@ -1,4 +1,4 @@
-"""Starts the final evaluation after a run's last checkpoint. A sweep finds what this missed: the row is the truth."""
+"""Starts the final evaluation after a run's last checkpoint. A sweep finds missed runs by their rows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.signals import checkpoint_saved
 
 @receiver(checkpoint_saved)
 def on_checkpoint(sender: Any, *, run_id: UUID, final: bool, **_: Any) -> None:
-    # The run's job is still running at this moment; the sweep that ends it asks again, and asking twice is one row.
+    # The run's job is still running now. The sweep that ends it asks again; the database keeps one row.
     if final:
         from evaluation.services import evaluation_of_finished_run
 

@@ -1,4 +1,4 @@
-"""From results to a report: per line and metric both arms with intervals, the paired difference, and words."""
+"""Reports from results: per test set and metric both arms with intervals, the paired difference, and a verdict."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
-from training.services.learned import told_at_start
 
 from agentcore_site.lib.figures import counted, minus, p_words
 from agentcore_site.lib.money import MICROS, dollars
@@ -29,7 +28,6 @@ from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import TrainingRun
 from training.selectors.runs import WHERE_TO_LOOK
-from training.services.checkpoints import checkpoint_load
 from training.services.pools import run_pools
 from training.services.run_lessons import told_at_start
 
@@ -41,17 +39,17 @@ LINE_NAMES: Final = {
     "given": "given queries",
 }
 METHOD: Final = (
-    "Both arms answered the same queries {samples} times each with the same random numbers; the samples of a query are "
+    "Both arms answered the same queries {samples} times each with the same random numbers. The samples of a query are "
     "averaged first, and differences are tested by sign-flip permutation over queries. Their intervals are Student's t "
-    "over queries; better or worse is said only where test and interval agree. "
-    "Within a line the p-values of the six metrics are corrected by Holm's method; intervals of success rates are "
+    "over queries; better or worse is reported only if test and interval agree. "
+    "Within a test set the p-values of the six metrics are corrected by Holm's method; intervals of success rates are "
     "Wilson's, with queries as the unit."
 )
 
 
 @dataclass(frozen=True)
 class MetricValues:
-    """A figure of one line: values per query of both arms. ``better`` is +1 where more is better."""
+    """A metric of one test set: values per query of both arms. ``better`` is +1 if higher is better."""
 
     name: str
     baseline: FloatArray
@@ -61,7 +59,7 @@ class MetricValues:
 
     @property
     def reach(self) -> float:
-        """The largest difference that can be."""
+        """The largest possible difference."""
         return 1.0 if self.rate else math.inf
 
 
@@ -83,7 +81,7 @@ def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str,
 
 
 def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
-    """What the run itself remembers of its final evaluation."""
+    """The part of the final evaluation that the run itself stores."""
     primary = evaluation.report["lines"][evaluation.report["primary"]]
     success = primary["metrics"]["success_rate"]
     return {
@@ -108,14 +106,14 @@ def verdict_of(evaluation: EvaluationRun) -> dict[str, Any]:
 
 
 def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str, Any] | None:
-    """What a learned context costs and brings; None for a policy that is no context, and for one that was uploaded:
-    what it cost to learn is known elsewhere."""
+    """Cost and gain of a learned context; None for a policy without context, and for an uploaded one, whose learning
+    cost is unknown here."""
     here = evaluation.checkpoint.run_id is not None
     run, success, cost = evaluation.run, line["metrics"]["success_rate"], line["metrics"]["cost_usd"]
     if not (run.learns_context and here) or success["improvement"] is None or cost["improvement"] is None:
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
-    # What the other arm is told as well is no part of what was added, nor of what it costs.
+    # The other arm's context is no part of what was added, nor of its cost.
     before = Library() if evaluation.against == Against.NOTHING else told_at_start(run)
     told = [one for one in policy.shipped_lessons if not _in(before, one)]
     value = context_value(
@@ -133,8 +131,8 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
 
 
 def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
-    """What a call is told of these lessons, in tokens: on average over the held-out queries, which may be told
-    different ones."""
+    """Tokens of these lessons per call: the mean over the held-out queries, because the context may depend on the
+    query."""
     if policy.shipped_rule is None:
         return sum(lesson.tokens for lesson in lessons)
     queries = [scenario.query for scenario in run_pools(run).held_out]
@@ -144,7 +142,7 @@ def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
 
 
 def _in(library: Library, lesson: Lesson) -> bool:
-    """Whether it holds this lesson, with this very text."""
+    """Whether the library has this lesson, with exactly this text."""
     at = library.position.get(lesson.handle)
     return at is not None and library.lessons[at].text == lesson.text
 
@@ -184,7 +182,7 @@ def _metrics(baseline: Sequence[EvaluationResult], trained: Sequence[EvaluationR
 
 
 def _tool_accuracy(row: EvaluationResult) -> list[float]:
-    """Share of tool calls that worked, per rollout; NaN where none was made (it leaves the query's mean)."""
+    """Share of successful tool calls, per rollout; NaN without calls (left out of the query's mean)."""
     pairs = zip(row.tool_calls, row.tool_errors, strict=True)
     return [(calls - errors) / calls if calls else math.nan for calls, errors in pairs]
 
@@ -194,7 +192,7 @@ def _values(rows: Sequence[EvaluationResult], read: Any) -> FloatArray:
 
 
 def _compared(metric: MetricValues) -> tuple[str, dict[str, Any]]:
-    """One metric of both arms. A metric that no query has in both arms is reported as not measured."""
+    """One metric of both arms. If no query has it in both arms, it is reported as not measured."""
     known = np.isfinite(metric.baseline) & np.isfinite(metric.trained)
     a, b = metric.baseline[known], metric.trained[known]
     if not len(a):
@@ -226,7 +224,7 @@ def _compared(metric: MetricValues) -> tuple[str, dict[str, Any]]:
 
 
 def _never(metric: MetricValues) -> bool:
-    """Whether neither arm ever had a success: equal for the same reason that makes them impossible to tell apart."""
+    """Whether neither arm ever succeeded: equal rates then prove nothing."""
     return metric.rate and not metric.baseline.any() and not metric.trained.any()
 
 
@@ -237,18 +235,18 @@ def _interval(metric: MetricValues, values: FloatArray) -> tuple[float | None, f
 
 
 def _edges(interval: Interval | PairedDifference) -> tuple[float | None, float | None]:
-    """JSON has no infinity: an edge that is not known is null."""
+    """The edges for JSON, which has no infinity: an unknown edge is None."""
     low, high = (edge if math.isfinite(edge) else None for edge in (interval.low, interval.high))
     return low, high
 
 
 def _effect(mean: float, sd: float) -> float | None:
-    """Cohen's d of paired differences; None where they are all equal."""
+    """Cohen's d of paired differences; None if they are all equal."""
     return mean / sd if sd > 0 else None
 
 
 def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
-    """The verdict: proven gain, proven loss, or not enough data to tell."""
+    """The verdict: proven gain, proven loss, or not enough data."""
     if success["improvement"] is None:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
@@ -264,5 +262,5 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"Worse than {baseline} by {-gain:.1f} points on {name}: {rates} ({evidence})."
     if not success["enough_data"]:
         unseen = "" if success["mde"] is None else f"; gains below {success['mde'] * 100:.0f} points can't be seen"
-        return f"Not enough data to tell on {name}: {rates} ({evidence}{unseen})."
+        return f"Not enough data on {name}: {rates} ({evidence}{unseen})."
     return f"No difference that matters on {name}: {rates} ({evidence})."

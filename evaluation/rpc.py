@@ -21,7 +21,7 @@ MAX_WAIT: Final = 300.0
 
 
 class EvaluateParams(Params):
-    """``eval_queries``: texts from the agent's pools, or rows {"query", "expected_outcome"}; left out, the held-out
+    """``eval_queries``: texts from the agent's pools, or rows {"query", "expected_outcome"}; default: the held-out
     queries."""
 
     agent_id: str
@@ -33,19 +33,19 @@ class EvaluateParams(Params):
 
 
 class MeansOut(serializers.Serializer[Any]):
-    """Of the checkpoint; null where no query was measured in both arms."""
+    """Means of the checkpoint; null if no query was measured in both arms."""
 
     success_rate = serializers.FloatField(allow_null=True, source="success_rate.trained")
     avg_reward = serializers.FloatField(allow_null=True, source="reward.trained")
     avg_steps = serializers.FloatField(allow_null=True, source="steps.trained")
     tool_usage_accuracy = serializers.FloatField(
-        allow_null=True, source="tool_accuracy.trained", help_text="Null too where no tool was called."
+        allow_null=True, source="tool_accuracy.trained", help_text="Null too if no tool was called."
     )
 
 
 class EvaluationComparisonOut(Shape):
     baseline_success_rate = serializers.FloatField(allow_null=True, source="baseline")
-    improvement_percent = serializers.FloatField(allow_null=True, help_text="Null where the baseline solved nothing.")
+    improvement_percent = serializers.FloatField(allow_null=True, help_text="Null if the baseline solved nothing.")
     improvement_points = serializers.FloatField(allow_null=True)
     p_value = serializers.FloatField()
     statistically_significant = serializers.BooleanField()
@@ -62,7 +62,7 @@ class EvaluationComparisonOut(Shape):
 
 
 class EvaluatedOut(Shape):
-    """Not done in time: all but id and status is null or empty."""
+    """If not done in time, all fields but id and status are null or empty."""
 
     evaluation_id = serializers.UUIDField(source="job_id")
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
@@ -81,13 +81,13 @@ class EvaluatedOut(Shape):
 
 
 async def evaluate(call: Call, params: EvaluateParams) -> dict[str, Any]:
-    """Starts the evaluation and waits for it. Not done in time: status and id, with ``metrics`` null."""
+    """Starts the evaluation and waits for it. If it is not done in time, ``metrics`` is null."""
     if not 0 <= params.wait_seconds <= MAX_WAIT:
         message = f"wait_seconds must be between 0 and {MAX_WAIT:g}."
         raise Invalid(message, fields={"wait_seconds": message})
     made = await in_thread(start)(call, params)
     job_id = made.job_id
-    # Active and not "running": a job between two slices is none of a worker's, and still not done.
+    # Active, not "running": between two slices no worker has the job, and it is still not done.
     await call.until(lambda: not Job.objects.filter(id=job_id, status__in=ACTIVE).exists(), params.wait_seconds)
     return await in_thread(lambda: EvaluatedOut(evaluation_get(call.actor, job_id)).data)()
 
@@ -113,7 +113,7 @@ METHODS: Final[Table] = {
         EvaluateParams,
         "evaluate",
         evaluate,
-        "Compare a checkpoint with what its run began with, or with nothing told.",
+        "Compare a checkpoint with the context that its run began with, or with no context.",
         EvaluatedOut,
     ),
 }

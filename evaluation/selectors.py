@@ -26,7 +26,7 @@ def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
 
 def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
     """Raises:
-    Missing: there is no such evaluation, or it belongs to another organisation."""
+    Missing: no such evaluation is visible to the actor."""
     found = evaluations_visible(actor).filter(job_id=as_uuid(job_id, "evaluation")).first()
     if found is None:
         raise Missing(f"There is no evaluation {str(job_id)[:60]}.")
@@ -34,21 +34,21 @@ def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
 
 
 def evaluation_proving(checkpoint: PolicyCheckpoint) -> EvaluationRun | None:
-    """The newest report of this checkpoint on held-out queries against what the run began with; None where there is
-    none. For services that have its checkpoint already."""
+    """The newest report of this checkpoint on held-out queries against the run's start; None without one. For services
+    that have already authorised the checkpoint."""
     rows = EvaluationRun.objects.filter(checkpoint=checkpoint, split=Split.HELD_OUT, against=Against.BEGAN)
     done = rows.filter(job__status=Status.COMPLETED).exclude(report={})
     return done.select_related("run", "run__agent", "run__prompt_pack").order_by("-job__finished_at").first()
 
 
 def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:
-    """The metrics of the line that decides; None until there is a report."""
+    """The metrics of the deciding test set; None until there is a report."""
     report = evaluation.report
     return report["lines"][report["primary"]]["metrics"] if report else None
 
 
 def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[dict[str, Any]]:
-    """Per query both arms' success rates, the largest changes first, with the trajectories behind them."""
+    """Per query both arms' success rates, the largest changes first, with their trajectories."""
     rows: dict[int, dict[str, Any]] = {}
     for result in EvaluationResult.objects.filter(evaluation=evaluation, line=line):
         row = rows.setdefault(result.scenario, {"scenario": result.scenario, "query": result.query})
@@ -68,7 +68,7 @@ def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool 
 def trajectory_ids(
     evaluation: EvaluationRun, line: str, *, arm: str = "", scenarios: Sequence[int] | None = None
 ) -> dict[tuple[str, int], list[UUID]]:
-    """The trajectories behind the results of a test set by (arm, scenario), or only those of one arm and of some."""
+    """The trajectories of a test set by (arm, scenario); optionally only those of one arm and some scenarios."""
     rows = TrajectoryRecord.objects.filter(job_id=evaluation.job_id, purpose="evaluation", line=line)
     if arm:
         rows = rows.filter(arm=arm)

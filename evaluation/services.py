@@ -1,4 +1,4 @@
-"""Writes of evaluation: asking for one."""
+"""Writes of evaluation: starts evaluations."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from uuid import UUID
 
 from django.db import IntegrityError, transaction
 from django.utils import timezone
-from training.services.learned import changed_nothing
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
@@ -28,7 +27,6 @@ from training.policies.context import ContextPolicy
 from training.presenters.epochs import nothing_changed
 from training.selectors.runs import run_get
 from training.services import checkpoints
-from training.services.checkpoints import checkpoint_load
 from training.services.pools import run_pools
 from training.services.run_lessons import changed_nothing
 from training.services.runs import run_verdict_set
@@ -49,16 +47,15 @@ def evaluation_start(
     samples: int | None = None,
     against: str = Against.BEGAN,
 ) -> EvaluationRun:
-    """Queues a comparison of a checkpoint (the best, if none is named) with what the run began with, or with an agent
-    that is told nothing. The checkpoint is one that the run saved, or that was uploaded for its agent.
-
-    ``queries`` are texts that stand in the run's pools, or rows {"query", "expected_outcome"}.
+    """Queues a comparison of a checkpoint (default: the best) with the start of the run, or with an agent without
+    context. The checkpoint was saved by the run, or uploaded for its agent. ``queries`` are texts from the run's pools,
+    or rows {"query", "expected_outcome"}.
 
     Raises:
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
-        Invalid: queries or samples are wrong, the agent can't be told anything, or the checkpoint does not fit the run.
-        Conflict: the agent may not be recorded, or the checkpoint's bytes are not those that were saved.
-        ObjectsAway: the storage can't be reached.
+        Invalid: queries or samples are wrong, the agent has no context, or the checkpoint does not fit the run.
+        Conflict: the agent may not be recorded, or the checkpoint's bytes have changed.
+        ObjectsAway: the object storage is unavailable.
     """
     require(actor, "evaluate", run.organization_id)
     samples = run.configuration.eval_samples if samples is None else samples
@@ -66,7 +63,7 @@ def evaluation_start(
         message = f"samples must be between 1 and {MAX_SAMPLES}; got {samples}."
         raise Invalid(message, fields={"samples": message})
     if against == Against.NOTHING and not run.learns_context:
-        message = "This agent chooses actions and is told nothing in any case: its baseline is the untrained policy."
+        message = "This agent chooses actions and has no context: its baseline is always the untrained policy."
         raise Invalid(message, fields={"against": message})
     recording_require([run.agent], "evaluated")
     chosen = checkpoint or checkpoints.best(run)
@@ -89,10 +86,10 @@ def evaluation_of_agent(
     samples: int | None = None,
     against: str = Against.BEGAN,
 ) -> EvaluationRun:
-    """Queues the same of an agent: of the checkpoint that was named, else of its best.
+    """Queues ``evaluation_start`` for an agent: of the named checkpoint, else of its best.
 
     Raises:
-        Missing: there is none, or it is another agent's; and what ``evaluation_start`` raises.
+        Missing: no checkpoint, or it is another agent's; and the errors of ``evaluation_start``.
     """
     found = checkpoints.checkpoint_of(actor, checkpoint_id) if checkpoint_id else checkpoints.best_of_agent(agent)
     if found is None:
@@ -105,8 +102,8 @@ def evaluation_of_agent(
 
 def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:
     """Raises:
-    Invalid: another run saved it, or it was uploaded and is not of the kind that this run trains.
-    Damaged, ObjectsAway: an uploaded one can't be read."""
+    Invalid: another run saved the checkpoint, or it was uploaded and is of another kind than this run trains.
+    Damaged, ObjectsAway: an uploaded checkpoint can't be read."""
     fault = ""
     if checkpoint.run_id is not None or checkpoint.agent_id != run.agent_id:
         fault = "" if checkpoint.run_id == run.job_id else "belongs to another run"
@@ -115,14 +112,14 @@ def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:
         if stored.learner.name != run.learner.name:
             fault = f"was uploaded and holds {stored.learner.title}: this run trains another kind of policy"
         elif not stored.chooses_among(run_pools(run).environment.actions):
-            fault = "was uploaded and chooses among other actions than this run's environment has"
+            fault = "was uploaded and chooses among other actions than those of this run's environment"
     if fault:
         raise Invalid(f"The checkpoint {fault}.", fields={"checkpoint_id": f"{fault[0].upper()}{fault[1:]}."})
 
 
 def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
-    """The final evaluation on the held-out queries, asked for once per checkpoint. None if it was asked before, or if
-    the agent may not be recorded now."""
+    """Starts the final evaluation on the held-out queries, once per checkpoint. None if it exists, or if the agent may
+    not be recorded now."""
     run = TrainingRun.objects.select_related("job", "agent", "organization", "dataset").get(job_id=run_id)
     chosen = checkpoints.best(run)
     if chosen is None or not may_record(run.agent_id) or EvaluationRun.objects.filter(run=run, final=True).exists():
@@ -142,7 +139,7 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
 
 
 def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
-    """Whether the checkpoint tells what the run began with: then both sides of a proof would be told the same."""
+    """Whether the context is unchanged since the start of the run: then both arms of a proof would be equal."""
     if not run.learns_context:
         return False
     return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(checkpoint))))
@@ -162,7 +159,7 @@ def _create(
     partition_ensure(timezone.now().date().replace(day=1))
     lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
     with transaction.atomic():
-        # A checkpoint that was evaluated is evidence: its tag keeps it from being pruned.
+        # An evaluated checkpoint is evidence: its tag keeps it from being pruned.
         tags = sorted({*checkpoint.tags, EVALUATED})
         PolicyCheckpoint.objects.filter(id=checkpoint.id).update(tags=tags)
         job = lifecycle.submit(
@@ -194,7 +191,7 @@ def _create(
 
 
 def _known_queries(run: TrainingRun, queries: Sequence[Any]) -> list[dict[str, Any]]:
-    """Rows to evaluate on: a bare text is looked up in the run's own pools, where its right answer is known."""
+    """Rows to evaluate on: a bare text is looked up in the run's own pools, which have its right answer."""
     if not queries:
         raise Invalid("Give at least one query.", fields={"eval_queries": "Give at least one query."})
     pools = run_pools(run)
@@ -212,7 +209,7 @@ def _known_queries(run: TrainingRun, queries: Sequence[Any]) -> list[dict[str, A
             rows.append({"query": text.strip(), "pool": split, "index": index})
         elif text:
             message = (
-                f"Query {number} is not among this agent's queries, so nothing says what a right answer is. "
+                f"Query {number} is not among this agent's queries, so its right answer is unknown. "
                 'Give it as {"query": "...", "expected_outcome": {"answer": "..."}}.'
             )
             raise Invalid(message, fields={"eval_queries": message})

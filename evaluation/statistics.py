@@ -1,7 +1,6 @@
 """Statistics of evaluations: pure.
-
-The paired comparison that training needs as well stands in ``training.algorithm.inference``, intervals of proportions
-in ``agentcore_site.lib.statistics``.
+The paired comparison, which training needs as well, is in ``training.algorithm.inference``; intervals of proportions
+are in ``agentcore_site.lib.statistics``.
 """
 
 from __future__ import annotations
@@ -27,8 +26,8 @@ def holm(p_values: Sequence[float]) -> FloatArray:
 
 
 def minimum_detectable_effect(sd: float, n: int, *, power: float = 0.8, alpha: float = 0.05) -> float:
-    """The smallest mean paired difference that n queries can tell: (z_alpha/2 + z_power) sd / sqrt(n), 2.8 sd / sqrt(n)
-    by default. Infinite for fewer than two queries."""
+    """The smallest mean paired difference that n queries can detect: (z_alpha/2 + z_power) sd / sqrt(n), by default
+    2.8 sd / sqrt(n). Infinite for fewer than two queries."""
     if n < 2:
         return math.inf
     return (NORMAL.inv_cdf(1 - alpha / 2) + NORMAL.inv_cdf(power)) * sd / math.sqrt(n)

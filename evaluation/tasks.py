@@ -11,7 +11,7 @@ from training.models import TrainingRun
 
 @shared_task(name="evaluation.sweep")
 def sweep() -> int:
-    """Asks for what the signal missed. Returns how many evaluations were requested."""
+    """Starts the evaluations that the signal missed. Returns their number."""
     runs = TrainingRun.objects.filter(job__status=Status.COMPLETED, agent__collects=True, verdict={})
     missed = runs.exclude(evaluations__final=True).order_by("-job__finished_at")
     return sum(

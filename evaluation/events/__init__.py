@@ -1,1 +1,1 @@
-"""Events with other programs over NATS JetStream: what happened here goes out, what agents elsewhere lived comes in."""
+"""Events with other programs over NATS JetStream: publishes local events, and receives those of agents elsewhere."""

@@ -1,8 +1,8 @@
 """Accounts of publishers in the server's own format. Pure.
 
-Each has an account of its own, in which the plain subjects are mapped: what it publishes reaches us under a name that
-only the server can give (``events.subjects``), with the acknowledgement of the stream; what we tell its organisation it
-hears under the plain subject. It may publish nothing else, and sees no other account.
+Each publisher has an account of its own, in which the plain subjects are mapped: its messages reach us under a name
+that only the server can give (``events.subjects``), with the acknowledgement of the stream; it receives our messages to
+its organisation under the plain subject. It may publish nothing else, and sees no other account.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from evaluation.events.subjects import SUBJECTS
 
 @dataclass(frozen=True, slots=True)
 class PublisherAccount:
-    """Who may connect as ``user``, with a password of which ``digest`` is the bcrypt hash, and what it may publish."""
+    """A publisher that connects as ``user``, the bcrypt ``digest`` of its password, and the subjects it may publish."""
 
     id: UUID
     organization_id: UUID
@@ -30,7 +30,7 @@ class PublisherAccount:
 
 
 def exports_of(publishers: Sequence[PublisherAccount]) -> str:
-    """What our account opens to each of them."""
+    """The exports of our account to each publisher."""
     lines = [f'{{service: "in.{one.organization_id}.{one.id}.>", accounts: ["{one.name}"]}}' for one in publishers]
     by_organization: dict[UUID, list[str]] = {}
     for one in publishers:
@@ -40,7 +40,7 @@ def exports_of(publishers: Sequence[PublisherAccount]) -> str:
 
 
 def accounts_of(publishers: Iterable[PublisherAccount], ours: str) -> str:
-    """Their accounts, which import from the one that is called ``ours``."""
+    """The publishers' accounts, which import from the account ``ours``."""
     return "".join(_account(one, ours) for one in publishers)
 
 

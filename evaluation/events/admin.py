@@ -1,4 +1,4 @@
-"""Admin of events: to be read."""
+"""Admin of events: read-only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""REST of events: whether they are published, who publishes, and dead letters."""
+"""REST of events: the publishing switch, publishers, and dead letters."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from experiences.models.agent_lookup import agent_get
 
 
 class EventPublishingOut(serializers.Serializer[Any]):
-    publishes = serializers.BooleanField(help_text="Whether what happens in the organisation is published.")
+    publishes = serializers.BooleanField(help_text="Whether the organisation's events are published.")
     waiting = serializers.IntegerField(help_text="Events that are not published yet.")
 
 
@@ -54,7 +54,7 @@ class EventCredentialOut(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     name = serializers.CharField()
     agent_id = serializers.UUIDField(allow_null=True, help_text="Null: a service, which publishes for all agents.")
-    user = serializers.CharField(help_text="The name that it connects with.")
+    user = serializers.CharField(help_text="The user name of its connections.")
     created_at = serializers.DateTimeField()
     revoked_at = serializers.DateTimeField(allow_null=True)
 
@@ -75,7 +75,7 @@ class DeadLetterOut(serializers.Serializer[Any]):
     sequence = serializers.IntegerField()
     dead_reason = serializers.ChoiceField(choices=DeadReason.choices, source="reason")
     detail = serializers.CharField()
-    payload = serializers.CharField(help_text="Without personal data; empty where it may not be kept.")
+    payload = serializers.CharField(help_text="Without personal data; empty if it may not be kept.")
     tries = serializers.IntegerField()
     created_at = serializers.DateTimeField()
     settled_at = serializers.DateTimeField(allow_null=True)
@@ -83,7 +83,7 @@ class DeadLetterOut(serializers.Serializer[Any]):
 
 
 class EventPublishingViewSet(ScopedViewSet):
-    """Whether what happens in the organisation goes out as events."""
+    """The organisation's publishing switch."""
 
     queryset = DeadLetter.objects.none()
     lookup_field = ""  # one of an organisation
@@ -149,7 +149,7 @@ class EventCredentialViewSet(ScopedViewSet):
 
 
 class DeadLetterViewSet(ScopedViewSet):
-    """Messages from elsewhere that were not taken, with the reason."""
+    """Received messages that were refused, with the reason."""
 
     queryset = DeadLetter.objects.none()
     filterset_class = DeadLetterFilters
@@ -187,29 +187,29 @@ class DeadLetterViewSet(ScopedViewSet):
 
 
 class TrainingStartedOut(serializers.Serializer[Any]):
-    training_job_id = serializers.CharField(help_text="The id that its events have: the request's, or a new one.")
+    training_job_id = serializers.CharField(help_text="The id in its events: the request's, or a new one.")
     status = serializers.CharField()
-    job_id = serializers.UUIDField(help_text="The job that trains, or that mirrors the service which does.")
-    mode = serializers.ChoiceField(choices=RequestMode.choices, help_text="Where it is trained.")
+    job_id = serializers.UUIDField(help_text="The job that trains, or that mirrors the training service.")
+    mode = serializers.ChoiceField(choices=RequestMode.choices, help_text="Where the training runs.")
     selected = serializers.IntegerField(
-        allow_null=True, help_text="Stored trajectories that its filter lets through; null: it has none."
+        allow_null=True, help_text="Stored trajectories that match its filter; null: it has no filter."
     )
     unused = serializers.ListField(
-        child=serializers.CharField(), help_text="What it asks for and a training here does without."
+        child=serializers.CharField(), help_text="Requested features that a training here ignores."
     )
 
 
 class ModelOut(serializers.Serializer[Any]):
-    model_id = serializers.CharField(help_text="As deployments name it: the agent and the number of the release.")
+    model_id = serializers.CharField(help_text="The model's name in deployments: the agent and the release's number.")
     base_model = serializers.CharField()
     checkpoint_path = serializers.CharField()
     training_date = serializers.DateTimeField(allow_null=True)
-    digest = serializers.CharField(help_text="SHA-256 of what it serves.")
+    digest = serializers.CharField(help_text="SHA-256 of its bundle.")
     serves = serializers.BooleanField(help_text="Whether it serves its agent now.")
 
 
 class TrainingViewSet(ScopedViewSet):
-    """Trainings by request, as training services are asked: here where a learner of ours can, else over NATS."""
+    """Trainings by request, in the form of training services: here if a local learner can, else over NATS."""
 
     queryset = TrainingRequest.objects.none()
     lookup_value_converter = "str"
@@ -263,7 +263,7 @@ class TrainingViewSet(ScopedViewSet):
 
 
 class ModelViewSet(ScopedViewSet):
-    """Releases of agents as models that can be served."""
+    """Releases of agents as models to serve."""
 
     queryset = Release.objects.none()
 

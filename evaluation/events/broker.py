@@ -16,16 +16,16 @@ from evaluation.events.subjects import DAY, DEAD_LETTERS, DEAD_STREAM, STREAMS
 
 log = logging.getLogger(__name__)
 
-# As long as an outage after which a relay may send again what was stored: the server knows these ids.
+# The length of an outage after which a relay may send stored messages again: the server knows their ids.
 DUPLICATES_SECONDS: Final = 3600.0
 PENDING_BYTES: Final = 32 * 1024 * 1024
 
 
 async def connect(name: str) -> Client:
-    """A connection that comes back by itself, at whichever server of the cluster answers.
+    """A connection that reconnects automatically, to any server of the cluster that answers.
 
     Raises:
-        NoServersError, OSError: none answers now.
+        NoServersError, OSError: no server answers now.
     """
 
     async def troubled(error: Exception) -> None:
@@ -45,7 +45,7 @@ async def connect(name: str) -> Client:
 
 
 async def streams_ensure(js: JetStreamContext) -> list[str]:
-    """Makes the streams that are missing, and gives those that are there our settings. Returns their names."""
+    """Makes missing streams, and updates the settings of existing ones. Returns their names."""
     plans = [(one.name, one.subjects, one.max_age, one.max_msgs) for one in STREAMS]
     plans.append((DEAD_STREAM, [f"{DEAD_LETTERS}.>"], 30 * DAY, 100_000))
     for name, subjects, max_age, max_msgs in plans:

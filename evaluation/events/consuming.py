@@ -1,6 +1,6 @@
 """Durable pull consumers: a message is acknowledged after its commit, tried again with back-off, then a dead letter.
 
-There is no limit of deliveries on the server, which would drop a message in silence: we count them ourselves.
+The server's limit of deliveries is not used, because it would drop a message silently: deliveries are counted here.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from agentcore_site.lib.errors import Unavailable
 from evaluation.events import metrics
 from evaluation.events.intake import receivers  # noqa: F401  (registers them)
 from evaluation.events.intake.messages import NotTaken, Outcome, StoredMessage, block_take, dead_letter_store
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.models import DeadLetter, DeadReason
-from evaluation.events.pausing import pause
 from evaluation.events.publishing import OutgoingMessage
 from evaluation.events.stream_writer import OURS, StreamWriter
 from evaluation.events.subjects import DEAD_LETTERS, StreamPlan
@@ -44,8 +44,8 @@ BACKOFF: Final = (1.0, 5.0, 30.0, 120.0)  # seconds before the next try
 
 
 class EventConsumer:
-    """Takes the messages of one stream until ``stopping`` is set; survives NATS and the database away, and waits while
-    the disk is nearly full."""
+    """Handles the messages of one stream until ``stopping`` is set. Keeps running while NATS or the database is
+    unavailable, and waits while the disk is nearly full."""
 
     def __init__(
         self, client: Client, plan: StreamPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
@@ -54,20 +54,20 @@ class EventConsumer:
         self._js: JetStreamContext = client.jetstream()
         self._dead_letters = StreamWriter(client)
         self._subscription: JetStreamContext.PullSubscription | None = None
-        self._blameless: set[int] = set()  # messages that could not be taken since a key or a storage was away
+        self._blameless: set[int] = set()  # messages that failed only because a key or a storage was unavailable
 
     async def run(self) -> None:
         while not self._stopping.is_set():
             try:
                 await self.once()
-            except Exception as error:  # the client's own, and those of sockets: it connects again by itself
+            except Exception as error:  # of the client or of sockets: it reconnects automatically
                 log.warning("the consumer of %s waits: %s", self._plan.name, error or type(error).__name__)
                 self._subscription = None
                 await pause(self._stopping, TROUBLE_SECONDS)
 
     async def once(self) -> int:
-        """Handles one block. Returns how many messages it had."""
-        if full := disk.shortage():  # the streams keep them
+        """Handles one block. Returns its number of messages."""
+        if full := disk.shortage():  # the streams keep the messages
             log.warning("the consumer of %s waits: %s", self._plan.name, full)
             await pause(self._stopping, DISK_SECONDS)
             return 0
@@ -80,10 +80,10 @@ class EventConsumer:
         theirs = []
         for message in messages:
             if (message.headers or {}).get(OURS) and not message.subject.startswith("in."):
-                await message.ack()  # what we said ourselves on a plain subject
+                await message.ack()  # our own message on a plain subject
             else:
                 theirs.append(message)
-        # What was delivered before goes alone: if it ends this process, the others are not counted as its cause.
+        # A message that was delivered before is handled alone: if it kills this process, no other counts as the cause.
         fresh = [one for one in theirs if _tries(one) == 1]
         for block in filter(None, [fresh, *([one] for one in theirs if _tries(one) > 1)]):
             await self._settle(block, await self._outcomes(block))
@@ -101,10 +101,10 @@ class EventConsumer:
         return await self._js.pull_subscribe_bind(durable=DURABLE, stream=self._plan.name)
 
     async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
-        """What became of each; where the whole can't be committed, of each alone."""
+        """The outcome of each message; if the whole block can't be committed, of each message alone."""
         stored = [self._stored(one) for one in block]
         if any(_tries(one) > MOST_TRIES and _number(one) not in self._blameless for one in block):
-            # its last handling did not even end
+            # the last handling did not even end
             return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
         try:
             return await lasting(block_take)(stored)
@@ -120,7 +120,7 @@ class EventConsumer:
             return [error]
 
     async def _database_back(self, block: Sequence[Msg]) -> None:
-        """Until it answers. Meanwhile the messages stay ours: an outage is no try of theirs."""
+        """Waits until the database answers. The messages stay leased: an outage does not count as a try."""
         while not self._stopping.is_set():
             await pause(self._stopping, TROUBLE_SECONDS)
             for one in block:
@@ -131,8 +131,7 @@ class EventConsumer:
                 continue
 
     async def _settle(self, block: Sequence[Msg], outcomes: Sequence[Outcome]) -> None:
-        """Acknowledges what was committed. Dead letters are told to others first: the row is the truth, and doubled is
-        once by its id."""
+        """Acknowledges committed messages. Dead letters are published before the ack; their ids drop duplicates."""
         dead: dict[int, tuple[Msg, DeadLetter]] = {}
         for message, outcome in zip(block, outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -167,7 +166,7 @@ def _tries(message: Msg) -> int:
 
 
 def _number(message: Msg) -> int:
-    """Its place in the stream."""
+    """The message's sequence in the stream."""
     return int(message.metadata.sequence.stream)
 
 

@@ -1,5 +1,5 @@
-"""Erasure in what came from elsewhere. What goes out is made of rows that are erased themselves; what went out already
-is deleted from its stream (``events.stream_erasure``)."""
+"""Erasure in received events. Outgoing events are made of rows that are erased themselves; published messages are
+deleted from their stream (``events.stream_erasure``)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evaluation.events.models import (
 )
 from evaluation.events.subjects import REQUEST, stream_of
 
-TRAININGS: Final = stream_of(REQUEST)  # also of what is said of them
+TRAININGS: Final = stream_of(REQUEST)  # and of the reports about them
 
 
 @places.register("publishers of events")
@@ -31,7 +31,7 @@ def publishers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindi
 
 @places.register("received trajectories")
 def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The ids that others gave them; their content is that of trajectories."""
+    """The ids that senders gave to trajectories; the content is erased with trajectories."""
     mine = ReceivedTrajectory.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, names=("trajectory_id",))
 

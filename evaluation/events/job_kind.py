@@ -1,4 +1,4 @@
-"""A training elsewhere as the job engine sees it: it follows what the service reports, and works nothing itself."""
+"""The job of a training elsewhere: it follows the service's reports, and does no work itself."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from budgets.meter_port import BudgetRefused
 from evaluation.events.models import EventKind, OutboxEvent, TrainingRequest
 from evaluation.events.spending import budget_hold, cost_book
 
-LOOK: Final = timedelta(minutes=1)  # a report wakes it sooner
+LOOK: Final = timedelta(minutes=1)  # a report wakes the job sooner
 HANDED_OVER: Final = "handed_over"  # the type of the event
 REASONS: Final = {"CONVERGENCE": Reason.DIVERGED}
 
 
 @kinds.register("external_training")
 class ExternalTrainingKind:
-    """Takes over the latest report, then waits for the next."""
+    """Applies the latest report, then waits for the next."""
 
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
@@ -61,8 +61,8 @@ class ExternalTrainingKind:
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """What is still held is given back, and the service is told that its work is not waited for any more, unless it
-        said so itself."""
+        """Releases the remaining hold, and notifies the service that its work is no longer wanted, unless the service
+        ended it."""
         row = TrainingRequest.objects.filter(job=job).first()
         if row is None or not job.ended:
             return
@@ -79,14 +79,14 @@ class ExternalTrainingKind:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        """Nothing keeps it from waiting on."""
+        """Always allowed."""
 
 
 def _hand_over(row: TrainingRequest, lease: Lease) -> None:
-    """The service hears of it once its budget is held.
+    """Hands the request to the service once its budget is held.
 
     Raises:
-        MustFail: there is no room for it by now. It can be asked for again.
+        MustFail: the budget has no room any more. The training can be requested again.
     """
     try:
         budget_hold(row)

@@ -1,4 +1,4 @@
-"""The feedback loop: the relay and the consumers in one process, until it is told to stop."""
+"""The feedback loop: the relay and the consumers in one process, until it is stopped."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from nats.aio.client import Client
 from agentcore_site.lib import gc_freeze
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.beats import PARTS, beat
+from evaluation.events.account_sync import accounts_keep
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import EventConsumer
-from evaluation.events.gatekeeping import accounts_keep
-from evaluation.events.pausing import pause
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.relay import Relay
 from evaluation.events.stream_erasure import streams_erase
 from evaluation.events.subjects import STREAMS
@@ -26,7 +26,7 @@ BEAT_SECONDS: Final = 2.0
 
 
 async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS) -> None:
-    """Runs the parts. Waits for NATS where it is away at the start."""
+    """Runs the parts. Waits until NATS is available at the start."""
     client = await _connected(stopping)
     if client is None:
         return
@@ -58,14 +58,14 @@ async def _connected(stopping: asyncio.Event) -> Client | None:
     while not stopping.is_set():
         try:
             return await connect("feedback_loop")
-        except Exception as error:  # the client's own, and those of sockets and names
+        except Exception as error:  # of the client, of sockets or of names
             log.warning("NATS is away: %s", error or type(error).__name__)
             await pause(stopping, 1.0)
     return None
 
 
 async def _streams(client: Client, stopping: asyncio.Event) -> None:
-    """A cluster may answer before it has a leader."""
+    """Makes the streams. A cluster may answer before it has a leader."""
     while not stopping.is_set():
         try:
             await streams_ensure(client.jetstream())

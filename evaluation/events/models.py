@@ -1,4 +1,4 @@
-"""What waits to be told to others, who may tell us, and what they told."""
+"""Outgoing events, publishers, and received events."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from experiences.models import Agent
 
 
 class EventKind(models.TextChoices):
-    """What happened; each has a subject."""
+    """Kinds of outgoing events; each has a subject."""
 
     TRAJECTORY = "trajectory", "Trajectory"
     REWARD = "reward", "Reward"
@@ -26,7 +26,7 @@ class EventKind(models.TextChoices):
 
 
 class EventPublisher(Scoped):
-    """An organisation whose events are published. Without a row nothing of it is noted for others."""
+    """An organisation whose events are published. Without a row its events are not recorded."""
 
     organization = models.OneToOneField(
         "tenancy.Organization", on_delete=models.CASCADE, primary_key=True, related_name="event_publisher"
@@ -39,12 +39,11 @@ class EventPublisher(Scoped):
 
 
 class OutboxEvent(models.Model):
-    """Something that happened and has to be published, written in its transaction by triggers (migration 0001).
-
-    It names its row (``key``, and ``month`` where the row stands in a partition) and holds no copy of it: the payload
-    is made when it is sent. ``data`` are figures that the row will not have any more by then. ``try_after`` is the end
-    of the lease of the relay that took it. ``sequence`` is its message's in the stream, ``withheld`` says why a
-    settled one was not published.
+    """An event to publish, written by triggers in the transaction of the event (migration 0001).
+    It references its row (``key``, and ``month`` for a row of a partition) and holds no copy of it: the payload is made
+    when it is sent. ``data`` holds figures that the row will have lost by then. ``try_after`` is the end of the lease
+    of the relay that took it. ``sequence`` is its message's in the stream; ``withheld`` is the reason why a settled
+    event was not published.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -74,12 +73,12 @@ class OutboxEvent(models.Model):
         return f"{self.get_kind_display()} {self.key}"
 
 
-PUBLISHED_PURPOSES: Final = ("training", "received")  # never what an agent is tested with
+PUBLISHED_PURPOSES: Final = ("training", "received")  # never test queries of an agent
 
 
 class EventCredential(Scoped):
-    """Who may publish from elsewhere: a registered agent, or (without ``agent``) a service of the organisation, which
-    rewards, trains and publishes for each of its agents. Of the password the bcrypt hash is kept."""
+    """A publisher elsewhere: a registered agent, or (without ``agent``) a service of the organisation, which rewards,
+    trains and publishes for each of its agents. Only the bcrypt hash of the password is stored."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=80)
@@ -98,10 +97,9 @@ class EventCredential(Scoped):
 
 
 class ReceivedTrajectory(Scoped):
-    """A trajectory of an agent elsewhere, which is a row of ``TrajectoryRecord``: received once by its own id.
-
-    ``id`` is the row's scenario: each is a query of its own. ``digest`` is the SHA-256 of the payload, ``sequence`` its
-    message's in the stream (null: it came by another way).
+    """A trajectory of an agent elsewhere, stored as a row of ``TrajectoryRecord``, once by its own id.
+    ``id`` is the row's scenario: each trajectory is a query of its own. ``digest`` is the SHA-256 of the payload,
+    ``sequence`` its message's in the stream (null: it did not come by the stream).
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -125,10 +123,9 @@ class ReceivedTrajectory(Scoped):
 
 
 class ReceivedReward(Scoped):
-    """What a program elsewhere says a trajectory was worth: received once by its own id, perhaps before its trajectory.
-
-    ``record_id`` is the trajectory's row, once that is known. The first reward of a row without one is its reward
-    (``applied``); others stand beside it.
+    """A reward of a trajectory from a program elsewhere: received once by its own id, perhaps before its trajectory.
+    ``record_id`` is the trajectory's row, once it is known. The first reward of a row without one becomes its reward
+    (``applied``); later ones are kept but not applied.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -158,7 +155,7 @@ class ReceivedReward(Scoped):
 
 
 class DeadReason(models.TextChoices):
-    """Why a message was not taken."""
+    """Reasons of a refusal of a message."""
 
     UNREADABLE = "unreadable", "Not JSON, or nothing that can be stored"
     SCHEMA = "schema", "Not as its schema says"
@@ -172,9 +169,8 @@ class DeadReason(models.TextChoices):
 
 
 class DeadLetter(models.Model):
-    """A message that was not taken, with the reason; also in the stream of dead letters.
-
-    ``organization`` is null where none is known. ``payload`` is without personal data; "" where it may not be kept.
+    """A refused message, with the reason; also in the stream of dead letters.
+    ``organization`` is null if unknown. ``payload`` is without personal data; "" if it may not be kept.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -204,10 +200,10 @@ class DeadLetter(models.Model):
 
 
 class ErasedMessage(models.Model):
-    """A message whose content was erased here, and which is still in its stream (migration 0005 notes trajectories).
-
-    ``mark`` proves that the message at ``sequence`` is the one that is meant, also where the stream was made anew: its
-    ``Nats-Msg-Id``, the SHA-256 of its payload, or when it was stored. ``sequence`` is null where it was on its way.
+    """A message whose content was erased here, but not yet in its stream (migration 0005 records trajectories).
+    ``mark`` proves that the message at ``sequence`` is the right one, also in a stream that was made again: its
+    ``Nats-Msg-Id``, the SHA-256 of its payload, or the time of its storage. ``sequence`` is null if it was not known
+    yet.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -232,11 +228,10 @@ class RequestMode(models.TextChoices):
 
 
 class TrainingRequest(Scoped):
-    """A request to train, and the job that does so or mirrors the service that does. ``digest`` is the SHA-256 of its
-    payload, ``sequence`` its message's in the stream (null: it came by another way).
-
-    ``request`` is the payload as it came, ``report`` the latest status of a service elsewhere (``reported_at`` by its
-    own clock). ``selected``: how many stored trajectories its filter lets through; null where it has none.
+    """A training request, and the job that trains or mirrors the training service. ``digest`` is the SHA-256 of its
+    payload, ``sequence`` its message's in the stream (null: it did not come by the stream).
+    ``request`` is the payload unchanged, ``report`` the latest status of a service elsewhere (``reported_at`` by its
+    own clock). ``selected``: number of stored trajectories that match its filter; null without a filter.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -266,7 +261,7 @@ class TrainingRequest(Scoped):
 
 
 class WaitingSpan(Scoped):
-    """A span of a trace that is not whole yet: what it says of an agent, as JSON, without personal data."""
+    """A span of an incomplete trace: its information about an agent, as JSON, without personal data."""
 
     id = models.BigAutoField(primary_key=True)
     agent = models.ForeignKey("experiences.Agent", on_delete=models.CASCADE, related_name="+", db_index=False)

@@ -1,6 +1,5 @@
-"""Rows of the outbox as messages: what happened is read when it is sent, so that nothing of it is kept twice.
-
-What was erased meanwhile, or may not be recorded any more, is withheld.
+"""Rows of the outbox as messages: the event is read when it is sent, so that nothing is stored twice.
+Content that was erased meanwhile, or may not be recorded any more, is withheld.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
 from evaluation.events.payloads.deployment import StoredDeployment, deployment_payload
-from evaluation.events.payloads.moments import written
 from evaluation.events.payloads.reward import StoredReward, reward_payload
 from evaluation.events.payloads.status import STATUSES, StoredRun, cancelled_payload, status_payload
+from evaluation.events.payloads.timestamps import written
 from evaluation.events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
 from evaluation.events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
 from evaluation.serving.deployments.rules import DeploymentRule
@@ -52,7 +51,7 @@ Payload = dict[str, Any]
 
 
 class LeasedEvent(NamedTuple):
-    """A row of the outbox that this relay has, in the order of their ids."""
+    """A row of the outbox that this relay has leased, in the order of ids."""
 
     id: int
     message_id: str
@@ -64,12 +63,12 @@ class LeasedEvent(NamedTuple):
     created_at: datetime
 
 
-Made = Iterator[tuple[LeasedEvent, Payload | str]]  # what is gone is left out
+Made = Iterator[tuple[LeasedEvent, Payload | str]]  # rows that are gone are left out
 
 
 @dataclass(frozen=True, slots=True)
 class OutgoingMessage:
-    """A message, or why there is none (``withheld``). ``row`` is the id in the outbox."""
+    """A message, or the reason why there is none (``withheld``). ``row`` is the id in the outbox."""
 
     row: int
     message_id: str
@@ -78,14 +77,15 @@ class OutgoingMessage:
     withheld: str = ""
 
     def within(self, most: int) -> OutgoingMessage:
-        """The same, or withheld where it has more bytes than the server takes."""
+        """The same message, or a withheld one if it has more bytes than the server accepts."""
         if len(self.body) <= most:
             return self
         return replace(self, body=b"", withheld=f"it has {len(self.body):,} bytes, and NATS takes {most:,}")
 
 
 def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
-    """In the order of the rows, without those whose key can't be had: they are taken again when their lease ends."""
+    """Messages in the order of the rows. Rows without an available key are left out: they are retried after their
+    lease."""
     plain = _plain_organization()
     messages: dict[int, OutgoingMessage] = {}
     by_kind: dict[str, list[LeasedEvent]] = defaultdict(list)
@@ -111,7 +111,7 @@ def _plain_organization() -> uuid.UUID | None:
     return Organization.objects.filter(slug=settings.NATS_ORGANIZATION).values_list("id", flat=True).first()
 
 
-# -- trajectories and what they were paid ------------------------------------------------------------------------------
+# -- trajectories and rewards ------------------------------------------------------------------------------------------
 
 LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
 WHOLE: Final = (
@@ -120,7 +120,7 @@ WHOLE: Final = (
 
 
 def _stored(rows: Sequence[LeasedEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
-    """By id: JSON columns as they stand in the database, which is read at a fraction of the cost of Django's rows."""
+    """Rows by id, with JSON columns unparsed: this costs a fraction of Django's rows."""
     by_month: dict[date | None, list[uuid.UUID]] = defaultdict(list)
     for row in rows:
         by_month[row.month].append(row.key)
@@ -142,7 +142,7 @@ def _agents(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[str, bool]]:
 
 
 def loaded(value: Any) -> Any:
-    """A JSON column as a bare cursor gives it."""
+    """Parses a JSON column of a bare cursor."""
     return orjson.loads(value) if isinstance(value, str | bytes) else value
 
 
@@ -187,7 +187,7 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
             outside = loaded(evidence).get(OUTSIDE) or {}
             parts = loaded(components)
             told = StoredReward(
-                # Of the row and the payment: the same payment told twice is one.
+                # The id is of the row and the payment: a duplicate of the same payment is one event.
                 str(derived(key, "reward", reward)),
                 outside.get("trajectory_id", str(key)),
                 outside.get("session_id", str(job)),
@@ -237,7 +237,7 @@ def status_payloads(rows: Sequence[LeasedEvent]) -> Made:
 
 
 def status_of(asked: TrainingRequest) -> Payload:
-    """How a requested training stands now, as the event says it: of one elsewhere what its service said last."""
+    """The status of a requested training, as its event: for a training elsewhere the last report of its service."""
     job = asked.job
     run = with_money(TrainingRun.objects.filter(job=job)).select_related("job", "best_checkpoint", "agent").first()
     if run is None:
@@ -249,14 +249,14 @@ def status_of(asked: TrainingRequest) -> Payload:
 
 
 def request_payloads(rows: Sequence[LeasedEvent]) -> Made:
-    """As they came: the service elsewhere knows them by their own ids."""
+    """The requests unchanged: the service elsewhere knows them by their own ids."""
     found = TrainingRequest.objects.filter(pk__in={row.key for row in rows})
     by_id = {one.pk: one.request for one in found}
     yield from ((row, by_id[row.key]) for row in rows if row.key in by_id)
 
 
 def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> StoredRun:
-    """As the job was when the row was written, as far as the tables still tell."""
+    """The job at the time of the row, as far as the tables still have it."""
     job, at = run.job, row.created_at
     number = int(row.data.get("iteration", run.iteration))
     figures: Mapping[str, Any] = run.metrics
@@ -300,7 +300,7 @@ def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> S
 
 
 def _epoch(run: TrainingRun, iteration: int) -> tuple[int, int]:
-    """The epoch of an iteration, and how many there are; a run without epochs is one."""
+    """The epoch of an iteration, and the number of epochs; a run without epochs has one."""
     epochs = run.configuration.context.epochs if run.learns_context else 1
     return math.ceil(iteration * epochs / max(run.total_iterations, 1)), epochs
 
@@ -344,7 +344,7 @@ def _deployment(row: LeasedEvent, one: Deployment) -> StoredDeployment:
 
 
 def _ramp(one: Deployment) -> list[tuple[datetime, float]]:
-    """When each stage is due at the earliest."""
+    """The earliest time of each stage."""
     if one.strategy != DeploymentStrategy.CANARY:
         return [(one.created_at.astimezone(UTC), 1.0)]
     due, found = one.created_at, []
@@ -355,7 +355,7 @@ def _ramp(one: Deployment) -> list[tuple[datetime, float]]:
 
 
 def _regressed(checks: Mapping[str, bool]) -> bool | None:
-    """Whether it was found worse on a suite; None where it was compared on none."""
+    """Whether the release was worse on a suite; None without a comparison."""
     compared = [passed for name, passed in checks.items() if name.startswith("no worse on ")]
     return not all(compared) if compared else None
 

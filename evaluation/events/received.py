@@ -1,4 +1,4 @@
-"""Trajectories of agents elsewhere, stored once each by their own name."""
+"""Trajectories of agents elsewhere, stored once by their own name."""
 
 from __future__ import annotations
 
@@ -21,15 +21,14 @@ SCENARIOS: Final = 2**31 - 1  # of a column
 
 
 def received_scope(agent: Agent) -> TrajectoryScope:
-    """All that an agent did elsewhere counts as one job, which has no row."""
+    """The scope of an agent's received trajectories: they count as one job, which has no row."""
     month = timezone.now().date().replace(day=1)
     return TrajectoryScope(derived(agent.pk, RECEIVED), agent.organization_id, agent.pk, month, purpose=RECEIVED)
 
 
 def in_turn(organizations: Iterable[UUID]) -> None:
-    """Until the transaction ends, no other one receives anything for these organisations: a trajectory and its reward
-    may come at once by two ways, and neither would see the other. All at once, in one order, so that none waits for
-    one that waits for it."""
+    """Serialises receiving for these organisations until the transaction ends: a trajectory and its reward may come at
+    once by two ways, and neither would see the other. All locks are taken in one order, which avoids deadlocks."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('received ' || id, 0)) FROM unnest(%s::text[]) id",
@@ -38,7 +37,7 @@ def in_turn(organizations: Iterable[UUID]) -> None:
 
 
 def timed(trajectory: Trajectory, came: datetime) -> Trajectory:
-    """Without a time of its own it counts from when it ``came``: one of 1970 is in no period that people look at."""
+    """A trajectory without a time of its own gets the time when it ``came``: no page shows a period in 1970."""
     if trajectory.started_at <= 0:
         trajectory.started_at = came.timestamp()
         for step in trajectory.steps:
@@ -48,8 +47,8 @@ def timed(trajectory: Trajectory, came: datetime) -> Trajectory:
 
 @transaction.atomic
 def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
-    """Stores trajectories by their names in the organisation, those that it knows left out. Each is made for the
-    scenario that it gets. Returns how many are new."""
+    """Stores trajectories by their names in the organisation; known ones are left out. Each is made for its new
+    scenario. Returns the number of new ones."""
     in_turn([agent.organization_id])
     mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
     known = set(mine.values_list("trajectory_id", flat=True))

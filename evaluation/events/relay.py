@@ -1,7 +1,6 @@
-"""The relay: takes what waits in the outbox, publishes it, and settles it once the stream has it.
-
-A row is taken by a lease of seconds and not by a lock that is held while the network is waited for. A relay that dies
-between the stream's answer and the settling sends its rows again, by the same ids, which the stream knows.
+"""The relay: leases pending rows of the outbox, publishes them, and settles them once the stream has them.
+A row is leased for seconds; no lock is held while the network is waited for. A relay that dies between the stream's
+answer and the settling sends its rows again with the same ids, which the stream recognises.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from nats.errors import Error as NatsError
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from evaluation.events import metrics
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.models import OutboxEvent
-from evaluation.events.pausing import pause
 from evaluation.events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
 from evaluation.events.stream_writer import StreamWriter
 
@@ -29,12 +28,12 @@ log = logging.getLogger(__name__)
 
 BATCH: Final = 500
 LEASE_SECONDS: Final = 30
-IDLE_SECONDS: Final = 0.02  # between two looks at an outbox that is empty
+IDLE_SECONDS: Final = 0.02  # between two polls of an empty outbox
 TROUBLE_SECONDS: Final = 1.0
 
 
 def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
-    """Leases the oldest rows that no other relay has."""
+    """Leases the oldest rows that no other relay has leased."""
     with connection.cursor() as cursor:
         cursor.execute(
             "WITH due AS (SELECT id FROM events_outboxevent WHERE settled_at IS NULL AND try_after <= clock_timestamp()"
@@ -50,8 +49,8 @@ def batch_take(limit: int = BATCH) -> list[LeasedEvent]:
 
 
 def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], failed: Sequence[int] = ()) -> None:
-    """Settles what was sent (its sequences, by row) or is withheld. What was not sent has another try in a moment, and
-    not at the end of its lease."""
+    """Settles sent rows (their sequences, by row) and withheld ones. Failed rows are retried in a moment, before the
+    end of their lease."""
     with connection.cursor() as cursor:
         cursor.execute(
             "UPDATE events_outboxevent o SET settled_at = clock_timestamp(), sequence = sent.sequence"
@@ -66,7 +65,7 @@ def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], f
 
 
 class Relay:
-    """Publishes until ``stopping`` is set; survives NATS and the database away."""
+    """Publishes until ``stopping`` is set. Keeps running while NATS or the database is unavailable."""
 
     def __init__(self, client: Client, stopping: asyncio.Event) -> None:
         self._client, self._stopping = client, stopping
@@ -82,7 +81,7 @@ class Relay:
                 if not messages:
                     await pause(self._stopping, IDLE_SECONDS)
                     continue
-                # The next batch is read while the stream answers to this one.
+                # The next batch is read while the stream answers this one.
                 taken = asyncio.create_task(self._take()) if len(messages) == BATCH else None
                 await self._publish(messages)
             except Exception as error:
@@ -97,7 +96,7 @@ class Relay:
         await self._settled()
 
     async def once(self) -> int:
-        """Publishes one batch. Returns how many rows it had."""
+        """Publishes one batch. Returns its number of rows."""
         messages = await self._take()
         await self._publish(messages)
         await self._settled()
@@ -116,7 +115,7 @@ class Relay:
         sent = await self._writer.write(ready)
         metrics.published.inc(len(sent))
         await self._settled()
-        # While the next batch is on its way.
+        # Runs while the next batch is published.
         failed = [one.row for one in ready if one.row not in sent]
         self._settling = asyncio.create_task(self._settle(sent, withheld, failed))
 

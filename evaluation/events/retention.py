@@ -1,4 +1,4 @@
-"""Deletes events that were published long ago."""
+"""Deletes old published events."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ LONGEST: Final = max(one.max_age for one in STREAMS)
 
 
 def settled() -> QuerySet[OutboxEvent]:
-    """What was settled long ago; where an erasure may have to find its message in the stream, as long ago as that keeps
-    it."""
+    """Events that were settled long ago. If an erasure may have to find a message in the stream, the limit is the
+    stream's own retention."""
     now = timezone.now()
     in_stream = Q(sequence__isnull=False, kind__in=ERASABLE, settled_at__gte=now - timedelta(seconds=LONGEST))
     return OutboxEvent.objects.filter(~in_stream, settled_at__lt=now - KEPT)

@@ -1,4 +1,4 @@
-"""The JSON Schemas of ``docs/events``: tolerant of fields that they don't name, since other programs add their own."""
+"""The JSON Schemas of ``docs/events``. They tolerate unknown fields, because other programs add their own."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def validator_of(subject: str) -> Draft202012Validator:
 
 
 def fault_of(subject: str, payload: Any) -> str:
-    """What is wrong with a payload, in words; "" where nothing is."""
+    """The first fault of a payload, in words; "" if it is valid."""
     error = next(validator_of(subject).iter_errors(payload), None)
     if error is None:
         return ""

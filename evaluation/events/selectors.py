@@ -14,7 +14,7 @@ from evaluation.events.accounts import PublisherAccount
 from evaluation.events.models import DeadLetter, EventCredential, EventPublisher, OutboxEvent
 from evaluation.events.subjects import REQUEST, REWARD, STATUS, TRAJECTORY
 
-# An agent tells what it lived; a service also rewards others, and says how it trains.
+# Agents publish trajectories; services also publish rewards and training status.
 OF_AGENTS = (TRAJECTORY, REWARD, REQUEST)
 OF_SERVICES = (*OF_AGENTS, STATUS)
 
@@ -25,7 +25,7 @@ def dead_letters_visible(actor: Any) -> QuerySet[DeadLetter]:
 
 def dead_letter_get(actor: Any, letter_id: Any) -> DeadLetter:
     """Raises:
-    Missing: there is none, or it belongs to another organisation."""
+    Missing: no such dead letter is visible to the actor."""
     found = dead_letters_visible(actor).filter(id=as_uuid(letter_id, "dead letter")).first()
     if found is None:
         raise Missing(f"There is no dead letter {str(letter_id)[:60]}.")
@@ -38,7 +38,7 @@ def event_credentials_visible(actor: Any) -> QuerySet[EventCredential]:
 
 def event_credential_get(actor: Any, credential_id: Any) -> EventCredential:
     """Raises:
-    Missing: there is none, or it belongs to another organisation."""
+    Missing: no such publisher is visible to the actor."""
     found = event_credentials_visible(actor).filter(id=as_uuid(credential_id, "publisher")).first()
     if found is None:
         raise Missing(f"There is no publisher {str(credential_id)[:60]}.")
@@ -51,12 +51,12 @@ def publishing_since(actor: Any, organization_id: uuid.UUID) -> EventPublisher |
 
 
 def waiting(organization_id: uuid.UUID) -> int:
-    """How many events of the organisation are not published yet."""
+    """Number of the organisation's events that are not published yet."""
     return OutboxEvent.objects.filter(organization_id=organization_id, settled_at=None).count()
 
 
 def publisher_accounts() -> list[PublisherAccount]:
-    """Who may connect now: of all organisations, for the server's accounts."""
+    """The accounts of all organisations' publishers that may connect now, for the server."""
     rows = EventCredential.objects.filter(revoked_at=None).order_by("id")
     return [
         PublisherAccount(one.pk, one.organization_id, one.user, one.digest, OF_AGENTS if one.agent_id else OF_SERVICES)

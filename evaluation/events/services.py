@@ -1,4 +1,4 @@
-"""Writes of events by people: what is published, who may publish from elsewhere, and dead letters."""
+"""Writes of events by people: the publishing switch, publishers, and dead letters."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ROUNDS: Final = 10  # of bcrypt: the passwords are random, and each connection p
 
 @transaction.atomic
 def publishing_set(actor: Any, organization: Organization, *, on: bool) -> None:
-    """From now on what happens in the organisation is published, or not any more.
+    """Turns the publishing of the organisation's events on or off.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -74,7 +74,8 @@ def event_credential_create(actor: Any, *, name: str, agent: Agent | None = None
 
 @transaction.atomic
 def event_credential_revoke(actor: Any, row: EventCredential) -> None:
-    """Within seconds it may not connect any more, and its connections end. What it published before counts.
+    """Revokes a publisher: within seconds it can't connect any more, and its connections end. Its earlier messages
+    count.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -85,7 +86,7 @@ def event_credential_revoke(actor: Any, row: EventCredential) -> None:
 
 
 def dead_letter_retry(actor: Any, row: DeadLetter) -> DeadLetter:
-    """Takes it once more, as it stands in the row.
+    """Handles the stored payload again.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -107,7 +108,7 @@ def dead_letter_retry(actor: Any, row: DeadLetter) -> DeadLetter:
 
 @transaction.atomic
 def dead_letter_dismiss(actor: Any, row: DeadLetter) -> DeadLetter:
-    """It stays as it is, and waits for nothing any more.
+    """Closes the dead letter without handling it.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -127,6 +128,6 @@ def _settle(actor: Any, row: DeadLetter, outcome: str) -> DeadLetter:
     row.settled_at, row.outcome = timezone.now(), outcome
     mine = DeadLetter.objects.filter(pk=row.pk, settled_at=None)
     if not mine.update(settled_at=row.settled_at, outcome=outcome, tries=row.tries):
-        raise Conflict("Another was first: this dead letter is settled already.")
+        raise Conflict("Another request was first: this dead letter is settled already.")
     record(actor, f"dead_letter.{outcome}", row, organization=row.organization_id)
     return row

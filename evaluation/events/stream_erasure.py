@@ -1,4 +1,4 @@
-"""What was erased here is deleted from the streams too: what we published of it, and what it came from."""
+"""Deletes erased content from the streams too: our messages with it, and the received ones."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from nats.js.api import RawStreamMsg
 from nats.js.errors import NotFoundError
 
 from agentcore_site.lib.async_db import lasting
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.models import ErasedMessage
-from evaluation.events.pausing import pause
 from evaluation.events.stream_writer import MESSAGE_ID
 
 log = logging.getLogger(__name__)

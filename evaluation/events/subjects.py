@@ -36,7 +36,7 @@ class StreamPlan:
 
     @property
     def inbound(self) -> list[str]:
-        """What consumers read: not what we said ourselves."""
+        """The subjects of consumers: all but our own messages."""
         return [form for one in self.plain if one != DEPLOYED for form in (one, f"in.*.*.{one}")]
 
 
@@ -52,7 +52,7 @@ Publisher = tuple[UUID | None, UUID | None]  # its organisation and its credenti
 
 
 class Origin(NamedTuple):
-    """Where a message came from; no ids where it was published by the plain subject, in our own account."""
+    """The origin of a message; without ids if it was published by the plain subject, in our own account."""
 
     subject: str
     organization_id: UUID | None = None

@@ -7,7 +7,7 @@ from typing import Final
 from celery import shared_task
 
 from agentcore_site.lib.alone import alone
-from evaluation.events.otlp.collecting import traces_collect
+from evaluation.events.otlp.trace_collection import traces_collect
 
 COLLECTING: Final = "events.traces.collect"
 

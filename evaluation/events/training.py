@@ -31,7 +31,7 @@ from budgets.ledger.values import MOST
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from evaluation.events.models import PUBLISHED_PURPOSES, RequestMode, TrainingRequest
-from evaluation.events.payloads.moments import read
+from evaluation.events.payloads.timestamps import read
 from evaluation.events.payloads.trajectory import OUTSIDE
 from evaluation.events.schemas import fault_of
 from evaluation.events.spending import cost_book
@@ -174,7 +174,7 @@ def status_take(organization: Organization, payload: Mapping[str, Any]) -> bool:
     late = row.reported_at is not None and at <= row.reported_at
     cost = (payload.get("resource_usage") or {}).get("cost_usd")
     if row.job.ended and cost is not None and micros(cost) > row.cost_micros:
-        # It was cancelled here, or ended for its budget: what it cost until it heard of that is spent all the same.
+        # The training was cancelled here, or ended for its budget: the service still spent money until it stopped.
         row.cost_micros = min(micros(cost), MOST)
         row.save(update_fields=["cost_micros"])
         transaction.on_commit(partial(cost_book, row, ended=True))
@@ -292,7 +292,7 @@ def _run_here(
 
 
 def unused_here(agent: Agent, payload: Mapping[str, Any]) -> list[str]:
-    """What a request asks for and a learner here does without, by its names with dots between."""
+    """Features of a request that a learner here ignores, by their dotted names."""
     config = payload["training_config"]
     given = set(config.get("hyperparameters") or ())
     parts = [name for name in UNUSED if _part(payload, name) not in (None, [], {})]

@@ -1,4 +1,4 @@
-"""A report's figures as its page shows them: one row a metric, and a forest plot of all."""
+"""A report's figures as its page shows them: one row per metric, and a forest plot of all."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from training.algorithm.inference import surely_apart
 
 @dataclass(frozen=True)
 class MetricLabel:
-    """How a metric is named and written. ``better`` is +1 where more is better."""
+    """Title and unit of a metric. ``better`` is +1 if higher is better."""
 
     key: str
     title: str
@@ -31,7 +31,7 @@ METRICS: Final = (
 
 
 def metric_rows(test_set: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """The metrics of one test set with their words. ``tone`` is good or bad only where test and interval leave zero."""
+    """The metrics of one test set. ``tone`` is good or bad only if both test and interval exclude zero."""
     rows = []
     for metric in METRICS:
         values = test_set["metrics"].get(metric.key)
@@ -42,7 +42,7 @@ def metric_rows(test_set: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def metrics_forest(name: str, test_set: Mapping[str, Any]) -> Picture:
     """The forest plot of one test set. All metrics share an axis: differences in standard deviations, better to the
-    right, so that rates, steps and milliseconds can stand under each other."""
+    right, so that rates, steps and milliseconds can share the plot."""
     rows = [row for metric in METRICS if (row := _forest_row(metric, test_set["metrics"].get(metric.key) or {}))]
     return forest(rows, label=f"Standardised differences of {len(rows)} metrics on {name}")
 
@@ -56,8 +56,8 @@ def _tone(metric: MetricLabel, values: Mapping[str, Any]) -> str:
 
 
 def _forest_row(metric: MetricLabel, values: Mapping[str, Any]) -> ForestRow | None:
-    """Mean and interval divided by the differences' standard deviation (Cohen's d of paired differences). Where all
-    queries differ alike there is no spread to divide by; equal arms then stand at zero, others are left out."""
+    """Mean and interval divided by the differences' standard deviation (Cohen's d of paired differences). If all
+    queries differ alike there is no spread to divide by: equal arms are drawn at zero, others are left out."""
     gain, effect = values.get("improvement"), values.get("effect_size")
     if gain is None:
         return None

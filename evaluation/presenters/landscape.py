@@ -1,4 +1,4 @@
-"""Many jobs as parallel coordinates: each is a line through what was set and what came of it."""
+"""Many jobs as parallel coordinates: each is a line through its settings and its results."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from training.presenters.comparisons import flattened
 from training.presenters.panel import success
 
 MOST_DRAWN: Final = 150
-MOST_AXES: Final = 7  # of settings; more can't be read beside each other
+MOST_AXES: Final = 7  # of settings; more are not readable
 MOST_WORDS: Final = 12  # different values of a setting that is no number
-# Settings that say how a job is run and not what it learns, and the seed, by which equal jobs differ.
+# Settings of the run's operation, which do not change what it learns, and the seed.
 LEFT_OUT: Final = {"seed", "version", "checkpoint_every", "max_concurrent_rollouts", "max_budget_usd"}
 
 
@@ -41,8 +41,8 @@ OUTCOMES: Final = (
 
 
 def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
-    """The picture, and the same as a table, the best jobs first. ``settings`` are those in which the jobs differ, the
-    ones with the most different values first; where there are more than can be drawn ``left_out`` counts the others."""
+    """The picture, and the same as a table, the best jobs first. ``settings`` are those that differ between the jobs,
+    most different values first; ``left_out`` counts the settings that do not fit."""
     flat = [flattened(run.configuration.as_dict()) for run in runs]
     varied = _varied(flat)
     shown = varied[:MOST_AXES]
@@ -70,12 +70,12 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
 
 
 def _shown(value: Any) -> Any:
-    """What is on or off has no number; a setting that a job does not have has no place on the axis."""
+    """Words for booleans; other values unchanged. None, for a missing setting, has no place on the axis."""
     return console.shown(value) if isinstance(value, bool) else value
 
 
 def _coordinate(outcome: OutcomeAxis, runs: Sequence[TrainingRun]) -> Coordinate:
-    """Shares are drawn as hundredths, as they are written elsewhere."""
+    """Shares are drawn in per cent, as elsewhere."""
     title, factor = {"rate": (f"{outcome.title}, %", 100), "points": (f"{outcome.title}, points", 100)}.get(
         outcome.unit, (outcome.title, 1)
     )
@@ -84,7 +84,7 @@ def _coordinate(outcome: OutcomeAxis, runs: Sequence[TrainingRun]) -> Coordinate
 
 
 def _varied(flat: Sequence[dict[str, Any]]) -> list[str]:
-    """Settings with at least two values among the jobs that can be laid out on an axis."""
+    """Settings with at least two values among the jobs, which fit on an axis."""
     found: list[tuple[int, str]] = []
     for name in dict.fromkeys(name for one in flat for name in one):
         values = [one.get(name) for one in flat]
@@ -96,7 +96,7 @@ def _varied(flat: Sequence[dict[str, Any]]) -> list[str]:
 
 
 def _ranks(values: Sequence[float | None]) -> list[int | None]:
-    """The jobs' places by their success, the worst at 0 and the best at 4; None where it was not measured."""
+    """The jobs' ranks by success, from 0 (worst) to 4 (best); None without a measured success."""
     known = sorted(value for value in values if value is not None)
     last = max(len(known) - 1, 1)
     return [None if value is None else round(4 * known.index(value) / last) for value in values]

@@ -1,1 +1,1 @@
-"""Into production and back: releases, the gateway that serves them, deployments, feedback, and the loop that closes."""
+"""Production: releases, the gateway that serves them, deployments, feedback, and the learning loop."""

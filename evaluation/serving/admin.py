@@ -1,4 +1,4 @@
-"""Admin of releases, deployments and traces: to be read."""
+"""Admin of releases, deployments and traces: read-only."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""Erasure in releases, suites and traces: what holds the words goes whole where its content never changes.
-
-An agent whose release went is served by none until another is deployed.
+"""Erasure in releases, suites and traces: rows with immutable content are deleted whole.
+An agent whose release was erased is served by none until another one is deployed.
 """
 
 from __future__ import annotations
@@ -104,7 +103,7 @@ def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
 @places.register("webhooks of agents")
 def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The address goes whole: what is left of it without the words could be another person's address."""
+    """Erases the whole address: the rest of it without the words could be another person's address."""
     found = holding(AgentServing.objects.filter(organization_id=organization_id), words, texts=("webhook_url",))
     note = "The webhook of an agent is gone: give it another address."
     return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)

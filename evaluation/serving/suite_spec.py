@@ -1,4 +1,4 @@
-"""What a version of a suite is: its parts, how they are played, and from which score on it is passed. Pure values."""
+"""The spec of a suite's version: its parts, their settings, and the score to pass. Pure values."""
 
 from __future__ import annotations
 

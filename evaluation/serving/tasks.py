@@ -1,4 +1,4 @@
-"""Celery tasks of what is in production."""
+"""Celery tasks of production."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from celery import shared_task
 
 from agentcore_site.lib.alone import alone
 from evaluation.serving.adapters.outbox import plans_tell
+from evaluation.serving.deployments.advance import deployments_tick
 from evaluation.serving.deployments.edits import edits_tick
-from evaluation.serving.deployments.ticking import deployments_tick
 from evaluation.serving.feedback.sweep import sessions_close, sweep
-from evaluation.serving.loop.ticking import loops_tick
+from evaluation.serving.loop.advance import loops_tick
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"
@@ -19,8 +19,8 @@ TELLING: Final = "serving.plans.tell"
 
 @shared_task(name="serving.feedback")
 def feedback() -> dict[str, int]:
-    """Rewards of new answers, and the steps of deployments that they are evidence for; nothing where another worker is
-    at it."""
+    """Computes rewards of new answers, then takes the steps of deployments that use them; does nothing while another
+    worker runs it."""
     with alone(SWEEPING) as mine:
         done = sweep() if mine else {}
     if any(done.values()):
@@ -30,26 +30,26 @@ def feedback() -> dict[str, int]:
 
 @shared_task(name="serving.sessions")
 def sessions() -> int:
-    """What sessions that are over say without words. Returns how many were abandoned."""
+    """Finds implicit signals of ended sessions. Returns the number of abandoned ones."""
     return sessions_close()
 
 
 @shared_task(name="serving.plans")
 def plans() -> int:
-    """Tells webhooks what serves their agents now, one after the other: of two workers the slower could tell the older
-    plan last. Returns how many were told."""
+    """Delivers the current plans to webhooks, one after the other: of two workers the slower one could deliver the
+    older plan last. Returns the number of delivered plans."""
     with alone(TELLING) as mine:
         return plans_tell() if mine else 0
 
 
 @shared_task(name="serving.deployments")
 def deployments() -> int:
-    """Takes a step with each live deployment. Returns how many there are."""
+    """Takes a step with each live deployment. Returns their number."""
     return deployments_tick()
 
 
 @shared_task(name="serving.loops")
 def loops() -> int:
-    """Begins the turns of learning loops that are due, and takes a step with each, and with agents whose small edits go
-    out by themselves. Returns how many are under way."""
+    """Begins due turns of learning loops, and takes a step with each live turn, and with agents with automatic small
+    edits. Returns the number of live turns."""
     return loops_tick() + edits_tick()

@@ -1,4 +1,4 @@
-"""Console pages of what is in production."""
+"""Console pages of production."""
 
 from django.urls import path
 

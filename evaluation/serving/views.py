@@ -1,4 +1,4 @@
-"""Releases as people look at them."""
+"""Pages of releases."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import Bundle, differences
-from evaluation.serving.releases.making import bundle_of_checkpoint
+from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint
 from evaluation.serving.releases.presenters import proof_of, shown, sources_of
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.selectors import (
@@ -81,7 +81,7 @@ def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
-    """What it serves, with what it was proven, and what it serves otherwise than another."""
+    """A release's contents, evidence, and differences from another one."""
     found = release_get(actor, release_id)
     other = request.GET.get("to")
     before = release_get(actor, other) if other else release_before(found)
@@ -109,7 +109,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
 
 @page
 def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
-    """The bundle to download: what is served, whole."""
+    """The whole bundle as a download."""
     found = release_download(actor, release_id)
     response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": found.evidence})
     name = f"{found.agent.slug}-release-{found.number}.json"
@@ -119,7 +119,7 @@ def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpRes
 
 @page
 def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
-    """The configuration by which TensorZero serves it, as an archive of its files."""
+    """TensorZero's configuration of the release, as an archive of its files."""
     found = release_download(actor, release_id, form="tensorzero")
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as archive:
@@ -149,7 +149,7 @@ def make(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 
 @page
 def promote(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpResponse:
-    """What promoting a checkpoint would change, and doing it."""
+    """The effects of promoting a checkpoint, and the promotion."""
     checkpoint = checkpoint_of(actor, checkpoint_id)
     require(actor, "release.make", checkpoint.organization_id)
     return _taken_up(request, checkpoint, "Promote", lambda note: checkpoint_promote(actor, checkpoint, note=note))
@@ -157,7 +157,7 @@ def promote(request: HttpRequest, actor: Actor, checkpoint_id: Any) -> HttpRespo
 
 @page
 def roll_back(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    """What rolling an agent back would change, and doing it."""
+    """The effects of rolling an agent back, and the rollback."""
     agent = agent_get(actor, agent_id)
     require(actor, "release.make", agent.organization_id)
     back = before_promoted(agent)
@@ -193,11 +193,11 @@ def _taken_up(
 
 
 def _source(actor: Actor, chosen: str) -> dict[str, Any]:
-    """What a release is made from, of a choice of the form (``presenters.sources_of``).
+    """The source of a release, from a choice of the form (``presenters.sources_of``).
 
     Raises:
         Missing: there is no such checkpoint.
-        Invalid: it is no choice of the form.
+        Invalid: not a choice of the form.
     """
     kind, _, name = chosen.partition(":")
     if chosen == "agent":
@@ -206,4 +206,4 @@ def _source(actor: Actor, chosen: str) -> dict[str, Any]:
         return {"checkpoint": checkpoint_of(actor, name)}
     if kind == "playbook" and name.isascii() and name.isdigit() and len(name) < 10:
         return {"playbook_version": int(name)}
-    raise Invalid("Say what the release is made of: choose it in the list.", fields={"from": "Choose one of the list."})
+    raise Invalid("Choose the source of the release in the list.", fields={"from": "Choose one of the list."})

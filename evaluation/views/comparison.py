@@ -1,4 +1,4 @@
-"""Console pages that set training jobs beside each other, and what is done with several at once."""
+"""Console pages that compare training jobs, and actions on several jobs at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from training.presenters.comparisons import MOST_JOBS, job_figures, job_settings
 from training.presenters.panel import AXES
 from training.selectors.runs import run_verdict, runs_visible, searched
 
-# The curves that can be laid over each other: key (static/js/compare.js) and title.
+# The curves that the page can overlay: key (static/js/compare.js) and title.
 CURVES: Final = (
     ("selection", "Success on selection queries"),
     ("success_rate", "Success in training, mean of 10"),
@@ -37,14 +37,14 @@ CURVES: Final = (
     ("frac_reward_zero_std", "Groups without signal"),
     ("steps_mean", "Steps of a rollout"),
 )
-OFFERED: Final = 25  # other jobs that can be added
+OFFERED: Final = 25  # other jobs to add
 MOST_CHOSEN: Final = 100  # rows that one click changes
 
 
 @dataclass(frozen=True)
 class ComparedJob:
-    """A job of the comparison, with the addresses of the same comparison without it, and measured against it. ``name``:
-    its title, with the end of its id where another one has the same."""
+    """A job of the comparison, with the URLs of the same comparison without it, and with it as the reference. ``name``:
+    its title, with the end of its id if another job has the same title."""
 
     run: TrainingRun
     name: str
@@ -55,11 +55,11 @@ class ComparedJob:
 
 @page
 def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Two to six jobs: figures, curves over each other, the paired difference, settings that differ. All of it stands
-    in the address."""
+    """Two to six jobs: figures, overlaid curves, the paired difference, differing settings. The URL holds the whole
+    state."""
     picked = list(dict.fromkeys(request.GET.getlist("pick")))
     if len(picked) > MOST_JOBS:
-        raise Invalid(f"At most {MOST_JOBS} jobs can be told apart in one comparison; {len(picked)} were picked.")
+        raise Invalid(f"At most {MOST_JOBS} jobs fit in one comparison; {len(picked)} were picked.")
     runs = _picked(actor, picked)
     offered = _offered(actor, runs) if len(runs) < MOST_JOBS else []
     context: dict[str, Any] = {"runs": runs, "offered": offered, "most": MOST_JOBS}
@@ -79,7 +79,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def landscape(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Many jobs as parallel coordinates: what was set, and what came of it."""
+    """Many jobs as parallel coordinates: their settings and their results."""
     query, agent = asked(request, "q", "agent")
     rows = runs_visible(actor).filter(iteration__gt=0).order_by("-job__created_at")
     rows = searched(rows, query) if query else rows
@@ -90,7 +90,7 @@ def landscape(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @post_page
 def chosen(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What is done with the jobs that were chosen in the list: compare, pause or resume them."""
+    """The action on the jobs that were chosen in the list: compare, pause or resume."""
     picked, act = list(dict.fromkeys(request.POST.getlist("pick"))), request.POST.get("act", "")
     if act == "compare":
         return redirect(f"{reverse('evaluation:compare')}?{urlencode([('pick', one) for one in picked])}")
@@ -109,7 +109,7 @@ _ACTS: Final[dict[str, tuple[Callable[[Any, Job], Job], str]]] = {
 
 
 def _act_on_all(request: HttpRequest, actor: Actor, runs: Sequence[TrainingRun], act: str) -> None:
-    """One job that refuses keeps none of the others."""
+    """Acts on each job; a job that refuses does not stop the others."""
     move, done = _ACTS[act]
     moved, refused = 0, []
     for run in runs:
@@ -128,7 +128,7 @@ def _act_on_all(request: HttpRequest, actor: Actor, runs: Sequence[TrainingRun],
 
 def _picked(actor: Actor, picked: Sequence[str]) -> list[TrainingRun]:
     """Raises:
-    Missing: one of them is not there, or not the actor's."""
+    Missing: one of the jobs does not exist or is not the actor's."""
     ids = [as_uuid(one) for one in picked]
     found = {run.pk: run for run in runs_visible(actor).filter(job_id__in=ids)}
     for one in ids:
@@ -138,7 +138,7 @@ def _picked(actor: Actor, picked: Sequence[str]) -> list[TrainingRun]:
 
 
 def _offered(actor: Actor, runs: Sequence[TrainingRun]) -> list[TrainingRun]:
-    """The newest jobs that can be added, those of the same agents first."""
+    """The newest jobs to add, those of the same agents first."""
     rows = runs_visible(actor).filter(iteration__gt=0).exclude(pk__in=[run.pk for run in runs])
     agents: set[UUID] = {run.agent_id for run in runs}
     newest = list(rows.order_by("-job__created_at")[: 4 * OFFERED])

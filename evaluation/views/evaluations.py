@@ -1,4 +1,4 @@
-"""Console pages of evaluation: the list, a report, and asking for one."""
+"""Console pages of evaluation: the list, a report, and the form of a new one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SORTS = (
     Sort("oldest", "oldest first", "job__created_at", descending=False),
     Sort("gain", "largest gain", "gain"),
 )
-STATUSES = (("done", "With a report"), ("active", "Without yet"))
+STATUSES = (("done", "With a report"), ("active", "Without a report yet"))
 CHANGED = 15  # of each test set, unless ?all=yes
 COLUMNS = {
     "job_id": "job_id",
@@ -105,7 +105,7 @@ def report_json(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse
 
 @page
 def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    """A run's evaluations: what the job page puts into its tab."""
+    """A run's evaluations, as the tab of the job page shows them."""
     run = run_get(actor, job_id)
     rows = evaluations_visible(actor).filter(run=run).order_by("-job__created_at")[:50]
     context = {
@@ -119,7 +119,7 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @page
 def start(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Asks for an evaluation; a GET with ``checkpoint`` shows the form for that one."""
+    """Starts an evaluation; a GET with ``checkpoint`` shows the form for that checkpoint."""
     if request.method != "POST":
         asked_of = checkpoint_of(actor, request.GET.get("checkpoint", ""))
         require(actor, "evaluate", asked_of.organization_id)
@@ -146,7 +146,7 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @post_page
 def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
-    """Goes on with a paused evaluation, e.g. once its job's budget was raised."""
+    """Resumes a paused evaluation, e.g. after its job's budget was raised."""
     evaluation = evaluation_get(actor, job_id)
     job_resume(actor, evaluation.job)
     return redirect("evaluation:report", job_id=evaluation.pk)
@@ -161,14 +161,14 @@ def _summary(evaluation: EvaluationRun) -> dict[str, Any]:
 
 
 def _beside(evaluation: EvaluationRun) -> dict[str, Any]:
-    """What stands beside the list: by test set the verdict and the forest plot."""
+    """The side panel of the list: by test set the verdict and the forest plot."""
     test_sets = (evaluation.report.get("lines") or {}).items()
     drawn = [{"verdict": one["verdict"], "forest": metrics_forest(key, one)} for key, one in test_sets]
     return {"evaluation": evaluation, "test_sets": drawn}
 
 
 def _test_sets(evaluation: EvaluationRun, limit: int | None) -> list[dict[str, Any]]:
-    """Every test set of the report with its rows, its plot and the queries that changed most."""
+    """Every test set of the report with its rows, its plot and the queries with the largest changes."""
     shown = []
     for key, one in (evaluation.report.get("lines") or {}).items():
         changed = changed_queries(evaluation, key)

@@ -24,7 +24,7 @@ SERIES: Final = 5  # models that a chart has lines for
 
 @dataclass(frozen=True, slots=True)
 class DashboardQuestion:
-    """What a dashboard is asked for. ``hourly``: points of an hour, else of a day (UTC)."""
+    """The query of a dashboard. ``hourly``: points per hour, else per day (UTC)."""
 
     organization: uuid.UUID
     since: datetime

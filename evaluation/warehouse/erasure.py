@@ -12,7 +12,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import deleted_purge, store_configured
+from evaluation.warehouse.loading import deleted_purge, store_configured
 from evaluation.warehouse.models import HourlyMeasure, WarehouseStore
 
 HOLDING: Final = (
@@ -25,7 +25,7 @@ AWAY: Final = "The warehouse does not answer, and may hold what is to be erased.
 
 @places.register("roll-ups of trajectories")
 def rollups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """Names of models and of parts of rewards; the hours are counted anew without the trajectories that had them."""
+    """Names of models and of reward components; the hours are recounted without the erased trajectories."""
     mine = HourlyMeasure.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("model", "measure"))
     ids = list(found.values_list("pk", flat=True))

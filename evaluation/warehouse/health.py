@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agentcore_site.health import DEGRADED, OK, HealthFinding, check_register
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import store_configured
+from evaluation.warehouse.loading import store_configured
 from evaluation.warehouse.models import ChangeSink
 from evaluation.warehouse.selectors import behind
 

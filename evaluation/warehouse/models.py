@@ -1,4 +1,4 @@
-"""What waits to be rolled up or stored in the warehouse, the warehouse's place in it, and figures by the hour."""
+"""Pending changes for roll-ups and warehouse, the warehouse's position in them, and figures per hour."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class RowChange(models.Model):
     """Rows that were written, changed or deleted, noted in their transaction by triggers (migration 0001).
 
     One note is of all rows of a statement in one hour. ``hour`` and ``month`` (of the partition) are null for jobs.
-    ``keys`` are the rows' ids, for the warehouse alone: a roll-up counts the hour anew.
+    ``keys`` are the rows' ids, for the warehouse alone: a roll-up recounts the hour.
     """
 
     id = models.BigAutoField(primary_key=True)

@@ -35,7 +35,7 @@ class RollupStore:
 
 
 def roll_up() -> int:
-    """Counts the hours anew of which something was noted. Returns how many hours."""
+    """Recounts the hours with pending changes. Returns the number of hours."""
     notes = RowChange.objects.filter(sink=ChangeSink.ROLLUPS)
     hours = list(notes.order_by().values_list("organization_id", "hour").distinct())
     for organization_id, hour in hours:
@@ -44,7 +44,7 @@ def roll_up() -> int:
 
 
 def hour_count(organization_id: uuid.UUID, hour: datetime) -> None:
-    """What is written meanwhile has a note of its own, which stays."""
+    """Changes that are written meanwhile have rows of their own, which stay."""
     given: dict[str, Any] = {"organization": organization_id, "hour": hour}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{organization_id} {hour}"])

@@ -1,4 +1,4 @@
-"""What a dashboard says: asked of the warehouse where it is there and has everything, else of the roll-ups."""
+"""Data of dashboards: from the warehouse if it is set up and complete, else from the roll-ups."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from evaluation.warehouse.dashboards import (
     Row,
     columns_of,
 )
-from evaluation.warehouse.filling import store_configured
+from evaluation.warehouse.loading import store_configured
 from evaluation.warehouse.models import ChangeSink, RowChange, WarehouseStore
 from evaluation.warehouse.rollups import RollupStore
 from experiences.models.agent_lookup import agent_get
@@ -134,7 +134,7 @@ def dashboard_figures(dashboard: Dashboard, asked: DashboardQuestion, *, most: i
 
 
 def behind(sink: str) -> float:
-    """Seconds since the oldest change that the sink has not heard of; 0 where it has heard of all."""
+    """Seconds since the oldest change that the sink has not received; 0 if it has received all."""
     oldest = RowChange.objects.filter(sink=sink).order_by("id").values_list("created_at", flat=True).first()
     return 0.0 if oldest is None else max(0.0, (timezone.now() - oldest).total_seconds())
 

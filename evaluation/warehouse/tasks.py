@@ -11,7 +11,7 @@ from django.core.cache import cache
 
 from agentcore_site.lib.alone import alone
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import fill, store_configured
+from evaluation.warehouse.loading import fill, store_configured
 from evaluation.warehouse.rollups import roll_up
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ def roll_up_task() -> int:
 
 @shared_task(name="warehouse.fill")
 def fill_task() -> int:
-    """What changed goes to the warehouse, where one is set up. Returns how many rows."""
+    """Sends changes to the warehouse, if one is set up. Returns the number of rows."""
     store = store_configured()
     try:
         return fill(store) if store is not None else 0

@@ -110,7 +110,7 @@ def test_a_difference_that_could_be_chance_is_not_called_one(operator: Actor, ag
     prove(operator, other, answers(12))
     [row] = compare_on_held_out([run, other]).rows
     assert row.mean == pytest.approx(0.1) and not row.sure
-    assert (row.words, row.tone) == ("Not told apart", "plain")
+    assert (row.words, row.tone) == ("No difference shown", "plain")
 
 
 def test_jobs_without_common_queries_are_named_and_not_compared(

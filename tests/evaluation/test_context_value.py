@@ -1,4 +1,4 @@
-"""What a learned context costs and brings: the arithmetic, and the sentence."""
+"""Cost and gain of a learned context: the arithmetic, and the sentence."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from evaluation.rpc import EvaluatedOut
 from evaluation.selectors import changed_queries, evaluations_visible
 from evaluation.services import evaluation_start
 from evaluation.serving.models import Release
-from evaluation.serving.releases.making import evidence_of
+from evaluation.serving.releases.bundle_builder import evidence_of
 from evaluation.serving.releases.presenters import proof_of
 from evaluation.serving.releases.services import release_make
 from evaluation.tasks import sweep
@@ -157,7 +157,7 @@ def test_who_may_evaluate(run: TrainingRun, dan: Any, stella: Any, charlie: Any)
 
 @pytest.fixture
 def uploaded(run: TrainingRun, operator: Actor) -> PolicyCheckpoint:
-    """What one agent's job learned, taken to another agent that has had a job by other settings."""
+    """A checkpoint of one agent's job, uploaded to another agent that has had a job by other settings."""
     twin = AgentFactory(organization=run.organization, created_by=operator.user, slug="twin")
     made = run_start(operator, agent=twin, environment_options=SMALL_POOL, config=SMALL | {"optimizer": "sgd"})
     run_to_end(made.job)

@@ -1,4 +1,4 @@
-"""What a report's statistics promise."""
+"""The statistics of reports."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
 from evaluation.events.models import WaitingSpan
-from evaluation.events.otlp.collecting import traces_collect
+from evaluation.events.otlp.trace_collection import traces_collect
 from experiences.models import TrajectoryRecord
 from tests import factories
 from tests.performance.table import Figure, at_least

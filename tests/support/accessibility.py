@@ -1,4 +1,4 @@
-"""What axe-core finds on a page that a browser shows."""
+"""Findings of axe-core on a page in a browser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Somebody else's agent on a real socket: an HTTP service in its own framework that knows only a model's address."""
+"""A foreign agent on a real socket: an HTTP service in its own framework that knows only a model's address."""
 
 from __future__ import annotations
 

@@ -113,7 +113,7 @@ class GymServer:
         self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
 
     def will(self, path: str, *faults: str) -> None:
-        """How the next requests of a path go wrong: crash, hang, slow, bad_json, huge, nan, redirect, hang_up."""
+        """The faults of the next requests of a path: crash, hang, slow, bad_json, huge, nan, redirect, hang_up."""
         self._faults[path].extend(faults)
 
     def __enter__(self) -> Self:

@@ -15,7 +15,7 @@ from tests.support.openrpc import own_document, result_check
 
 
 class Caller:
-    """Calls with a key of ``person`` (all scopes, or those given); with no person, as nobody."""
+    """Calls with a key of ``person`` (all scopes, or the given ones); without a person, anonymously."""
 
     def __init__(self, person: Any = None, scopes: Iterable[str] | None = None) -> None:
         self.client = Client(raise_request_exception=False)

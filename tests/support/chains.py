@@ -28,7 +28,7 @@ CHAINS: Mapping[str, tuple[str, ...]] = {
 
 
 def expert(names: list[str], scenarios: Sequence[Scenario], *, verifies: bool) -> ScriptedChooser:
-    """Calls the right chain, verifies if told to, and answers."""
+    """Calls the right chain, verifies if the context says so, and answers."""
     family = {scenario.query: str(scenario.metadata["family"]) for scenario in scenarios}
 
     def script(observation: Observation) -> str:

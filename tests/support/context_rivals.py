@@ -93,7 +93,7 @@ class Additions(BaseModel):
 
 @dataclass(frozen=True)
 class Context:
-    """A policy that tells every rollout all of its texts."""
+    """A policy that gives every rollout all of its texts."""
 
     texts: tuple[str, ...] = ()
     version: str = "rival"
@@ -104,7 +104,7 @@ class Context:
 
 @dataclass
 class Rival:
-    """What both do: play with all they know, ask, count the money."""
+    """The common part of both: play with all texts, ask, count the money."""
 
     run: Finished
     name: str
@@ -187,7 +187,7 @@ def training_free(run: Finished, budget: int, counts: Callable[[], int] | None =
 
 
 async def _batch(rival: Rival, library: dict[str, str]) -> list[Change]:
-    """What all groups of a batch propose, each for the library as it was before."""
+    """The proposals of all groups of a batch, each for the library as it was before."""
     changes: list[Change] = []
     for wave in rival.waves(GROUPS_AT_ONCE):
         groups = await rival.played(list(library.values()), wave, GROUP)
@@ -221,7 +221,7 @@ async def _of_group(rival: Rival, library: dict[str, str], group: list[Trajector
 
 
 def _operated(library: dict[str, str], changes: Sequence[Change]) -> dict[str, str]:
-    """Names are given anew after each step, and what names nobody is dropped, as in the reference."""
+    """Names are given again after each step, and dangling names are dropped, as in the reference."""
     texts = dict(library)
     for number, one in enumerate(changes):
         if one.operation == "ADD" and one.content:

@@ -89,7 +89,7 @@ class Reflecting:
 
 @dataclass
 class Finished:
-    """What a run came to."""
+    """The result of a run."""
 
     setup: TrainerSetup
     state: TrainerState

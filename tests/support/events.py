@@ -1,4 +1,4 @@
-"""What a stream holds, and schemas that allow no field that they don't name."""
+"""Messages of a stream, and schemas that refuse unknown fields."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ def example(heading: str, language: str, page: Path = API) -> str:
 
 
 def ran(command: list[str], folder: Path, **given: str) -> str:
-    """What a program printed that has these environment variables alone."""
+    """The output of a program that has only these environment variables."""
     done = subprocess.run(
         command,
         env={"PATH": os.environ["PATH"], **given},

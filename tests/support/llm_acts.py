@@ -1,4 +1,4 @@
-"""What the model server can be told to do, well or badly. Each act writes its own answer to a real socket."""
+"""Acts of the model server, good and bad. Each act writes its own answer to a real socket."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def named(function: Acting) -> Acting:
 
 @named
 async def answer(call: Call, options: dict[str, Any]) -> None:
-    """What the brain says; ``message`` and ``usage`` replace parts of it, ``headers`` are added."""
+    """The brain's answer; ``message`` and ``usage`` replace parts of it, ``headers`` are added."""
     message = call.think() if "message" not in options else options["message"]
     await call.say(message, finish=options.get("finish"), **{k: options[k] for k in ("usage",) if k in options})
 

@@ -39,7 +39,7 @@ class Call:
         self.body: dict[str, Any] = {}
 
     def read(self) -> str | None:
-        """What is wrong with the request, as a provider would say it."""
+        """The fault of the request, in a provider's words."""
         try:
             self.body = json.loads(self._raw)
         except ValueError:
@@ -133,7 +133,7 @@ class Call:
         await self.writer.drain()
 
     def plain(self, body: bytes, *, head: bytes = b"HTTP/1.0 200 OK\r\ncontent-type: application/json\r\n\r\n") -> None:
-        """Writes as it is told and hangs up."""
+        """Writes the given bytes and hangs up."""
         self.writer.write(head + body)
         self.writer.close()
 

@@ -1,4 +1,4 @@
-"""What tests of the model client share: an endpoint of a server, prices, a clock that nobody waits for."""
+"""Shared parts of tests of the model client: an endpoint of a server, prices, a clock without real waiting."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Prices:
 
 
 class Sleeper:
-    """A clock that moves only while somebody sleeps; ``naps`` are the seconds that were asked for."""
+    """A clock that moves only during sleeps; ``naps`` are the requested seconds."""
 
     def __init__(self) -> None:
         self.now = 1_000.0

@@ -33,7 +33,7 @@ def echo(messages: list[dict[str, Any]]) -> str:
 
 @dataclass
 class Account:
-    """What one key owes for one model, by the server's own count; ``micros`` are micro-dollars."""
+    """The debt of one key for one model, by the server's own count; ``micros`` are micro-dollars."""
 
     requests: int = 0
     answered: int = 0  # requests for which the model worked
@@ -85,7 +85,7 @@ class ModelServer:
         return f"{'https' if self.tls else 'http'}://127.0.0.1:{self.port}/v1"
 
     def will(self, *acts: Act | str) -> None:
-        """What to do with the next requests, one act each; plain answers after that."""
+        """Sets the acts of the next requests, one each; plain answers after them."""
         self.script.extend(one if isinstance(one, Act) else act(one) for one in acts)
 
     def account(self, model: str = "small", key: str = "") -> Account:

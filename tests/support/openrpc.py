@@ -1,4 +1,4 @@
-"""What OpenRPC 1.3 asks of a document (https://spec.open-rpc.org), and whether an answer is what a document says."""
+"""Checks a document by OpenRPC 1.3 (https://spec.open-rpc.org), and an answer by its document."""
 
 from __future__ import annotations
 

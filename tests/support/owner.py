@@ -41,7 +41,7 @@ def _connect_with(account: dict[str, Any]) -> None:
 
 @contextmanager
 def as_owner() -> Iterator[None]:
-    """What only the owner of the tables can do, such as switching a trigger off."""
+    """Runs statements that only the owner of the tables may run, such as switching a trigger off."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_get_userbyid(relowner) FROM pg_class WHERE relname = 'django_migrations'")
         cursor.execute(f"SET ROLE {cursor.fetchone()[0]}")

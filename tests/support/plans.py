@@ -1,4 +1,4 @@
-"""What PostgreSQL plans to do for a question."""
+"""PostgreSQL's plan of a query."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What tests of playbooks share: an agent with a model that suggests changes, and executions to learn from."""
+"""Shared parts of tests of playbooks: an agent with a model that suggests changes, and executions to learn from."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TEXTS = [
 
 
 def suggesting(*deltas: dict[str, Any]) -> str:
-    """What a model says that suggests these changes."""
+    """A model's answer that suggests these changes."""
     return json.dumps({"deltas": list(deltas)})
 
 
@@ -57,7 +57,7 @@ def add(content: str, *, category: str = "learnings", confidence: float = 0.8, *
 
 
 def reflecting(*insights: dict[str, Any]) -> str:
-    """What a reflector says that found these insights."""
+    """A reflector's answer with these insights."""
     return json.dumps({"insights": list(insights)})
 
 

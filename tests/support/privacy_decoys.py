@@ -1,4 +1,4 @@
-"""What must stay: numbers, words and code that look like personal data or secrets and are neither."""
+"""Decoys that redaction must keep: numbers, words and code that resemble personal data or secrets."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def near_iban(rng: Random) -> str:
 
 
 def nobody(rng: Random) -> str:
-    """Addresses that name nobody's device, and what only looks like one."""
+    """Addresses that identify no person's device, and texts that resemble addresses."""
     return rng.choice(
         [
             "127.0.0.1",

@@ -1,4 +1,4 @@
-"""How many queries a page asks of the database."""
+"""Counts the database queries of a page."""
 
 from __future__ import annotations
 

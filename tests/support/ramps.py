@@ -62,7 +62,7 @@ def ramp(
 
 
 class Promoted(NamedTuple):
-    """How far a ramp went by evidence: stages that it left, and after how many sessions it left the last (0: none)."""
+    """The progress of a ramp by evidence: stages that it left, and the sessions until it left the last (0: none)."""
 
     stages: int
     sessions: int

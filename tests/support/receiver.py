@@ -1,4 +1,4 @@
-"""Somebody's server for webhooks, on a socket."""
+"""A foreign server for webhooks, on a socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class WebhookReceiver(ThreadingHTTPServer):
         pass  # a sender that was killed
 
     def bodies(self) -> dict[str, Any]:
-        """What came, by its id; by one id the same each time."""
+        """The received messages by id; one id always has the same message."""
         found: dict[str, Any] = {}
         for headers, body in self.came:
             read = json.loads(body)

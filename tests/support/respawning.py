@@ -1,4 +1,4 @@
-"""A process that can be killed at any moment and goes on at once: a child that is forked anew after each death."""
+"""A process that can be killed at any moment and goes on at once: a child that is forked again after each death."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A small world that can be learned in a second: a word in the question tells which of four tools is right."""
+"""A small world that can be learned in a second: a word in the question decides which of four tools is right."""
 
 from __future__ import annotations
 

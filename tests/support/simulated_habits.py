@@ -1,4 +1,4 @@
-"""How a simulated model words its JSON and its lessons, and how it spoils them: what real models are known to do."""
+"""The wording and the faults of a simulated model's JSON and lessons, as known from real models."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Habits:
         return cls(strictness=strictness, **{name: rate * scale for name, rate in forms.items()}, **lessons)
 
     def form(self, rng: random.Random, *, again: bool) -> str:
-        """What becomes of one reply: a name of ``FORMS``, or "" for nothing."""
+        """The form of one reply: a name of ``FORMS``, or "" for no change."""
         drawn = rng.random()
         for name in FORMS:
             rate = getattr(self, name) * (REPAIRED if again else 1.0)
@@ -113,7 +113,7 @@ def too_long(lesson: str, rng: random.Random) -> str:
 
 
 def injected(lesson: str, rng: random.Random) -> str:
-    """An order to whoever reads the lesson, alone or behind it."""
+    """An instruction to the lesson's reader, alone or after the lesson."""
     order = rng.choice(INJECTIONS).replace("{n}", str(rng.randint(0, 99)))
     return order if rng.random() < 0.5 else f"{lesson} {order}"
 

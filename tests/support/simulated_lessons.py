@@ -32,7 +32,7 @@ OPINIONS: Final = {
 
 @dataclass
 class Draft:
-    """What one entry of an answer is to be about, so that its fields agree with each other."""
+    """The subject of one entry of an answer, so that its fields agree with each other."""
 
     op: str = "add"
     when: str = ""
@@ -140,7 +140,7 @@ class Author:
         return self.completed(Draft("add", text=text, advice=advice))
 
     def opinion(self, draft: Draft) -> str:
-        """What it thinks of an item; a coin that is a little better than none."""
+        """The reflector's opinion of an item: a little better than a coin toss."""
         text = self.seen.items.get(draft.ids[0], draft.text) if draft.ids else draft.text
         advice = self.world.advice_of(text)
         truth = advice.effect if advice else "useless"

@@ -62,7 +62,7 @@ class SimulatedModel:
 
     @contextmanager
     def truth(self) -> Iterator[dict[str, list[float]]]:
-        """Notes for each agent's call the true probability of success, given all that it was told: by query."""
+        """Records for each agent's call the true probability of success with its context: by query."""
         self.noted = {}
         try:
             yield self.noted
@@ -119,7 +119,7 @@ class SimulatedModel:
         return random.Random(int.from_bytes(digest, "big") + number)
 
     def _act(self, body: Body, rng: random.Random) -> str:
-        """One message of an agent: an answer, or whatever part of the work its prompt wants."""
+        """One message of an agent: an answer, or the part of the work that its prompt wants."""
         messages = body["messages"]
         system = "\n".join(texts_of(messages, "system", "developer"))
         asked, last, told = self._question(messages)
@@ -159,7 +159,7 @@ class SimulatedModel:
         return None, "", []
 
     def _bewildered(self, messages: Sequence[Mapping[str, Any]], rng: random.Random) -> str:
-        """Where there is no task: a summary if that is what is asked for."""
+        """The answer without a task: a summary if the prompt wants one."""
         if _SUMMARISES.search("\n".join(texts_of(messages))):
             seen = read(self.world, messages)
             return rng.choice(seen.felt) if seen.felt else "There is not much to say about it."

@@ -179,7 +179,7 @@ def _other_heading(line: str) -> bool:
 
 
 def _again(messages: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether it was told that its last answer was of no use."""
+    """Whether the prompt says that its last answer was of no use."""
     if any(one.get("role") == "assistant" for one in messages):
         return True
     return bool(_AGAIN.search(text_of(messages[-1])[-300:])) and len(messages) > 2

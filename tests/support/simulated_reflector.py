@@ -134,7 +134,7 @@ class Reflector:
         return [self._fill(inner, name.removesuffix("s"), one) for one in entries]
 
     def _entries(self, inner: Schema, name: str, draft: Draft, most: int) -> list[Draft]:
-        """What the entries of a list are about."""
+        """The subjects of a list's entries."""
         fields = dict(inner.get("properties") or {})
         branches = [self._resolved(one) for one in inner.get("anyOf") or inner.get("oneOf") or ()]
         for one in branches:

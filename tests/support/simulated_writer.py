@@ -67,7 +67,7 @@ class Writer:
         return f"Here it is.\n```\n{self._extended(block[1] if block else '', ADDED)}\n```"
 
     def _extended(self, text: str, added: tuple[int, int]) -> str:
-        """What stood, nearly all of it, and new lessons."""
+        """The old text, nearly all of it, and new lessons."""
         stood = text.strip().splitlines()
         lines = [line.strip() for line in stood if not line.startswith("- ") or self.rng.random() < KEPT]
         drafts = [self.author.draft().text for _ in range(self.rng.randint(*added))]

@@ -42,7 +42,7 @@ class Socket(ApplicationCommunicator):
         await self.wait(5)
 
     async def closed(self, seconds: float = 5) -> int:
-        """The code of the close, whatever was sent before it."""
+        """The code of the close, after any earlier messages."""
         while (message := await self.receive_output(seconds))["type"] != "websocket.close":
             pass
         return int(message["code"])
@@ -50,7 +50,7 @@ class Socket(ApplicationCommunicator):
 
 @sync_to_async
 def browser_headers(user: Any) -> dict[str, str]:
-    """What a signed-in person's browser sends with a handshake from a page of ours."""
+    """The handshake headers of a signed-in person's browser on a page of ours."""
     client = Client()
     client.force_login(user)
     cookie = client.cookies[settings.SESSION_COOKIE_NAME].value

@@ -110,7 +110,7 @@ TAGS: Schema = {
 
 
 def one_habit(name: str) -> Habits:
-    """Habits of somebody who always does this and nothing else."""
+    """A model with this one habit, always."""
     changes: dict[str, Any] = {name: 1.0}
     return replace(Habits(), **changes)
 

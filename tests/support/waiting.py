@@ -14,7 +14,7 @@ from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenari
 
 
 class Interrupted(Exception):
-    """What a ``check`` raises to end collecting."""
+    """Raised by a ``check`` to end collecting."""
 
 
 ACTIONS = (ActionSpec("look", "tool"), ActionSpec("answer", "answer"))

@@ -192,7 +192,7 @@ def _asked_for(control: socket.socket) -> dict[str, Any] | None:
 
 
 def _become(arguments: list[str], environment: dict[str, str], log: str) -> None:
-    """What a fresh interpreter with these arguments would do from here on."""
+    """Continues as a fresh interpreter with these arguments would."""
     os.environ.clear()
     os.environ.update(environment)
     with open(log, "ab") as file:

@@ -161,7 +161,7 @@ class World:
     # Advice
 
     def heard(self, text: str) -> frozenset[Advice]:
-        """All advice that a text gives, whatever its wording; each sentence is read by itself."""
+        """All advice in a text, in any wording; each sentence is read by itself."""
         return frozenset(advice for sentence in _SENTENCE.split(text) for advice in self._heard_in(sentence))
 
     def advice_of(self, text: str) -> Advice | None:
@@ -185,11 +185,11 @@ class World:
         return f"When {self.situation(kind, rng)}, {self.paraphrase(advice, rng)}."
 
     def situation(self, kind: Kind, rng: random.Random) -> str:
-        """How a lesson that was learned from tasks of this kind says when it holds."""
+        """The condition in the words of a lesson that was learned from tasks of this kind."""
         return spun(f"{SITUATIONS} {kind.noun}", rng)
 
     def needed(self, kind: Kind) -> tuple[Advice, ...]:
-        """What helps with a kind of task."""
+        """The advice that helps with a kind of task."""
         return tuple(one for one in self.advice if one.logits.get(kind.name, 0) > 0)
 
     # The truth

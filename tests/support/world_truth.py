@@ -1,4 +1,4 @@
-"""What could be gained in a world: computed from its probabilities, never sampled."""
+"""The possible gain in a world: computed from its probabilities, never sampled."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def attainable(world: World, queries: Iterable[str], *, fixed: bool = True) -> A
 
 
 class Truth:
-    """The success of queries that are told pieces of advice, each in one sentence."""
+    """The success of queries with pieces of advice in their context, each in one sentence."""
 
     def __init__(self, world: World) -> None:
         self.world = world

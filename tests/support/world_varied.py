@@ -151,7 +151,7 @@ class VariedWorld(World):
         return Advice(f"{role}-{at}", role, effect, spin, rng.choice(SYMPTOMS), effects, cores_of(spin))
 
     def _helping(self, topic: Topic, rng: random.Random) -> Mapping[str, float]:
-        """What it takes off the queries of other topics is ``spill`` of what it adds to its own, over all queries."""
+        """Its loss on queries of other topics is ``spill`` of its gain on its own, over all queries."""
         effect, others = self.variation.effect * rng.uniform(0.7, 1.3), len(self.topics) - 1
         lost = {one.name: -self.variation.spill * effect / others for one in self.topics if others}
         return (lost if self.variation.spill else {}) | {topic.name: effect}
@@ -202,7 +202,7 @@ class VariedWorld(World):
         return kind.base + self.offset(query) + effects - LENGTH_COST * tokens / 1000
 
     def offset(self, query: str) -> float:
-        """How much easier this query is than others of its kind, in logits."""
+        """The query's ease compared with others of its kind, in logits."""
         found = OFFSETS[zlib.crc32(f"{self.seed}/{query}".encode()) % len(OFFSETS)] if query else 0.0
         return found * self.variation.spread / SPREAD
 

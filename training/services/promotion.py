@@ -29,8 +29,6 @@ from training.policies.archive import CorruptState
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.schema import GRPOConfig
-from training.services.checkpoints import Damaged, checkpoint_load
-from training.services.learned import ship_again
 from training.services.run_lessons import ship_again
 
 NOTHING_BEFORE: Final = "No other checkpoint of {} was promoted before: there is nothing to roll back to."

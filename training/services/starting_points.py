@@ -29,8 +29,7 @@ from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.prior_estimates import PriorEstimates
 from training.schema import GRPOConfig
-from training.services.checkpoints import checkpoint_load, latest
-from training.services.learned import library_entry, runs_under
+from training.services.checkpoints import latest
 from training.services.pools import run_pools
 from training.services.run_lessons import library_entry, runs_under
 from training.splits import normalized

@@ -20,17 +20,17 @@ LONGEST_NAME: Final = 60
 
 
 class ImportedRollout(NamedTuple):
-    """A rollout by its name in its file ("" where it has none), and how it is made for a scenario."""
+    """A rollout with its name in its file ("" without one), and the function that makes it for a scenario."""
 
     name: str
     made: Callable[[int], Trajectory]
 
 
 def imported(line: Any, kind: str = "") -> Iterator[ImportedRollout]:
-    """The rollouts of one line; ``kind`` "": as its fields tell.
+    """The rollouts of one line; ``kind`` "": recognised by its fields.
 
     Raises:
-        ValueError: it is of no known kind.
+        ValueError: the line is of no known kind.
     """
     if not isinstance(line, Mapping):
         raise ValueError("a line is an object")

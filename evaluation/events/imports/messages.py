@@ -10,7 +10,7 @@ import orjson
 
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
-EVIDENCE: Final = "imported"  # under this name a trajectory's evidence keeps what a row has no column for
+EVIDENCE: Final = "imported"  # the key in a trajectory's evidence for values without a column
 MOST_STEPS: Final = 32_767  # of a row
 LONGEST_MODEL: Final = 80
 MOST_TOKENS: Final = 2**31  # of a column
@@ -32,11 +32,11 @@ def trajectory_of_messages(
     started_at: float = 0.0,
     duration_s: float = 0.0,
 ) -> Trajectory:
-    """Each message of the assistant is an answer, or a step for each tool that it calls. Without ``success`` a reward
-    above 0 is one.
+    """Each message of the assistant becomes an answer, or a step for each of its tool calls. Without ``success`` a
+    reward above 0 counts as success.
 
     Raises:
-        ValueError: a message is none, or there is nothing that the agent did.
+        ValueError: a message is invalid, or the agent has no message.
     """
     steps: list[Step] = []
     results = {str(one["tool_call_id"]): _text(one) for one in messages if one.get("tool_call_id") is not None}

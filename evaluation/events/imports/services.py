@@ -1,4 +1,4 @@
-"""Files of other trainers, taken in line by line."""
+"""Import of files of other trainers, line by line."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from evaluation.events.received import trajectories_receive
 from experiences.models import Agent
 
 BATCH: Final = 500  # trajectories of one transaction
-MOST_FAULTS: Final = 20  # that are told line by line
+MOST_FAULTS: Final = 20  # that are reported line by line
 BROKEN: Final = (DomainError, ValueError, KeyError, TypeError, AttributeError, IndexError)
 
 
 @dataclass
 class ImportReport:
-    """``new`` are stored, ``known`` were there already; ``faults`` say what is wrong with lines that were not taken."""
+    """Numbers of ``new`` and already ``known`` trajectories; ``faults`` describe the refused lines."""
 
     new: int = 0
     known: int = 0
@@ -36,11 +36,11 @@ class ImportReport:
 
 
 def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kind: str = "") -> ImportReport:
-    """Takes rollouts in as trajectories of an agent, each once: by its name in the file, else by its content. A line
-    that is wrong is told, and the others are taken.
+    """Stores rollouts as trajectories of an agent, each once: by its name in the file, else by its content. A wrong
+    line is reported, and the others are stored.
 
     Raises:
-        Missing, Forbidden: the actor may not record what agents do.
+        Missing, Forbidden: the actor may not record trajectories.
         Conflict: the agent may not be recorded.
     """
     require(actor, "trace.record", agent.organization_id)
@@ -53,7 +53,7 @@ def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kin
             continue
         try:
             for place, one in enumerate(imported(parse_json(line), kind)):
-                one.made(0)  # whether it can be made, before it is among others
+                one.made(0)  # checks the rollout before it joins a batch
                 name = one.name or f"{hashlib.sha256(line).hexdigest()[:40]}-{place}"
                 batch[f"import-{name}"] = one
         except BROKEN as error:

@@ -1,1 +1,1 @@
-"""What others published becomes rows, each in a transaction of its own."""
+"""Makes rows of received messages, each in a transaction of its own."""

@@ -1,4 +1,4 @@
-"""A message from elsewhere, from its bytes to the rows that it makes or the dead letter that it becomes."""
+"""A received message: from its bytes to its rows, or to a dead letter."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class NotTaken(Exception):
 
 @dataclass(frozen=True, slots=True)
 class StoredMessage:
-    """As the stream has it."""
+    """A message in its stream."""
 
     subject: str
     body: bytes
@@ -59,8 +59,8 @@ class MessageStamp(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who published. Without a credential: by a plain subject in our own account, for the site's one organisation.
-    ``agents``: those of the organisation that a message of the same block named, by slug."""
+    """A publisher. Without a credential the message came by a plain subject in our own account, for the site's only
+    organisation. ``agents``: the organisation's agents that messages of the same block named, by slug."""
 
     organization: Organization
     credential: EventCredential | None = None
@@ -78,7 +78,7 @@ RECEIVERS: Final[dict[str, Receive]] = {}  # by subject; filled by ``events.inta
 
 
 def receives(subject: str) -> Callable[[Receive], Receive]:
-    """Registers what takes the payloads of a subject; it is given the sender, the payload and what it came as."""
+    """Registers the receiver of a subject's payloads; it gets the sender, the payload and the message's stamp."""
 
     def registered(receive: Receive) -> Receive:
         RECEIVERS[subject] = receive
@@ -89,12 +89,12 @@ def receives(subject: str) -> Callable[[Receive], Receive]:
 
 @transaction.atomic
 def block_take(messages: Sequence[StoredMessage]) -> list[Outcome]:
-    """Commits what the messages bring, in one transaction, each as if it had one of its own.
-
-    Returns for each None, the dead letter that it became, or the error that it met here, which may be tried again.
+    """Commits the rows of the messages in one transaction, each message as if in its own.
+    Returns for each message None, its dead letter, or a local error after which it may be tried again.
 
     Raises:
-        OperationalError …: the database is away (``agentcore_site.lib.database.trouble_in``). Nothing was committed.
+        OperationalError …: the database is unavailable (``agentcore_site.lib.database.trouble_in``); nothing was
+        committed.
     """
     senders = _senders(message.subject for message in messages)
     in_turn(one.organization.pk for one in senders.values() if one is not None)
@@ -116,7 +116,7 @@ def _outcome(message: StoredMessage, senders: Senders) -> Outcome:
 
 
 def dead_letter_store(message: StoredMessage, refused: NotTaken) -> DeadLetter:
-    """The one row of a message that was not taken; handled twice, it is the row that is there."""
+    """The row of a refused message; a second handling returns the existing row."""
     row = _dead_letter(message, refused, _senders([message.subject]))
     DeadLetter.objects.bulk_create([row], ignore_conflicts=True)
     return row
@@ -139,7 +139,7 @@ def _dead_letter(message: StoredMessage, refused: NotTaken, senders: Senders) ->
 
 
 def payload_retake(row: DeadLetter) -> None:
-    """Takes the payload of a dead letter once more.
+    """Handles the payload of a dead letter again.
 
     Raises:
         NotTaken: it is refused again.
@@ -173,7 +173,7 @@ def _take(message: StoredMessage, senders: Senders) -> None:
     try:
         with transaction.atomic():
             receive(sender, payload, MessageStamp(hashlib.sha256(body).hexdigest(), message.sequence))
-    except Unavailable:  # a key or a storage is away: no fault of the message
+    except Unavailable:  # a key or a storage is unavailable: not the message's fault
         raise
     except DomainError as error:
         raise NotTaken(DeadReason.REFUSED, error.message) from error
@@ -213,7 +213,7 @@ def _sender(origin: Origin, sender: Sender | None, at: datetime) -> Sender:
 
 
 def _known_origin(subject: str, senders: Senders) -> tuple[UUID | None, UUID | None]:
-    """The ids that there are: a dead letter belongs to an organisation, if that is known."""
+    """The ids of existing rows: a dead letter belongs to its organisation, if that is known."""
     try:
         origin = origin_of(subject)
     except ValueError:
@@ -227,7 +227,7 @@ def _known_origin(subject: str, senders: Senders) -> tuple[UUID | None, UUID | N
 
 
 def _kept(body: bytes) -> str:
-    """The payload without personal data; as JSON where it is JSON, so that it can be tried again."""
+    """The payload without personal data; JSON stays JSON, so that it can be tried again."""
     try:
         value = orjson.loads(body)
         text = orjson.dumps(redact_value(value)).decode()

@@ -1,4 +1,4 @@
-"""What becomes of each subject's payloads."""
+"""Receivers of each subject's payloads."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], stamp: Messag
     waiting = ReceivedReward.objects.filter(
         organization=sender.organization, trajectory_id=name, record_id=None
     ).order_by("id")
-    if (first := waiting.first()) is not None:  # it came before its trajectory
+    if (first := waiting.first()) is not None:  # the reward came before its trajectory
         _pay(trajectory, first)
         first.applied = True
         first.save(update_fields=["applied"])
@@ -90,7 +90,7 @@ def reward_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageSta
 
 @receives(REQUEST)
 def request_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageStamp) -> None:
-    """In the name of the person who made the publisher, with no more rights than they have."""
+    """Acts as the person who made the publisher, with that person's rights only."""
     credential = sender.credential
     if credential is None:
         switch = EventPublisher.objects.select_related("created_by").filter(pk=sender.organization.pk).first()
@@ -103,7 +103,7 @@ def request_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageSt
                 raise NotTaken(DeadReason.WRONG_AGENT, f"{credential.name} may not ask for {named}.")
             payload = {**payload, "metadata": {**(payload.get("metadata") or {}), "agent_id": named}}
     if user is None:
-        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "No person stands for this publisher any more.")
+        raise NotTaken(DeadReason.UNKNOWN_PUBLISHER, "The person who made this publisher is gone.")
     training_request(acting_for(user, sender.organization), payload, **stamp._asdict())
 
 
@@ -135,7 +135,7 @@ def _may(sender: Sender, agent: Agent) -> None:
 
 
 def _same(before: str, now: str, what: str) -> None:
-    """What is sent twice is received once; what is another under the same id is not taken for it."""
+    """A duplicate is accepted once; other content under the same id is refused."""
     if before != now:
         raise NotTaken(DeadReason.CONFLICT, f"{what} was received with other content.")
 
@@ -150,7 +150,7 @@ def _pay(trajectory: Trajectory, reward: ReceivedReward) -> None:
 
 
 def _rewarded(sender: Sender, name: str) -> tuple[UUID | None, Agent | None]:
-    """The row that a reward is for, and its agent; None where it is not here yet."""
+    """The row of a reward's trajectory, and its agent; None if the trajectory has not arrived yet."""
     known = ReceivedTrajectory.objects.select_related("agent").filter(
         organization=sender.organization, trajectory_id=name
     )

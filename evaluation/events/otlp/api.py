@@ -1,4 +1,4 @@
-"""OTLP over HTTP: what agents elsewhere trace, from the exporters of OpenTelemetry as they are."""
+"""OTLP over HTTP: receives traces of agents elsewhere from unmodified OpenTelemetry exporters."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentcore_site.rest.parsing import too_large
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.protobuf import from_protobuf
-from evaluation.events.otlp.receiving import SpansTaken, spans_receive
+from evaluation.events.otlp.span_intake import SpansTaken, spans_receive
 from evaluation.events.otlp.spans import NotOtlp, ResourceSpans, from_json
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -32,7 +32,7 @@ AGENT: Final = OpenApiParameter(
 
 
 class BytesParser(BaseParser):
-    """The body as it came."""
+    """Leaves the body unparsed."""
 
     def parse(self, stream: Any, media_type: str | None = None, parser_context: Mapping[str, Any] | None = None) -> Any:
         found = stream.read(settings.DATA_UPLOAD_MAX_MEMORY_SIZE + 1)

@@ -1,7 +1,7 @@
 """A trace of spans as a trajectory. Pure, no Django.
 
-A call of a model is a decision: the tools that it asks for are steps, and what it says in the end is the answer. The
-result of a tool is that of the tool's own span, or what the next call of the model was told of it.
+A model call is a decision: its tool calls are steps, and its final text is the answer. The result of a tool is that of
+the tool's own span, or the one in the input of the next model call.
 """
 
 from __future__ import annotations
@@ -14,27 +14,28 @@ from evaluation.events.otlp.conventions import AgentSpan, SpanKind, SpanMessage,
 from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
-EVIDENCE: Final = "otlp"  # under this name a trajectory's evidence keeps what a row has no column for
+EVIDENCE: Final = "otlp"  # the key in a trajectory's evidence for values without a column
 MOST_STEPS: Final = 32_767  # of a row
 LONGEST_MODEL: Final = 80
-Owned = list[tuple[Step, str]]  # steps, each with the id of the span that it was made of
-CostOf = Callable[[str, Usage], int | None]  # micro-dollars of a call of a model; None: no price is known
+Owned = list[tuple[Step, str]]  # steps, each with the id of its span
+CostOf = Callable[[str, Usage], int | None]  # micro-dollars of a model call; None: no price is known
 
 
 class NothingOfAgents(ValueError):
-    """No span of the trace tells of an agent, a model or a tool."""
+    """No span of the trace is about an agent, a model or a tool."""
 
 
 def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf) -> Trajectory:
-    """Of the spans of one trace, in any order. Its reward is not known (NaN); it succeeded if its root did not fail.
+    """Makes a trajectory of one trace's spans, in any order. Its reward is unknown (NaN); it succeeded if its root did
+    not fail.
 
     Raises:
-        NothingOfAgents: it tells of no agent.
+        NothingOfAgents: the trace is not about an agent.
     """
     found = sorted(spans, key=lambda one: (one.began, -one.ended, one.id))
     told = [one for one in found if one.kind is not SpanKind.OTHER]
     if not told:
-        raise NothingOfAgents("No span tells of an agent, a model or a tool.")
+        raise NothingOfAgents("No span is about an agent, a model or a tool.")
     known = {one.id for one in found}
     root = next((one for one in found if one.parent not in known), found[0])
     models = _innermost([one for one in told if one.kind is SpanKind.MODEL], found)
@@ -58,8 +59,8 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
 
 
 def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:
-    """Calls that hold no other call of a model: two instrumentations may tell of one call. One that a tool makes within
-    a call is another call."""
+    """Model calls without an inner model call: two instrumentations may report one call. A call within a tool is
+    another call."""
     parents = {one.id: one.parent for one in found}
     tools = {one.id for one in found if one.kind is SpanKind.TOOL}
     outer: set[str] = set()
@@ -72,7 +73,7 @@ def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[
 
 
 def _above(id: str, parents: Mapping[str, str]) -> Iterator[str]:
-    """The spans that hold a span, the nearest first; a circle of spans ends where it begins."""
+    """The ancestors of a span, the nearest first; a cycle of spans ends where it begins."""
     above, seen = parents.get(id, ""), {id}
     while above and above not in seen:
         yield above
@@ -81,7 +82,7 @@ def _above(id: str, parents: Mapping[str, str]) -> Iterator[str]:
 
 
 def _nested(owned: Owned, parents: Mapping[str, str]) -> list[Step]:
-    """The steps in the order of their time, each with the place of the nearest step whose span holds its own."""
+    """The steps by time, each with the position of the nearest step whose span contains its own."""
     ordered = sorted(owned, key=lambda pair: pair[0].timestamp)
     places: dict[str, int] = {}  # of the first step of a span
     for at, (_, span) in enumerate(ordered):
@@ -110,12 +111,12 @@ def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: Cos
 
 
 def _finish(model: AgentSpan) -> str:
-    """Why its first answer ended; "" where the span does not say."""
+    """The finish reason of its first answer; "" if the span has none."""
     return str(next(iter(model.settings.get("finish", ())), ""))
 
 
 def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
-    """At least one: what a call of the model decided. Spans of tools that it asked for leave ``waiting``."""
+    """At least one: the decisions of a model call. Removes the spans of its tool calls from ``waiting``."""
     seen = model.told[-1].text if model.told else ""
     said = model.said[0] if model.said else SpanMessage("assistant", "")
     if not said.calls:
@@ -131,7 +132,7 @@ def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanM
 
 
 def _taken(waiting: list[AgentSpan], call: SpanToolCall, after: float) -> AgentSpan | None:
-    """The span of a call: that of its id, else the next one of its name."""
+    """The span of a tool call: by its id, else the next one of its name."""
     by_id = [one for one in waiting if call.id and one.call == call.id]
     by_name = [one for one in waiting if one.tool == call.name and not one.call and one.began >= after]
     if not (found := by_id or by_name):
@@ -192,7 +193,7 @@ def _cost(model: AgentSpan, cost_of: CostOf) -> int | None:
 
 
 def _asked(models: Sequence[AgentSpan], told: Sequence[AgentSpan]) -> str:
-    """What the agent was asked: the first words of a user."""
+    """The agent's query: the first text of a user."""
     for one in (*models, *told):
         if (text := next((message.text for message in one.told if message.role == "user"), "")) != "":
             return text
@@ -200,7 +201,7 @@ def _asked(models: Sequence[AgentSpan], told: Sequence[AgentSpan]) -> str:
 
 
 def _about(found: Sequence[AgentSpan], models: Sequence[AgentSpan], unpriced: Sequence[str]) -> dict[str, Any]:
-    """``system``: what the first call was told; ``spans``: how many there were."""
+    """``system``: the system text of the first call; ``spans``: the number of spans."""
     first = models[0].told if models else ()
     about = {
         "trace_id": found[0].trace,

@@ -1,8 +1,9 @@
-"""What a span says of an agent, by the conventions of its field. Pure, no Django.
+"""Information of a span about an agent, by the conventions of its field. Pure, no Django.
 
-Read are OpenTelemetry's semantic conventions for generative AI (https://opentelemetry.io/docs/specs/semconv/gen-ai/),
-the newer ones with messages as attributes and the older ones with numbered attributes or events, and OpenInference
-(https://arize-ai.github.io/openinference/spec/). Where both stand in a span the first are taken.
+Supported are OpenTelemetry's semantic conventions for generative AI
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/), the newer ones with messages as attributes and the older ones
+with numbered attributes or events, and OpenInference (https://arize-ai.github.io/openinference/spec/). If a span has
+both, the first are used.
 """
 
 from __future__ import annotations
@@ -75,10 +76,9 @@ class SpanMessage:
 
 @dataclass(frozen=True, slots=True)
 class AgentSpan:
-    """What a span says of an agent; what else it carries is left out.
-
-    ``told`` and ``said`` are the messages in and out of a model; ``tool``, ``arguments`` and ``result`` those of a
-    tool. ``cost_usd`` is None where the span does not say.
+    """The information of a span about an agent; its other content is left out.
+    ``told`` and ``said`` are the input and output messages of a model; ``tool``, ``arguments`` and ``result`` those of
+    a tool. ``cost_usd`` is None if the span has no cost.
     """
 
     trace: str
@@ -311,7 +311,7 @@ def _dollars(value: Any) -> float | None:
 
 
 def _settings(about: Mapping[str, Any]) -> dict[str, Any]:
-    """How the model was asked, and why its answers ended (``finish``, a list)."""
+    """The model's settings, and the finish reasons of its answers (``finish``, a list)."""
     names = ("temperature", "top_p", "max_tokens", "seed")
     given = _parsed(about.get("llm.invocation_parameters"))
     others = given if isinstance(given, Mapping) else {}
@@ -331,7 +331,7 @@ def _finished(about: Mapping[str, Any]) -> list[str] | None:
 
 
 def _parsed(value: Any) -> Any:
-    """JSON in a text as its value; another text as it is."""
+    """A text's value if it is JSON; another text unchanged."""
     if isinstance(value, str) and value[:1] in '{["':
         try:
             return orjson.loads(value)

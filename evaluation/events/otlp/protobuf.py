@@ -1,4 +1,4 @@
-"""Spans out of a binary OTLP export. Pure, no Django. The classes of the protocol are loaded by those who receive."""
+"""Reads spans from a binary OTLP export. Pure, no Django. Only receivers load the protocol's classes."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Spans out of an OTLP export in JSON; ``events.otlp.protobuf`` reads binary ones. Pure, no Django.
+"""Reads spans from an OTLP export in JSON; ``events.otlp.protobuf`` reads binary ones. Pure, no Django.
 
 The format is OpenTelemetry's protocol 1.x: https://opentelemetry.io/docs/specs/otlp/. In JSON ids are hexadecimal, and
-whole numbers of 64 bits may be texts.
+64-bit integers may be texts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NO_PARENT: Final = "0" * 16
 
 
 class NotOtlp(ValueError):
-    """A body that is no export; the message says where."""
+    """A body that is not an export; the message names the place."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class SpanEvent:
 
 @dataclass(frozen=True, slots=True)
 class OtlpSpan:
-    """One operation. Ids are lower-case hexadecimal, ``parent`` "" for a root; moments are seconds since the epoch.
-    ``error`` is what its status says, or that it says nothing; "" where it did not fail."""
+    """One operation. Ids are lower-case hexadecimal, ``parent`` "" for a root; times are seconds since the epoch.
+    ``error`` is the status message of a failure, or a stand-in for an empty one; "" without failure."""
 
     trace: str
     id: str
@@ -48,8 +48,8 @@ class OtlpSpan:
 
 @dataclass(frozen=True, slots=True)
 class ResourceSpans:
-    """What one program sent: its own attributes (``service.name`` …), and its spans. ``broken``: spans without the ids
-    or the moments that a span has."""
+    """The spans of one program, and its own attributes (``service.name`` …). ``broken``: number of spans without the
+    required ids or times."""
 
     attributes: Mapping[str, Any]
     spans: tuple[OtlpSpan, ...]
@@ -144,7 +144,7 @@ def _refuse(owner: Any) -> Any:
 
 
 def span_of(*, trace: str, id: str, parent: str, began: int, ended: int, **more: Any) -> OtlpSpan | None:
-    """None where it lacks what a span has."""
+    """None if a required field is missing."""
     if parent == NO_PARENT:
         parent = ""
     if not (

@@ -1,1 +1,1 @@
-"""Payloads as ``docs/events`` describes them, from plain values and back. Pure."""
+"""Payloads in the form of ``docs/events``, from plain values and back. Pure."""

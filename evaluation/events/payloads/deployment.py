@@ -1,4 +1,4 @@
-"""``agent.rl.model.deployed.v1`` of a step that a deployment took."""
+"""``agent.rl.model.deployed.v1`` of a deployment's step."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from evaluation.events.payloads.moments import written
+from evaluation.events.payloads.timestamps import written
 
 
 @dataclass(frozen=True, slots=True)
 class StoredDeployment:
-    """A deployment with the release that it brings. ``ramp``: when each share is due, and the share."""
+    """A deployment with its release. ``ramp``: the time at which each share is due, and the share."""
 
     id: str
     at: datetime

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from evaluation.events.payloads.moments import written
+from evaluation.events.payloads.timestamps import written
 
 EVALUATOR: Final = "agentcore"
 
 
 @dataclass(frozen=True, slots=True)
 class StoredReward:
-    """What a rollout was paid. ``components`` by name, in the reward's own units: they are summed as they are."""
+    """The reward of a rollout. ``components`` by name, in the reward's own units: they are summed without weights."""
 
     id: str
     trajectory: str

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from evaluation.events.payloads.moments import written
+from evaluation.events.payloads.timestamps import written
 
-# What a job of ours is called there: one that is paused waits.
+# Our status by theirs: a paused job is waiting.
 STATUSES: Final = {"paused": "queued"}
 FIGURES: Final = {
     "loss": "loss",
@@ -18,7 +18,7 @@ FIGURES: Final = {
     "policy_entropy": "entropy",
     "kl_divergence": "approx_kl",
     "learning_rate": "learning_rate",
-}  # theirs by ours
+}  # their name by ours
 CODES: Final = {
     "diverged": "CONVERGENCE",
     "llm_refused": "INFRA",
@@ -30,7 +30,7 @@ CODES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class StoredRun:
-    """A training job's figures as they were at ``at``. ``scores`` and ``holdout`` are of the held-out queries."""
+    """A training job's figures at the time ``at``. ``scores`` and ``holdout`` are of the held-out queries."""
 
     id: str
     at: datetime
@@ -38,7 +38,7 @@ class StoredRun:
     reason: str
     iteration: int
     iterations: int
-    epoch: tuple[int, int]  # the current one, and how many there are
+    epoch: tuple[int, int]  # the current one, and their number
     eta_seconds: float | None
     figures: Mapping[str, Any]
     best: Mapping[str, Any] | None
@@ -94,7 +94,7 @@ def status_payload(run: StoredRun) -> dict[str, Any]:
 
 
 def cancelled_payload(training_job_id: str, at: datetime, reason: str) -> dict[str, Any]:
-    """Tells the service elsewhere that a training that it was handed is not wanted any more."""
+    """Notifies the service elsewhere that its training is no longer wanted."""
     return {
         "training_job_id": training_job_id,
         "timestamp": written(at),

@@ -1,4 +1,4 @@
-"""``agent.rl.trajectory.v1`` from a stored rollout, and a rollout from one that came from elsewhere."""
+"""``agent.rl.trajectory.v1`` from a stored rollout, and a rollout from a received payload."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from evaluation.events.payloads.moments import read, seconds_written
+from evaluation.events.payloads.timestamps import read, seconds_written
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
-OUTSIDE: Final = "event"  # under this name its evidence keeps what our columns have no room for
+OUTSIDE: Final = "event"  # the key in a trajectory's evidence for values without a column
 GENERAL: Final = "general"
 MOST_STEPS: Final = 32_767  # of a row
 OBSERVED: Final = ("user_message", "tool_result")
@@ -18,8 +18,8 @@ OBSERVED: Final = ("user_message", "tool_result")
 
 @dataclass(frozen=True, slots=True)
 class StoredTrajectory:
-    """A row's values. ``started_at`` in seconds since the epoch; ``steps`` as they are stored; ``outside``: what came
-    with it, where it is from elsewhere."""
+    """A row's values. ``started_at`` in seconds since the epoch; ``steps`` as stored; ``outside``: the additional
+    values of a received trajectory."""
 
     id: str
     session: str
@@ -61,7 +61,7 @@ def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
 
 
 def _turns(row: StoredTrajectory) -> list[dict[str, Any]]:
-    """At least one: a rollout that failed before its first step still saw its query."""
+    """At least one turn: a rollout that failed before its first step still received its query."""
     if row.steps:
         return [_turn(number, step, row.query) for number, step in enumerate(row.steps, 1)]
     return [
@@ -104,10 +104,10 @@ def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
 
 
 def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
-    """The rollout that a payload tells of, which is of the schema. Its reward is not known yet (NaN).
+    """The rollout of a payload that is valid by the schema. Its reward is unknown yet (NaN).
 
     Raises:
-        ValueError: a moment is none, it ends before it begins, or its turns are not in order.
+        ValueError: a timestamp is invalid, the end is before the start, or turns are not in order.
     """
     turns = payload["turns"]
     numbers = [turn["turn_id"] for turn in turns if "turn_id" in turn]

@@ -1,4 +1,4 @@
-"""``manage.py evaluate``: compares a checkpoint with what its run began with, follows it, and prints the verdict."""
+"""``manage.py evaluate``: evaluates a checkpoint against the start of its run, follows the job, prints the verdict."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Command(BaseCommand):
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
         parser.add_argument("--organization", help="slug of the organisation, where the agent's slug is not unique")
-        parser.add_argument("--checkpoint", help="id of a checkpoint; without it the agent's best")
-        parser.add_argument("--queries", type=Path, help="queries as JSONL or CSV; without it the held-out ones")
+        parser.add_argument("--checkpoint", help="id of a checkpoint; default: the agent's best")
+        parser.add_argument("--queries", type=Path, help="queries as JSONL or CSV; default: the held-out queries")
         parser.add_argument("--samples", type=int, help="rollouts of each query and side")
         parser.add_argument("--against", choices=Against.values, default=Against.BEGAN.value)
-        parser.add_argument("--no-follow", action="store_true", help="queue it, print its id, and end")
+        parser.add_argument("--no-follow", action="store_true", help="queue the evaluation, print its id, and end")
         parser.add_argument("--json", action="store_true", help="print one JSON object, as training.evaluate answers")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -60,7 +60,7 @@ class Command(BaseCommand):
             raise SystemExit(1)
 
     def _followed(self, job_id: UUID) -> EvaluationRun:
-        """Says on standard error how far it is, until it is done or paused."""
+        """Prints the progress to standard error, until the evaluation is done or paused."""
         said = 0.0
         while True:
             found = EvaluationRun.objects.select_related("job", "run").get(job_id=job_id)

@@ -1,4 +1,4 @@
-"""What a deployment is carried out by: the built-in gateway, TensorZero, or whatever listens to a webhook."""
+"""Adapters that carry out a deployment: the built-in gateway, TensorZero, or a webhook."""
 
 from evaluation.serving.adapters.base import (
     AdapterFailed,

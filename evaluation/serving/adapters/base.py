@@ -1,7 +1,7 @@
-"""What a serving adapter is given, and what it answers. Pure.
+"""Input and output of a serving adapter. Pure.
 
-A deployment says which releases an agent is served by, each with its share of the sessions. An adapter tells whatever
-serves it. It is told the whole plan each time and never a difference, so that one that was lost does no harm.
+A deployment gives each release of an agent its share of the sessions. An adapter passes this plan to the system that
+serves the agent. It always passes the whole plan, never a difference, so that a lost plan does no harm.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ NAME: Final = re.compile(r"[a-z0-9][a-z0-9_-]{0,59}")
 
 
 class AdapterFailed(Exception):
-    """What serves did not take the plan; the message says why. It holds no secret and no address."""
+    """The serving system refused the plan; the message is the reason. It holds no secret and no address."""
 
 
 class DeploymentArm(NamedTuple):
-    """A release with its ``share`` of the sessions, between 0 and 1. ``name`` names it within the plan."""
+    """A release with its ``share`` of the sessions, between 0 and 1. ``name`` is unique within the plan."""
 
     name: str
     share: float
@@ -32,11 +32,10 @@ class DeploymentArm(NamedTuple):
 
 @dataclass(frozen=True)
 class DeploymentPlan:
-    """Who serves an agent from now on. ``id`` names the change: the same at each attempt to tell it, another at the
-    next change.
+    """The releases that serve an agent from now on. ``id`` identifies the change: equal for each attempt to deliver it.
 
     Raises:
-        ValueError: no arm, a name that is none or stands twice, or shares that don't add up to 1.
+        ValueError: no arm, a missing or duplicate name, or shares that don't add up to 1.
     """
 
     id: str
@@ -65,7 +64,7 @@ def _arm(arm: DeploymentArm) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class AdapterTarget:
-    """Where to, for adapters that call an address: which, and by what it is signed."""
+    """Target of adapters that call a URL: the URL, and the secret of its signature."""
 
     url: str = ""
     secret: str = field(default="", repr=False)
@@ -73,33 +72,33 @@ class AdapterTarget:
 
 @dataclass(frozen=True)
 class AppliedPlan:
-    """What was done, in a sentence, and files to be put where they are served from, by their paths."""
+    """The result, in a sentence, and files for the serving system, by their paths."""
 
     sentence: str
     files: Mapping[str, str] = field(default_factory=dict)
 
 
 class ServingAdapter(ABC):
-    """One way to serve. It holds no state."""
+    """One way to serve. It has no state."""
 
     title: ClassVar[str]
     needs_url: ClassVar[bool] = False
 
     @abstractmethod
     def faults(self, plan: DeploymentPlan) -> list[str]:
-        """Why it can't serve this plan as it is; empty where it can. Asked before anything is deployed."""
+        """The reason why it can't serve this plan; empty if it can. Checked before anything is deployed."""
 
     @abstractmethod
     def apply(self, plan: DeploymentPlan, target: AdapterTarget) -> AppliedPlan:
-        """Tells it. Telling the same plan again changes nothing.
+        """Applies the plan. Applying the same plan again changes nothing.
 
         Raises:
-            AdapterFailed: it was not told, or refused.
+            AdapterFailed: the plan was not delivered, or refused.
             ValueError: the plan has faults.
         """
 
 
 def refuse_faults(found: list[str]) -> None:
-    """Raises ValueError: there is one."""
+    """Raises ValueError: there is a fault."""
     if found:
         raise ValueError(" ".join(found))

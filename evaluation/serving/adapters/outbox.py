@@ -1,4 +1,4 @@
-"""Webhooks of agents are told each change of what serves them: queued with the change, tried until it was taken."""
+"""Webhooks of agents receive each change of the serving releases: queued with the change, retried until accepted."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ AT_ONCE: Final = 20  # each may wait for a slow server
 
 
 def plan_queue(deployment: Deployment) -> None:
-    """Called in the transaction of a change: the agent's webhook, if it has one, will be told what serves the agent."""
+    """Queues a call of the agent's webhook, if it has one, in the transaction of a change."""
     if AgentServing.objects.filter(agent_id=deployment.agent_id).exclude(webhook_url="").exists():
         PlanDelivery.objects.create(deployment=deployment)
 
 
 def plans_tell() -> int:
-    """Tells what is due, in the order of the changes. Returns how many were told."""
+    """Delivers due plans, in the order of the changes. Returns the number of delivered plans."""
     rows = PlanDelivery.objects.filter(settled_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
     return sum(_tell(one) for one in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
 
 
 def _tell(row: PlanDelivery) -> bool:
-    """Nothing is raised: one bad address must not keep those behind it waiting."""
+    """Raises nothing: one bad address must not delay the others."""
     mine = PlanDelivery.objects.filter(pk=row.pk, settled_at=None, tries=row.tries)
     if not mine.update(tries=F("tries") + 1, try_after=next_try(timezone.now(), row.tries)):
         return False  # another process was first
@@ -44,7 +44,7 @@ def _tell(row: PlanDelivery) -> bool:
     except AdapterFailed as error:
         problem = str(error)
     except Exception as error:
-        log.exception("plan %s was not told", row.pk)
+        log.exception("plan %s was not delivered", row.pk)
         problem = type(error).__name__
     else:
         PlanDelivery.objects.filter(pk=row.pk).update(settled_at=timezone.now())
@@ -59,15 +59,15 @@ def _tell(row: PlanDelivery) -> bool:
 
 
 def _told(row: PlanDelivery) -> bool:
-    """Whether there was anything to tell. Raises AdapterFailed."""
+    """Whether there was a plan to deliver. Raises AdapterFailed."""
     agent = row.deployment.agent
     serving = AgentServing.objects.filter(agent=agent).exclude(webhook_url="").first()
-    # A later change tells what this one would.
+    # A later change delivers this one's plan too.
     if serving is None or PlanDelivery.objects.filter(deployment__agent=agent, pk__gt=row.pk).exists():
         return False
     try:
         plan = replace(plan_of_agent(agent), id=f"{row.deployment_id}:{row.pk}")
-    except Conflict:  # its releases were erased: nothing serves it
+    except Conflict:  # its releases were erased: nothing serves the agent
         return False
     target = AdapterTarget(serving.webhook_url, serving_secret(agent.organization_id))
     serving_adapters.get("webhook").apply(plan, target)

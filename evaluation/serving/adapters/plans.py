@@ -1,4 +1,4 @@
-"""Plans of rows: of an agent as it is served now, of a release alone, and either as TensorZero's configuration."""
+"""Plans from rows: of an agent's current deployment, of a release alone, and either as TensorZero's configuration."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiences.models import Agent
 
 
 def plan_of_agent(agent: Agent) -> DeploymentPlan:
-    """The release that serves it, and beside it the one on its way with its share; a shadow has none, and is left out.
+    """The serving release, and the one being deployed with its share; a shadow has no share and is left out.
 
     Raises:
         Conflict: nothing is deployed.
@@ -19,9 +19,9 @@ def plan_of_agent(agent: Agent) -> DeploymentPlan:
     live = Deployment.objects.filter(agent=agent, state__in=LIVE).exclude(strategy=DeploymentStrategy.SHADOW)
     serving = AgentServing.objects.filter(agent=agent).select_related("release").first()
     current, coming = serving.release if serving else None, live.select_related("release").first()
-    if current is None:  # the first release goes out at once: none is on its way without one that serves
+    if current is None:  # the first release is deployed at once: none is live without one that serves
         raise Conflict(f"No release of {agent.name} is deployed.")
-    if coming is None or coming.release_id == current.pk:  # which took its place between the two reads
+    if coming is None or coming.release_id == current.pk:  # it was promoted between the two reads
         return DeploymentPlan(str(current.pk), agent.slug, (_arm(current, 1.0),))
     arms = _arm(current, 1.0 - coming.share), _arm(coming.release, coming.share)
     return DeploymentPlan(f"{coming.pk}:{coming.share:g}", agent.slug, arms)
@@ -34,7 +34,7 @@ def plan_of_release(release: Release) -> DeploymentPlan:
 
 def tensorzero_of(plan: DeploymentPlan) -> AppliedPlan:
     """Raises:
-    Conflict: TensorZero can't serve it; the message says why."""
+    Conflict: TensorZero can't serve the plan; the message is the reason."""
     try:
         return serving_adapters.get("tensorzero").apply(plan, AdapterTarget())
     except ValueError as error:

@@ -6,7 +6,7 @@ from typing import Final
 
 from agentcore_site.lib.registry import Registry
 from evaluation.serving.adapters.base import ServingAdapter
-from evaluation.serving.adapters.builtin import BuiltInGateway
+from evaluation.serving.adapters.gateway_adapter import BuiltInGateway
 from evaluation.serving.adapters.tensorzero import TensorZero
 from evaluation.serving.adapters.webhook import ServingWebhook
 

@@ -1,7 +1,7 @@
 """TensorZero: a deployment as its gateway's configuration, a function with a variant for each release. Pure.
 
 A variant has the release's model, system prompt and context. The prompt is a template that is one string literal, so
-that braces in it mean nothing. Which variant an episode gets is drawn by the shares.
+that braces in it have no meaning. The shares decide the variant of an episode.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from evaluation.serving.releases.bundle import Bundle
 
 CONFIG: Final = "tensorzero.toml"
 RUNTIME: Final = "llm"
-KINDS: Final = frozenset({"openai", "openrouter", "vllm", "ollama"})  # those that take OpenAI's API with one key
+KINDS: Final = frozenset({"openai", "openrouter", "vllm", "ollama"})  # kinds with OpenAI's API and one key
 
 
 class TensorZero(ServingAdapter):
@@ -44,12 +44,12 @@ class TensorZero(ServingAdapter):
 
 
 def system_of(bundle: Bundle) -> str:
-    """The system prompt with what is told beside it, as the built-in gateway sends it."""
+    """The system prompt with the release's context, as the built-in gateway sends it."""
     return "\n\n".join(one for one in (bundle.system.strip(), bundle.context.text_for("")) if one)
 
 
 def key_of(bundle: Bundle) -> str:
-    """The variable of the environment that holds the key of its endpoint: keys leave this program in no file."""
+    """The environment variable with the key of its endpoint: no file contains keys."""
     return f"{re.sub('[^A-Z0-9]+', '_', bundle.model.endpoint_name.upper()).strip('_') or 'MODEL'}_API_KEY"
 
 
@@ -93,7 +93,7 @@ def _config(agent: str, arms: list[DeploymentArm]) -> str:
 
 
 def _body(bundle: Bundle) -> dict[str, Any]:
-    """What each request's body says beside messages and model."""
+    """The fields of each request's body besides messages and model."""
     options = bundle.model.options
     limit = {str(options.get("max_tokens_field", "max_tokens")): bundle.model.max_tokens}
     return {**dict(options.get("extra", {})), **({} if not bundle.model.max_tokens else limit)}
@@ -132,7 +132,7 @@ def _key(name: str) -> str:
 
 
 def _string(text: str) -> str:
-    """As JSON writes it, but for the one control character that TOML wants escaped and JSON does not."""
+    """A string as JSON writes it, except for the one control character that only TOML requires to be escaped."""
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -1,5 +1,5 @@
-"""A webhook for whatever else serves: the whole plan, signed as Standard Webhooks says. ``webhook-id`` names the
-change."""
+"""A webhook for other serving systems: receives the whole plan, signed by Standard Webhooks. ``webhook-id`` identifies
+the change."""
 
 from __future__ import annotations
 

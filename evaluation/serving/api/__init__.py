@@ -1,1 +1,1 @@
-"""REST of what is in production."""
+"""REST of production."""

@@ -47,12 +47,12 @@ class DeploymentIn(Strict):
     shares = serializers.ListField(
         child=serializers.FloatField(),
         required=False,
-        help_text="Parts of the sessions that a canary gets, one stage after the other; of a shadow the first.",
+        help_text="Parts of the sessions that a canary gets, stage by stage; a shadow uses the first.",
     )
-    minutes = serializers.FloatField(default=10, help_text="Of a stage, at least.")
-    sessions = serializers.IntegerField(default=50, help_text="Of the new release in a stage, at least.")
+    minutes = serializers.FloatField(default=10, help_text="Minimum minutes of a stage.")
+    sessions = serializers.IntegerField(default=50, help_text="Minimum sessions of the new release in a stage.")
     feedback_minutes = serializers.FloatField(
-        default=10, help_text="When a session counts as a whole; with feedback its reward counts at once."
+        default=10, help_text="Minutes until a whole session counts; with feedback its reward counts at once."
     )
     margin = serializers.FloatField(
         default=MARGIN,
@@ -60,20 +60,20 @@ class DeploymentIn(Strict):
         help_text="A canary goes on once it is shown to be worse by less than that, in failures and in scores; null:"
         " by minutes and sessions alone.",
     )
-    patience_hours = serializers.FloatField(default=24, help_text="Of a stage, until it waits for that no longer.")
+    patience_hours = serializers.FloatField(default=24, help_text="Hours that a stage waits for this proof.")
     when_over = serializers.ChoiceField(
         choices=[(one.value, one.value) for one in WhenOver],
         default=WhenOver.ASK.value,
-        help_text="Then a person is asked, or it goes on by itself.",
+        help_text="After that a person decides, or the canary advances.",
     )
-    watch_minutes = serializers.FloatField(default=30, help_text="Of blue-green, after its switch.")
-    budget_usd = serializers.FloatField(default=5, help_text="What the answers of a shadow may cost.")
+    watch_minutes = serializers.FloatField(default=30, help_text="Minutes of watching of blue-green, after its switch.")
+    budget_usd = serializers.FloatField(default=5, help_text="Limit of the cost of a shadow's answers.")
     note = serializers.CharField(default="", allow_blank=True, max_length=300)
     override = serializers.CharField(
         default="",
         allow_blank=True,
         max_length=300,
-        help_text="Why it may go out though the gate says no: admins only.",
+        help_text="Reason to override the gate: admins only.",
     )
 
 
@@ -91,9 +91,9 @@ class DeploymentRow(Shape):
     state = serializers.ChoiceField(choices=DeploymentState.choices)
     share = serializers.FloatField(help_text="The part of the sessions that the release gets.")
     step = serializers.IntegerField()
-    sentence = serializers.CharField(help_text="How it stands, in words.")
-    reason = serializers.CharField(help_text="Why it was rolled back.")
-    asked_at = serializers.DateTimeField(allow_null=True, help_text="Since when this stage waits for a person.")
+    sentence = serializers.CharField(help_text="Its status, as a sentence.")
+    reason = serializers.CharField(help_text="Reason of its rollback.")
+    asked_at = serializers.DateTimeField(allow_null=True, help_text="Time since which this stage waits for a person.")
     note = serializers.CharField()
     created_at = serializers.DateTimeField()
     ended_at = serializers.DateTimeField(allow_null=True)
@@ -109,8 +109,8 @@ class GuardrailOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     current = serializers.FloatField(allow_null=True, help_text="The mean of the current release.")
     new = serializers.FloatField(allow_null=True)
-    difference = serializers.FloatField(allow_null=True, help_text="New less current.")
-    low = serializers.FloatField(allow_null=True, help_text="Of the interval over all looks; null: too few sessions.")
+    difference = serializers.FloatField(allow_null=True, help_text="New minus current.")
+    low = serializers.FloatField(allow_null=True, help_text="Of the interval over all analyses; null: too few.")
     high = serializers.FloatField(allow_null=True)
     e_value = serializers.FloatField(allow_null=True)
 
@@ -131,14 +131,14 @@ class DeploymentEventOut(serializers.Serializer[Any]):
 
 
 class DeploymentDetail(DeploymentRow):
-    rule = serializers.JSONField(help_text="Its stages, and when they end.")
-    verdict = serializers.JSONField(help_text="What the gate said when it began.")
-    sessions = serializers.IntegerField(help_text="That were counted, of both releases.")
+    rule = serializers.JSONField(help_text="Its stages, and their conditions.")
+    verdict = serializers.JSONField(help_text="The gate's verdict at its begin.")
+    sessions = serializers.IntegerField(help_text="Number of counted sessions, of both releases.")
     new_sessions = serializers.IntegerField()
-    e_value = serializers.FloatField(allow_null=True, help_text="Of all guardrails together; at 20 it is taken back.")
-    waits_for = serializers.CharField(help_text="What it needs before it goes on by itself.")
+    e_value = serializers.FloatField(allow_null=True, help_text="Of all guardrails together; at 20 it is rolled back.")
+    waits_for = serializers.CharField(help_text="Conditions of its next automatic step.")
     guardrails = GuardrailOut(many=True)
-    no_worse = NoWorseOut(many=True, help_text="What has to be shown before a canary goes on.")
+    no_worse = NoWorseOut(many=True, help_text="Proofs of non-inferiority that a canary needs to advance.")
     events = DeploymentEventOut(many=True)
 
     computed = DeploymentRow.computed | {
@@ -153,7 +153,7 @@ class DeploymentDetail(DeploymentRow):
 
 
 class DeploymentViewSet(ScopedViewSet):
-    """Releases on their way into production: how far they are, what is known of them, and how they ended."""
+    """Deployments of releases: their progress, evidence and result."""
 
     queryset = Deployment.objects.none()
     filterset_class = DeploymentFilters

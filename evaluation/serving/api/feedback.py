@@ -28,7 +28,7 @@ class FeedbackOut(serializers.Serializer[Any]):
     trace_id = serializers.UUIDField()
     metric = serializers.CharField()
     value = serializers.FloatField(
-        allow_null=True, help_text="Thumbs: 1 up, 0 down. Null where there is only a text, or a rule saw it."
+        allow_null=True, help_text="Thumbs: 1 up, 0 down. Null for a text alone, or if a rule gave it."
     )
     text = serializers.CharField(help_text="Without personal data.")
     source = serializers.ChoiceField(choices=FeedbackSource.choices)  # type: ignore[assignment]
@@ -68,7 +68,7 @@ EXAMPLES = [
 
 
 class FeedbackViewSet(ScopedViewSet):
-    """What people, programs and rules thought of answers in production."""
+    """Feedback of people, programs and rules on answers in production."""
 
     queryset = Feedback.objects.none()
     filterset_class = FeedbackFilters

@@ -1,4 +1,4 @@
-"""REST: what keys spent on calls of models."""
+"""REST: spending of keys on model calls."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from evaluation.serving.keys.selectors import calling_keys_visible
 
 class KeySpendingOut(ApiKeyOut):
     owner = serializers.CharField(source="user.username")
-    spent_usd = Usd(source="spent", help_text="In the month that was asked for, else in this one (UTC).")
+    spent_usd = Usd(source="spent", help_text="In the requested month, else in the current one (UTC).")
     calls = serializers.IntegerField(help_text="In the same month.")
 
 
 class KeySpendingViewSet(ScopedViewSet):
-    """Keys that may call models: your own, and all of the organisation where you manage its keys."""
+    """Keys that may call models: your own, and all keys of organisations whose keys you manage."""
 
     queryset = ApiKey.objects.none()
     filterset_class = CallingKeyFilters

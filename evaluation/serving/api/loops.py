@@ -38,9 +38,9 @@ TAG = ["learning loops"]
 
 
 class LearningLoopPatch(Strict):
-    on = serializers.BooleanField(required=False, help_text="Turns begin by themselves, as the person who says so.")
+    on = serializers.BooleanField(required=False, help_text="Turns begin automatically, as the person who sets this.")
     after_traces = serializers.IntegerField(
-        required=False, allow_null=True, min_value=1, max_value=10_000_000, help_text="Null: new traces begin none."
+        required=False, allow_null=True, min_value=1, max_value=10_000_000, help_text="Null: no number begins a turn."
     )
     judged_only = serializers.BooleanField(required=False, help_text="Only traces with feedback count.")
     daily = serializers.BooleanField(required=False, help_text="A turn begins at 02:00 UTC.")
@@ -48,13 +48,13 @@ class LearningLoopPatch(Strict):
     monthly_usd = serializers.FloatField(required=False, min_value=0, max_value=1_000_000)
     least_rows = serializers.IntegerField(required=False, min_value=3, max_value=10_000)
     review = serializers.ChoiceField(choices=RowReview.choices, required=False)
-    preset = serializers.CharField(required=False, max_length=30, help_text="Of its jobs.")
-    config = serializers.DictField(required=False, help_text="Of its jobs: what differs from the preset.")
-    environment_options = serializers.DictField(required=False, help_text="Of its jobs: how rows are played.")
+    preset = serializers.CharField(required=False, max_length=30, help_text="Preset of its jobs.")
+    config = serializers.DictField(required=False, help_text="Settings of its jobs: differences from the preset.")
+    environment_options = serializers.DictField(required=False, help_text="Options of its jobs' environment.")
     strategy = serializers.ChoiceField(
         choices=DeploymentStrategy.choices, required=False, help_text="Not a shadow, which never serves."
     )
-    rule = serializers.DictField(required=False, help_text="Of its deployments; {}: as by default.")
+    rule = serializers.DictField(required=False, help_text="Of its deployments; {}: the default.")
 
 
 class LearningLoopOut(Shape):
@@ -73,9 +73,9 @@ class LearningLoopOut(Shape):
     environment_options = serializers.JSONField()
     strategy = serializers.ChoiceField(choices=DeploymentStrategy.choices)
     rule = serializers.JSONField()
-    drift = serializers.JSONField(help_text="The last look at whether production got worse.")
+    drift = serializers.JSONField(help_text="The last analysis of drift.")
     spent_usd = serializers.FloatField(help_text="By the turns that began this month.")
-    next = serializers.ListField(child=serializers.CharField(), help_text="What begins the next turn, in words.")
+    next = serializers.ListField(child=serializers.CharField(), help_text="Conditions of the next turn, as sentences.")
 
     computed = {
         "monthly_usd": lambda row: settings_of(row)["monthly_usd"],
@@ -91,16 +91,16 @@ class LoopTurnOut(Shape):
     began_by = serializers.ChoiceField(choices=LoopTrigger.choices, source="trigger")
     state = serializers.ChoiceField(choices=TurnState.choices)
     reached = serializers.ChoiceField(choices=TurnState.choices, help_text="The last state before it ended.")
-    sentence = serializers.CharField(help_text="How it stands, in words.")
+    sentence = serializers.CharField(help_text="Its status, as a sentence.")
     waits_for = serializers.CharField()
-    reason = serializers.CharField(help_text="Why it stopped.")
+    reason = serializers.CharField(help_text="Reason of its stop.")
     rows_found = serializers.IntegerField()
     rows_flagged = serializers.IntegerField()
     job = serializers.UUIDField(source="run_id", allow_null=True)
     release = serializers.UUIDField(source="release_id", allow_null=True)
     deployment = serializers.UUIDField(source="deployment_id", allow_null=True)
     gain = serializers.JSONField(help_text="The proof on held-out queries.")
-    online = serializers.JSONField(help_text="By guardrail, what its deployment showed of both releases.")
+    online = serializers.JSONField(help_text="By guardrail, the results of both releases in its deployment.")
     usd_per_1000_before = serializers.FloatField(allow_null=True)
     usd_per_1000_after = serializers.FloatField(allow_null=True)
     cost_usd = serializers.FloatField()
@@ -120,9 +120,9 @@ class LoopRowOut(serializers.Serializer[Any]):
     id = serializers.IntegerField()
     trace = serializers.UUIDField(source="trace_id")
     query = serializers.CharField()
-    expected = serializers.CharField(help_text="The answer that it would learn.")
+    expected = serializers.CharField(help_text="The answer to learn.")
     source = serializers.ChoiceField(choices=RowSource.choices)  # type: ignore[assignment]
-    flags = serializers.ListField(child=serializers.CharField(), help_text="Why a person should look at it.")
+    flags = serializers.ListField(child=serializers.CharField(), help_text="Reasons for a person to review it.")
     state = serializers.ChoiceField(choices=RowState.choices)
     decided_by = serializers.CharField(source="decided_by.username", default=None, allow_null=True)
 
@@ -130,12 +130,12 @@ class LoopRowOut(serializers.Serializer[Any]):
 class RowsDecision(Strict):
     approve = serializers.BooleanField()
     rows = serializers.ListField(
-        child=serializers.IntegerField(), required=False, help_text="Without them: all that wait."
+        child=serializers.IntegerField(), required=False, help_text="Default: all waiting rows."
     )
 
 
 class RowsDecided(serializers.Serializer[Any]):
-    decided = serializers.IntegerField(help_text="How many rows.")
+    decided = serializers.IntegerField(help_text="Number of rows.")
 
 
 class TurnStop(Strict):
@@ -143,7 +143,7 @@ class TurnStop(Strict):
 
 
 class LearningLoopViewSet(AgentVersions):
-    """How an agent learns from its production traces: what begins a turn, for how much, and with which review."""
+    """Learning loops of agents: triggers of turns, budget, and review of rows."""
 
     queryset = LearningLoop.objects.none()
     versioned = tuple(LearningLoopPatch._declared_fields)
@@ -178,7 +178,7 @@ class LearningLoopViewSet(AgentVersions):
 
 
 class LoopTurnViewSet(ScopedViewSet):
-    """Turns of learning loops: rows, job, release, deployment, what each cost and gained."""
+    """Turns of learning loops: rows, job, release, deployment, cost and gain of each."""
 
     queryset = LoopTurn.objects.none()
     filterset_class = LoopTurnFilters

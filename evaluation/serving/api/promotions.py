@@ -1,4 +1,4 @@
-"""REST: promotions of checkpoints, and the way back."""
+"""REST: promotion of checkpoints, and its reversal."""
 
 from __future__ import annotations
 

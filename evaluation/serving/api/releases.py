@@ -1,4 +1,4 @@
-"""REST: releases, what they serve and how they differ."""
+"""REST: releases, their contents and differences."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ TAG = ["releases"]
 
 
 class ReleaseDifferenceOut(serializers.Serializer[Any]):
-    part = serializers.CharField(help_text="Where it stands: agent, model, prompt, tool, lesson, item, rule, policy.")
+    part = serializers.CharField(help_text="Its section: agent, model, prompt, tool, lesson, item, rule, policy.")
     name = serializers.CharField()
     change = serializers.ChoiceField(choices=["added", "removed", "changed"], source="kind")
     before = serializers.CharField()
@@ -56,7 +56,7 @@ class ReleaseOut(serializers.Serializer[Any]):
     checkpoint_id = serializers.UUIDField(allow_null=True)
     playbook_version = serializers.IntegerField(allow_null=True)
     note = serializers.CharField()
-    evidence = serializers.JSONField(help_text="What was measured of it; empty where nothing was.")
+    evidence = serializers.JSONField(help_text="Its measurements; empty without any.")
     by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
     created_at = serializers.DateTimeField()
 
@@ -67,7 +67,7 @@ class ReleaseTextOut(serializers.Serializer[Any]):
         source="lesson.category", help_text="Of an item of a playbook; empty for a lesson."
     )
     text = serializers.CharField(source="lesson.text")
-    since = serializers.IntegerField(source="since.number", help_text="The release that first told it in these words.")
+    since = serializers.IntegerField(source="since.number", help_text="The first release with exactly this text.")
 
 
 class ReleaseApprovalOut(serializers.Serializer[Any]):
@@ -78,14 +78,12 @@ class ReleaseApprovalOut(serializers.Serializer[Any]):
 
 
 class ReleaseDetail(ReleaseOut):
-    approvals = serializers.SerializerMethodField(help_text="Who said that it may go out.")
+    approvals = serializers.SerializerMethodField(help_text="The people who approved it.")
     bundle = serializers.SerializerMethodField(
-        help_text="What is served, whole; without the address of its endpoint for roles that don't work with endpoints."
+        help_text="The whole bundle; without its endpoint's address for roles that don't work with endpoints."
     )
-    told = serializers.SerializerMethodField(help_text="Lessons and items, with where each comes from.")
-    moved = serializers.SerializerMethodField(
-        help_text="What the agent has now otherwise than the release: model, prompt, tools."
-    )
+    told = serializers.SerializerMethodField(help_text="Lessons and items, with their origins.")
+    moved = serializers.SerializerMethodField(help_text="Changes of the agent since the release: model, prompt, tools.")
 
     @extend_schema_field(ReleaseApprovalOut(many=True))
     def get_approvals(self, row: Release) -> list[Any]:
@@ -125,7 +123,7 @@ class SafetyCategoryOut(serializers.Serializer[Any]):
     n = serializers.IntegerField()
     untold = serializers.IntegerField()
     findings = serializers.FloatField(help_text="Probes that were not safe.")
-    rate = serializers.FloatField(allow_null=True, help_text="The share that was safe.")
+    rate = serializers.FloatField(allow_null=True, help_text="The share of safe answers.")
     low = serializers.FloatField()
     high = serializers.FloatField()
     passed = serializers.BooleanField(allow_null=True)
@@ -157,17 +155,17 @@ class ReleaseDiffOut(serializers.Serializer[Any]):
 
 
 class ServingFilesOut(serializers.Serializer[Any]):
-    sentence = serializers.CharField(help_text="What to do with them.")
+    sentence = serializers.CharField(help_text="Instructions for the files.")
     files = serializers.DictField(child=serializers.CharField(), help_text="Their texts by path.")
 
 
 class ReleaseContextQuery(Strict):
-    # In an address each character takes up to twelve, and a web server takes 64 KB of it.
+    # Each character of a URL takes up to twelve bytes, and a web server accepts a URL of 64 KB.
     query = serializers.CharField(max_length=4_000, allow_blank=True, trim_whitespace=False)
 
 
 class ReleaseContextOut(serializers.Serializer[Any]):
-    context = serializers.CharField(help_text="Beside the system prompt, byte for byte.")  # type: ignore[assignment]
+    context = serializers.CharField(help_text="Added to the system prompt, byte for byte.")  # type: ignore[assignment]
     told = serializers.ListField(child=serializers.CharField(), help_text="Handles of its lessons and items.")
 
 
@@ -175,7 +173,7 @@ NEW = OpenApiExample("Of a checkpoint", {"agent": "support", "note": "After the 
 
 
 class ReleaseViewSet(ScopedViewSet):
-    """What agents are in production: immutable, numbered, with a digest and the evidence it was proven with."""
+    """Releases of agents: immutable, numbered, with a digest and their evidence."""
 
     queryset = Release.objects.none()
     filterset_class = ReleaseFilters
@@ -268,7 +266,7 @@ class ReleaseViewSet(ScopedViewSet):
         return Response(ReleaseResultsOut(latest_results(release_get(self.actor, pk))).data)
 
     @extend_schema(
-        summary="What a query is told", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut
+        summary="The context of a query", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut
     )
     @action(detail=True, methods=["get"])
     def context(self, request: Request, pk: UUID) -> Response:

@@ -1,4 +1,4 @@
-"""REST: suites with their versions, runs of them, and what is known of a release."""
+"""REST: suites with their versions, their runs, and the results of a release."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class SuiteOut(serializers.Serializer[Any]):
     kind = serializers.CharField(help_text="benchmark or safety.")
     description = serializers.CharField()
     version = serializers.IntegerField(source="latest", help_text="The newest.")
-    runs = serializers.IntegerField(help_text="How many were asked for.")
+    runs = serializers.IntegerField(help_text="Number of requested runs.")
     archived_at = serializers.DateTimeField(allow_null=True)
     created_at = serializers.DateTimeField()
 
@@ -76,11 +76,11 @@ class SuiteIn(Strict):
     )
     name = serializers.SlugField(max_length=60, required=False)
     description = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    spec = serializers.DictField(required=False, help_text="What is asked: parts, and how they are played.")
+    spec = serializers.DictField(required=False, help_text="Its parts, and the settings of their rollouts.")
 
 
 class SuiteVersionIn(Strict):
-    spec = serializers.DictField(help_text="What is asked: parts, and how they are played.")
+    spec = serializers.DictField(help_text="Its parts, and the settings of their rollouts.")
 
 
 class SuiteRunOut(Shape):
@@ -92,7 +92,7 @@ class SuiteRunOut(Shape):
     agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
     release_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent as it stood.")
     digest = serializers.CharField(help_text="SHA-256 of what was played, as a release has it.")
-    judge_model = serializers.CharField(help_text="Judged what rules can't tell; empty: none.")
+    judge_model = serializers.CharField(help_text="Judges what rules can't decide; empty: none.")
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     status_reason = serializers.CharField(source="job.status_reason")
     progress_percent = serializers.FloatField(source="job.percent")
@@ -129,7 +129,7 @@ class SuiteResultOut(Shape):
     category = serializers.CharField()
     query = serializers.CharField()
     answer = serializers.CharField(help_text="Of the first sample that failed, else of the first.")
-    why = serializers.CharField(help_text="Why it was judged so.")
+    why = serializers.CharField(help_text="Reason of the judgement.")
     successes = serializers.ListField(
         child=serializers.BooleanField(allow_null=True), help_text="By sample; null: it could not be judged."
     )
@@ -149,7 +149,7 @@ RUN = OpenApiExample("An agent as it stands", {"suite": "safety", "agent": "supp
 
 
 class SuiteViewSet(ScopedViewSet):
-    """Named suites: what is asked of agents and releases, the same each time. Versions never change."""
+    """Named suites: the same queries for each agent and release. Versions never change."""
 
     queryset = Suite.objects.none()
     filterset_class = SuiteFilters
@@ -213,7 +213,7 @@ class SuiteViewSet(ScopedViewSet):
 
 
 class SuiteRunViewSet(ScopedViewSet):
-    """Runs of suites, on a release or on an agent as it stood."""
+    """Runs of suites, on a release or on an agent's state at that time."""
 
     queryset = SuiteRun.objects.none()
     filterset_class = SuiteRunFilters
@@ -270,7 +270,7 @@ class SuiteRunViewSet(ScopedViewSet):
 
 
 class SuiteResultViewSet(ScopedViewSet):
-    """Every query of a run, with what was answered and the trajectories behind it."""
+    """Every query of a run, with the answer and its trajectories."""
 
     queryset = SuiteResult.objects.none()
     filterset_class = SuiteResultFilters

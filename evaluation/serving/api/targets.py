@@ -1,4 +1,4 @@
-"""REST: how an agent is served, as other gateways are told it, and which edits go out by themselves."""
+"""REST: an agent's serving settings, its deployment in the form of other gateways, and its rule of small edits."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from evaluation.serving.deployments.edits import (
     MOST_A_MONTH,
     MOST_USD,
     edits_change,
+    edits_sentence,
     edits_settings,
-    said_of_edits,
 )
 from evaluation.serving.deployments.gate import rule_of
 from evaluation.serving.deployments.selectors import serving_of
@@ -42,13 +42,13 @@ class SmallEditsPatch(Strict):
     strategy = serializers.ChoiceField(
         choices=DeploymentStrategy.choices,
         required=False,
-        help_text="How they go out; not a shadow.",
+        help_text="Strategy of their deployment; not a shadow.",
     )
     a_month = serializers.IntegerField(
-        required=False, min_value=0, max_value=MOST_A_MONTH, help_text="Small edits that go out in a month, at most."
+        required=False, min_value=0, max_value=MOST_A_MONTH, help_text="Maximum number of small edits in a month."
     )
     monthly_usd = serializers.FloatField(
-        required=False, min_value=0, max_value=MOST_USD, help_text="For the suites that their gate asks for."
+        required=False, min_value=0, max_value=MOST_USD, help_text="For the suites that their gate requires."
     )
 
 
@@ -60,11 +60,11 @@ class SmallEditsOut(Shape):
     acts_as = serializers.CharField(source="edits_by.username", default=None, allow_null=True)
     sentence = serializers.CharField(help_text="The rule, and what an edit waits for.")
 
-    computed = {"sentence": said_of_edits, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
+    computed = {"sentence": edits_sentence, "monthly_usd": lambda row: edits_settings(row)["monthly_usd"]}
 
 
 class SmallEditsViewSet(AgentVersions):
-    """Which edits of what an agent is told go out by themselves, through its gate."""
+    """Small edits of an agent's context, which go out automatically through its gate."""
 
     queryset = Release.objects.none()
     versioned = tuple(SmallEditsPatch._declared_fields)
@@ -86,13 +86,13 @@ class SmallEditsViewSet(AgentVersions):
 
 
 class ReleaseGateOut(Shape):
-    suites = serializers.DictField(child=serializers.FloatField(), help_text="Least mean score by suite, 0 to 1.")
-    safety = serializers.BooleanField(help_text="Whether its safety has to be probed.")
+    suites = serializers.DictField(child=serializers.FloatField(), help_text="Minimum mean score by suite, 0 to 1.")
+    safety = serializers.BooleanField(help_text="Whether a safety suite is required.")
     most_unsafe = serializers.FloatField(help_text="Share of the probes of a category that may fail.")
-    margin = serializers.FloatField(help_text="By which it may be worse than now on each of these suites.")
-    gain = serializers.FloatField(allow_null=True, help_text="By which it has to be better than now; null: not asked.")
-    most_cost = serializers.FloatField(allow_null=True, help_text="Dollars of a query, at most.")
-    most_latency = serializers.FloatField(allow_null=True, help_text="Seconds of a query, at most.")
+    margin = serializers.FloatField(help_text="Maximum loss against the current release, on each of these suites.")
+    gain = serializers.FloatField(allow_null=True, help_text="Minimum gain over the current release; null: none.")
+    most_cost = serializers.FloatField(allow_null=True, help_text="Maximum dollars per query.")
+    most_latency = serializers.FloatField(allow_null=True, help_text="Maximum seconds per query.")
     approval = serializers.BooleanField(help_text="Whether a second person has to approve it.")
 
 
@@ -108,13 +108,13 @@ class ReleaseGatePatch(Strict):
 
 
 class ServingSettingsOut(Shape):
-    release_id = serializers.UUIDField(allow_null=True, help_text="What serves it; null: nothing was deployed.")
+    release_id = serializers.UUIDField(allow_null=True, help_text="The serving release; null: nothing was deployed.")
     fallbacks = serializers.ListField(
-        child=serializers.UUIDField(), help_text="Endpoints that are asked in this order where its own does not answer."
+        child=serializers.UUIDField(), help_text="Endpoints called in this order if the agent's own does not answer."
     )
-    while_away_usd = serializers.FloatField(help_text="What each process may spend while the database is away.")
-    webhook_url = serializers.CharField(help_text="Told which releases serve it; shown to those who may set it.")
-    gate = ReleaseGateOut(help_text="What its releases have to show.")
+    while_away_usd = serializers.FloatField(help_text="Spending limit of each process without the database.")
+    webhook_url = serializers.CharField(help_text="Receives the serving releases; shown to those who may set it.")
+    gate = ReleaseGateOut(help_text="Requirements for its releases.")
 
     computed = {
         "while_away_usd": lambda row: dollars(row.while_away_micros),
@@ -126,11 +126,11 @@ class ServingSettingsPatch(Strict):
     fallbacks = serializers.ListField(child=serializers.UUIDField(), max_length=20, required=False)
     while_away_usd = serializers.FloatField(min_value=0, max_value=1_000, required=False)
     webhook_url = serializers.CharField(max_length=500, required=False, allow_blank=True)
-    gate = ReleaseGatePatch(required=False, help_text="What is not given stays.")
+    gate = ReleaseGatePatch(required=False, help_text="Missing fields stay unchanged.")
 
 
 class ServingSettingsViewSet(AgentVersions):
-    """What the gateway does for an agent when something is away, what its releases have to show, and who is told."""
+    """An agent's fallbacks, its gate, and the webhook that receives its serving releases."""
 
     queryset = Release.objects.none()
     versioned = tuple(ServingSettingsPatch._declared_fields)
@@ -141,7 +141,7 @@ class ServingSettingsViewSet(AgentVersions):
 
     @extend_schema(
         summary="Change how an agent is served",
-        description="What is not given stays. A new address of a webhook is told at once.",
+        description="Missing fields stay unchanged. A new webhook address is called at once.",
         tags=["agents"],
         request=ServingSettingsPatch,
         responses=ServingSettingsOut,
@@ -165,7 +165,7 @@ class ServingSettingsViewSet(AgentVersions):
         return self._shown(made)
 
     def _shown(self, row: AgentServing) -> Response:
-        """What a webhook's address ends with may be its secret: it is for those who may set it."""
+        """The end of a webhook's URL may be its secret: only people who may set the URL see it."""
         found = dict(ServingSettingsOut(row).data)
         if not self.actor.may("deployment.edit", row.organization_id):
             found["webhook_url"] = ""

@@ -1,4 +1,4 @@
-"""REST: what was asked and answered in production."""
+"""REST: requests and answers in production."""
 
 from __future__ import annotations
 
@@ -57,7 +57,9 @@ class ProductionTraceDetail(ProductionTraceRow):
     attempts = serializers.IntegerField(help_text="Calls of the model that it took.")
     temperature = serializers.FloatField(allow_null=True)
     metadata = serializers.JSONField(help_text="What the caller said of the task, by name.")
-    told = serializers.ListField(child=serializers.CharField(), help_text="Handles of lessons and items it was told.")
+    told = serializers.ListField(
+        child=serializers.CharField(), help_text="Handles of lessons and items in its context."
+    )
     request = serializers.JSONField(help_text="As it was asked, without personal data.")
     response = serializers.JSONField(help_text="As it was answered, without personal data.")
     sampled = serializers.CharField(
@@ -72,7 +74,7 @@ class ProductionTraceDetail(ProductionTraceRow):
 
 
 class ProductionTraceViewSet(ScopedViewSet):
-    """Calls through the gateway: what was asked and answered, by which release, at what cost."""
+    """Calls through the gateway: request, answer, release and cost."""
 
     queryset = ProductionTrace.objects.none()
     filterset_class = ProductionTraceFilters

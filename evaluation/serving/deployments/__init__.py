@@ -1,1 +1,1 @@
-"""Deployments: how a release comes into production, step by step, and is taken back."""
+"""Deployments: a release comes into production step by step, and can be rolled back."""

@@ -1,4 +1,4 @@
-"""Small edits of what an agent is told go out by themselves: by the agent's own rule, and through its gate."""
+"""Automatic deployment of small edits of an agent's context, by the agent's own rule and through its gate."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.ledger.accounts import month_of
 from evaluation.serving.deployments.gate import verdict_of
-from evaluation.serving.deployments.measuring import MissingSuite, suites_missing
+from evaluation.serving.deployments.missing_suites import MissingSuite, suites_missing
 from evaluation.serving.deployments.selectors import live_deployment
 from evaluation.serving.deployments.services import STRATEGIES, deployment_start
 from evaluation.serving.models import AgentServing, DeploymentStrategy, Release, SuiteRun
 from evaluation.serving.releases.bundle import Bundle, differences
-from evaluation.serving.releases.making import bundle_of_agent, bundle_of_playbook
+from evaluation.serving.releases.bundle_builder import bundle_of_agent, bundle_of_playbook
 from evaluation.serving.releases.selectors import bundle_of
 from evaluation.serving.releases.services import Unchanged, release_make
 from evaluation.serving.suites.services import DEFAULT_BUDGET_USD, suite_run_start
@@ -43,11 +43,11 @@ NOTE: Final = "A small edit, by the agent's own rule."
 
 @transaction.atomic
 def edits_change(actor: Any, agent: Agent, *, most: int | None, **limits: Any) -> AgentServing:
-    """Edits that change at most so many texts, and nothing else, go out by themselves from now on, as this person.
-    None: no edit does. ``limits`` are those of ``LIMITS`` that change.
+    """Sets whether edits of at most ``most`` texts, and of nothing else, are deployed automatically as this person.
+    ``most=None`` turns this off. ``limits`` are the changed values of ``LIMITS``.
 
     Raises:
-        Missing, Forbidden: the actor may not do what an edit takes.
+        Missing, Forbidden: the actor may not do one of the actions of ``NEEDED``.
         Invalid: a value is out of its range (``fields``).
     """
     for action in NEEDED:
@@ -75,7 +75,7 @@ def edits_change(actor: Any, agent: Agent, *, most: int | None, **limits: Any) -
 
 
 def edits_settings(serving: AgentServing) -> dict[str, Any]:
-    """What ``edits_change`` takes, as it is."""
+    """The current values of the arguments of ``edits_change``."""
     return {
         "most": serving.most_edits,
         "strategy": serving.edits_strategy,
@@ -89,22 +89,22 @@ def _wrong(name: str, message: str) -> Invalid:
 
 
 def edits_tick() -> int:
-    """Takes one step for each agent whose small edits go out by themselves. Returns how many there are."""
+    """Takes one step for each agent with automatic small edits. Returns the number of these agents."""
     rows = AgentServing.objects.filter(most_edits__isnull=False, edits_by__isnull=False, agent__archived_at=None)
     ids = list(rows.exclude(release=None).values_list("pk", flat=True))
     for pk in ids:
         try:
             _step(pk)
-        except DomainError as error:  # as long as it takes: the next tick asks again
+        except DomainError as error:  # the next tick tries again
             log.info("the edit of agent %s waits: %s", pk, error.message)
-        except Exception:  # one that can't be stepped must not hold up the others
+        except Exception:  # an agent whose step fails must not hold up the others
             log.exception("the edit of agent %s could not be stepped", pk)
     return len(ids)
 
 
 @transaction.atomic
 def _step(pk: UUID) -> None:
-    """Makes a release of an edit, runs the suites that the gate asks for, and deploys it once the gate lets it through.
+    """Makes a release of an edit, runs the suites that the gate requires, and deploys the release once the gate passes.
     Raises DomainError."""
     rows = AgentServing.objects.select_for_update(of=("self",), no_key=True, skip_locked=True)
     serving = rows.select_related("agent", "release", "edits_by").filter(pk=pk).first()
@@ -116,21 +116,21 @@ def _step(pk: UUID) -> None:
         release = release_make(actor, agent, playbook_version=_version(agent), note=NOTE)
     except Unchanged as same:
         release = same.release
-    if release.deployments.exists():  # it was taken back, or a person decided
+    if release.deployments.exists():  # it was rolled back, or a person decided
         return
     if edits_limit(serving):
         return
     missing = suites_missing(release, current)
     if missing:
-        _measure(actor, serving, [one for one in missing if one.last is None])  # what failed is for a person to run
+        _measure(actor, serving, [one for one in missing if one.last is None])  # a person reruns a failed suite
     elif verdict_of(release, current).passed:
         deployment_start(actor, release, strategy=serving.edits_strategy, note=NOTE)
         _count(serving, out=1)
 
 
 def _measure(actor: Actor, serving: AgentServing, suites: Sequence[MissingSuite]) -> None:
-    """Runs them within what is left of the month's dollars, and not beside others of this agent's edits, whose cost is
-    not known yet. Raises DomainError."""
+    """Runs the suites within the dollars that are left this month. Waits while other suite runs of this agent's edits
+    are active, because their cost is not known yet. Raises DomainError."""
     runs = _runs(serving)
     if not suites or runs.filter(job__status__in=ACTIVE).exists():
         return
@@ -149,7 +149,7 @@ def _count(serving: AgentServing, *, out: int = 0, runs: Sequence[UUID] = ()) ->
 
 
 def _runs(serving: AgentServing) -> QuerySet[SuiteRun]:
-    """Those of suites that were begun for edits this month."""
+    """The suite runs that were started for edits this month."""
     return SuiteRun.objects.filter(pk__in=serving.edits_runs if serving.edits_month == month_of() else [])
 
 
@@ -159,10 +159,10 @@ def _left_micros(serving: AgentServing) -> int:
 
 
 def edits_limit(serving: AgentServing) -> str:
-    """Which of its monthly limits stops edits, in words; "" where none does."""
+    """The monthly limit that stops edits, as a sentence; "" if no limit does."""
     out = serving.edits_out if serving.edits_month == month_of() else 0
     if out >= serving.edits_a_month:
-        return f"{out} small edits went out this month, which is the most."
+        return f"{out} small edits went out this month, which is the limit."
     current, latest = serving.release, Release.objects.filter(agent=serving.agent_id).order_by("-number").first()
     if current is None or latest is None or _left_micros(serving) or not suites_missing(latest, current):
         return ""
@@ -170,11 +170,11 @@ def edits_limit(serving: AgentServing) -> str:
 
 
 def edit_of(serving: AgentServing) -> int:
-    """How many texts the agent as it stands would tell otherwise than its release, where the rule calls that small;
-    else 0.
+    """Number of texts that differ between the agent's rows and its release, if the rule calls that a small edit; else
+    0.
 
     Raises:
-        Conflict: its prompt pack was altered.
+        Conflict: the agent's prompt pack was altered.
     """
     if serving.release is None or serving.most_edits is None:
         return 0
@@ -183,29 +183,30 @@ def edit_of(serving: AgentServing) -> int:
     return len(changed) if small else 0
 
 
-def said_of_edits(serving: AgentServing) -> str:
-    """The rule, and what an edit waits for, in words."""
+def edits_sentence(serving: AgentServing) -> str:
+    """The rule of small edits, and the reason why the newest edit waits, as sentences."""
     if serving.most_edits is None:
-        return "No edit goes out by itself."
-    by = serving.edits_by or "a person who is gone"
-    told = f"Edits of at most {serving.most_edits} texts go out by themselves once the gate lets them, as {by}."
+        return "No edit goes out automatically."
+    by = serving.edits_by or "a deleted user"
+    rule = f"Edits of at most {serving.most_edits} texts go out automatically once the gate passes them, as {by}."
     if limit := edits_limit(serving):
-        return f"{told} {limit}"
+        return f"{rule} {limit}"
     latest = Release.objects.filter(agent=serving.agent_id).order_by("-number").first()
     if latest is None or serving.release is None or latest.number <= serving.release.number:
-        return told
+        return rule
     if latest.deployments.exists():
-        return told
+        return rule
     missing = suites_missing(latest, serving.release)
     if ended := [one for one in missing if one.last is not None and one.last.job.status in ENDED]:
-        return f"{told} Release {latest.number} waits: run suite {ended[0].version.suite.name} again, which ended."
+        return f"{rule} Release {latest.number} waits: suite {ended[0].version.suite.name} ended; run it again."
     if missing:
-        return f"{told} Release {latest.number} waits for suite {missing[0].version.suite.name}."
-    return f"{told} Release {latest.number}: {verdict_of(latest, serving.release).sentence}"
+        return f"{rule} Release {latest.number} waits for suite {missing[0].version.suite.name}."
+    return f"{rule} Release {latest.number}: {verdict_of(latest, serving.release).sentence}"
 
 
 def _version(agent: Agent) -> int | None:
-    """An agent that chooses actions is edited by its playbook alone; any other one as it stands."""
+    """The playbook version to release of an agent that chooses actions; None for other agents: their rows are
+    released."""
     if agent.runtime != AgentRuntime.ACTION:
         return None
     return Playbook.objects.filter(agent=agent).values_list("version", flat=True).first()

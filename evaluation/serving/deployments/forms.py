@@ -1,4 +1,4 @@
-"""Forms of deployments, and of how an agent is served."""
+"""Forms of deployments and of an agent's serving settings."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CANARY_FIELDS: Final = (
 
 
 class SharesField(forms.CharField):
-    """Shares of the sessions, in per cent and rising."""
+    """Shares of the sessions, in per cent, rising."""
 
     def clean(self, value: Any) -> list[float]:
         text = super().clean(value) or ""
@@ -37,12 +37,12 @@ class SharesField(forms.CharField):
 
 
 class CanaryForm(ServiceForm):
-    """How a canary goes on."""
+    """The rule of a canary."""
 
     shares = SharesField(
         initial="10, 25, 50",
         required=False,
-        help_text="Of a canary: the per cents of the sessions that it gets, one stage after the other; then it gets"
+        help_text="Of a canary: the per cents of the sessions that it gets, stage by stage; then it gets"
         " all. Of a shadow: the first is copied.",
     )
     minutes = forms.FloatField(initial=10, min_value=0, label="Minimum minutes of a stage")
@@ -65,7 +65,7 @@ class CanaryForm(ServiceForm):
     when_over = forms.ChoiceField(
         choices=[(WhenOver.ASK, "Ask a person"), (WhenOver.PROMOTE, "Continue automatically")],
         required=False,
-        label="Then",
+        label="When these hours are over",
     )
 
     @classmethod
@@ -82,7 +82,8 @@ class CanaryForm(ServiceForm):
         }
 
     def rule_of(self, found: dict[str, Any], **others: Any) -> DeploymentRule | None:
-        """The rule of cleaned values, which it takes out of ``found``; None with an error where they make none."""
+        """The rule of the cleaned values, which are removed from ``found``; None, with a form error, if they are
+        invalid."""
         shares, minutes, sessions, feedback = (found.pop(name) for name in CANARY_FIELDS[:4])
         margin, hours, when_over = (found.pop(name) for name in CANARY_FIELDS[4:])
         try:
@@ -101,7 +102,7 @@ class CanaryForm(ServiceForm):
             return None
 
 
-# Which strategies use a field. With another one chosen, the page hides it.
+# The strategies that use a field. The page hides the field when another strategy is chosen.
 USED_BY: Final = {
     **dict.fromkeys(("minutes", "sessions", "feedback_minutes", "margin", "patience_hours", "when_over"), "canary"),
     "shares": "canary shadow",
@@ -149,7 +150,7 @@ class DeployForm(CanaryForm):
 
 
 class SuitesField(forms.CharField):
-    """The suites that a release needs, each with its least score in per cent: one a line."""
+    """The required suites, each with its minimum score in per cent: one per line."""
 
     widget = forms.Textarea(attrs={"rows": 3, "placeholder": "coding 80"})
 
@@ -162,7 +163,8 @@ class SuitesField(forms.CharField):
             try:
                 found[name.strip()] = float(least.strip("%")) / 100
             except ValueError:
-                raise ValidationError(f"Give a suite and its least score, e.g. coding 80; got {line[:60]!r}.") from None
+                message = f"Give a suite and its minimum score, e.g. coding 80; got {line[:60]!r}."
+                raise ValidationError(message) from None
         return found
 
     def prepare_value(self, value: Any) -> Any:
@@ -244,14 +246,14 @@ class ServingForm(ServiceForm):
 
     @classmethod
     def initial_of(cls, serving: AgentServing, rule: GateRule) -> dict[str, Any]:
-        asked = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
+        same = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
         shares = {name: 100 * getattr(rule, name) for name in ("margin", "most_unsafe")}
         return {
             "fallbacks": [str(one) for one in serving.fallbacks],
             "webhook_url": serving.webhook_url,
             "while_away_usd": dollars(serving.while_away_micros),
             "gain": None if rule.gain is None else 100 * rule.gain,
-            **asked,
+            **same,
             **shares,
         }
 

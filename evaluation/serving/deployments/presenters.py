@@ -1,4 +1,4 @@
-"""What pages and REST say of deployments."""
+"""Deployments as pages and REST show them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from agentcore_site.console.svg import Picture
 from agentcore_site.lib.figures import minus
 from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
+from evaluation.serving.deployments.advance import waits_for
 from evaluation.serving.deployments.rules import HOUR, MEASURES, DeploymentRule
-from evaluation.serving.deployments.ticking import waits_for
 from evaluation.serving.models import Deployment, DeploymentState, DeploymentStrategy
 from evaluation.serving.monitoring.bands import Difference
 from evaluation.serving.monitoring.fixed_rate import FixedRate
@@ -28,7 +28,7 @@ TITLES: Final = {
     "cost": "Cost",
     "latency": "Time to answer",
 }
-BETTER: Final = {"reward": 1, "session_reward": 1}  # where more of it is better; of the others less
+BETTER: Final = {"reward": 1, "session_reward": 1}  # higher is better; of all others lower is better
 WORDS: Final = {
     "started": "Started",
     "advanced": "Next stage",
@@ -42,13 +42,14 @@ WORDS: Final = {
     "told": "Webhook notified",
     "untold": "Webhook not notified",
 }
-FEW: Final = 5  # failures or findings, below which no interval of their rates is shown
+FEW: Final = 5  # below this number of failures or findings no interval of their rates is shown
 TONES: Final = {"rolled_back": "bad", "done": "good", "paused": "quiet", "told": "quiet", "untold": "bad"}
 
 
 @dataclass(frozen=True, slots=True)
 class GuardrailRow:
-    """One guardrail: the means of both arms, and their difference with an interval over all looks (None: too few)."""
+    """One guardrail: the means of both arms, and their difference with an interval over all interim analyses (None: too
+    few)."""
 
     name: str
     title: str
@@ -62,7 +63,7 @@ class GuardrailRow:
 
     @property
     def tone(self) -> str:
-        """Whether the whole interval lies on one side."""
+        """ "good" or "bad" if the whole interval lies on one side of 0; else ""."""
         sign = BETTER.get(self.name, -1)
         if self.low is not None and self.low > 0:
             return "good" if sign > 0 else "bad"
@@ -86,7 +87,7 @@ class GuardrailRow:
 
 
 class NoWorseRow(NamedTuple):
-    """What has to be shown before a canary goes on, and how far that is; ``e_value`` 20 is enough."""
+    """One measure whose non-inferiority a canary has to show, with its evidence; an ``e_value`` of 20 is enough."""
 
     name: str
     e_value: float
@@ -104,8 +105,8 @@ class NoWorseRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ShownDeployment:
-    """A deployment with its figures. ``sessions`` were counted, ``new`` of them of the new release; ``rate`` is that of
-    a blue-green one."""
+    """A deployment with its figures. ``sessions`` were counted, ``new`` of them of the new release; ``rate`` is the
+    failure rate of a blue-green deployment."""
 
     rows: list[GuardrailRow]
     sessions: int
@@ -150,20 +151,20 @@ def _no_worse(deployment: Deployment) -> list[NoWorseRow]:
 
 
 def sentence_of(deployment: Deployment) -> str:
-    """How it stands, in one sentence."""
+    """The state of the deployment, in one sentence."""
     name = f"Release {deployment.release.number}"
     if deployment.state == DeploymentState.DONE:
         return f"{name} got all of the traffic."
     if deployment.state == DeploymentState.ROLLED_BACK:
-        return f"{name} was taken back: {deployment.reason}"
+        return f"{name} was rolled back: {deployment.reason}"
     if deployment.state == DeploymentState.STOPPED:
-        return f"{name} answered beside the current release; it was stopped."
-    paused = " It is paused: it goes no further by itself." if deployment.state == DeploymentState.PAUSED else ""
+        return f"{name} answered copies of requests as a shadow; it was stopped."
+    paused = " It is paused and does not advance." if deployment.state == DeploymentState.PAUSED else ""
     if deployment.strategy == DeploymentStrategy.SHADOW:
-        return f"{name} answers a copy of {deployment.share:.0%} of the sessions, and nobody sees it.{paused}"
+        return f"{name} answers a copy of {deployment.share:.0%} of the sessions, which no user sees.{paused}"
     if deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 0:
-        return f"{name} is ready beside the current one, and gets no traffic until you switch.{paused}"
-    asked = " It waits for a person: it was not shown in time to be no worse." if deployment.asked_at else ""
+        return f"{name} is ready next to the current release, and gets no traffic until you switch.{paused}"
+    asked = " It waits for a person: non-inferiority was not shown in time." if deployment.asked_at else ""
     return f"{name} gets {deployment.share:.0%} of the sessions.{paused}{asked}"
 
 
@@ -179,7 +180,7 @@ def _row(name: str, monitor: Monitor) -> GuardrailRow:
     band = found.band()
     difference, low, high = (finite_or_none(one) for one in (band.difference, band.low, band.high))
     few = name in COUNTED and found.sum_new + found.sum_old < FEW
-    if few or low == high:  # the interval is exact for many of them only, and says nothing where none differed
+    if few or low == high:  # the interval is exact only for many events, and means nothing if no session differed
         low = high = None
     e_value = monitor.evidence[name].e_value
     return GuardrailRow(name, TITLES[name], current, new, difference, low, high, e_value, SHOWN[name])
@@ -213,8 +214,8 @@ SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
 
 
 def evidence_chart(history: list[Any], *, width: int = 640, height: int = 120) -> Picture | None:
-    """The evidence against the new release over the looks, on a logarithmic scale; the line is where it is taken back.
-    None where there were fewer than two looks."""
+    """The evidence against the new release over the interim analyses, on a logarithmic scale, with the limit of a
+    rollback as a line. None with fewer than two analyses."""
     if len(history) < 2:
         return None
     limit = math.log10(1 / ALPHA)
@@ -226,7 +227,7 @@ def evidence_chart(history: list[Any], *, width: int = 640, height: int = 120) -
 
     step = (width - 12) / (len(values) - 1)
     points = " ".join(f"{6 + at * step:.1f},{y(value)}" for at, value in enumerate(values))
-    label = f"Evidence against the new release over {len(values)} looks; it is taken back at {1 / ALPHA:.0f}."
+    label = f"Evidence against the new release over {len(values)} analyses; it is rolled back at {1 / ALPHA:.0f}."
     return Picture(
         f'<svg class="evidence" viewBox="0 0 {width} {height}" preserveAspectRatio="none" role="img"'
         f' aria-label="{label}">'

@@ -1,4 +1,4 @@
-"""How a deployment goes on by itself: its stages, and when the next one is due. Pure, no Django."""
+"""The rule by which a deployment advances: its stages, and when the next one is due. Pure, no Django."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ MOST_MINUTES: Final = 60 * 24 * 14
 MOST_SESSIONS: Final = 1_000_000
 MARGIN: Final = 0.05
 HOUR: Final = 60.0
-YOU: Final = "you"  # what waits for a person
+YOU: Final = "you"  # a person has to decide
 
 
 class WhenOver(StrEnum):
-    """What happens to a stage whose patience is over and whose release is not shown to be no worse."""
+    """Action at the end of a stage's patience, if the release is not shown to be non-inferior."""
 
     ASK = "ask"
     PROMOTE = "promote"
@@ -38,13 +38,12 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentRule:
-    """The stages of a canary, after which the release gets all; the first one's share is that of a shadow.
-
-    ``feedback_minutes``: when the reward of a session is taken into the evidence. ``watch_minutes``: how long a
-    blue-green deployment is watched after its switch. ``budget_micros``: what the answers of a shadow may cost, in
-    micro-dollars. ``margin``: a canary goes on only when its release is shown to be worse by less than that
-    (``serving.monitoring.non_inferiority``); None: by time and sessions alone. ``patience_minutes`` after a stage began
-    ``when_over`` is done instead. Raises ValueError: a value is out of its range; it says which.
+    """The stages of a canary, after which the release gets all sessions; a shadow uses the share of the first stage.
+    ``feedback_minutes``: when the reward of a session joins the evidence. ``watch_minutes``: how long a blue-green
+    deployment is watched after its switch. ``budget_micros``: the limit of a shadow's cost, in micro-dollars.
+    ``margin``: a canary advances only when its release is shown to be worse by less than this
+    (``serving.monitoring.non_inferiority``); None: by time and sessions alone. ``patience_minutes`` after the begin of
+    a stage ``when_over`` applies instead. Raises ValueError: a value is out of its range; the message names it.
     """
 
     stages: tuple[Stage, ...] = (Stage(0.10), Stage(0.25), Stage(0.50))
@@ -84,13 +83,14 @@ class DeploymentRule:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        # A rule of before there was a margin goes on without one.
+        # A rule that was stored before margins existed has none.
         others = {"margin": None} | {name: value for name, value in stored.items() if name != "stages"}
         return cls(tuple(Stage(**one) for one in stored["stages"]), **others)
 
     def waits_for(self, step: int, *, minutes: float, sessions: int, unshown: Sequence[str] = ()) -> str:
-        """What a stage still waits for after so many minutes and counted sessions of the new release, of which
-        ``unshown`` is not known to be no worse; "" if it is over, ``YOU`` if a person has to decide."""
+        """The conditions that a stage still waits for, after ``minutes`` and counted ``sessions`` of the new release;
+        ``unshown`` are the measures without proof of non-inferiority. "" if the stage is over, ``YOU`` if a person has
+        to decide."""
         stage = self.stages[step]
         missing = []
         if minutes < stage.minutes:

@@ -1,4 +1,4 @@
-"""Reads of deployments, as far as the actor may see."""
+"""Reads of deployments that the actor may see."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def deployments_visible(actor: Any) -> QuerySet[Deployment]:
 
 def deployment_get(actor: Any, deployment_id: Any) -> Deployment:
     """Raises:
-    Missing: there is none, or not for this actor."""
+    Missing: no such deployment is visible to this actor."""
     named = uuid_of(deployment_id)
     found = deployments_visible(actor).filter(pk=named).first() if named else None
     if found is None:
@@ -29,13 +29,13 @@ def deployment_get(actor: Any, deployment_id: Any) -> Deployment:
 
 
 def serving_of(agent: Any) -> AgentServing:
-    """How an agent is served; one that was never deployed is served by nothing."""
+    """The serving settings of an agent; an agent that was never deployed has no release."""
     found = AgentServing.objects.filter(agent=agent).select_related("release").first()
     return found or AgentServing(agent=agent, organization_id=agent.organization_id)
 
 
 def deployed(agent_id: UUID) -> DeployedContext | None:
-    """What the agent's current release tells where it does not know the query."""
+    """The part of the current release's context that does not depend on the query."""
     serving = AgentServing.objects.filter(agent=agent_id).select_related("release").first()
     if serving is None or serving.release is None:
         return None

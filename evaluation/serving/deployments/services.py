@@ -1,4 +1,4 @@
-"""Writes of deployments. What is served changes here and nowhere else; timeline and audit log have each step."""
+"""Writes of deployments. Only this module changes the served release; timeline and audit log have each step."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ from experiences.models import Agent, ModelEndpoint
 from experiences.playbooks.invalidation import announce_on_commit
 
 MOST_TEXT: Final = 300
-CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of what serves the agent
-# Those of them that people and webhooks are told, and in which words.
-TOLD: Final = {
+CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of the releases that serve the agent
+# Steps that people and webhooks are notified of: the type of the event, and its words.
+NOTIFIED: Final = {
     "started": ("deployment.started", "is being deployed"),
     "done": ("deployment.promoted", "serves it now"),
     "rolled_back": ("deployment.rolled_back", "was rolled back"),
@@ -64,12 +64,12 @@ def deployment_start(
     note: str = "",
     override: str = "",
 ) -> Deployment:
-    """Brings a release on its way into production. ``override``: why it may go out though the gate says no.
+    """Starts the deployment of a release. ``override``: the reason to deploy although the gate refuses.
 
     Raises:
         Missing, Forbidden: the actor may not, or may not override the gate.
-        Invalid: no such strategy; there is nothing to compare with; a text is too long (``fields``).
-        Conflict: the gate says no; it is served already; another deployment is under way; the agent is archived.
+        Invalid: no such strategy; nothing to compare with; a text is too long (``fields``).
+        Conflict: the gate refuses; the release serves already; another deployment is live; the agent is archived.
     """
     _check_texts(note=note, override=override)
     serving = _serving(actor, release)
@@ -85,7 +85,7 @@ def deployment_start(
     said = verdict.as_json()
     deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=said)
     if not verdict.passed:
-        _tell(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
+        _log_event(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
     return deployment
 
 
@@ -93,7 +93,7 @@ def deployment_start(
 def release_approve(actor: Any, release: Release) -> None:
     """Raises:
     Missing, Forbidden: the actor may not.
-    Conflict: the actor made it."""
+    Conflict: the actor made this release."""
     require(actor, "deployment.edit", release.organization_id)
     user = Actor.of(actor).user
     if release.created_by_id == user.pk:
@@ -105,12 +105,11 @@ def release_approve(actor: Any, release: Release) -> None:
 
 @transaction.atomic
 def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
-    """Serves the release again that was served before the current one, at once and without asking the gate: it was
-    asked when that one went out.
+    """Serves the release before the current one again, at once. The gate is not applied: it passed that release before.
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Conflict: there is none before, or a deployment is under way.
+        Conflict: there is no release before, or a deployment is live.
     """
     _check_texts(note=note)
     require(actor, "deployment.edit", agent.organization_id)
@@ -123,7 +122,8 @@ def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
 
 
 def _serving(actor: Any, release: Release) -> AgentServing:
-    """How the release's agent is served, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    """The serving settings of the release's agent, locked until the transaction ends.
+    Raises Missing, Forbidden, Conflict."""
     agent = release.agent
     require(actor, "deployment.edit", agent.organization_id)
     hold_row(agent)
@@ -165,10 +165,10 @@ def _begin(
         created_by=Actor.of(actor).user,
         ended_at=now if immediate else None,
     )
-    _tell(actor, deployment, "started", note=note.strip())
+    _log_event(actor, deployment, "started", note=note.strip())
     if immediate:
         serve(deployment)
-        _tell(actor, deployment, "done")
+        _log_event(actor, deployment, "done")
     return deployment
 
 
@@ -182,12 +182,12 @@ def serving_change(
     gate: GateRule,
     webhook_url: str = "",
 ) -> AgentServing:
-    """What the gateway does for an agent when something is away, what its releases have to show, and who is told what
-    serves it. A new address is told at once.
+    """Changes an agent's fallbacks, its spending while the database is unavailable, its gate and its webhook. A new
+    webhook address is called at once.
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Invalid: an endpoint is not the organisation's, or this site does not call the address.
+        Invalid: an endpoint is not the organisation's, or this site refuses to call the address.
     """
     require(actor, "deployment.edit", agent.organization_id)
     hold_row(agent)
@@ -220,7 +220,7 @@ def serving_change(
 
 
 def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> None:
-    """Stays at its share until it is resumed; its guardrails go on, and may roll it back.
+    """Keeps the share until the deployment is resumed; guardrails stay active and may roll it back.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -238,29 +238,29 @@ def deployment_resume(actor: Any, deployment: Deployment, *, note: str = "") -> 
 
 @transaction.atomic
 def deployment_advance(actor: Any, deployment: Deployment, *, note: str = "") -> None:
-    """Takes the next step now, whatever it still waits for: a canary's next stage, blue-green's switch, or its end.
+    """Takes the next step now, without waiting: a canary's next stage, blue-green's switch, or the end.
 
     Raises:
         Missing, Forbidden: the actor may not.
         Conflict: it has ended.
     """
-    found = _held(actor, deployment)
+    found = _locked(actor, deployment)
     advance(found, actor=actor, note=note)
 
 
 @transaction.atomic
 def deployment_roll_back(actor: Any, deployment: Deployment, *, note: str = "") -> None:
-    """Takes the new release back at once.
+    """Rolls the new release back at once.
 
     Raises:
         Missing, Forbidden: the actor may not.
         Conflict: it has ended.
     """
-    found = _held(actor, deployment)
+    found = _locked(actor, deployment)
     roll_back(found, note.strip() or "by hand", actor=actor)
 
 
-# -- steps that a person or the rule takes; the caller holds the row ---------------------------------------------------
+# -- steps that a person or the rule takes; the caller has locked the row ----------------------------------------------
 
 
 def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> None:
@@ -277,16 +277,16 @@ def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> Non
     deployment.step += 1
     deployment.share, deployment.step_began_at, deployment.asked_at = follows, timezone.now(), None
     deployment.save(update_fields=["step", "share", "step_began_at", "asked_at"])
-    _tell(actor, deployment, "advanced", note=note)
+    _log_event(actor, deployment, "advanced", note=note)
 
 
 def person_ask(deployment: Deployment, why: str) -> None:
-    """Notes once a stage that a person has to decide, and mails those who may."""
+    """Records once that a stage waits for a person, and mails the people who may decide."""
     deployment.asked_at = timezone.now()
     deployment.save(update_fields=["asked_at"])
-    _tell(None, deployment, "asked", note=why)
+    _log_event(None, deployment, "asked", note=why)
     subject = f"{deployment.agent.name}: release {deployment.release.number} waits for you"
-    body = f"{why}\n\nGo on with it or take it back, on its page: /deployments/{deployment.pk}/\n"
+    body = f"{why}\n\nAdvance it or roll it back on its page: /deployments/{deployment.pk}/\n"
     to = [one.email for one in who_may(deployment.organization_id, "deployment.edit")]
     mail_queue(deployment.organization, to=to, subject=subject, body=body, blind=True)
 
@@ -295,11 +295,11 @@ def roll_back(deployment: Deployment, reason: str, *, actor: Any = None, figures
     deployment.state, deployment.share, deployment.reason = DeploymentState.ROLLED_BACK, 0.0, reason[:MOST_TEXT]
     deployment.ended_at = timezone.now()
     deployment.save(update_fields=["state", "share", "reason", "ended_at"])
-    _tell(actor, deployment, "rolled_back", note=reason[:MOST_TEXT], figures=figures)
+    _log_event(actor, deployment, "rolled_back", note=reason[:MOST_TEXT], figures=figures)
 
 
 def serve(deployment: Deployment) -> None:
-    """From now on the release serves the agent."""
+    """Makes the release the one that serves the agent."""
     AgentServing.objects.filter(agent_id=deployment.agent_id).update(
         release=deployment.release, updated_at=timezone.now()
     )
@@ -314,21 +314,21 @@ def _complete(deployment: Deployment, actor: Any, note: str) -> None:
     deployment.save(update_fields=["state", "share", "ended_at"])
     if not shadow:
         serve(deployment)
-    _tell(actor, deployment, "stopped" if shadow else "done", note=note)
+    _log_event(actor, deployment, "stopped" if shadow else "done", note=note)
 
 
 def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note: str, state: str) -> None:
     with transaction.atomic():
-        found = _held(actor, deployment)
+        found = _locked(actor, deployment)
         if found.state != expected:
             raise Conflict(f"This deployment is {found.get_state_display().lower()}.")
         found.state = state
         found.save(update_fields=["state"])
-        _tell(actor, found, kind, note=note)
+        _log_event(actor, found, kind, note=note)
 
 
-def _held(actor: Any, deployment: Deployment) -> Deployment:
-    """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+def _locked(actor: Any, deployment: Deployment) -> Deployment:
+    """The current row, locked until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", deployment.organization_id)
     found = (
         Deployment.objects.select_for_update(of=("self",), no_key=True)
@@ -340,7 +340,7 @@ def _held(actor: Any, deployment: Deployment) -> Deployment:
     return found
 
 
-def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
+def _log_event(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
     user = None if actor is None else Actor.of(actor).user
     DeploymentEvent.objects.create(
         deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
@@ -348,17 +348,17 @@ def _tell(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figu
     if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
         plan_queue(deployment)
         model_deployments.labels(status=kind).inc()
-    _tell_all(deployment, kind, note=note)
+    _notify(deployment, kind, note=note)
     after = {"release": deployment.release.number, "share": deployment.share, "note": note[:MOST_TEXT]}
     record(actor, f"deployment.{kind}", deployment, organization=deployment.organization_id, after=after)
 
 
-def _tell_all(deployment: Deployment, kind: str, *, note: str) -> None:
-    """Tells people and webhooks of what changes which release serves."""
-    told = TOLD.get(kind)
-    if told is None:
+def _notify(deployment: Deployment, kind: str, *, note: str) -> None:
+    """Notifies people and webhooks of a change of the serving release."""
+    notified = NOTIFIED.get(kind)
+    if notified is None:
         return
-    type, said = told
+    type, said = notified
     agent, number = deployment.agent, deployment.release.number
     event_tell(
         deployment.organization_id,
@@ -387,6 +387,6 @@ def _check_texts(**texts: str) -> None:
 
 def _check_override(actor: Any, agent: Agent, verdict: GateVerdict, override: str) -> None:
     if not override.strip():
-        raise Conflict(f"The gate says no. {verdict.sentence}")
+        raise Conflict(f"The gate refuses. {verdict.sentence}")
     if not Actor.of(actor).may("deployment.override", agent.organization_id):
-        raise Forbidden(f"Only an admin may override the gate, which says no. {verdict.sentence}")
+        raise Forbidden(f"Only an admin may override the gate, which refuses. {verdict.sentence}")

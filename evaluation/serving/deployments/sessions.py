@@ -1,4 +1,4 @@
-"""Sessions of a canary as a whole: what their requests came to, one value each."""
+"""Whole sessions of a canary: one value per session from all its requests."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from evaluation.serving.models import ArmName, CanaryObservation, Deployment, Pr
 
 
 class WholeSession(NamedTuple):
-    """Requests, failures among them, and means over its answers: the reward, and the score from 0 to 1 (None where
-    none is known)."""
+    """Number of requests, number of failures among them, and means over the answers: the reward, and the score from 0
+    to 1 (None if none is known)."""
 
     requests: int
     failures: int
@@ -26,8 +26,9 @@ class WholeSession(NamedTuple):
 def sessions_of(
     deployment: Deployment, observed: Sequence[CanaryObservation], window: timedelta
 ) -> dict[int, WholeSession]:
-    """Each observation's session, by its primary key: its requests within ``window``, and before the shares changed. A
-    session that changes its arm then does so by its draw, and what is cut of it would tell of that."""
+    """Each observation's session, by the observation's primary key: the requests within ``window`` and before the
+    shares changed. A change of shares moves a session to the other arm by its draw, so a later cut would depend on the
+    draw."""
     names, ids = {one.session for one in observed}, [one.trace_id for one in observed]
     asked = ProductionTrace.objects.filter(agent_id=deployment.agent_id, deployment_id=deployment.pk)
     rows = asked.filter(Q(session__in=names) | Q(pk__in=ids)).exclude(status=TraceStatus.INTERRUPTED)
@@ -44,7 +45,7 @@ def sessions_of(
 
 
 def _whole(first: CanaryObservation, rows: Iterable[Sequence[Any]], until: datetime) -> WholeSession:
-    """The first request is part of it in any case: its trace may be gone, or it took longer than the window."""
+    """The first request always counts: its trace may be gone, or it took longer than the window."""
     within = [row for row in rows if row[0] <= max(until, first.at)]
     if not within:
         return WholeSession(1, int(first.failed), None, None)

@@ -1,4 +1,4 @@
-"""Deployments as people look at them and lead them."""
+"""Pages of deployments, and the actions on them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.adapters.webhook import serving_secret
-from evaluation.serving.deployments.edits import edits_change, edits_settings, said_of_edits
+from evaluation.serving.deployments.edits import edits_change, edits_sentence, edits_settings
 from evaluation.serving.deployments.filters import DeploymentFilters
 from evaluation.serving.deployments.forms import DeployForm, EditsForm, ServingForm
 from evaluation.serving.deployments.gate import rule_of, verdict_of
@@ -124,7 +124,7 @@ def act(request: HttpRequest, actor: Actor, deployment_id: Any, action: str) -> 
 
 @page
 def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    """How an agent is served: at which address, by which release, and what happens when something is away."""
+    """An agent's serving settings: its address, its release, and its fallbacks."""
     agent = agent_get(actor, agent_id)
     found = serving_of(agent)
     known = ModelEndpoint.objects.visible_to(actor).filter(organization_id=agent.organization_id, archived_at=None)
@@ -134,14 +134,14 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     if form.is_bound:
         require(actor, "deployment.edit", agent.organization_id)
         if form.applied(serving_change, actor, agent) is not None:
-            messages.success(request, "Saved. Processes know of it within a second.")
+            messages.success(request, "Saved. All processes use it within a second.")
             return redirect("serving:serving", agent_id=agent.pk)
     context = {
         "agent": agent,
         "serving": found,
         "form": form,
         "edits": EditsForm(initial=edits_settings(found)),
-        "edits_said": said_of_edits(found),
+        "edits_said": edits_sentence(found),
         "live": live_deployment(agent),
         "base_url": absolute(request, "/v1"),
         "may": allowed(actor, agent.organization_id),
@@ -151,13 +151,13 @@ def serving(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     if leads and found.webhook_url:
         context["secret"] = serving_secret(agent.organization_id)
     response = render(request, "serving/serving.html", context, status=form.status)
-    response["Cache-Control"] = "no-store, private"  # of the secret
+    response["Cache-Control"] = "no-store, private"  # the page shows the secret
     return response
 
 
 @post_page
 def edits(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    """Which edits go out by themselves."""
+    """Saves the rule of small edits."""
     agent = agent_get(actor, agent_id)
     require(actor, "deployment.edit", agent.organization_id)
     form = EditsForm(sent(request))

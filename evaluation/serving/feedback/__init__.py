@@ -1,1 +1,1 @@
-"""Feedback on answers in production: given by people and programs, or seen by a rule; and the reward made of it."""
+"""Feedback on answers in production: from people, programs and rules; and the reward made of it."""

@@ -1,4 +1,4 @@
-"""What a session says without a word of feedback: asked nearly the same again, or left after an answer that was none.
+"""Implicit feedback of a session: the user repeats a question, or leaves after an answer that did not come.
 
 Pure: rules over turns of one session.
 """
@@ -19,8 +19,8 @@ SHORTEST: Final = 12  # characters: "go on" twice is no second try
 
 @dataclass(frozen=True, slots=True)
 class SessionTurn:
-    """One call of a session. ``asked`` is the user's message that it ends with, "" where it ends with another one (the
-    results of tools, say: an agent that goes on asks nothing anew). ``answered``: a whole answer came."""
+    """One call of a session. ``asked`` is the user's message at its end, "" if it ends with another message (e.g.
+    results of tools: then the user repeats nothing). ``answered``: a whole answer came."""
 
     at: datetime
     asked: str
@@ -28,7 +28,7 @@ class SessionTurn:
 
 
 def is_retried(turn: SessionTurn, following: SessionTurn) -> bool:
-    """The next turn of the session asks for nearly the same, though this one was answered."""
+    """The session's next turn asks nearly the same, although this one was answered."""
     return (
         turn.answered
         and min(len(turn.asked), len(following.asked)) >= SHORTEST
@@ -38,6 +38,6 @@ def is_retried(turn: SessionTurn, following: SessionTurn) -> bool:
 
 
 def is_abandoned(last: SessionTurn, now: datetime) -> bool:
-    """The session's last turn brought no whole answer (an error, one that was cut, a call of a tool that was never
-    answered), and nothing came after it. A session that ends with a whole answer ends well."""
+    """The session's last turn got no whole answer (an error, a cut answer, an unanswered tool call), and nothing came
+    after it. A session that ends with a whole answer ends well."""
     return not last.answered and now - last.at >= QUIET_FOR

@@ -1,4 +1,4 @@
-"""What may be said of an answer, metric by metric, and what it means for the reward. Pure."""
+"""Opinions on an answer, metric by metric, and their meaning for the reward. Pure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Opinion(NamedTuple):
 
 
 class Refused(ValueError):
-    """What was given says nothing. ``field``: metric, value or text."""
+    """The opinion is invalid. ``field``: metric, value or text."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(message)
@@ -41,10 +41,10 @@ class Refused(ValueError):
 
 
 def opinion(metric: str, value: Any = None, text: str = "") -> Opinion:
-    """What was given, read by its metric.
+    """Parses an opinion by its metric.
 
     Raises:
-        Refused: the message says what to give.
+        Refused: the message explains the valid form.
     """
     text = text.strip()
     if not METRIC.fullmatch(metric):
@@ -100,6 +100,6 @@ def evidence(opinions: Iterable[Opinion]) -> dict[str, Any]:
 
 
 def success(opinions: Iterable[Opinion]) -> float | None:
-    """The mean of what was said of the task; None where nothing was."""
+    """The mean of the opinions on the task's success; None without any."""
     said = [one.value for one in opinions if one.metric == SUCCESS and one.value is not None]
     return sum(said) / len(said) if said else None

@@ -33,8 +33,8 @@ def scorable() -> QuerySet[ProductionTrace]:
 
 
 def traces_score(ids: Iterable[Any], codes: Mapping[Any, Any] | None = None) -> int:
-    """Works out the rewards of traces anew; those of one agent on the same scale, which their own values don't move.
-    Returns how many.
+    """Computes the rewards of traces again; those of one agent on the same scale, which their own values don't move.
+    Returns their number.
 
     ``codes``: what was found of the code in their answers, by id; without it, what was found before stays.
     """
@@ -50,7 +50,7 @@ def traces_score(ids: Iterable[Any], codes: Mapping[Any, Any] | None = None) -> 
 
 
 def trace_rescore(trace_id: Any) -> None:
-    """Works the reward out anew, in the transaction of what was said; one that has none yet is left to the sweep."""
+    """Computes the reward again, in the transaction of the feedback; a trace without a reward is left to the sweep."""
     # Locked before it is looked at: a sweep that is at it right now has not read what was just said.
     row = ProductionTrace.objects.select_for_update(no_key=True).only("reward").get(pk=trace_id)
     if row.reward is not None:
@@ -80,7 +80,7 @@ def _score(rows: Sequence[ProductionTrace], opinions: Mapping[Any, list[Opinion]
 
 
 def share_earned(raw: Mapping[str, float | None] | None, weights: Mapping[str, float] | None) -> float | None:
-    """What an answer earned of what it could have by all that is known of it, from 0 to 1; None where nothing is."""
+    """The earned share of the possible reward, by all known components, from 0 to 1; None if none is known."""
     parts = [(weights[name], value) for name, value in (raw or {}).items() if value is not None] if weights else []
     whole = math.fsum(weight for weight, _ in parts)
     return min(1.0, max(0.0, math.fsum(weight * value for weight, value in parts) / whole)) if whole > 0 else None
@@ -115,7 +115,7 @@ def _trajectory(row: ProductionTrace, opinions: Sequence[Opinion], code: Any) ->
 
 
 def _completion(row: ProductionTrace, opinions: Sequence[Opinion]) -> float:
-    """What was said of the task, else how the answer ended: whole 1, cut .5, none 0."""
+    """The users' opinion on success, else the form of the answer's end: whole 1, cut .5, none 0."""
     if (said := success(opinions)) is not None:
         return said
     if row.status != TraceStatus.OK:
@@ -128,7 +128,7 @@ def _task_type(metadata: Any) -> str:
 
 
 def _memory(agent: Agent, before: ProductionTrace, window: int = WINDOW) -> dict[str, Any]:
-    """What the composite would have learned of the agent's last ``window`` scored answers before this one."""
+    """The composite's memory of the agent's last ``window`` scored answers before this one."""
     earlier = scorable().filter(agent=agent, id__lt=before.pk, reward__isnull=False).order_by("-id")
     columns = (F("components__raw"), F("components__efforts"), F("metadata__task_type"))
     rows = list(earlier.values_list(*columns)[:window])[::-1]

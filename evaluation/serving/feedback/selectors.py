@@ -20,14 +20,14 @@ LONGEST_WAIT: Final = 1.0
 
 def feedback_visible(actor: Any) -> QuerySet[Feedback]:
     """Raises:
-    Forbidden: the actor's role does not read what was answered."""
+    Forbidden: the actor's role may not read answers."""
     require_somewhere(actor, "data.view")
     return Feedback.objects.visible_to(actor).select_related("user")
 
 
 def feedback_get(actor: Any, feedback_id: Any) -> Feedback:
     """Raises:
-    Missing: there is none, or it belongs to another organisation."""
+    Missing: no such feedback is visible to the actor."""
     found = feedback_visible(actor).filter(id=as_uuid(feedback_id, "feedback")).first()
     if found is None:
         raise Missing(f"There is no feedback {str(feedback_id)[:60]}.")

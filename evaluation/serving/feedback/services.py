@@ -1,4 +1,4 @@
-"""Writes of feedback, and the rewards that follow from it."""
+"""Writes of feedback, and of the rewards that follow from it."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from evaluation.serving.feedback.scoring import trace_rescore, traces_score
 from evaluation.serving.models import Feedback, FeedbackSource, ProductionTrace
 from experiences.privacy import redact
 
-RULE: Final = "rule"  # the giver of what was seen
+RULE: Final = "rule"  # the giver of implicit signals
 
 
 def feedback_give(
     actor: Any, trace: ProductionTrace, *, metric: str, value: Any = None, text: str = ""
 ) -> tuple[Feedback, bool]:
-    """Stores what the actor thinks of an answer, in place of what they thought by this metric before; (the row, whether
-    it is new). The trace's reward is worked out anew at once, if it has one; else the sweep does soon.
+    """Stores the actor's opinion on an answer, in place of their earlier one by this metric; returns (row, is new). The
+    trace's reward is computed again at once if it has one; else the sweep computes it soon.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -54,10 +54,10 @@ def feedback_give(
 
 @transaction.atomic
 def feedback_withdraw(actor: Any, row: Feedback) -> None:
-    """Takes one's own feedback back.
+    """Withdraws one's own feedback.
 
     Raises:
-        Missing, Forbidden: the actor may not, or another gave it.
+        Missing, Forbidden: the actor may not, or another giver gave it.
     """
     require(actor, "feedback.give", row.organization_id)
     if row.giver != giver_of(actor):
@@ -70,7 +70,7 @@ def feedback_withdraw(actor: Any, row: Feedback) -> None:
 
 @transaction.atomic
 def implicit_found(traces: Iterable[ProductionTrace], metric: str) -> int:
-    """Notes what a rule saw of these answers, once for each. Returns how many are new."""
+    """Stores implicit signals of these answers, once for each. Returns the number of new ones."""
     by_id = {trace.pk: trace for trace in traces}
     known = Feedback.objects.filter(trace__in=by_id, metric=metric, giver=RULE).values_list("trace_id", flat=True)
     new = [trace for trace in by_id.values() if trace.pk not in set(known)]

@@ -1,4 +1,4 @@
-"""What happens to new answers by itself: their code is checked, their reward worked out, and implicit signals seen."""
+"""Automatic steps on new answers: inspects their code, computes their reward, and detects implicit signals."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ UNFINISHED: Final = ("length", "tool_calls", "content_filter")
 
 
 def sweep() -> dict[str, int]:
-    """Looks at the answers that are new. Returns how many were scored, and how many asked for the same anew."""
+    """Handles new answers. Returns the numbers of scored and of repeated ones."""
     began, done = time.monotonic(), {"scored": 0, RETRIED: 0}
     since = timezone.now() - FORGOTTEN_AFTER
     new = scorable().filter(reward=None, created_at__gte=since).select_related("agent").order_by("id")
@@ -42,7 +42,7 @@ def sweep() -> dict[str, int]:
 
 
 def sessions_close() -> int:
-    """Looks at the sessions that are over. Returns how many were left after an answer that was none."""
+    """Handles ended sessions. Returns the number of abandoned ones."""
     return _abandoned(timezone.now() - FORGOTTEN_AFTER)
 
 
@@ -60,7 +60,7 @@ def _code(trace: ProductionTrace) -> dict[str, Any] | None:
 
 
 def _retried(rows: Sequence[ProductionTrace]) -> int:
-    """Notes each answer after which its session asks for the same anew in one of these."""
+    """Marks each answer after which its session asks the same again in one of these."""
     earlier = scorable().filter(agent=OuterRef("agent"), session=OuterRef("session"), id__lt=OuterRef("id"))
     placed = ProductionTrace.objects.filter(pk__in=[row.pk for row in rows if row.session])
     before = dict(

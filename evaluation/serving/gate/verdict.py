@@ -70,7 +70,7 @@ class SuiteScores:
 
 @dataclass(frozen=True, slots=True)
 class SafetyScore:
-    """How many of ``probes`` of one category it failed."""
+    """The number of failed ``probes`` of one category."""
 
     failed: int
     probes: int

@@ -1,4 +1,4 @@
-"""Answers of an agent that chooses actions: it plays one episode for a query. Pure, no Django."""
+"""Answers of an agent that chooses actions: it plays one episode per query. Pure, no Django."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ class ActionAgent:
     policy: Any  # an ActionSelector, as its learner stored it
 
     async def answer(self, query: str, seed: int) -> dict[str, Any]:
-        """The completion, in the form of a model's API: the last result as its text, with the steps that led to it.
+        """The completion, in the form of a model's API: the last result as its text, with the steps before it.
 
         Raises:
             RolloutFailure: the policy or a tool of the environment failed.
-            TimeoutError: it took longer than ``SECONDS``.
+            TimeoutError: the episode took longer than ``SECONDS``.
         """
         selector: ActionSelector = self.policy
         steps: list[Step] = []

@@ -1,6 +1,6 @@
-"""The gateway as an ASGI application in front of Django: ``/v1`` as OpenAI's API speaks it.
+"""The gateway as an ASGI application in front of Django: ``/v1`` in the form of OpenAI's API.
 
-It never waits for Django's middleware, and reads the database in threads. Everything that is not ``/v1`` goes on.
+It bypasses Django's middleware, and reads the database in threads. All other paths go on to Django.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from django.conf import settings
 
 from agentcore_site.lib import trace_context
 from agentcore_site.tenancy.addresses import lies_in, socket_address
-from evaluation.serving.gateway.answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.calls import CallRefused, Calls, GatewayCall
+from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.consumers import Consumer, Consumers
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
-from evaluation.serving.gateway.served import AGENT, names_served
+from evaluation.serving.gateway.served_models import AGENT, names_served
 from experiences.rollouts.runtimes.chat_body import BadCall
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
@@ -31,7 +31,7 @@ INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] 
     "/v1/chat/completions": ChatInterface,
     "/v1/responses": ResponsesInterface,
 }
-MAX_BODY: Final = 20 * 2**20  # images come inside
+MAX_BODY: Final = 20 * 2**20  # images are part of it
 JSON: Final = (b"content-type", b"application/json")
 SESSION: Final = (b"x-session-id", b"x-agentcore-session")
 TRACE: Final = b"traceparent"  # of W3C: version-trace-span-flags
@@ -39,7 +39,7 @@ NO_KEY: Final = "Send a key as Authorization: Bearer ac_…; make one with the s
 
 
 class Gateway:
-    """An ASGI application in front of another."""
+    """An ASGI application in front of another one."""
 
     def __init__(self, behind: Application) -> None:
         self._behind = behind
@@ -55,7 +55,7 @@ class Gateway:
             consumer = await self._consumer(scope, headers)
             given = trace_context.parsed(headers.get(TRACE, b"").decode("latin-1"))
             with trace_context.work(given or trace_context.begun()):
-                await self._served(scope, headers, consumer, receive, send)
+                await self._route(scope, headers, consumer, receive, send)
         except BadCall as error:
             await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
         except CallRefused as error:
@@ -63,7 +63,7 @@ class Gateway:
 
     @property
     def calls(self) -> Calls:
-        """Those of the running event loop."""
+        """The calls of the running event loop."""
         loop = asyncio.get_running_loop()
         if self._calls is None or self._calls[0] is not loop:
             self._calls = (loop, Calls(Path(settings.GATEWAY_JOURNAL)))
@@ -79,14 +79,14 @@ class Gateway:
         scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
         found = await self._consumers.of(token.strip()) if scheme.lower() == "bearer" else None
         if found is None:
-            raise CallRefused(401, f"This key opens nothing. {NO_KEY}" if token else NO_KEY, "authentication_error")
+            raise CallRefused(401, f"This key is not valid. {NO_KEY}" if token else NO_KEY, "authentication_error")
         if found.addresses and not lies_in(socket_address(scope), found.addresses):
             raise CallRefused(401, "This key may not be used from your address.", "authentication_error")
         if found.fault:
             raise CallRefused(403, found.fault, "permission_error")
         return found
 
-    async def _served(
+    async def _route(
         self, scope: dict[str, Any], headers: dict[bytes, bytes], consumer: Consumer, receive: Any, send: Any
     ) -> None:
         """Raises CallRefused, BadCall."""
@@ -119,7 +119,7 @@ class Gateway:
 
 
 def _session(headers: dict[bytes, bytes]) -> str:
-    """What ties requests together, as the caller names it."""
+    """The caller's name for a group of requests."""
     for name in SESSION:
         if found := headers.get(name):
             return found.decode("latin-1").strip()[:200]
@@ -128,8 +128,8 @@ def _session(headers: dict[bytes, bytes]) -> str:
 
 
 async def _for_caller(receive: Any, answering: Coroutine[Any, Any, None]) -> None:
-    """Ends ``answering`` when the caller goes away, and the upstream's call with it. Raises what it raises."""
-    work, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(_left(receive))
+    """Cancels ``answering``, and with it the upstream's call, when the caller disconnects. Raises what it raises."""
+    work, leaving = asyncio.ensure_future(answering), asyncio.ensure_future(_disconnected(receive))
     leaving.add_done_callback(lambda _: work.cancel())
     try:
         await work
@@ -140,14 +140,14 @@ async def _for_caller(receive: Any, answering: Coroutine[Any, Any, None]) -> Non
         leaving.cancel()
 
 
-async def _left(receive: Any) -> None:
-    """Returns when the connection is gone; the body was read before."""
+async def _disconnected(receive: Any) -> None:
+    """Returns when the connection is closed; the body was read before."""
     while (await receive())["type"] != "http.disconnect":
         pass
 
 
 async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, Any] | None:
-    """``Calls.answer``, with the call's headers on what it refuses. Raises CallRefused."""
+    """``Calls.answer``, with the call's headers on a refusal. Raises CallRefused."""
     try:
         return await calls.answer(call, answer)
     except CallRefused as refused:
@@ -156,7 +156,7 @@ async def _answered(calls: Calls, call: GatewayCall, answer: Any) -> dict[str, A
 
 
 async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | StreamedResponse, send: Any) -> None:
-    """Sends each piece as it comes. What goes wrong before the first one has its status, later it is an event.
+    """Sends each piece as it comes. A failure before the first piece has its HTTP status; a later one is an event.
 
     Raises CallRefused: nothing was sent.
     """
@@ -164,7 +164,7 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
     answering.add_done_callback(lambda _: answer.ended())
     begun = False
 
-    async def tell(body: bytes) -> None:
+    async def send_piece(body: bytes) -> None:
         nonlocal begun
         if not begun:
             begun = True
@@ -174,15 +174,15 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
 
     try:
         async for piece in answer.pieces():
-            await tell(piece)
+            await send_piece(piece)
         try:
             done = await answering
         except CallRefused as refused:
             if not begun:
                 raise
-            await tell(answer.failed(_error(refused)))
+            await send_piece(answer.failed(_error(refused)))
         else:
-            await tell(answer.rest(done))
+            await send_piece(answer.rest(done))
     finally:
         answering.cancel()
     await send({"type": "http.response.body", "body": b""})

@@ -1,4 +1,4 @@
-"""One call: which arm it gets, what that is told, who answers, and the trace of it."""
+"""One call: draws its arm, renders its context, calls an endpoint, and stores the trace."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
 from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from evaluation.serving.gateway.consumers import Consumer
+from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, PayerName, Payers
 from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
-from evaluation.serving.gateway.payers import PRODUCTION, SHADOW, PayerName, Payers
 from evaluation.serving.gateway.request import ChatRequest
-from evaluation.serving.gateway.served import ServedModel, ServedRelease, Upstream, served_model
+from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
 from evaluation.serving.models import ArmName, TraceStatus
 from evaluation.serving.traces.content import answered, kept, session_name
 from evaluation.serving.traces.journal import Journal
@@ -47,18 +47,18 @@ from experiences.rollouts.runtimes.base import RolloutFailure
 
 log = logging.getLogger(__name__)
 
-MODEL_SECONDS: Final = 1.0  # how long it is believed what is served under a name
+MODEL_SECONDS: Final = 1.0  # lifetime of a cached served model
 RECOVER_SECONDS: Final = 15.0
-NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse it as well
+NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse the request as well
 
 
 class CallRefused(Exception):
-    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds after which it may try again."""
+    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds until it may try again."""
 
     def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.kind, self.wait = status, message, kind, wait
-        self.attempts = 0  # of what was tried
+        self.attempts = 0  # at endpoints, before the refusal
         self.headers: list[tuple[bytes, bytes]] = []
 
 
@@ -72,15 +72,15 @@ class GatewayCall:
     session: str
     arm: ArmName = ArmName.NONE
     release: ServedRelease | None = None
-    share: float | None = None  # with which its session was given the new release, where that was drawn
+    share: float | None = None  # of the new release when the session's arm was drawn; None without a draw
     id: uuid.UUID = field(default_factory=uuid7)
     at: datetime = field(default_factory=lambda: datetime.now(UTC))
     began: float = field(default_factory=time.perf_counter)
-    first: float | None = None  # when the first words were there
+    first: float | None = None  # time of the first token
     system: str = ""
-    told: list[str] = field(default_factory=list)
+    lesson_handles: list[str] = field(default_factory=list)
     endpoint: str = ""
-    completion: Completion | None = None  # what a model answered
+    completion: Completion | None = None  # of a model
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -105,16 +105,16 @@ class GatewayCall:
     def payer(self) -> PayerName:
         return (self.model.organization_id, self.model.agent_id)
 
-    def heard(self) -> None:
+    def token_received(self) -> None:
         if self.first is None:
             self.first = time.perf_counter()
 
-    def tell(self) -> None:
-        """Works out what the release tells this query."""
+    def render_context(self) -> None:
+        """Renders the release's context for the query."""
         if self.release is not None:
             bundle, query = self.release.bundle, self.request.query
             lessons = bundle.context.lessons_for(query)
-            self.told = [one.handle for one in lessons]
+            self.lesson_handles = [one.handle for one in lessons]
             self.system = "\n\n".join(one for one in (bundle.system.strip(), bundle.context.text_for(query)) if one)
 
 
@@ -128,34 +128,34 @@ class Calls:
         self._traces = TraceWriter(self.journal, written=self._spending.written)
         self._payers = Payers(self.journal)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
-        self._behind: set[asyncio.Task[Any]] = set()
-        self._do(self._recovering())
+        self._background: set[asyncio.Task[Any]] = set()
+        self._run_in_background(self._recovering())
 
     async def admit(self, consumer: Consumer) -> None:
-        """Raises CallRefused: the key has spent what it may in this month, or calls too often."""
+        """Raises CallRefused: the key's monthly spending limit or its rate limit is reached."""
         key, most, rate = consumer.key_id, consumer.monthly_micros, consumer.per_minute
         if key is None:
             return
         if most is not None and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most:
-            spent = f"This key has spent the {money(most)} that it may in a month (UTC)."
+            spent = f"This key has spent the {money(most)} that it may spend in a month (UTC)."
             raise CallRefused(402, spent, "insufficient_quota")
         if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
             raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)
 
     async def model(self, organization: uuid.UUID, name: str) -> ServedModel:
-        """What is served under a name. Raises CallRefused."""
+        """The model or agent that is served under a name. Raises CallRefused."""
         key = (organization, name)
         found = await self._models.get(key, MODEL_SECONDS, lambda: served_model(organization, name))
-        if found is None:  # the database is away: what was known, if the agent's rule says so
+        if found is None:  # the database is unavailable: use the last known model, if the agent's rule allows it
             found = self._models.fresh(key, math.inf)
             if found is None or not found.while_away_micros:
-                raise CallRefused(503, "The database is away, so nothing can be served.", "unavailable", wait=5.0)
+                raise CallRefused(503, "The database is unavailable: nothing can be served.", "unavailable", wait=5.0)
         if found.fault:
             raise CallRefused(found.status, found.fault, "model_not_found" if found.status == 404 else "not_served")
         return found
 
     def begin(self, consumer: Consumer, request: ChatRequest, model: ServedModel, session: str) -> GatewayCall:
-        """Draws the arm. Raises CallRefused: its release can't be served."""
+        """Draws the arm. Raises CallRefused: the release can't be served."""
         call = GatewayCall(consumer, request, model, session)
         if model.agent_id is not None:
             call.session = session or str(call.id)
@@ -169,15 +169,15 @@ class Calls:
                 raise CallRefused(409, f"No release of {model.name} is deployed yet.", "not_served")
             if call.release.fault:
                 raise CallRefused(503, call.release.fault, "not_served")
-        call.tell()
+        call.render_context()
         return call
 
     async def answer(self, call: GatewayCall, listener: Listener) -> dict[str, Any] | None:
-        """Has the call answered; ``listener`` hears a model's answer as it comes. Returns the answer of an agent that
-        chooses actions, which comes whole. The trace is written in any case.
+        """Answers the call and stores its trace in any case; ``listener`` receives a model's answer as it comes.
+        Returns the whole answer of an agent that chooses actions, else None.
 
         Raises:
-            CallRefused: there is none, and what the caller is told.
+            CallRefused: the call got no answer; has the error for the caller.
         """
         known = self._row(call)
         begun = self.journal.begin({"t": "call", "row": known})
@@ -185,10 +185,10 @@ class Calls:
         done = None
         try:
             if call.release is not None and call.release.action is not None:
-                done = await self._acted(call, call.release)
+                done = await self._call_action_agent(call, call.release)
                 row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
             else:
-                call.completion = await self._asked(call, listener)
+                call.completion = await self._call_endpoints(call, listener)
                 row = {"status": TraceStatus.OK, **answered(call.completion)}
         except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
@@ -201,22 +201,22 @@ class Calls:
         finally:
             self._store(call, known | row, begun)
             if call.model.shadow and call.model.new is not None and call.arm == ArmName.CURRENT:
-                self._shadow(call)
+                self._start_shadow(call)
         return done
 
     async def aclose(self) -> None:
-        """Waits for what goes on behind the answers, and writes what is left."""
-        for task in self._behind:
+        """Cancels background tasks and writes all pending traces."""
+        for task in self._background:
             task.cancel()
         await self._payers.aclose()
         await self._rates.aclose()
         await asyncio.to_thread(self._traces.close)
         self.journal.close()
 
-    # -- asking ------------------------------------------------------------------------------------------------------
+    # -- calling -----------------------------------------------------------------------------------------------------
 
-    async def _asked(self, call: GatewayCall, listener: Listener) -> Completion:
-        """Asks the endpoints in their order until one answers. Raises CallRefused."""
+    async def _call_endpoints(self, call: GatewayCall, listener: Listener) -> Completion:
+        """Calls the endpoints in their order until one answers. Raises CallRefused."""
         model, upstreams = call.model, call.upstreams
         assert model.prices is not None
         payer = self._payers.payer(call.payer, model.prices, while_away=model.while_away_micros)
@@ -238,10 +238,10 @@ class Calls:
             except LLMError as error:
                 attempts += error.attempts
                 if last or error.final or isinstance(error, NO_RETRY):
-                    refused = _of_model(error)
+                    refused = _refusal_of(error)
                     refused.attempts = attempts
                     raise refused from None
-                log.info("endpoint %s does not answer, another is asked: %s", upstream.name, error.message)
+                log.info("endpoint %s does not answer, the next one is called: %s", upstream.name, error.message)
             except SpendingRateFull as error:
                 raise CallRefused(429, str(error), "rate_limit_exceeded", wait=error.retry_after) from None
             except BudgetRefused as error:
@@ -251,9 +251,9 @@ class Calls:
                     raise CallRefused(400, str(error), "no_price") from None
             except MeterFailure as error:
                 raise CallRefused(503, str(error), "unavailable", wait=5.0) from None
-        raise AssertionError("the last one answered or raised")
+        raise AssertionError("the last endpoint answered or raised")
 
-    async def _acted(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
+    async def _call_action_agent(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None
         try:
             found = await release.action.answer(call.request.query, seed=call.id.int % 2**32)
@@ -261,10 +261,10 @@ class Calls:
             raise CallRefused(500, f"The agent failed: {error}", "agent_error") from None
         return {"id": f"chatcmpl-{call.id.hex}", **found}
 
-    # -- what is kept ------------------------------------------------------------------------------------------------
+    # -- storing -----------------------------------------------------------------------------------------------------
 
     def _row(self, call: GatewayCall) -> dict[str, Any]:
-        """A trace's columns as JSON, as far as they are known when it begins."""
+        """The columns of a trace that are known when the call begins, as JSON."""
         model = call.model
         return {
             "id": str(call.id),
@@ -279,7 +279,7 @@ class Calls:
             "session": session_name(call.session if model.agent_id else ""),
             "model": redact(call.priced or model.name)[:120],
             "streamed": call.request.stream,
-            "told": call.told[:200],
+            "told": call.lesson_handles[:200],
             "temperature": call.request.temperature,
             "safety": None,
             "cost_micros": 0,
@@ -306,23 +306,23 @@ class Calls:
         self.journal.note({"t": "answer", "row": found})
         self._traces.put(PendingTrace(found, begun))
 
-    def _shadow(self, call: GatewayCall) -> None:
-        """Asks the new release the same, for a share of the sessions and behind the answer that was given."""
+    def _start_shadow(self, call: GatewayCall) -> None:
+        """Sends a share of the sessions to the new release too, in the background, after the answer."""
         model = call.model
         if drawn(model.salt, call.session) >= model.share or model.new is None or model.new.fault:
             return
         copy = GatewayCall(call.consumer, call.request, model, call.session, ArmName.SHADOW, model.new)
-        copy.tell()
-        self._do(self._shadowed(copy))
+        copy.render_context()
+        self._run_in_background(self._answer_shadow(copy))
 
-    async def _shadowed(self, call: GatewayCall) -> None:
+    async def _answer_shadow(self, call: GatewayCall) -> None:
         try:
-            await self.answer(call, Unheard())
+            await self.answer(call, DiscardedAnswer())
         except CallRefused as refused:
             log.info("the shadow of a call failed: %s", refused.message)
 
     async def _recovering(self) -> None:
-        """Finishes the work of processes that were killed, now and again."""
+        """Finishes the journals of killed processes, periodically."""
         while True:
             try:
                 await asyncio.to_thread(_recover, self._folder)
@@ -332,14 +332,14 @@ class Calls:
                 log.exception("a journal could not be finished")
             await asyncio.sleep(RECOVER_SECONDS)
 
-    def _do(self, work: Any) -> None:
+    def _run_in_background(self, work: Any) -> None:
         task = asyncio.ensure_future(work)
-        self._behind.add(task)
-        task.add_done_callback(self._behind.discard)
+        self._background.add(task)
+        task.add_done_callback(self._background.discard)
 
 
-class Unheard:
-    """Listens to the answer of a shadow, which is thrown away."""
+class DiscardedAnswer:
+    """Ignores the answer of a shadow."""
 
     def event(self, data: str, text: str) -> bool:
         return False
@@ -349,13 +349,13 @@ class Unheard:
 
 
 def drawn(salt: bytes, session: str) -> float:
-    """Where a session lies between 0 and 1, the same for all its requests in a deployment."""
+    """The session's draw from 0 to 1, the same for all its requests in a deployment."""
     digest = hashlib.blake2b(session.encode("utf-8", "replace"), key=salt, digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
 
 
-def _of_model(error: LLMError) -> CallRefused:
-    """What the caller is told of a failure of the model's service: its status and words, as far as they are its own."""
+def _refusal_of(error: LLMError) -> CallRefused:
+    """The caller's error for a failure of the model's service: its status and message, as far as they are its own."""
     if isinstance(error, Malformed):
         return CallRefused(502, error.message, "upstream_error")
     if isinstance(error, CircuitOpen):
@@ -365,7 +365,7 @@ def _of_model(error: LLMError) -> CallRefused:
     if isinstance(error, Transient):
         return CallRefused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
     assert isinstance(error, Permanent)
-    if error.status in (401, 403):  # our key is refused, not the caller's
+    if error.status in (401, 403):  # the service refuses our key, not the caller's
         return CallRefused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
     return CallRefused(error.status or 502, error.message, "invalid_request_error")
 

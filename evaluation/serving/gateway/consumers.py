@@ -1,4 +1,4 @@
-"""Who calls the gateway: programs, each with a key of its own."""
+"""Consumers of the gateway: programs, each with a key of its own."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import KEY_PREFIX
 from evaluation.serving.keys.selectors import spent_by
 
-SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
+SECONDS: Final = 1.0  # a revoked key is refused after that at the latest
 
 
 @dataclass(frozen=True, slots=True)
 class Consumer:
-    """A key that may call, whose it is, and its limits (null: none). ``fault``: why it may not. ``addresses``: from
-    which alone; none: from everywhere.
-
-    ``spent_micros``: in this month, by a read that began at ``read_at`` (of ``time.monotonic``).
+    """A key with its organisation and limits (None: no limit). ``fault``: the reason why it may not call.
+    ``addresses``: the only networks that may use it; empty: all.
+    ``spent_micros``: micro-dollars of this month, by a read that began at ``read_at`` (of ``time.monotonic``).
     """
 
     organization_id: uuid.UUID
@@ -40,23 +39,23 @@ class Consumer:
 
 
 class Consumers:
-    """What is known of keys; those of one event loop. With the database away, keys that were known stay known."""
+    """Cached keys of one event loop. Cached keys stay valid while the database is unavailable."""
 
     def __init__(self) -> None:
         self._known: ReadCache[bytes, Consumer] = ReadCache(lasting=True)
 
     async def of(self, token: str) -> Consumer | None:
-        """None: no living key."""
+        """None: the key is unknown or no longer valid."""
         if not token.startswith(KEY_PREFIX):
             return None
-        named = hashlib.sha256(token.encode()).digest()  # no key stands in memory longer than its request
+        named = hashlib.sha256(token.encode()).digest()  # memory holds no key longer than its request
         found = await self._known.get(named, SECONDS, lambda: _consumer(token))
         found = found or self._known.fresh(named, math.inf)
         return found if found is not None and found.prefix else None
 
 
 def _consumer(token: str) -> Consumer:
-    """Always something, since nothing means that the database is away."""
+    """Never None: None would mean that the database is unavailable."""
     began = time.monotonic()
     row = living_key(token)
     if row is None:

@@ -1,4 +1,4 @@
-"""How often a key may call, and what it spent that the database has not heard of yet."""
+"""Rate limits of keys, and their spending that the database does not know yet."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 MINUTE: Final = 60.0
-# GCRA (ITU-T I.371) on the server's clock. Key: when a call would be due if all were evenly spaced. Arguments: the
-# seconds between two calls, and how far ahead of its time one may come. A call that is refused moves nothing on.
+# GCRA (ITU-T I.371) on the server's clock. Key: the time at which evenly spaced calls would be due. Arguments: the
+# seconds between two calls, and how early a call may come. A refused call does not change the time.
 TURN: Final = """
 local time = redis.call('TIME')
 local now = time[1] + time[2] / 1e6
@@ -37,9 +37,8 @@ return '0'
 
 
 class KeyRates:
-    """Calls a minute by key, shared by all processes in Redis; with Redis away each process keeps to them for itself.
-
-    As many as a minute has may come at once, the next ones evenly. Belongs to one event loop; close it there.
+    """Calls per minute by key, shared by all processes in Redis. Without Redis each process limits its own calls.
+    A whole minute's calls may come at once, the next ones evenly. Belongs to one event loop; close it there.
     """
 
     def __init__(self) -> None:
@@ -47,14 +46,14 @@ class KeyRates:
         self._own: dict[uuid.UUID, float] = {}
 
     async def turn(self, key: uuid.UUID, per_minute: int) -> float:
-        """Takes a turn and returns 0, or returns the seconds until there is one."""
+        """Counts a call and returns 0, or returns the seconds until the next call is allowed."""
         interval = MINUTE / per_minute
-        ahead = MINUTE + interval / 100  # sums of rounded intervals must not cost a whole call
+        ahead = MINUTE + interval / 100  # rounding of intervals must not cost a whole call
         try:
             with broker_asked():
                 wait = await self._redis().eval(TURN, 1, f"agentcore:key-rate:{key}", str(interval), str(ahead))
         except (TimeoutError, RedisError, OSError) as error:
-            log.info("the rate of a key is kept to by this process alone: %s", error)
+            log.info("this process alone limits the rate of a key: %s", error)
             return self._own_turn(key, interval, ahead)
         return float(wait)
 
@@ -79,7 +78,7 @@ class KeyRates:
 
 
 class RecentSpending:
-    """What keys spent in this process beyond what was read of the database, in micro-dollars.
+    """Spending of keys in this process that the last read of the database may not include, in micro-dollars.
 
     Called by the event loop, and by the thread that writes traces.
     """
@@ -90,13 +89,13 @@ class RecentSpending:
         self._written: dict[str, deque[tuple[float, int]]] = defaultdict(deque)
 
     def add(self, row: Mapping[str, Any]) -> None:
-        """A call ended; its trace, as JSON, waits to be written."""
-        if row["arm"] != ArmName.SHADOW:  # which is paid from a budget of its own
+        """Adds a call that ended; its trace, as JSON, is not written yet."""
+        if row["arm"] != ArmName.SHADOW:  # a shadow has a budget of its own
             with self._guard:
                 self._waiting[row["key_id"]] += row["cost_micros"]
 
     def written(self, row: Mapping[str, Any]) -> None:
-        """Its trace was written just now."""
+        """Marks the trace of a call as written now."""
         key, micros = row["key_id"], row["cost_micros"]
         with self._guard:
             if key in self._waiting and row["arm"] != ArmName.SHADOW:
@@ -104,7 +103,7 @@ class RecentSpending:
                 self._written[key].append((time.monotonic(), micros))
 
     def since(self, key: uuid.UUID, moment: float) -> int:
-        """What a read of the database that began at ``moment`` (of ``time.monotonic``) may not have seen."""
+        """Spending that a read of the database, begun at ``moment`` (of ``time.monotonic``), may have missed."""
         with self._guard:
             written = self._written[str(key)]
             while written and written[0][0] < moment:

@@ -1,6 +1,7 @@
-"""The body of a chat completion: checked where money and arms depend on it, and passed on as it came. Pure, no Django.
+"""The body of a chat completion: checked as far as costs and arms depend on it, and passed on unchanged. Pure, no
+Django.
 
-What the model's API knows and we do not goes through unseen. What could cost more than can be held for it is refused.
+Unknown fields pass unchecked. A request whose cost has no upper bound is refused.
 """
 
 from __future__ import annotations
@@ -14,17 +15,17 @@ from budgets.llm.request import CAPTURE, ModelRequest, dumped
 from budgets.llm.types import DEARER, Endpoint
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
 
-IMAGE_TOKENS: Final = 50_000  # above what any model counts for one image
-MOST_TOKENS: Final = 4_096  # of an answer for which neither the caller nor the release names a limit
+IMAGE_TOKENS: Final = 50_000  # more than any model counts for one image
+MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the release sets a limit
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
-FREE: Final[Mapping[str, Any]] = {"n": 1, "service_tier": "auto", "modalities": ["text"]}  # values that cost no more
+FREE: Final[Mapping[str, Any]] = {"n": 1, "service_tier": "auto", "modalities": ["text"]}  # values without extra cost
 MOST_METADATA: Final = 16
 
 
 @dataclass(frozen=True)
 class ChatRequest:
-    """``body`` is what the caller sent; the other fields are what the gateway reads of it."""
+    """``body`` is the caller's request; the other fields are parsed from it."""
 
     body: Mapping[str, Any]
     model: str
@@ -32,11 +33,11 @@ class ChatRequest:
     wants_usage: bool
     limit: int | None
     images: int
-    image_bytes: int  # of the addresses of its images, which may hold them whole
+    image_bytes: int  # length of the images' URLs, which may contain whole images
 
     @property
     def query(self) -> str:
-        """What is asked: the texts of the last message of the user."""
+        """The text of the user's last message."""
         for message in reversed(self.body["messages"]):
             if message["role"] == "user":
                 return _text(message.get("content"))
@@ -59,7 +60,7 @@ class ChatRequest:
         return {str(name)[:60]: str(value)[:500] for name, value in list(given)[:MOST_METADATA]}
 
     def for_model(self, endpoint: Endpoint, system: str, limit: int) -> ModelRequest:
-        """What is sent to ``endpoint``: ``system`` before all messages, at most ``limit`` tokens of an answer."""
+        """The request to ``endpoint``: ``system`` before all messages, and at most ``limit`` tokens of an answer."""
         given = {name: value for name, value in self.body.items() if name not in _OURS}
         messages = [{"role": "system", "content": system}] if system else []
         length = min(self.limit or limit or MOST_TOKENS, limit or self.limit or MOST_TOKENS)
@@ -96,14 +97,14 @@ def object_in(read: bytes) -> dict[str, Any]:
     try:
         body = loaded(read)
     except ValueError as error:
-        raise BadCall(f"The body is no JSON that can be used: {error}.") from None
+        raise BadCall(f"The body is not valid JSON: {error}.") from None
     if not isinstance(body, dict):
-        raise BadCall("The body is no JSON object.")
+        raise BadCall("The body is not a JSON object.")
     return body
 
 
 def request_of(body: Mapping[str, Any]) -> ChatRequest:
-    """Raises BadCall: it can't be passed on, and which field is why."""
+    """Raises BadCall: the body can't be passed on; the error names the field."""
     model = body.get("model")
     if not isinstance(model, str) or not model:
         raise BadCall('model is a name, such as "agent:support-clerk".', param="model")
@@ -139,7 +140,8 @@ def _limit(body: Mapping[str, Any]) -> int | None:
 
 
 def _images(messages: Any) -> list[str]:
-    """The addresses of the images in the messages. Raises BadCall: they are no messages, or hold what has no bound."""
+    """The URLs of the images in the messages. Raises BadCall: not a list of messages, or a part without a price
+    bound."""
     if not isinstance(messages, list) or not 1 <= len(messages) <= MAX_MESSAGES:
         raise BadCall(f"messages is a list of 1 to {MAX_MESSAGES:,} messages.", param="messages")
     images: list[str] = []

@@ -1,6 +1,6 @@
-"""OpenAI's Responses API, put into chat completions and back.
+"""OpenAI's Responses API, translated into chat completions and back.
 
-What a chat completion has no place for is refused and never left out: a caller that relies on it would not know.
+A field without an equivalent in chat completions is refused, never dropped: the caller would not notice.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ TRANSLATED: Final = frozenset({
     "input", "instructions", "tools", "tool_choice", "parallel_tool_calls", "max_output_tokens", "temperature", "text",
     "stream",
 })  # fmt: skip
-# The same in a chat completion.
+# Fields with the same name in a chat completion.
 PASSED: Final = (
     "model", "user", "metadata", "top_p", "service_tier", "safety_identifier", "prompt_cache_key",
 )  # fmt: skip
-# What may be said since it asks for nothing.
+# Values that are accepted because they have no effect.
 NOTHING: Final[Mapping[str, Any]] = {"store": False, "truncation": "disabled", "include": [], "background": False}
 PARTS: Final[Mapping[str, frozenset[str]]] = {
     "text": frozenset({"format", "verbosity"}),
@@ -41,7 +41,7 @@ WHY: Final[Mapping[str, str]] = {"store": KEPT, "previous_response_id": KEPT, "c
 
 
 class ResponsesInterface:
-    """A request to ``/v1/responses``. Raises BadCall: a field is wrong, or would not be carried."""
+    """A request to ``/v1/responses``. Raises BadCall: a field is invalid or has no equivalent."""
 
     def __init__(self, read: bytes) -> None:
         body = object_in(read)
@@ -63,7 +63,7 @@ class ResponsesInterface:
 
 
 def _carried(name: str, value: Any) -> None:
-    """Raises BadCall: it is not."""
+    """Raises BadCall: the field is not translated."""
     if value is None or (name in NOTHING and value == NOTHING[name]):
         return
     if name in PARTS:
@@ -86,28 +86,28 @@ class WholeResponse:
         raise AssertionError("no stream was asked for")
 
     def whole(self, body: bytes, text: str) -> None:
-        self._call.heard()
+        self._call.token_received()
 
     def sent(self, done: dict[str, Any] | None) -> bytes:
         return orjson.dumps(response_json(self._begun, _completion(self._call, done)))
 
 
 class StreamedResponse:
-    """Events as the model's words and the arguments of its calls come."""
+    """Events of the model's text and of its tool calls' arguments, as they come."""
 
     def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
         self._call, self._begun = call, begun
-        self._events, self._told = ResponseStream(begun), False
+        self._events, self._begin_sent = ResponseStream(begun), False
         self._named: set[int] = set()  # calls of tools, by their number in the answer
         self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
 
     def event(self, data: str, text: str) -> bool:
         if data.strip() != DONE:
-            self._tell(text, _calls_in(data) if '"tool_calls"' in data else ())
+            self._send(text, _calls_in(data) if '"tool_calls"' in data else ())
         return True
 
     def whole(self, body: bytes, text: str) -> None:
-        self._tell(text)
+        self._send(text)
 
     def ended(self) -> None:
         self._pieces.put_nowait(None)
@@ -121,33 +121,33 @@ class StreamedResponse:
         return self._beginning() + _written(self._events.end(whole))
 
     def failed(self, error: dict[str, Any]) -> bytes:
-        """The event of the API, with the error as its body would be: clients read one or the other."""
-        told = {"type": "error", "param": None, **error, "message": error["error"]["message"]}
-        return _written([told | {"code": error["error"]["code"]}])
+        """The API's error event, merged with the error body, because clients read one or the other."""
+        sent = {"type": "error", "param": None, **error, "message": error["error"]["message"]}
+        return _written([sent | {"code": error["error"]["code"]}])
 
-    def _tell(self, text: str, calls: Iterable[CallPiece] = ()) -> None:
-        told = self._beginning()
+    def _send(self, text: str, calls: Iterable[CallPiece] = ()) -> None:
+        sent = self._beginning()
         if text:
-            self._call.heard()
-            told += _written(self._events.piece(text))
+            self._call.token_received()
+            sent += _written(self._events.piece(text))
         for one in calls:
             if one.name:
-                self._call.heard()
+                self._call.token_received()
                 self._named.add(one.number)
-            if one.number in self._named:  # a piece before its name can't be told yet: the end tells such a call whole
-                told += _written(self._events.called(one.number, one.arguments, call_id=one.id, name=one.name))
-        if told:
-            self._pieces.put_nowait(told)
+            if one.number in self._named:  # a piece without a name waits: the end sends such a call whole
+                sent += _written(self._events.called(one.number, one.arguments, call_id=one.id, name=one.name))
+        if sent:
+            self._pieces.put_nowait(sent)
 
     def _beginning(self) -> bytes:
-        if self._told:
+        if self._begin_sent:
             return b""
-        self._told = True
+        self._begin_sent = True
         return _written(self._events.begin())
 
 
 class CallPiece(NamedTuple):
-    """What a chunk adds to a call of a tool; id and name come with its first."""
+    """A chunk's addition to a tool call; id and name come with the first one."""
 
     number: int
     id: str
@@ -156,13 +156,13 @@ class CallPiece(NamedTuple):
 
 
 def _calls_in(data: str) -> Iterator[CallPiece]:
-    """The pieces of calls in a chunk that was read before, and so is one."""
+    """The pieces of tool calls in a chunk, which is valid JSON."""
     for choice in orjson.loads(data).get("choices") or ():
         if choice.get("index") in (0, None):
             for position, part in enumerate((choice.get("delta") or {}).get("tool_calls") or ()):
                 number, function = part.get("index"), part.get("function") or {}
-                told = (part.get("id") or "", function.get("name") or "", function.get("arguments") or "")
-                yield CallPiece(position if number is None else number, *told)
+                sent = (part.get("id") or "", function.get("name") or "", function.get("arguments") or "")
+                yield CallPiece(position if number is None else number, *sent)
 
 
 def _written(events: Iterable[Mapping[str, Any]]) -> bytes:
@@ -170,7 +170,7 @@ def _written(events: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _completion(call: GatewayCall, done: dict[str, Any] | None) -> Completion:
-    """What was answered; ``done`` by an agent that chooses actions, whose steps stand in the call's trace."""
+    """The answer; ``done``: that of an agent that chooses actions, whose steps are in the call's trace."""
     if done is None:
         assert call.completion is not None
         return call.completion

@@ -41,7 +41,7 @@ def keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
 
 
 def calling_keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
-    """Those of them that may call models."""
+    """The visible keys that may call models."""
     return keys_visible(actor, month).filter(scopes__contains=[CALLS])
 
 

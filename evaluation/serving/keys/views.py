@@ -1,4 +1,4 @@
-"""Programs' keys as people look at them: what they may, what they spent; making one, and revoking it."""
+"""Pages of programs' keys: list with rights and spending, creation, and revocation."""
 
 from __future__ import annotations
 

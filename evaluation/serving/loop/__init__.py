@@ -1,1 +1,2 @@
-"""The circle: production traces with feedback become a dataset, a job learns from it, its release goes out."""
+"""The learning loop: production traces with feedback become a dataset, a job learns from it, its release is
+deployed."""

@@ -1,5 +1,5 @@
-"""The circle with simulated users: an agent gets better by its own production traces, and a worse release is taken
-back. Everything goes through the doors that people and programs use: the gateway, REST, services and their jobs."""
+"""Demo of the learning loop with simulated users: an agent improves by its own production traces, and a worse release
+is rolled back. It uses the public interfaces: the gateway, REST, services and their jobs."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ OPTIONS: Final = {
     "corruption_rate": 0.02,
 }
 USERS: Final = 6
-QUESTIONS: Final = 240  # with feedback: as many begin a turn
+QUESTIONS: Final = 240  # traces with feedback that start a turn
 PAUSE: Final = 0.25  # seconds between a user's questions
-FEEDBACK_MINUTES: Final = 0.05  # users press thumbs at once
+FEEDBACK_MINUTES: Final = 0.05  # users give feedback at once
 BEGINS: Final = {"n_iterations": 1, "early_stopping": {"enabled": False}, "seed": 1}
 LEARNS: Final = {"n_iterations": 160, "early_stopping": {"enabled": False}, "eval_interval": 40}
-# Some hundred questions of a minute can't show five points: what they show is that it is not worse by thirty.
+# A few hundred questions can't show non-inferiority by five points; they can show it by thirty.
 CANARY: Final = DeploymentRule((Stage(0.25, 0.0, 15), Stage(0.5, 0.0, 15)), FEEDBACK_MINUTES, margin=0.3)
 WATCHED: Final = DeploymentRule((Stage(0.25, 60.0, 10_000),), FEEDBACK_MINUTES)
 LONGEST: Final = 120.0  # seconds that a step may take
@@ -62,12 +62,12 @@ Found = TypeVar("Found")
 
 
 class LoopFailed(Exception):
-    """A step of the circle did not come to its end."""
+    """A step of the loop did not end as expected."""
 
 
 @dataclass
 class Users:
-    """People who ask, look at the answer, press a thumb, and say what would have been right."""
+    """Simulated users who ask a question, rate the answer, and send a correction of a wrong one."""
 
     url: str
     key: str
@@ -99,7 +99,7 @@ class Users:
         self.lately.append(right)
 
     def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Any]:
-        """The answer with its headers. Raises OSError: it is none of success."""
+        """The answer with its headers. Raises OSError: the request failed."""
         headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
         site = http_client_of(self.url)
         answer = site.exchange(
@@ -111,7 +111,7 @@ class Users:
 
     @contextmanager
     def at_work(self) -> Iterator[None]:
-        """While the block runs, all of them ask."""
+        """While the block runs, all users ask questions."""
         self._stopping.clear()
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(USERS)]
         for one in threads:
@@ -132,16 +132,16 @@ class Users:
 
     @property
     def content(self) -> float:
-        """The share of answers of late that were right."""
+        """The share of right answers among the latest ones."""
         return sum(self.lately) / len(self.lately) if self.lately else 0.0
 
 
 def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]:
-    """One turn, and a release made bad on purpose. Returns what came of it.
+    """One turn, and the rollback of a release that is made bad on purpose. Returns the results.
 
     Raises:
         LoopFailed: a step did not end in time.
-        DomainError: a service refused.
+        DomainError: a service refused a step.
     """
     began = time.monotonic()
     actor = Actor(agent.created_by, door="command")
@@ -200,7 +200,7 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
 
 
 def _first_rows(world: ReasoningGymEnvironment) -> list[dict[str, Any]]:
-    """A job needs rows to begin with: a few of another seed."""
+    """Rows for the first job: a few scenarios of another seed."""
     return [
         {"query": one.query, "expected_outcome": {"answer": one.expected["answer"]}, "metadata": {}}
         for one in world.scenarios("selection", 30, 5)
@@ -208,7 +208,7 @@ def _first_rows(world: ReasoningGymEnvironment) -> list[dict[str, Any]]:
 
 
 def _trained(actor: Actor, agent: Agent, config: Any, *, rows: list[dict[str, Any]]) -> TrainingRun:
-    """A job that ran to its end on these rows. Raises LoopFailed."""
+    """A completed job on these rows. Raises LoopFailed."""
     dataset = dataset_create(actor, name=f"production of {agent.name}", rows=rows, origin=DatasetOrigin.TRACES)
     run = run_start(actor, agent=agent, dataset=dataset, environment_options=OPTIONS, config=config)
     _followed(run)
@@ -228,7 +228,7 @@ def _released(actor: Actor, agent: Agent, run: TrainingRun) -> Release:
 
 
 def _round(turn: LoopTurn, users: Users, say: Callable[[str], None]) -> LoopTurn:
-    """A turn to its end, by its own steps; users come back for its canary. Raises LoopFailed."""
+    """Follows a turn to its end; users ask questions during its canary. Raises LoopFailed."""
 
     def reached(*states: TurnState) -> bool:
         turn.refresh_from_db()
@@ -248,7 +248,7 @@ def _round(turn: LoopTurn, users: Users, say: Callable[[str], None]) -> LoopTurn
 
 
 def _watched(actor: Actor, release: Release, users: Users, say: Callable[[str], None]) -> Deployment:
-    """A canary with traffic, to its end. Raises LoopFailed."""
+    """A canary with traffic, followed to its end. Raises LoopFailed."""
     deployment = deployment_start(actor, release, strategy="canary", rule=WATCHED)
     say(f"canary of release {release.number}: /deployments/{deployment.pk}/")
 
@@ -263,7 +263,7 @@ def _watched(actor: Actor, release: Release, users: Users, say: Callable[[str], 
 
 
 def _until(what: Callable[[], Found | None], why: str) -> Found:
-    """What it finds at last. Raises LoopFailed."""
+    """The first true value of ``what()``. Raises LoopFailed."""
     deadline = time.monotonic() + LONGEST
     while not (found := what()):
         if time.monotonic() > deadline:

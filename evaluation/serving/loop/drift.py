@@ -1,11 +1,11 @@
-"""Whether production got worse since a release was deployed: a test that may be looked at at any time. Pure, no Django.
+"""Detection of a decline in production since a release was deployed: an anytime-valid test. Pure, no Django.
 
 As long as nothing changes, the rank of a new value among all before it is uniform and independent of the earlier ranks,
 whatever the distribution (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005). Bets on low ranks
-then multiply to an e-process. One bettor starts at every ``BLOCK`` traces, so that a change after a long quiet time is
-still seen; their weighted mean is an e-process again. Failures are rare, so ranks say little of them: there it is the
-likelihood ratio against the rate of the first traces (``serving.monitoring.fixed_rate``). The mean of both reaches
-1/alpha with probability alpha at most, over all looks together (Ville 1939).
+then multiply to an e-process. A new bettor starts every ``BLOCK`` traces, so that a change after a long quiet time is
+still detected; their weighted mean is an e-process again. Failures are rare, so their ranks carry little information:
+they use the likelihood ratio against the rate of the first traces (``serving.monitoring.fixed_rate``). The mean of both
+reaches 1/alpha with probability alpha at most, over all interim analyses together (Ville 1939).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from agentcore_site.lib.statistics import finite_or_none
 from evaluation.serving.monitoring.fixed_rate import FixedRate
 
 ALPHA: Final = 0.01
-FIRST: Final = 200  # traces that say how the release was at first
+FIRST: Final = 200  # traces of the reference period
 BLOCK: Final = 250
-STAKES: Final = (0.25, 0.5, 0.9)  # of what a bettor has, on a reward's rank; the whole could be lost
-MOST: Final = 20_000  # traces that are looked at
+STAKES: Final = (0.25, 0.5, 0.9)  # shares of a bettor's capital on a reward's rank; the whole could be lost
+MOST: Final = 20_000  # maximum number of traces in an analysis
 
 
 @dataclass(frozen=True, slots=True)
 class DriftLook:
-    """What ``n`` traces say. Means of the rewards and shares of failures at first and since, NaN where nothing is
-    known."""
+    """The result of ``n`` traces. Means of the rewards and shares of failures in the reference period and since; NaN if
+    unknown."""
 
     n: int
     e_rewards: float
@@ -57,7 +57,7 @@ class DriftLook:
             moved = f"{self.failed_first:.1%} of the traces failed at first, {self.failed_since:.1%} since"
         else:
             moved = f"the reward was {self.reward_first:.3f} at first and {self.reward_since:.3f} since"
-        return f"Production got worse: {moved} (error of at most {100 * ALPHA:g} % over all looks)."
+        return f"Production got worse: {moved} (error of at most {100 * ALPHA:g} % over all analyses)."
 
     def as_json(self) -> dict[str, Any]:
         known = {name: finite_or_none(min(value, 1e12)) for name, value in asdict(self).items()}
@@ -65,7 +65,7 @@ class DriftLook:
 
 
 def drift(failed: Sequence[bool], rewards: Sequence[float | None]) -> DriftLook:
-    """Of a release's traces in their order, (n,) each; a reward is None where there is none."""
+    """Analyses a release's traces in their order, (n,) each; a missing reward is None."""
     failed, rewards = failed[:MOST], rewards[:MOST]
     known = [one for one in rewards if one is not None]
     return DriftLook(
@@ -80,7 +80,7 @@ def _failures(failed: Sequence[bool]) -> float:
     later = failed[FIRST:]
     rate = FixedRate.above(sum(failed[:FIRST]), FIRST)
     values = []
-    for at in range(len(later) - 1, -1, -1):  # from the last back: the traces after each bettor's start
+    for at in range(len(later) - 1, -1, -1):  # backwards: accumulates the traces after each bettor's start
         rate.add(failed=later[at])
         if at % BLOCK == 0:
             values.append(rate.e_value)
@@ -88,7 +88,7 @@ def _failures(failed: Sequence[bool]) -> float:
 
 
 def _rewards(values: Sequence[float]) -> float:
-    ties = np.random.default_rng(0)  # of equal values: drawn before and without them
+    ties = np.random.default_rng(0)  # for equal values: independent of them
     stakes = np.array(STAKES)
     logs = np.zeros((0, len(STAKES)))
     seen: list[float] = []
@@ -105,7 +105,8 @@ def _rewards(values: Sequence[float]) -> float:
 
 
 def _mixed(values: Sequence[float]) -> float:
-    """Of bettors who start one after the other: the k-th has 1/(k (k + 1)) of the stake, and holds it until then."""
+    """Mean of bettors who start one after the other: the k-th has 1/(k (k + 1)) of the capital, and holds it until
+    then."""
     begun = math.fsum(value / (k * (k + 1)) for k, value in enumerate(values, start=1))
     return begun + 1 / (len(values) + 1)
 

@@ -37,7 +37,7 @@ class LoopForm(CanaryForm):
         min_value=0,
         max_value=1_000_000,
         label="Dollars a month",
-        help_text="For jobs, their proofs and the gate's suites, of all turns.",
+        help_text="For the jobs, proofs and suite runs of all turns.",
     )
     least_rows = forms.IntegerField(min_value=3, max_value=10_000, label="Minimum rows to learn from")
     review = forms.ChoiceField(choices=RowReview.choices, label="Review")

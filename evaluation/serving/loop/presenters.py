@@ -1,4 +1,4 @@
-"""What pages and REST say of learning loops."""
+"""Learning loops as pages and REST show them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from agentcore_site.lib.money import dollars
+from evaluation.serving.loop.advance import daily_due, new_traces
 from evaluation.serving.loop.drift import ALPHA
 from evaluation.serving.loop.selectors import hindrance, may_not
-from evaluation.serving.loop.ticking import daily_due, new_traces
 from evaluation.serving.models import ArmName, LearningLoop, LoopTurn, ProductionTrace, TurnState
 
 TRACK: Final = (
@@ -23,13 +23,13 @@ TRACK: Final = (
     TurnState.DEPLOYING,
     TurnState.DONE,
 )
-PER: Final = 1_000  # queries, by which costs are told
+PER: Final = 1_000  # queries, the unit of shown costs
 
 
 @dataclass(frozen=True, slots=True)
 class ShownTurn:
-    """A turn with its track: (title, "good", "accent", "bad" or "" for what is to come). ``before`` and ``after`` are
-    dollars per 1,000 queries of the release before and of its own; None where its deployment has not shown them."""
+    """A turn with its track: (title, "good", "accent", "bad", or "" for a state to come). ``before`` and ``after`` are
+    dollars per 1,000 queries of the previous release and of its own; None if its deployment has not measured them."""
 
     turn: LoopTurn
     track: tuple[tuple[str, str], ...]
@@ -41,8 +41,8 @@ class ShownTurn:
 
 @dataclass(frozen=True, slots=True)
 class TurnReturn:
-    """What a turn that is done brought: ``saved`` dollars over the ``queries`` that its release answered since, and as
-    a multiple of what the turn cost (None where it cost nothing)."""
+    """The return of a completed turn: ``saved`` dollars over the ``queries`` that its release answered since, and
+    ``multiple``, the same in units of the turn's cost (None if it cost nothing)."""
 
     queries: int
     saved: float
@@ -76,7 +76,7 @@ def _track(turn: LoopTurn) -> tuple[tuple[str, str], ...]:
 
 
 def return_of(shown: ShownTurn) -> TurnReturn | None:
-    """None where the turn is not done, or nothing is known of what its release saves."""
+    """None if the turn is not completed, or if its release's saving is unknown."""
     turn = shown.turn
     if turn.state != TurnState.DONE or shown.before is None or shown.after is None:
         return None
@@ -93,11 +93,11 @@ def _answered_since(turn: LoopTurn) -> QuerySet[ProductionTrace]:
 
 
 def next_of(loop: LearningLoop) -> list[str]:
-    """What begins the next turn, or why none can begin: sentences."""
+    """Conditions that begin the next turn, or the reason why none can begin: sentences."""
     if why := hindrance(loop):
         return [why]
     if not loop.on:
-        return ["It is off: a turn begins by hand only."]
+        return ["The loop is off: only a person can begin a turn."]
     if why := may_not(loop):
         return [why]
     found = []

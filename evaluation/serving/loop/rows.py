@@ -1,8 +1,7 @@
-"""Rows to learn from out of production traces: what was asked, and what a good answer is. Pure, no Django.
-
-An answer that was liked is a good one, a correction is a better one than what was answered. What was only disliked says
-nothing of what would be right. A query that stands in several traces is one row, of its newest correction, else of its
-newest liked answer. Rows that a person should look at before they train are flagged.
+"""Rows to learn from, made of production traces: the query, and a good answer. Pure, no Django.
+A liked answer is a good one, and a correction is better than the answer. A dislike alone does not say what would be
+right. A query of several traces is one row, with its newest correction, else its newest liked answer. Rows that a
+person should review before training are flagged.
 """
 
 from __future__ import annotations
@@ -17,16 +16,16 @@ from experiences.learning.lessons.prompt_injection import suspicion
 
 LIKED: Final = "liked"
 CORRECTED: Final = "corrected"
-ONE_GIVER: Final = "much of what is learned from comes from this one giver"
+ONE_GIVER: Final = "much of the training data comes from this one giver"
 DISAGREED: Final = "people disagree about its answer"
 MOST_OF_ONE: Final = 0.2  # of the rows, from one giver
-FEW: Final = 20  # rows, below which no giver has too many
+FEW: Final = 20  # below this number of rows no giver has too many
 
 
 @dataclass(frozen=True, slots=True)
 class JudgedTrace:
-    """A trace with what was thought of it. ``liked`` by how many, ``disliked`` by how many; ``correction`` is the
-    newest one, "" for none; ``giver`` is who gave that, or the first who liked it."""
+    """A trace with its feedback. ``liked`` and ``disliked`` are numbers of givers; ``correction`` is the newest one, ""
+    for none; ``giver`` wrote the correction, or was the first who liked the answer."""
 
     id: UUID
     query: str
@@ -39,7 +38,7 @@ class JudgedTrace:
 
 @dataclass(frozen=True, slots=True)
 class LearnableRow:
-    """``flags``: why a person should look at it before it trains."""
+    """``flags``: reasons for a person to review the row before training."""
 
     trace: UUID
     query: str
@@ -49,7 +48,7 @@ class LearnableRow:
     flags: tuple[str, ...] = ()
 
     def as_dict(self) -> dict[str, object]:
-        """As a dataset takes it."""
+        """The row in the form of a dataset."""
         return {
             "query": self.query,
             "expected_outcome": {"answer": self.expected},
@@ -58,7 +57,7 @@ class LearnableRow:
 
 
 def rows_of(traces: Iterable[JudgedTrace]) -> list[LearnableRow]:
-    """One row a query, in the order in which the queries first came; ``traces`` come oldest first."""
+    """One row per query, in the order of the queries' first traces; ``traces`` come oldest first."""
     found: dict[str, LearnableRow] = {}
     answers: dict[str, set[str]] = defaultdict(set)
     for one in traces:
@@ -85,7 +84,7 @@ def _flagged(rows: Sequence[LearnableRow], answers: dict[str, set[str]]) -> list
         flags = list(row.flags)
         if len(answers[row.query]) > 1 and DISAGREED not in flags:
             flags.append(DISAGREED)
-        if why := suspicion(row.expected):  # a query is the user's own order; what is learned is the answer
+        if why := suspicion(row.expected):  # a query is the user's own instruction; training uses the answer
             flags.append(why)
         if row.giver in many:
             flags.append(ONE_GIVER)

@@ -1,4 +1,4 @@
-"""Reads of learning loops: settings, turns, rows, what they have cost, and the traces that there are to learn from."""
+"""Reads of learning loops: settings, turns, rows, costs, and the traces to learn from."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ NEEDED: Final = ("deployment.edit", "dataset.edit", "run.start", "release.make",
 
 
 def loop_of(agent: Agent) -> LearningLoop:
-    """An agent's loop; off where it was never switched on."""
+    """An agent's loop; off if it was never switched on."""
     found = LearningLoop.objects.filter(agent=agent).select_related("acts_as").first()
     return found or LearningLoop(agent=agent, organization_id=agent.organization_id)
 
@@ -51,7 +51,7 @@ def turns_visible(actor: Any) -> QuerySet[LoopTurn]:
 
 def turn_get(actor: Any, turn_id: Any) -> LoopTurn:
     """Raises:
-    Missing: there is none, or not for this actor."""
+    Missing: no such turn is visible to this actor."""
     named = uuid_of(turn_id)
     found = turns_visible(actor).filter(pk=named).first() if named else None
     if found is None:
@@ -65,13 +65,13 @@ def live_turn(agent: Agent) -> LoopTurn | None:
 
 def rows_visible(actor: Any) -> QuerySet[LoopRow]:
     """Raises:
-    Forbidden: the actor's role does not read what was answered."""
+    Forbidden: the actor's role may not read answers."""
     require_somewhere(actor, "data.view")
     return LoopRow.objects.visible_to(actor).select_related("decided_by")
 
 
 def cost_of(turn: LoopTurn) -> int:
-    """What its job (with the held-out proof) and its runs of suites have cost so far, in micro-dollars."""
+    """Cost so far of its job (with the held-out proof) and of its suite runs, in micro-dollars."""
     cost = turn.run.spent_micros if turn.run is not None else 0
     spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent"))
     return cost + sum(max(one.cost_micros, spent.get(one.pk, 0)) for one in turn.suite_runs.defer("bundle", "report"))
@@ -82,7 +82,7 @@ def month_began(now: datetime | None = None) -> datetime:
 
 
 def spent_this_month(agent: Agent) -> int:
-    """What the turns that began this month have cost, in micro-dollars."""
+    """Cost of the turns that began this month, in micro-dollars."""
     turns = LoopTurn.objects.filter(agent=agent, created_at__gte=month_began())
     return int(turns.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
 
@@ -92,22 +92,22 @@ def left_this_month(loop: LearningLoop) -> int:
 
 
 def actor_of_loop(agent: Agent, user: Any) -> Actor:
-    """A person as a loop acts for them: in the agent's organisation, and by no key."""
+    """The actor of a loop that acts as ``user``: in the agent's organisation, without a key."""
     return Actor(user, organization_id=agent.organization_id, door="loop")
 
 
 def may_not(loop: LearningLoop) -> str:
-    """Why no turn begins by itself; "" if the person whom it acts as may do all that a turn does."""
+    """The reason why no turn begins automatically; "" if the loop's person may do all actions of a turn."""
     if loop.acts_as is None:
-        return "The person whom it acts as is gone: switch it off and on again."
+        return "The person whom the loop acts as is gone: switch it off and on again."
     actor = actor_of_loop(loop.agent, loop.acts_as)
     if all(actor.may(action, loop.organization_id) for action in NEEDED):
         return ""
-    return f"It acts as {loop.acts_as}, who may not do all of it any more: switch it off and on again."
+    return f"The loop acts as {loop.acts_as}, who may not do all of it any more: switch it off and on again."
 
 
 def hindrance(loop: LearningLoop) -> str:
-    """Why no turn can begin now, in a sentence; "" if one can. It says so before anything is paid."""
+    """The reason why no turn can begin now, as a sentence; "" if one can. Checked before anything is paid."""
     agent = loop.agent
     if agent.archived_at is not None:
         return f"{agent.name} is archived."
@@ -118,26 +118,26 @@ def hindrance(loop: LearningLoop) -> str:
     rule = rule_of(agent)
     suites = Suite.objects.filter(organization_id=agent.organization_id, archived_at=None)
     if rule.safety and not suites.filter(kind=SuiteKind.SAFETY).exists():
-        return "The gate asks for safety, and there is no suite of safety probes: add one first."
+        return "The gate requires safety, and there is no suite of safety probes: add one first."
     missing = set(rule.suites) - set(suites.values_list("name", flat=True))
-    return f"The gate asks for the suite {min(missing)}, which is not there." if missing else ""
+    return f"The gate requires the suite {min(missing)}, which does not exist." if missing else ""
 
 
-# -- what there is to learn from --------------------------------------------------------------------------------------
+# -- traces to learn from ---------------------------------------------------------------------------------------------
 
 
 def answered(agent: Agent) -> QuerySet[ProductionTrace]:
-    """What users of the agent were answered."""
+    """Successful answers to the agent's users."""
     return ProductionTrace.objects.filter(agent=agent, status=TraceStatus.OK).exclude(arm=ArmName.SHADOW)
 
 
 def with_feedback(rows: QuerySet[ProductionTrace]) -> QuerySet[ProductionTrace]:
-    """Those with feedback that can be learned from."""
+    """The traces with feedback to learn from."""
     return rows.filter(Exists(Feedback.objects.filter(trace=OuterRef("pk"), metric__in=JUDGES)))
 
 
 def judged_traces(agent: Agent, *, after: UUID | None = None) -> Iterator[JudgedTrace]:
-    """Answers of the agent that have feedback, oldest first; ``after``: those behind that trace."""
+    """Answers of the agent with feedback, oldest first; ``after``: only those after that trace."""
     rows = with_feedback(answered(agent)).order_by("pk")
     if after is not None:
         rows = rows.filter(pk__gt=after)
@@ -166,7 +166,7 @@ def _with_opinions(traces: list[ProductionTrace]) -> Iterator[JudgedTrace]:
 
 
 def _likes(one: Feedback) -> bool | None:
-    """None: it says neither."""
+    """Whether the feedback likes the answer; None: neither like nor dislike."""
     if one.value is None or one.metric == CORRECTION:
         return None
     if one.metric == STARS:

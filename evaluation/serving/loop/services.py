@@ -1,4 +1,4 @@
-"""Writes of learning loops: settings, a turn begun or stopped, and decisions of its review."""
+"""Writes of learning loops: changes settings, begins and stops turns, and decides on rows."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ MOST_TEXT: Final = 300
 
 @transaction.atomic
 def loop_change(actor: Any, agent: Agent, **values: Any) -> LearningLoop:
-    """Sets those of ``SETTINGS`` that are given; ``rule`` is a ``DeploymentRule`` as JSON, {} for the default. Who
-    switches it on is whom its turns act as.
+    """Sets the given ones of ``SETTINGS``; ``rule`` is a ``DeploymentRule`` as JSON, {} for the default. Turns act as
+    the person who switches the loop on.
 
     Raises:
-        Missing, Forbidden: the actor may not do what a turn does.
-        Invalid: a value is wrong (``fields`` says which).
+        Missing, Forbidden: the actor may not do all actions of a turn.
+        Invalid: a value is wrong (``fields`` names it).
     """
     _require_all(actor, agent)
     hold_row(agent)
@@ -66,7 +66,7 @@ def loop_change(actor: Any, agent: Agent, **values: Any) -> LearningLoop:
 
 
 def settings_of(loop: LearningLoop) -> dict[str, Any]:
-    """By the names of ``SETTINGS``."""
+    """The current settings, by the names of ``SETTINGS``."""
     known = {name: getattr(loop, name) for name in SETTINGS if name != "monthly_usd"}
     return known | {"monthly_usd": dollars(loop.monthly_micros)}
 
@@ -76,8 +76,8 @@ def turn_start(actor: Any, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> 
     """Begins a turn that acts as this person; ``loops_tick`` takes its steps.
 
     Raises:
-        Missing, Forbidden: the actor may not do what a turn does.
-        Conflict: one is under way, the month's budget is used up, the gate asks for a suite that is not there, or the
+        Missing, Forbidden: the actor may not do all actions of a turn.
+        Conflict: a turn is live, the month's budget is used up, the gate requires a suite that does not exist, or the
             agent is archived.
     """
     _require_all(actor, agent)
@@ -98,7 +98,7 @@ def turn_start(actor: Any, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> 
 
 @transaction.atomic
 def turn_stop(actor: Any, turn: LoopTurn, *, note: str = "") -> None:
-    """Ends a turn: its job and its runs of suites are cancelled, its release is taken back if it is on its way.
+    """Ends a turn: cancels its job and suite runs, and rolls back its live deployment.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -115,8 +115,8 @@ def turn_stop(actor: Any, turn: LoopTurn, *, note: str = "") -> None:
 
 @transaction.atomic
 def rows_decide(actor: Any, turn: LoopTurn, *, approve: bool, ids: Iterable[int] | None = None) -> int:
-    """Approves or leaves out rows of a turn's review, all that wait without ``ids``. What a person decided of a trace
-    holds in later turns. Returns how many.
+    """Approves or rejects rows of a turn's review; without ``ids`` all waiting rows. A person's decision on a trace
+    holds in later turns. Returns the number of rows.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -132,11 +132,11 @@ def rows_decide(actor: Any, turn: LoopTurn, *, approve: bool, ids: Iterable[int]
     return n
 
 
-# -- what the tick writes as well; the caller holds the row ------------------------------------------------------------
+# -- shared with the tick; the caller has locked the row -------------------------------------------------------------
 
 
 def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Any = None) -> None:
-    """Ends it, and what is still at work for it: nothing more is paid."""
+    """Ends a turn and its active jobs, so that nothing more is paid."""
     its = Q(training_run=turn.run_id) | Q(evaluation_run__run=turn.run_id) if turn.run_id else Q()
     for job in Job.objects.filter(its | Q(suite_run__in=turn.suite_runs.all()), status__in=ACTIVE):
         lifecycle.cancel(actor, job)
@@ -147,7 +147,7 @@ def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Any = None)
 
 
 def _held(actor: Any, turn: LoopTurn) -> LoopTurn:
-    """The row as it is now, held until the transaction ends. Raises Missing, Forbidden, Conflict."""
+    """The current row, locked until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", turn.organization_id)
     rows = LoopTurn.objects.select_for_update(of=("self",), no_key=True).select_related(
         "deployment", "run", "agent", "created_by"
@@ -159,7 +159,7 @@ def _held(actor: Any, turn: LoopTurn) -> LoopTurn:
 
 
 def _require_all(actor: Any, agent: Agent) -> None:
-    """A key that lacks a scope must not get by a turn what it may not do itself. Raises Missing, Forbidden."""
+    """Keeps a key from doing through a turn what its scopes do not allow. Raises Missing, Forbidden."""
     for action in NEEDED:
         require(actor, action, agent.organization_id)
 

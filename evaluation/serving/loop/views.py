@@ -1,4 +1,4 @@
-"""An agent's learning loop as people look at it and lead it."""
+"""Pages of an agent's learning loop, and the actions on it."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def stop(request: HttpRequest, actor: Actor, turn_id: Any) -> HttpResponse:
 
 @post_page
 def decide(request: HttpRequest, actor: Actor, turn_id: Any) -> HttpResponse:
-    """Of one row, or of all that wait."""
+    """Decides on one row, or on all waiting rows."""
     turn = turn_get(actor, turn_id)
     row = whole_number(request.POST, "row", digits=18)
     try:

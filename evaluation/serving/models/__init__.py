@@ -1,4 +1,4 @@
-"""Releases of agents, how they come into production, and what they answer there."""
+"""Models of production: releases, deployments, and traces of answers."""
 
 from evaluation.serving.models.deployments import (
     LIVE,

@@ -1,4 +1,4 @@
-"""What serves an agent: a release, the one that may take its place, and what happened on the way."""
+"""Models of deployments: the serving release, the one being deployed, and the events on the way."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ LIVE = (DeploymentState.RUNNING, DeploymentState.PAUSED)
 
 
 class Deployment(Scoped):
-    """A release on its way into production.
-
-    ``share`` is the part of the sessions that the new release gets now, drawn by ``salt`` and their names. ``rule``
-    says how it goes on (``serving.deployments.rules``), ``monitor`` is the evidence so far (``serving.monitoring``),
-    ``verdict`` what the gate said when it began. ``asked_at``: since when this stage waits for a person, because its
-    release was not shown to be no worse in time."""
+    """The deployment of a release.
+    ``share`` of the sessions get the new release now, drawn by ``salt`` and their names. ``rule`` decides when it
+    advances (``serving.deployments.rules``), ``monitor`` is the evidence so far (``serving.monitoring``), ``verdict``
+    the gate's at its begin. ``asked_at``: time since which this stage waits for a person, because its release was not
+    shown to be non-inferior in time."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="deployments")
@@ -103,16 +102,15 @@ class DeploymentEvent(models.Model):
 
 
 class PlanDelivery(models.Model):
-    """A change of what serves an agent that its webhook has to be told; written in the transaction of the change.
-
-    It holds no plan: what is told is how the agent is served then, so that a late one tells nothing old.
+    """A change of the serving releases that the agent's webhook has to receive; written in the transaction of the
+    change. It holds no plan: the delivery sends the plan of its time, so that a late one sends nothing outdated.
     """
 
     deployment = models.ForeignKey(Deployment, on_delete=models.CASCADE, related_name="deliveries")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     tries = models.PositiveSmallIntegerField(default=0)
     try_after = models.DateTimeField(default=timezone.now)
-    settled_at = models.DateTimeField(null=True)  # told, or there is nothing to tell any more
+    settled_at = models.DateTimeField(null=True)  # delivered, or nothing left to deliver
 
     objects = ScopedManager("deployment__organization")
 
@@ -125,8 +123,8 @@ class PlanDelivery(models.Model):
 
 
 class CanaryObservation(models.Model):
-    """A session in a deployment: what its first request came to, and the draw it had. Later requests are in the same
-    arm by the same draw, so the evidence takes a session in once for each of its guardrails, at four moments.
+    """A session in a deployment: the result of its first request, and its draw. Later requests are in the same arm by
+    the same draw, so the evidence adds a session once for each of its guardrails, at four moments.
 
     ``share`` is the probability with which it was given the new release. ``counted_at``: failure, safety, cost and
     latency of its first request, when that is over; ``reward_counted_at``: that one's reward, once it is worked out;
@@ -172,14 +170,13 @@ class CanaryObservation(models.Model):
 
 
 class AgentServing(Scoped):
-    """How an agent is served: by which release, and what the gateway does when something is away.
-
-    ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are asked in their
-    order where the agent's own does not answer. ``while_away_micros``: what each process may answer while the database
-    is away, in micro-dollars; 0: nothing. ``webhook_url`` is told each change of what serves; "": nothing is. Edits of
-    at most ``most_edits`` texts go out by themselves, as ``edits_by``; null: none does. In ``edits_month``
-    ``edits_out`` of them did, and ``edits_runs`` are the runs of suites that were begun for them. ``last_erased`` is
-    the highest number of a release that an erasure took, which no other gets."""
+    """The serving settings of an agent.
+    ``release`` null: nothing was deployed, and the gateway refuses. The endpoints ``fallbacks`` are called in their
+    order if the agent's own does not answer. ``while_away_micros``: spending limit of each process while the database
+    is unavailable, in micro-dollars; 0: it answers nothing. ``webhook_url`` receives each change of the serving
+    releases; "": none. Edits of at most ``most_edits`` texts go out automatically, as ``edits_by``; null: none does. In
+    ``edits_month`` ``edits_out`` of them went out, and ``edits_runs`` are the suite runs that were started for them.
+    ``last_erased`` is the highest number of an erased release, which is never used again."""
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="serving")
     release = models.ForeignKey(Release, null=True, on_delete=models.PROTECT, related_name="serves")

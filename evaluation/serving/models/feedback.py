@@ -1,4 +1,4 @@
-"""What people, programs and rules thought of answers in production."""
+"""Feedback of people, programs and rules on answers in production."""
 
 from __future__ import annotations
 

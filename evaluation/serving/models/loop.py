@@ -1,4 +1,4 @@
-"""An agent's learning loop: what begins a turn, and what became of each."""
+"""An agent's learning loop: its triggers, and the result of each turn."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class LoopTrigger(models.TextChoices):
 
 
 class RowReview(models.TextChoices):
-    """Which rows wait for a person before they train."""
+    """The rows that a person reviews before training."""
 
     FLAGGED = "flagged", "Flagged rows wait for a person"
     ALL = "all", "All rows wait for a person"
@@ -47,12 +47,11 @@ TURN_ENDED: Final = (TurnState.DONE, TurnState.STOPPED)
 
 
 class LearningLoop(Scoped):
-    """When an agent learns from its production traces, by whom and for how much.
-
-    Turns that begin by themselves act as ``acts_as``, who switched it on at ``on_since``. ``after_traces``: new traces
-    that begin a turn, with feedback if ``judged_only``; null: none do. Money is micro-dollars and a month UTC's.
-    ``config``, ``environment_options`` and ``rule`` are what jobs and deployments are given ({}: as by default).
-    ``drift`` is the last look at whether production got worse.
+    """The settings of an agent's learning loop: triggers, person and budget.
+    Automatic turns act as ``acts_as``, who switched the loop on at ``on_since``. ``after_traces``: number of new traces
+    that begins a turn, with feedback if ``judged_only``; null: none does. Money is micro-dollars and a month UTC's.
+    ``config``, ``environment_options`` and ``rule`` are the settings of jobs and deployments ({}: the defaults).
+    ``drift`` is the last analysis of drift.
     """
 
     agent = models.OneToOneField(Agent, on_delete=models.CASCADE, primary_key=True, related_name="learning_loop")
@@ -79,11 +78,10 @@ class LearningLoop(Scoped):
 
 
 class LoopTurn(Scoped):
-    """One time round: rows, job, release, deployment. It acts as ``created_by``.
-
-    ``waits_for`` says what its next step needs, ``reason`` why it stopped. ``gain`` is the held-out proof of its job,
-    ``online`` the difference that its deployment showed by guardrail. ``cost_micros`` is what its job and the
-    ``suite_runs`` that it asked for have cost.
+    """One turn: rows, job, release, deployment. It acts as ``created_by``.
+    ``waits_for`` is the condition of its next step, ``reason`` that of its stop. ``gain`` is the held-out proof of its
+    job, ``online`` the measured difference of its deployment by guardrail. ``cost_micros`` is the cost of its job and
+    of its ``suite_runs``.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)

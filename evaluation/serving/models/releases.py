@@ -13,7 +13,7 @@ from training.models import PolicyCheckpoint
 
 
 class ReleaseSource(models.TextChoices):
-    """What a release was made from."""
+    """The source of a release."""
 
     CHECKPOINT = "checkpoint", "A job's checkpoint"
     AGENT = "agent", "The agent as it stood"
@@ -21,10 +21,9 @@ class ReleaseSource(models.TextChoices):
 
 
 class Release(Scoped):
-    """What an agent is in production (``serving.releases.bundle``), and the evidence that it was proven with.
-
-    ``bundle`` is served, byte for byte; ``digest`` is its SHA-256. ``evidence`` is what was measured of it, {} where
-    nothing was.
+    """An agent in production (``serving.releases.bundle``), and its evidence.
+    ``bundle`` is served, byte for byte; ``digest`` is its SHA-256. ``evidence`` holds its measurements, {} without
+    any.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -51,7 +50,7 @@ class Release(Scoped):
 
 
 class ReleaseApproval(models.Model):
-    """A person says that a release may go out. Who made the release can't be the one (``serving.gate``)."""
+    """A person's approval of a release. The person who made the release can't approve it (``serving.gate``)."""
 
     release = models.ForeignKey(Release, on_delete=models.CASCADE, related_name="approvals")
     by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

@@ -23,7 +23,7 @@ class SuiteKind(models.TextChoices):
 
 
 class Suite(Scoped):
-    """A named suite. What it asks stands in its versions."""
+    """A named suite. Its versions hold its queries."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=60)
@@ -42,7 +42,7 @@ class Suite(Scoped):
 
 
 class SuiteVersion(models.Model):
-    """What a suite asks, and how (``serving.suites.spec``). The database refuses to change one."""
+    """The queries of a suite and their settings (``serving.suites.spec``). The database refuses to change a version."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     suite = models.ForeignKey(Suite, on_delete=models.CASCADE, related_name="versions")
@@ -96,7 +96,7 @@ class SuiteRun(Scoped):
 
     @property
     def subject(self) -> str:
-        """What was measured, in words."""
+        """The measured object, in words."""
         return f"{self.agent}, as it stood" if self.release is None else str(self.release)
 
     def __str__(self) -> str:
@@ -104,8 +104,8 @@ class SuiteRun(Scoped):
 
 
 class SuiteResult(models.Model):
-    """Results of all samples of one query. ``successes`` has null where a sample could not be judged. ``answer`` and
-    ``why`` are of the sample that tells most: the first that failed, else the first."""
+    """Results of all samples of one query. ``successes`` is null for a sample that could not be judged. ``answer`` and
+    ``why`` are of the most informative sample: the first that failed, else the first."""
 
     run = models.ForeignKey(SuiteRun, on_delete=models.CASCADE, related_name="results")
     part = models.PositiveSmallIntegerField()
@@ -138,5 +138,5 @@ class SuiteResult(models.Model):
 
 
 def line_of(part: int, category: str) -> str:
-    """Under which the trajectories of a part are kept."""
+    """The test-set name of a part's trajectories."""
     return f"{part} {category}"[:30]

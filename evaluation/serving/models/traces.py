@@ -1,4 +1,4 @@
-"""What was asked of agents in production and what they answered, without personal data."""
+"""Requests to agents in production and their answers, without personal data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from experiences.models import Agent
 
 
 class ArmName(models.TextChoices):
-    """Which of an agent's releases answered."""
+    """The arm of the release that answered."""
 
     NONE = "", "No release"
     CURRENT = "current", "Current"
@@ -38,11 +38,10 @@ class TraceStatus(models.TextChoices):
 
 
 class ProductionTrace(Scoped):
-    """One call through the gateway, as it was asked, told and answered.
-
-    Content never changes (trigger); ``safety``, ``reward`` and ``components`` are worked out later. ``session`` is as
-    the caller named it, "" where it did not. ``told`` are the handles of the lessons and items that its context had.
-    ``request`` and ``response`` are {} where the agent may not be recorded. Costs are micro-dollars of all attempts.
+    """One call through the gateway: request, context and answer.
+    Content never changes (trigger); ``safety``, ``reward`` and ``components`` are computed later. ``session`` is the
+    caller's name for it, "" without one. ``told`` are the handles of the lessons and items in its context. ``request``
+    and ``response`` are {} if the agent may not be recorded. Costs are micro-dollars of all attempts.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -109,7 +108,7 @@ class ProductionTrace(Scoped):
 
     @property
     def messages(self) -> list[dict[str, Any]]:
-        """The conversation as the caller sent it, without what the gateway told beside it."""
+        """The conversation as the caller sent it, without the gateway's additions."""
         return list(self.request.get("messages", []))
 
 
@@ -119,9 +118,8 @@ tables.register("production traces")(
 
 
 class KeySpending(Scoped):
-    """What a key spent in a month (UTC, its first day) on calls through the gateway, shadows not counted.
-
-    A trigger of ``ProductionTrace`` raises it as each is stored, so that a trace that comes twice counts once.
+    """Spending of a key in a month (UTC, its first day) on calls through the gateway, without shadows.
+    A trigger of ``ProductionTrace`` adds each stored trace, so that a trace that comes twice counts once.
     """
 
     key_id = models.UUIDField()  # no foreign key: the money was spent, also if the key is deleted before it is counted

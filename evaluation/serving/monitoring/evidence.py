@@ -27,7 +27,7 @@ MOST_DEVIATIONS: Final = 3.0  # a single value counts for no more than that
 
 
 class Bets(Protocol):
-    """How much more likely an outcome is under the new arm, by each alternative. It learns from what it has seen."""
+    """Likelihood ratio of an outcome under the new arm, by each alternative. It learns from the added outcomes."""
 
     def tilts(self, outcome: Any) -> Sequence[float]: ...
 

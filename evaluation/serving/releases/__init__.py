@@ -1,1 +1,1 @@
-"""Releases: what an agent is in production, as a value with a digest."""
+"""Releases: the agent in production, as a value with a digest."""

@@ -1,6 +1,5 @@
-"""What an agent is in production, as one value: the same bytes for the same agent, and a digest that names them.
-
-Pure: rows become bundles in ``making``. A bundle is JSON, kept whole in its release's row.
+"""An agent in production, as one value: the same bytes for the same agent, with a digest.
+Pure: ``bundle_builder`` makes bundles from rows. A bundle is JSON, stored whole in its release's row.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ NAMES: Final = {
     "base_url": "address",
     "options": "options",
     "max_tokens": "longest answer",
-}  # of the fields of a model's part, as a difference is named
+}  # names of a model's fields in differences
 
 Kind = Literal["added", "removed", "changed"]
 
 
 @dataclass(frozen=True)
 class ModelPart:
-    """The model that is called: ``name`` at the endpoint of this id, which had this kind, address and options, and how
-    long an answer may be."""
+    """The called model: ``name`` at the endpoint of this id, with the endpoint's kind, address and options at the time,
+    and the maximum length of an answer."""
 
     name: str = ""
     endpoint: str = ""
@@ -45,7 +44,7 @@ class ModelPart:
 
 @dataclass(frozen=True)
 class ToolServerPart:
-    """A tool server, and the tools of it that the agent may call."""
+    """A tool server, and its tools that the agent may call."""
 
     id: str
     name: str
@@ -54,7 +53,7 @@ class ToolServerPart:
 
 @dataclass(frozen=True)
 class PolicyPart:
-    """Parameters that are too large for a bundle: the checkpoint that holds them, and its SHA-256."""
+    """Parameters that are too large for a bundle: their checkpoint and its SHA-256."""
 
     checkpoint: str
     sha256: str
@@ -62,8 +61,8 @@ class PolicyPart:
 
 @dataclass(frozen=True)
 class Bundle:
-    """``system`` stands before every task, ``context`` says what each query is told beside it. ``policy`` are the
-    parameters of an agent that chooses actions; one of a language model has none."""
+    """``system`` comes before every task; ``context`` gives the additional text for each query. ``policy`` has the
+    parameters of an agent that chooses actions; None for a language model."""
 
     runtime: str
     philosophy: str = ""
@@ -86,12 +85,12 @@ class Bundle:
             "context": self.context.as_json(),
             "policy": None if self.policy is None else asdict(self.policy),
         }
-        return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # as it is read back: lists, no tuples
+        return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # as it is read again: lists, no tuples
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         """Raises:
-        ValueError: a later release of the program wrote it."""
+        ValueError: a later version of the program wrote the bundle."""
         if stored["format"] != FORMAT:
             raise ValueError(f"A bundle of format {stored['format']} can't be read here; this reads {FORMAT}.")
         return cls(
@@ -107,17 +106,17 @@ class Bundle:
 
 
 def digest(stored: Mapping[str, Any]) -> str:
-    """SHA-256 of a bundle's JSON with sorted names: two bundles that serve the same have the same."""
+    """SHA-256 of a bundle's JSON with sorted names: equal for bundles that serve the same."""
     plain = json.dumps(stored, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
-# -- what differs ------------------------------------------------------------------------------------------------------
+# -- differences -------------------------------------------------------------------------------------------------------
 
 
 class BundleDifference(NamedTuple):
-    """One thing in which two bundles differ: ``part`` is where it stands, ``name`` which one it is ("" for the only
-    one there)."""
+    """One difference between two bundles: ``part`` is its section, ``name`` its name within the section ("" for the
+    only one)."""
 
     part: str
     name: str
@@ -127,7 +126,7 @@ class BundleDifference(NamedTuple):
 
 
 def differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
-    """What ``after`` serves otherwise than ``before``, in the order in which a page shows it."""
+    """The differences of ``after`` from ``before``, in the order of a page."""
     return [
         *setting_differences(before, after),
         *_texts(before.context.lessons, after.context.lessons),
@@ -137,7 +136,7 @@ def differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
 
 
 def setting_differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
-    """Those in what a context was proven with: runtime, model, prompt, tools."""
+    """Differences in the settings that a context was proven with: runtime, model, prompt, tools."""
     models = asdict(before.model), asdict(after.model)
     return [
         *_plain("agent", [(name, getattr(before, name), getattr(after, name)) for name in ("runtime", "philosophy")]),

@@ -1,4 +1,4 @@
-"""What pages say of releases."""
+"""Releases as pages show them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ OFFERED: Final = 20  # checkpoints, and versions of the playbook
 
 @dataclass(frozen=True, slots=True)
 class ShownBundleDifference:
-    """A difference as a page shows it; ``pieces`` are its words, gone and new."""
+    """A difference as a page shows it; ``pieces`` are its removed and added words."""
 
     part: str
     name: str
@@ -37,8 +37,8 @@ def shown(found: Iterable[BundleDifference]) -> list[ShownBundleDifference]:
 
 
 def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
-    """What this person can make the agent's next release of, as (key, title) of a form's choices; nothing where they
-    may not."""
+    """The sources of the agent's next release that this person may use, as (key, title) of form choices; empty if they
+    may not make a release."""
     if agent.archived_at is not None or not Actor.of(actor).may("release.make", agent.organization_id):
         return []
     checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
@@ -51,14 +51,14 @@ def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseProof:
-    """What is known of a release, in a sentence; ``tone`` is that of a verdict."""
+    """Evidence on a release, as a sentence; ``tone`` is that of a verdict."""
 
     text: str
     tone: str
 
 
 def proof_of(release: Release) -> ReleaseProof:
-    """What was measured of it, and whether that is of the agent that it serves."""
+    """The release's measurements, with a warning if they are of another state of the agent."""
     evidence = release.evidence
     if not evidence:
         why = (
@@ -66,7 +66,7 @@ def proof_of(release: Release) -> ReleaseProof:
             if release.checkpoint_id
             else "it was not made from a checkpoint"
         )
-        return ReleaseProof(f"Nothing was measured of it: {why}.", "")
+        return ReleaseProof(f"No measurements: {why}.", "")
     proven: dict[str, Any] = evidence["held_out"]
     if moved := evidence["moved"]:
         names = " and ".join(moved)
@@ -79,5 +79,5 @@ def proof_of(release: Release) -> ReleaseProof:
         return ReleaseProof(str(proven["verdict"]), tone)
     if evidence["validation_score"] is not None:
         score = evidence["validation_score"]
-        return ReleaseProof(f"{score:.1%} on the queries that select; nothing was proven on held-out ones.", "")
+        return ReleaseProof(f"{score:.1%} on the selection queries; no proof on held-out ones.", "")
     return ReleaseProof("Its job measured nothing.", "")

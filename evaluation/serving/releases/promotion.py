@@ -1,5 +1,4 @@
-"""Promotions and their way back: where an agent stands, and the release that holds what it serves there.
-
+"""Promotion of a checkpoint and its reversal: both set the agent's current checkpoint and make a release of it.
 Neither changes what is served: a deployment of the release does.
 """
 
@@ -18,7 +17,7 @@ from training.services.promotion import agent_step_back, checkpoint_stand
 
 @transaction.atomic
 def checkpoint_promote(actor: Any, checkpoint: PolicyCheckpoint, *, note: str = "") -> Release:
-    """The agent stands at this checkpoint: its later jobs go on from it, and its newest release serves it.
+    """Makes this checkpoint the agent's current one, from which later jobs start, and makes a release of it.
 
     Raises:
         Missing, Forbidden, Invalid, Conflict: as for ``checkpoint_stand`` and ``release_make``.
@@ -29,7 +28,7 @@ def checkpoint_promote(actor: Any, checkpoint: PolicyCheckpoint, *, note: str = 
 
 @transaction.atomic
 def agent_roll_back(actor: Any, agent: Agent, *, note: str = "") -> Release:
-    """The agent stands where it stood before its last promotion, and its newest release serves that.
+    """Makes the checkpoint before the last promotion the agent's current one again, and makes a release of it.
 
     Raises:
         Missing, Forbidden, Invalid, Conflict: as for ``agent_step_back`` and ``release_make``.

@@ -1,4 +1,4 @@
-"""Reads of releases: what one serves, how two differ, where each text comes from, and what moved since."""
+"""Reads of releases: contents, differences, origins of texts, and changes of the agent since."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import Release
 from evaluation.serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
-from evaluation.serving.releases.making import bundle_with
+from evaluation.serving.releases.bundle_builder import bundle_with
 from experiences.learning.lessons.library import Lesson
 from experiences.models import ModelEndpoint
 from training.policies.served_context import ServedContext
@@ -22,14 +22,14 @@ ADDRESSES: Final = ("address", "address of its endpoint")  # names of difference
 
 
 def releases_visible(actor: Any) -> QuerySet[Release]:
-    """Without their bundles, of up to some 100 KB each, which are read where they are asked for."""
+    """Visible releases, with their bundles deferred: up to some 100 KB each."""
     rows = Release.objects.visible_to(actor).select_related("agent", "checkpoint", "created_by", "organization")
     return rows.defer("bundle", "checkpoint__data")
 
 
 def release_get(actor: Any, release_id: Any) -> Release:
     """Raises:
-    Missing: there is none, or it belongs to another organisation."""
+    Missing: no such release is visible to the actor."""
     found = releases_visible(actor).filter(id=as_uuid(release_id, "release")).first()
     if found is None:
         raise Missing(f"There is no release {str(release_id)[:60]}.")
@@ -46,22 +46,21 @@ def release_before(release: Release) -> Release | None:
 
 
 def releases_differ(before: Release | None, after: Release) -> list[BundleDifference]:
-    """What the later one serves otherwise; of the first release all that it serves."""
+    """The differences of the later release; all contents of a first release."""
     nothing = Bundle(runtime="")
     return differences(bundle_of(before) if before is not None else nothing, bundle_of(after))
 
 
 def address_now(bundle: Bundle) -> str:
-    """Where the endpoint is now that a bundle names; "" where it names none."""
+    """The current address of the bundle's endpoint; "" if it has none."""
     found = ModelEndpoint.objects.filter(pk=bundle.model.endpoint or None).values_list("base_url", flat=True).first()
     return bundle.model.base_url if found is None else found
 
 
 def moved_since(release: Release) -> list[BundleDifference]:
-    """What the agent has now otherwise than the release: model, prompt, tools. A release is served as it was made; what
-    it was proven with is not what the agent is now. So it is where the release's own endpoint moved, which it follows.
-
-    An agent whose prompt pack was altered has no prompt: that alone is said.
+    """Changes of the agent since the release: model, prompt, tools, and the address of the release's endpoint. A
+    release is served as it was made, but it follows its endpoint, so that its proof may be of another state. An agent
+    with an altered prompt pack has no prompt: then only that change is returned.
     """
     try:
         now = bundle_with(release.agent, ServedContext())
@@ -74,14 +73,14 @@ def moved_since(release: Release) -> list[BundleDifference]:
 
 
 def without_addresses(actor: Any, release: Release, found: Sequence[BundleDifference]) -> list[BundleDifference]:
-    """The differences, with the addresses in them only where the actor works with endpoints."""
+    """The differences; addresses only for an actor who works with endpoints."""
     if Actor.of(actor).may("data.view", release.organization_id):
         return list(found)
     return [one._replace(before="", after="") if one.name in ADDRESSES else one for one in found]
 
 
 def bundle_shown(actor: Any, release: Release) -> dict[str, Any]:
-    """What is served, whole; without the address of its endpoint where the actor does not work with endpoints."""
+    """The whole bundle; the endpoint's address only for an actor who works with endpoints."""
     bundle: dict[str, Any] = release.bundle
     if Actor.of(actor).may("data.view", release.organization_id):
         return bundle
@@ -90,14 +89,14 @@ def bundle_shown(actor: Any, release: Release) -> dict[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class TextOrigin:
-    """A text that a release tells, and the release that told it first with these words."""
+    """A text of a release, and the first release with exactly this text."""
 
     lesson: Lesson
     since: Release
 
 
 def blame(release: Release) -> list[TextOrigin]:
-    """Where each lesson and item of a release comes from, in their order."""
+    """The origin of each lesson and item of a release, in their order."""
     told = bundle_of(release).context.lessons
     since = dict.fromkeys((one.handle for one in told), release)
     texts = {one.handle: one.text for one in told}

@@ -1,4 +1,4 @@
-"""Writes of releases. A release is made and never changed; only a deployment changes what is served."""
+"""Writes of releases. A release never changes after it was made; only a deployment changes what is served."""
 
 from __future__ import annotations
 
@@ -12,10 +12,15 @@ from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.models import AgentServing, Release, ReleaseSource
-from evaluation.serving.releases.bringing import weights_bring
 from evaluation.serving.releases.bundle import Bundle, digest
-from evaluation.serving.releases.making import bundle_of_agent, bundle_of_checkpoint, bundle_of_playbook, evidence_of
+from evaluation.serving.releases.bundle_builder import (
+    bundle_of_agent,
+    bundle_of_checkpoint,
+    bundle_of_playbook,
+    evidence_of,
+)
 from evaluation.serving.releases.selectors import release_get
+from evaluation.serving.releases.weights_upload import weights_bring
 from experiences.models import Agent, AgentRuntime, Playbook
 from training.models import PolicyCheckpoint
 
@@ -38,15 +43,15 @@ def release_make(
     playbook_version: int | None = None,
     note: str = "",
 ) -> Release:
-    """Makes the agent's next release: of a ``checkpoint`` of its own, with a version of its playbook, or of it as it
-    stands.
+    """Makes the agent's next release: of a ``checkpoint`` of its own, of a version of its playbook, or of its current
+    state.
 
     Raises:
         Missing, Forbidden: the actor may not, or there is no such version.
-        Invalid: the note is too long, or both are given (``fields`` says which).
+        Invalid: the note is too long, or both sources are given (``fields`` names the field).
         Unchanged: nothing changed since the last release.
         Conflict: the agent is archived, the checkpoint is another agent's or can't be read, the agent's prompt pack
-            was altered, or the door of its weights is away.
+            was altered, or the model server of its weights is unavailable.
     """
     require(actor, "release.make", agent.organization_id)
     if checkpoint is not None and checkpoint.agent_id == agent.pk:
@@ -94,11 +99,11 @@ def _made(
 
 
 def release_download(actor: Any, release_id: Any, *, form: str = "json") -> Release:
-    """A release that leaves the program as a file; the download is logged.
+    """A release for download as a file; the download is logged.
 
     Raises:
-        Missing: there is none, or not for this actor.
-        Forbidden: the actor's role does not work with the addresses that it holds.
+        Missing: no such release is visible to this actor.
+        Forbidden: the actor's role may not see the addresses in it.
     """
     release = release_get(actor, release_id)
     require(actor, "data.view", release.organization_id)

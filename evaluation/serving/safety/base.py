@@ -1,4 +1,4 @@
-"""What a safety plugin is: probes of one category, and a rule that judges an agent's reply to each. Pure."""
+"""Safety plugins: each has probes of one category, and a rule that judges an agent's reply to each. Pure."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class ProbeReply:
 
 @dataclass(frozen=True, slots=True)
 class Ruling:
-    """``safe``: None where rules can't tell, which a judge is then asked. ``why`` is a sentence."""
+    """``safe``: None if the rule can't decide; then a judge decides. ``why`` is a sentence."""
 
     safe: bool | None
     why: str
 
 
 class SafetyPlugin(Protocol):
-    """Probes of one category. ``rubric`` is what a judge goes by where the rule can't tell: 10 is safe, 0 is not."""
+    """Probes of one category. ``rubric`` guides a judge if the rule can't decide: 10 is safe, 0 is not."""
 
     @property
     def title(self) -> str: ...

@@ -11,7 +11,7 @@ from typing import Final
 
 from evaluation.serving.safety.base import Probe, ProbeReply, ProbeSet, Ruling, safety_plugins
 
-# name: (the one that a stereotype names, the other, where they were, the question, what would tell)
+# name: (the person of the stereotype, the other one, where they were, the question, the deciding sentence)
 STORIES: Final = {
     "gender_surgeon": (
         "the man",

@@ -51,7 +51,7 @@ class SafetyEnvironment:
 
 
 class ProbeEpisode:
-    """One attempt: whatever is said without calling a tool is the reply."""
+    """One attempt: a text without a tool call is the reply."""
 
     one_answer = True
 

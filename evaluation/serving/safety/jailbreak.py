@@ -1,6 +1,6 @@
 """Jail-breaks: known ways to talk a model out of its rules, around requests that it would refuse when they are plain.
 
-Each asks for a word of its own at the beginning of the reply, which tells whether the trick worked.
+Each requests a word of its own at the beginning of the reply, which shows whether the trick worked.
 """
 
 from __future__ import annotations

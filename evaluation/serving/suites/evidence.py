@@ -1,4 +1,4 @@
-"""What suites say of a release, as the gate takes it (``serving.gate.verdict.GateInputs``)."""
+"""Results of suites on a release, in the form of the gate (``serving.gate.verdict.GateInputs``)."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _safety(known: ReleaseResults) -> dict[str, SafetyScore] | None:
 
 
 def _candidates(release: Release, current: Release, runs: list[UUID]) -> int:
-    """How many runs of these versions were looked at beside that of the current release."""
+    """The number of runs of these versions that were compared with that of the current release."""
     versions = SuiteRun.objects.filter(pk__in=runs).values("version")
     others = SuiteRun.objects.filter(agent_id=release.agent_id, version__in=versions, job__status=Status.COMPLETED)
     looked: dict[UUID, int] = {}

@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
 from evaluation.parts import PART, PartsSlice
 from evaluation.serving.models import SuiteResult, SuiteRun, line_of
-from evaluation.serving.releases.acting import action_policy, runtime_factory
+from evaluation.serving.releases.bundle_agent import action_policy, runtime_factory
 from evaluation.serving.releases.selectors import address_now
 from evaluation.serving.suites.questions import AskedPart, Player, questions_of
 from evaluation.serving.suites.reports import report_of
@@ -190,4 +190,4 @@ def why_of(trajectory: Trajectory) -> str:
 
 
 async def _nothing() -> None:
-    """What an agent that calls no model has to close."""
+    """Closes nothing: an agent without model calls has no connections."""

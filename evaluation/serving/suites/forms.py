@@ -23,7 +23,7 @@ OFFERED = 100  # agents, and releases
 
 
 class VersionForm(ServiceForm):
-    """What a suite asks, as JSON."""
+    """The spec of a suite, as JSON."""
 
     spec = OptionsField(
         label="Content",
@@ -41,7 +41,7 @@ class SuiteForm(VersionForm):
 
 
 class RunForm(ServiceForm):
-    """What is measured, by whom it is judged, and what it may cost."""
+    """The form of a run: its object, its judge and its budget."""
 
     subject = forms.ChoiceField(label="Measure")
     judge_model = forms.CharField(

@@ -1,4 +1,4 @@
-"""Where the queries of a dataset were asked to prove something: training on them takes the worth from such a proof."""
+"""Suites and proofs that use queries of a dataset: training on these queries makes such a proof worthless."""
 
 from __future__ import annotations
 

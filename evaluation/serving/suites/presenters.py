@@ -1,4 +1,4 @@
-"""What pages say of suites."""
+"""Suites as pages show them."""
 
 from __future__ import annotations
 

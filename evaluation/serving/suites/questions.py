@@ -1,4 +1,4 @@
-"""What the parts of a suite ask: environments with their scenarios."""
+"""The queries of a suite's parts: environments with their scenarios."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run of a suite found: its figures, and the verdict in words."""
+"""The report of a suite's run: its figures, and the verdict in words."""
 
 from __future__ import annotations
 

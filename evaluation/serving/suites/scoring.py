@@ -13,7 +13,7 @@ from typing import Any, Final
 from agentcore_site.lib.statistics import wilson_interval
 from experiences.rollouts.types import Trajectory
 
-LEAST_TOLD: Final = 0.8  # a category of which less was told says nothing about passing
+LEAST_TOLD: Final = 0.8  # a category with a smaller judged share can't pass or fail
 
 
 @dataclass(frozen=True)

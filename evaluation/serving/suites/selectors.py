@@ -84,7 +84,7 @@ def suite_run_get(actor: Any, job_id: Any) -> SuiteRun:
 
 
 def bundle_played(run: SuiteRun) -> Bundle:
-    """What the run plays: its release's bundle, or that of the agent as it stood when the run was asked for."""
+    """The bundle of the run: its release's, or that of the agent's state at the request."""
     return Bundle.from_json(run.bundle if run.release is None else run.release.bundle)
 
 
@@ -161,7 +161,7 @@ class SafetyCategory:
 
 @dataclass(frozen=True)
 class ReleaseResults:
-    """What suites say of a release: ``suites`` by name, and ``safety`` by category. Empty where nothing was run."""
+    """Results of suites on a release: ``suites`` by name, and ``safety`` by category. Empty without runs."""
 
     suites: tuple[SuiteScore, ...]
     safety: tuple[SafetyCategory, ...]

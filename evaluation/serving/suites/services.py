@@ -23,9 +23,9 @@ from budgets.metering.price_book import DatabasePriceBook
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from evaluation.serving.models import Release, Suite, SuiteKind, SuiteRun, SuiteVersion
-from evaluation.serving.releases.acting import acting_agent, action_policy
 from evaluation.serving.releases.bundle import Bundle, digest
-from evaluation.serving.releases.making import bundle_of_agent
+from evaluation.serving.releases.bundle_agent import acting_agent, action_policy
+from evaluation.serving.releases.bundle_builder import bundle_of_agent
 from evaluation.serving.suite_spec import MOST_QUERIES, SuiteSpec
 from evaluation.serving.suites.built_in import BUILT_IN
 from evaluation.serving.suites.questions import Player, questions_of

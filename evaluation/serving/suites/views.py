@@ -131,7 +131,7 @@ def suite_archived(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpRes
 
 @page
 def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
-    """What it asks, its history as chart and table, and the form that runs it."""
+    """A suite's spec, its history as chart and table, and the form that runs it."""
     found = suite_get(actor, suite_id)
     version = version_get(found, whole_number(request.GET, "version"))
     everything = suite_runs_visible(actor).filter(version__suite=found)
@@ -244,6 +244,6 @@ def _filtered(filters: Any, rows: Any, given: dict[str, str]) -> Any:
 
 @page
 def dataset_overlaps(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse:
-    """Where a dataset's queries prove something: a part of its page."""
+    """Proofs that use a dataset's queries: a part of its page."""
     dataset = dataset_get(actor, dataset_id)
     return render(request, "suites/_dataset_overlaps.html", {"overlaps": overlaps(dataset)})

@@ -1,1 +1,1 @@
-"""What was asked and answered in production: in a journal at once, in the database a moment later."""
+"""Requests and answers in production: in a journal at once, in the database a moment later."""

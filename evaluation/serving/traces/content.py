@@ -1,4 +1,4 @@
-"""What a trace keeps of a call, without personal data. Pure, no Django."""
+"""The stored content of a call, without personal data. Pure, no Django."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they stand in c
 
 
 def session_name(session: str) -> str:
-    """A session as it is stored: as it was named, or a digest where that would tell of a person."""
+    """The stored name of a session: the caller's, or its digest if the name would identify a person."""
     plain = session if session.isprintable() and len(session) <= 100 else ""
     if plain and redact(plain) == plain:
         return plain

@@ -1,4 +1,4 @@
-"""What a process did that the database has not heard of yet, in files of its own: nothing is lost when it is killed.
+"""A process's work that is not in the database yet, in files of its own: nothing is lost when it is killed.
 
 A line is written before what it tells of is relied on (a call before it is sent), so that the process that finds the
 files of one that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was
@@ -67,7 +67,7 @@ class Journal:
                 segment.remove()
 
     def close(self) -> None:
-        """What is done is removed; what is not is left to the next process."""
+        """Removes finished entries; the next process takes over the others."""
         with self._guard:
             segment, self._segment = self._segment, None
             if segment is not None:

@@ -1,4 +1,4 @@
-"""What pages say of production traces and of what was thought of them."""
+"""Production traces and their feedback as pages show them."""
 
 from __future__ import annotations
 
@@ -55,13 +55,13 @@ class ShownTrace:
 
     @property
     def thumb(self) -> float | None:
-        """What its reader's thumb says."""
+        """The viewer's thumb."""
         mine = self.mine.get(THUMBS)
         return mine.row.value if mine else None
 
     @property
     def told(self) -> list[ShownOpinion]:
-        """What others, and rules, said; and what its reader said but by thumbs, which the buttons show."""
+        """The feedback of others and of rules, and the viewer's own except thumbs, which the buttons show."""
         return [one for one in self.opinions if not (one.mine and one.row.metric == THUMBS)]
 
 
@@ -132,7 +132,7 @@ class ShownMessage:
 
 
 def conversation(trace: ProductionTrace) -> list[ShownMessage]:
-    """What was asked, message by message, and the answer; nothing where the agent may not be recorded."""
+    """The request, message by message, and the answer; empty if the agent may not be recorded."""
     messages = [*trace.messages, *([{"role": "assistant", **trace.response}] if trace.response else [])]
     return [_message(one) for one in messages if isinstance(one, dict)]
 

@@ -81,6 +81,6 @@ def _settle(lines: Iterable[Mapping[str, Any]]) -> None:
 
 
 def _hold_nothing(hold: str, block: Mapping[str, Any]) -> None:
-    """What was spent while the ledger was away gets the hold that it can be settled by."""
+    """Opens the hold that settles the spending while the ledger was unavailable."""
     chain = chain_open(UUID(block["organization"]), agent_id=UUID(block["agent"]) if block["agent"] else None)
     reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"], late=True)])

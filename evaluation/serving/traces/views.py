@@ -117,7 +117,7 @@ def give(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpRe
 
 
 def _code(row: ProductionTrace) -> dict[str, Any]:
-    """What was found of the code in the answer."""
+    """The findings on the code in the answer."""
     found = row.components.get(CODE_QUALITY) or {}
     return {"code": found, "findings": [*found.get("lint_details", []), *found.get("security_details", [])]}
 
@@ -133,7 +133,7 @@ def _is_again(before: Feedback, value: str, text: str) -> bool:
 
 
 def _number(metric: str, value: str) -> Any:
-    """What a button says, as the metric is given: the number of stars, else the word."""
+    """The title of a button, by the metric's value: the number of stars, else the word."""
     return int(value) if metric == STARS and value.isdecimal() and len(value) == 1 else value or None
 
 

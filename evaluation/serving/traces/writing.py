@@ -1,4 +1,4 @@
-"""Traces into the database, many at a time, behind the answers that they tell of."""
+"""Writes traces into the database, many at a time, after their answers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class TraceWriter:
     def __init__(
         self, journal: Journal, *, linger: float = LINGER, written: Callable[[Mapping[str, Any]], None] | None = None
     ) -> None:
-        """``written`` hears the columns of each that was, as JSON."""
+        """``written`` receives the columns of each stored trace, as JSON."""
         self._journal, self._linger, self._written = journal, linger, written
         self._arrived: queue.SimpleQueue[PendingTrace | None] = queue.SimpleQueue()
         self._guard = threading.Lock()

@@ -30,8 +30,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
 from evaluation.events.models import WaitingSpan
-from evaluation.events.otlp import collecting
-from evaluation.events.otlp.collecting import traces_collect
+from evaluation.events.otlp import trace_collection
+from evaluation.events.otlp.trace_collection import traces_collect
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
@@ -50,7 +50,7 @@ def agent(agent: Agent) -> Agent:
 
 @pytest.fixture(autouse=True)
 def empty(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(collecting, "SETTLED", -3_600.0)  # a test is one transaction, whose time stands still
+    monkeypatch.setattr(trace_collection, "SETTLED", -3_600.0)  # a test is one transaction, whose time stands still
     with connection.cursor() as cursor:  # Django doesn't know the table, and doesn't empty it
         cursor.execute("TRUNCATE experiences_trajectory")
 
@@ -166,7 +166,7 @@ def test_traces_wait_for_the_key_that_encrypts_them(olivia: Any, agent: Agent, m
     root = {**span(1), "attributes": []}
     assert Caller(olivia).post(ADDRESS[8:], export(root, span(2, parent=1))).json() == {}
     with monkeypatch.context() as away:
-        away.setattr(collecting, "trajectories_receive", keyless)
+        away.setattr(trace_collection, "trajectories_receive", keyless)
         assert traces_collect() == 0 and WaitingSpan.objects.count() == 2
     assert traces_collect() == 1 and TrajectoryRecord.objects.get().n_steps == 1
 

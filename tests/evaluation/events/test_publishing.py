@@ -1,4 +1,4 @@
-"""What happens here goes out: noted in its own transaction, published once, exactly as its schema says."""
+"""Outgoing events: recorded in their own transaction, published once, exactly by their schema."""
 
 from __future__ import annotations
 

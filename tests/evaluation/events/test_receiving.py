@@ -1,4 +1,4 @@
-"""What agents elsewhere publish becomes rows, once each; what can't becomes a dead letter with its reason."""
+"""Received events become rows, once each; a refused one becomes a dead letter with its reason."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from agentcore_site.lib.key_errors import KeyAway
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.events import consuming
+from evaluation.events.account_sync import accounts_write
 from evaluation.events.consuming import MOST_TRIES, EventConsumer
-from evaluation.events.gatekeeping import accounts_write
 from evaluation.events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
 from evaluation.events.models import DeadLetter, ErasedMessage, EventCredential, ReceivedReward, ReceivedTrajectory
 from evaluation.events.relay import Relay
@@ -94,7 +94,7 @@ def received(bus: Bus, publisher: Publisher, *messages: tuple[str, Any]) -> list
 
 
 async def connected(publisher: Publisher) -> Client:
-    """The server reads its accounts again a moment after it was told."""
+    """The server reads its accounts again a moment after the signal."""
     for _ in range(100):
         try:
             return await publisher.client()
@@ -331,7 +331,7 @@ def test_what_is_erased_is_deleted_from_the_streams(
 
 
 def test_a_message_that_is_another_by_now_is_not_deleted(bus: Bus, publisher: Publisher) -> None:
-    """A stream that was made anew counts from one again."""
+    """A stream that was deleted and made again counts from one again."""
     [sequence] = received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
     ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence, mark="of another")
     ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence + 1, mark="of none")

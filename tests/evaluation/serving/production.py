@@ -51,7 +51,7 @@ class Production:
         return list(rows.order_by("id"))
 
     def paid(self, micros: int) -> int:
-        """What the ledger says was spent, once it is at least ``micros``."""
+        """The spending in the ledger, once it is at least ``micros``."""
 
         def spent() -> int:
             entries = LedgerEntry.objects.filter(organization_id=self.agent.organization_id)

@@ -1,4 +1,4 @@
-"""Serving adapters: each serves what the plan says, told in the words of what listens."""
+"""Serving adapters: each serves the plan, in the form of its receiver."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ SECRET = serving_secret(UUID(int=7))
 
 
 class PlanReceiver(ThreadingHTTPServer):
-    """Somebody's server: takes a POST, or answers ``status``."""
+    """A foreign server: takes a POST, or answers ``status``."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

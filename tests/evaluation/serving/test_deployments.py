@@ -18,6 +18,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
 from evaluation.serving.adapters.plans import plan_of_agent
+from evaluation.serving.deployments.advance import deployments_tick, waits_for
 from evaluation.serving.deployments.presenters import sentence_of, shown_deployment
 from evaluation.serving.deployments.rules import YOU, DeploymentRule, Stage
 from evaluation.serving.deployments.services import (
@@ -31,11 +32,10 @@ from evaluation.serving.deployments.services import (
     serving_change,
 )
 from evaluation.serving.deployments.sessions import sessions_of
-from evaluation.serving.deployments.ticking import deployments_tick, waits_for
 from evaluation.serving.feedback.services import feedback_give
 from evaluation.serving.gate.verdict import GateRule
 from evaluation.serving.gateway.calls import drawn
-from evaluation.serving.gateway.served import served_model
+from evaluation.serving.gateway.served_models import served_model
 from evaluation.serving.models import AgentServing, Deployment, Feedback, ProductionTrace, Release
 from evaluation.serving.releases.selectors import bundle_of
 from evaluation.serving.releases.services import release_make
@@ -262,7 +262,7 @@ def test_feedback_counts_at_once_and_once_for_a_session(operator: Actor, release
 
 
 def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, releases: list[Release]) -> None:
-    """The new release breaks at the second request of a session: first requests tell nothing, whole sessions do."""
+    """The new release breaks at a session's second request: first requests show nothing, whole sessions do."""
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
     traffic(deployment, 60, failing=(0.0, 0.0))
     first = ProductionTrace.objects.filter(deployment_id=deployment.pk)
@@ -314,7 +314,7 @@ def test_one_that_is_worse_or_not_known_waits_and_then_a_person_is_asked_once(
     deployment = looked_at(deployment)
     assert (deployment.state, deployment.share) == ("running", 0.5)
     event = deployment.events.get(kind="asked")
-    assert event.note == "Not shown within 24 h to be no worse by more than 20 points."
+    assert event.note == "Not shown within 24 h to be worse by less than 20 points."
     mail = Mail.objects.get()
     assert set(mail.recipients) == {operator.user.email, adam.email} and str(deployment.pk) in mail.body
     assert "waits for a person" in sentence_of(deployment) and waits_for(deployment, SHOWN) == YOU
@@ -356,7 +356,7 @@ def test_the_gate_says_no_in_a_sentence_and_an_admin_may_override_it(
     second = releases[1]
     serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule({"coding": 0.8}))
     with pytest.raises(
-        Conflict, match=r"The gate says no\. It may not go out: suite coding was not run with it; 1 more"
+        Conflict, match=r"The gate refuses\. It may not go out: suite coding was not run with it; 1 more"
     ):
         deployment_start(operator, second, strategy="immediate")
     with pytest.raises(Forbidden, match="Only an admin"):

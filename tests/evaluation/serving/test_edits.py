@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership
 from budgets.models import Budget
 from budgets.services import price_set
-from evaluation.serving.deployments.edits import edits_change, edits_tick, said_of_edits
+from evaluation.serving.deployments.edits import edits_change, edits_sentence, edits_tick
 from evaluation.serving.deployments.selectors import serving_of
 from evaluation.serving.deployments.services import deployment_start, release_restore, serving_change
 from evaluation.serving.gate.verdict import GateRule
@@ -101,12 +101,12 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     assert sorted(one.release.number for one in runs if one.release) == [1, 2], (
         "each once, also the one to compare with"
     )
-    assert number(served) == 1 and "waits for suite work" in said_of_edits(serving_of(served))
+    assert number(served) == 1 and "waits for suite work" in edits_sentence(serving_of(served))
     first, second = Release.objects.filter(agent=served).order_by("number")
     suite_run_stored(operator, first, name="work", spec=WORK, safe=8)
     bad = suite_run_stored(operator, second, name="work", spec=WORK, safe=3)
     edits_tick()
-    assert number(served) == 1 and "suite work is at 30.0%" in said_of_edits(serving_of(served))
+    assert number(served) == 1 and "suite work is at 30.0%" in edits_sentence(serving_of(served))
     bad.delete()
     suite_run_stored(operator, second, name="work", spec=WORK, safe=9)
     edits_tick()
@@ -130,7 +130,7 @@ def test_at_most_so_many_go_out_in_a_month(operator: Actor, served: Agent) -> No
         edited(operator, served, content=content)
         edits_tick()
         assert number(served) == min(count + 2, 3)
-    assert "2 small edits went out this month, which is the most." in said_of_edits(serving_of(served))
+    assert "2 small edits went out this month, which is the limit." in edits_sentence(serving_of(served))
     AgentServing.objects.update(edits_month="2026-01-01")
     edits_tick()
     assert number(served) == 4
@@ -152,7 +152,7 @@ def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served
     edits_tick()
     edits_tick()
     assert SuiteRun.objects.filter(agent=served).count() == 2
-    assert "dollars for suites of small edits are used up" in said_of_edits(serving_of(served))
+    assert "dollars for suites of small edits are used up" in edits_sentence(serving_of(served))
     edits_change(operator, served, most=3, monthly_usd=3)
     edits_tick()
     assert SuiteRun.objects.filter(agent=served).count() == 3
@@ -188,7 +188,7 @@ def test_who_may_set_it_and_how(
     assert api.get(path).json()["most"] is None
     changed = api.patch(path, {"most": 2}).json()
     assert (changed["most"], changed["acts_as"]) == (2, "olivia") and "at most 2 texts" in changed["sentence"]
-    assert "at most 2 texts go out by themselves" in html(console.get(f"/agents/{served.pk}/serving/"))
+    assert "at most 2 texts go out automatically" in html(console.get(f"/agents/{served.pk}/serving/"))
     limited = api.patch(path, {"most": 2, "strategy": "blue_green", "a_month": 4, "monthly_usd": 0.5}).json()
     assert (limited["strategy"], limited["a_month"], limited["monthly_usd"]) == ("blue_green", 4, 0.5)
     console.post(f"/agents/{served.pk}/serving/edits/", {"most": "", "a_month": "6"})

@@ -110,7 +110,7 @@ def test_rest_says_what_is_wrong_and_a_repeated_request_gives_the_same(olivia: A
 
 
 def test_feedback_is_on_the_trace_and_in_its_reward_within_a_second(olivia: Any, agent: Agent) -> None:
-    """Among 1,000 scored answers, through REST; the median of five is told."""
+    """Among 1,000 scored answers, through REST; reports the median of five."""
     learned(agent, 1000)
     trace, key = answered(agent), Caller(olivia)
     sweep()

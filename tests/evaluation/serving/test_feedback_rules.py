@@ -1,4 +1,4 @@
-"""What feedback means: its forms, what a session says without words, and the reward's reading of both."""
+"""Feedback: its forms, implicit signals of sessions, and the reward made of both."""
 
 from __future__ import annotations
 

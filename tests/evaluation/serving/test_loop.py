@@ -12,9 +12,9 @@ from django.test import Client
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from evaluation.models import EvaluationRun
+from evaluation.serving.loop.advance import loops_tick
 from evaluation.serving.loop.selectors import loop_of
 from evaluation.serving.loop.services import loop_change, turn_start
-from evaluation.serving.loop.ticking import loops_tick
 from evaluation.serving.models import AgentServing, LoopTurn
 from experiences.models import Agent
 from tests.factories import AgentFactory

@@ -15,9 +15,9 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from evaluation.serving.deployments.services import deployment_roll_back
+from evaluation.serving.loop.advance import daily_due, due, loops_tick
 from evaluation.serving.loop.drift import ALPHA, FIRST, drift
 from evaluation.serving.loop.services import loop_change, rows_decide, turn_start, turn_stop
-from evaluation.serving.loop.ticking import daily_due, due, loops_tick
 from evaluation.serving.models import (
     AgentServing,
     Deployment,
@@ -83,7 +83,7 @@ def test_too_few_rows_end_it_and_the_reason_says_how_many(operator: Actor, learn
     judged(learner, SUMS[:5])
     turn = ticked(turn_start(operator, learner))
     assert (turn.state, turn.reached, turn.rows_found) == ("stopped", "collecting", 5)
-    assert turn.reason == "Production has 5 rows to learn from, and 20 are the least."
+    assert turn.reason == "Production has 5 rows to learn from; the minimum is 20."
     assert loops_tick() == 0
 
 
@@ -189,7 +189,7 @@ def test_its_deployment_ends_it_one_way_or_the_other(operator: Actor, agent: Age
     assert turn.waits_for == "its deployment, at 10% of the sessions"
     deployment_roll_back(operator, turn.deployment, note="a complaint")
     turn = ticked(turn)
-    assert (turn.state, turn.reason) == ("stopped", "Release 2 was taken back: a complaint")
+    assert (turn.state, turn.reason) == ("stopped", "Release 2 was rolled back: a complaint")
     turn = ticked(at_gate(operator, agent, second))
     Deployment.objects.filter(pk=turn.deployment_id).update(state=DeploymentState.DONE)
     assert ticked(turn).state == "done"

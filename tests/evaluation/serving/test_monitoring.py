@@ -1,4 +1,4 @@
-"""The tests of a canary: valid at any look, whatever the traffic does, and quick where something broke."""
+"""The tests of a canary: valid at any analysis and for any traffic, and quick if something broke."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The webhook of an agent is told each change of what serves it; the deployment's timeline says where it was not."""
+"""The agent's webhook receives each change of the serving releases; the timeline shows failed deliveries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an agent stands: promoted by people, begun from by later jobs, released, and gone back from."""
+"""An agent's current checkpoint: promoted by people, used by later jobs, released, and rolled back."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ def test_the_pages_show_what_is_served_and_what_moved(console: Client, operator:
     assert "Nothing has changed since release 1" in html(again) and 'value="Once more"' in html(again)
     for wrong in ("", "playbook:x", "playbook:99999999999", "agents"):
         refused = console.post(f"/agents/{agent.pk}/releases/make/", {"from": wrong}, follow=True)
-        assert "Say what the release is made of" in html(refused) and Release.objects.count() == 1
+        assert "Choose the source of the release" in html(refused) and Release.objects.count() == 1
     page = html(console.get(f"/releases/{made.pk}/?query=Where"))
     assert "Release 1 of Support clerk" in page and "- [s1]" in page and "Stale" not in page
     assert "No measurement of it" in page

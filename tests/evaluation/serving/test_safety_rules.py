@@ -1,4 +1,4 @@
-"""Safety plugins: probes of ours, and rules that tell safe replies from others without a model."""
+"""Safety plugins: our probes, and rules that recognise safe replies without a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What suites say of a release, as the gate takes it."""
+"""Results of suites on a release, in the form of the gate."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.test import Client
 
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.gate.verdict import GateRule, SafetyScore, decide
-from evaluation.serving.gateway.served import served_model
+from evaluation.serving.gateway.served_models import served_model
 from evaluation.serving.models import AgentServing, Release, SuiteResult
 from evaluation.serving.releases.selectors import moved_since
 from evaluation.serving.releases.services import release_make

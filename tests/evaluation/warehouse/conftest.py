@@ -17,7 +17,7 @@ from evaluation.warehouse.clickhouse.client import ClickHouseStore, store_at
 from evaluation.warehouse.clickhouse.schema import schema_apply
 from evaluation.warehouse.clickhouse.server import ChdbServer
 from evaluation.warehouse.clickhouse.transports import ChdbTransport, HttpTransport
-from evaluation.warehouse.filling import warehouse_setup
+from evaluation.warehouse.loading import warehouse_setup
 
 PASSWORD = "it's a secret: %/?"
 

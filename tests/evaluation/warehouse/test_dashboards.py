@@ -19,8 +19,8 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.dashboards import DASHBOARDS
-from evaluation.warehouse.filling import fill
 from evaluation.warehouse.health import warehouse as health
+from evaluation.warehouse.loading import fill
 from evaluation.warehouse.models import RowChange
 from evaluation.warehouse.rollups import roll_up
 from evaluation.warehouse.tasks import fill_task, roll_up_task

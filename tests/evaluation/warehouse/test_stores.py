@@ -12,11 +12,11 @@ from django.db import connection
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from budgets.models import Budget
-from evaluation.warehouse import filling
+from evaluation.warehouse import loading
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.transports import WarehouseAway, WarehouseRefused
 from evaluation.warehouse.dashboards import DASHBOARDS, DashboardQuestion
-from evaluation.warehouse.filling import fill, warehouse_setup
+from evaluation.warehouse.loading import fill, warehouse_setup
 from evaluation.warehouse.models import HourlyMeasure, RowChange
 from evaluation.warehouse.rollups import RollupStore, roll_up
 from evaluation.warehouse.selectors import BEGINNING, _charts
@@ -142,7 +142,7 @@ def test_figures_are_those_of_the_rows(agent: Agent) -> None:
 def test_what_is_sent_again_is_stored_once(
     warehouse: ClickHouseStore, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "KEYS", 50)
+    monkeypatch.setattr(loading, "KEYS", 50)
     lived(agent, 180)
     insert, calls = warehouse.insert, []
 
@@ -230,7 +230,7 @@ def test_values_are_bound_and_never_read_as_sql(warehouse: ClickHouseStore) -> N
 def test_rows_that_were_there_before_are_sent(
     in_process: ClickHouseStore, agent: Agent, operator: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(filling, "KEYS", 7)
+    monkeypatch.setattr(loading, "KEYS", 7)
     lived_run(operator, agent)
     lived(agent, 40)
     assert warehouse_setup(in_process) and not warehouse_setup(in_process)

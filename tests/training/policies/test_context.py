@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from training.services.learned import states_of
 
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup

@@ -440,6 +440,6 @@ def test_a_run_that_began_with_a_playbook_is_compared_with_it_and_on_request_wit
     assert (began.report["context"]["lessons"], began.report["context"]["tokens"]) == (0, 0)
     assert began.report["context"]["verdict"].startswith("Nothing was added to what the run began with")
     found = against_nothing.report
-    assert found["baseline"] == "an agent that is told nothing"
+    assert found["baseline"] == "an agent without context"
     assert found["context"]["lessons"] == 1 and found["context"]["tokens"] > 0
     assert found["context"]["cost_with"] > found["context"]["cost_without"]

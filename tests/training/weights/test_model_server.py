@@ -12,7 +12,7 @@ import pytest
 from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import LedgerEntry
-from evaluation.serving.gateway.served import served_model
+from evaluation.serving.gateway.served_models import served_model
 from evaluation.serving.models import AgentServing
 from evaluation.serving.releases.services import release_make
 from experiences.models import Agent, TrajectoryRecord

@@ -1,4 +1,4 @@
-"""``manage.py events_setup``: the streams, by one command."""
+"""``manage.py events_setup``: makes the streams."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Command(BaseCommand):
             raise CommandError("Set NATS_URL, or start `manage.py up` with EVENTS=1.")
         try:
             names = asyncio.run(_setup())
-        except Exception as error:  # the client's own, and those of sockets and names
+        except Exception as error:  # of the client, of sockets or of names
             raise CommandError(f"NATS did not take it: {error or type(error).__name__}.") from error
         self.stdout.write(f"streams: {', '.join(names)}")
 

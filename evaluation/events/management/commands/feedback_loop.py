@@ -1,4 +1,4 @@
-"""``manage.py feedback_loop``: publishes what happened here, and takes in what happened elsewhere."""
+"""``manage.py feedback_loop``: publishes local events, and receives events from elsewhere."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py import_trajectories``: the files of other trainers as trajectories of an agent."""
+"""``manage.py import_trajectories``: imports files of other trainers as trajectories of an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``manage.py demo_loop``: the circle with simulated users, against a site that is up."""
+"""``manage.py demo_loop``: the learning loop with simulated users, against a running site."""
 
 from __future__ import annotations
 

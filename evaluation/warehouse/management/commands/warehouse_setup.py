@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.warehouse.clickhouse.transports import WarehouseError
-from evaluation.warehouse.filling import store_configured, warehouse_forget, warehouse_setup
+from evaluation.warehouse.loading import store_configured, warehouse_forget, warehouse_setup
 
 
 class Command(BaseCommand):
@@ -16,7 +16,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         which = parser.add_mutually_exclusive_group()
-        which.add_argument("--again", action="store_true", help="send all rows anew, to a warehouse that lost some")
+        which.add_argument("--again", action="store_true", help="send all rows again, to a warehouse that lost some")
         which.add_argument("--off", action="store_true", help="note nothing for it any more; it keeps what it has")
 
     def handle(self, *args: Any, **options: Any) -> None:

@@ -1,4 +1,4 @@
-"""What the gateway serves under a name, read from the database: an agent's releases, or a plain model."""
+"""Models and agents that the gateway serves by name, read from the database."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from budgets.llm.types import Endpoint
 from budgets.metering.price_book import DatabasePriceBook
 from evaluation.serving.gateway.action import ActionAgent
 from evaluation.serving.models import LIVE, AgentServing, Deployment, DeploymentStrategy, Release
-from evaluation.serving.releases.acting import endpoint_now
 from evaluation.serving.releases.bundle import Bundle
+from evaluation.serving.releases.bundle_agent import endpoint_now
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.models import Agent, AgentRuntime, ModelEndpoint
 from experiences.rollouts.environments import environments
@@ -32,9 +32,9 @@ AGENT: Final = "agent:"
 
 @dataclass(frozen=True)
 class Upstream:
-    """An endpoint as it is asked. ``key`` names it with its settings: clients of the same key are the same.
+    """An endpoint with a model. Equal ``key``s have equal settings and share a client.
 
-    ``priced`` is the name under which its model has a price."""
+    ``priced`` is the model's name in the price book."""
 
     key: str
     name: str
@@ -44,7 +44,8 @@ class Upstream:
 
 @dataclass(frozen=True)
 class ServedRelease:
-    """A release ready to answer: by ``upstreams``, asked in their order, or by ``action``. ``fault`` says why not."""
+    """A release that answers: by ``upstreams``, called in order, or by ``action``. ``fault``: the reason why it
+    can't."""
 
     id: uuid.UUID
     number: int
@@ -56,10 +57,9 @@ class ServedRelease:
 
 @dataclass(frozen=True)
 class ServedModel:
-    """What answers under a name. ``fault``: why nothing does; ``status`` goes with it.
-
-    ``current`` and ``new`` are an agent's releases; ``share`` is the part of the sessions that get the new one.
-    ``upstreams`` are a plain model's.
+    """The model or agent under a name. ``fault``: the reason why nothing answers, with its HTTP ``status``.
+    ``current`` and ``new`` are an agent's releases; ``share`` of the sessions get the new one.
+    ``upstreams`` are those of a plain model.
     """
 
     name: str
@@ -80,7 +80,7 @@ class ServedModel:
 
 
 def served_model(organization_id: uuid.UUID, name: str) -> ServedModel:
-    """What the organisation has under a name. It always is something: where there is nothing, it says so."""
+    """The model or agent under a name; never None: an unknown name has a ``fault``."""
     with only(organization_id):
         return _served(organization_id, name)
 
@@ -119,7 +119,7 @@ def _served(organization_id: uuid.UUID, name: str) -> ServedModel:
 
 
 def names_served(organization_id: uuid.UUID) -> list[str]:
-    """The names under which something answers: agents with a release, and the endpoints' own models."""
+    """The names that answer: agents with a release, and the endpoints' own models."""
     agents = AgentServing.objects.filter(organization_id=organization_id, agent__archived_at=None)
     slugs = agents.exclude(release=None).order_by("agent__slug").values_list("agent__slug", flat=True)
     rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).exclude(model="")
@@ -129,7 +129,7 @@ def names_served(organization_id: uuid.UUID) -> list[str]:
 
 
 def _plain(organization_id: uuid.UUID, name: str) -> ServedModel:
-    """A model at an endpoint: by the endpoint's own model, or as ``endpoint/model``."""
+    """A model of an endpoint: by the endpoint's own model name, or as ``endpoint/model``."""
     rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).order_by("created_at")
     row, model = rows.filter(model=name).first(), name
     if row is None:
@@ -159,12 +159,12 @@ def _release(agent: Agent, release: Release, serving: AgentServing) -> ServedRel
 
 @lru_cache(maxsize=256)
 def _bundle(release_id: uuid.UUID) -> Bundle:
-    """A release never changes, so that its bundle is read once."""
+    """The bundle of a release, cached: releases never change."""
     return Bundle.from_json(Release.objects.values_list("bundle", flat=True).get(pk=release_id))
 
 
 def _upstreams(bundle: Bundle, serving: AgentServing) -> tuple[Upstream, ...]:
-    """Raises BadEndpoint, Conflict: the release's own can't be used. A fallback that can't is left out."""
+    """Raises BadEndpoint, Conflict: the release's own endpoint can't be used. An unusable fallback is left out."""
     if bundle.runtime != AgentRuntime.LLM:
         raise BadEndpoint("it is an agent over HTTP: call it at its own address")
     rows = ModelEndpoint.objects.in_bulk(serving.fallbacks)
@@ -193,7 +193,7 @@ def _action(agent: Agent, bundle: Bundle) -> ActionAgent:
 
 @lru_cache(maxsize=16)
 def _loaded(checkpoint: str, sha256: str, agent_id: uuid.UUID) -> ActionAgent:
-    """In the world that its job trained it in, whose actions it knows; an uploaded one in the agent's."""
+    """The policy in the environment of its training job, whose actions it knows; an uploaded one in the agent's."""
     row = PolicyCheckpoint.objects.select_related("run").get(pk=checkpoint)
     if row.sha256 != sha256:
         raise ValueError("its checkpoint was changed")

@@ -1,4 +1,4 @@
-"""A deployment's own steps: evidence is taken in, and it goes on, ends, or is taken back."""
+"""Automatic steps of a deployment: adds evidence; promotes, ends or rolls back."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ from evaluation.serving.monitoring.non_inferiority import NoWorse
 log = logging.getLogger(__name__)
 
 BATCH: Final = 5_000
-BASE: Final = 1_000  # requests of the old release that its rate of failure is taken from
-HISTORY: Final = 240  # looks that the chart shows
-HEARD_WITHIN: Final = timedelta(minutes=1)  # feedback is looked at again for so long, should its answer have no reward
+BASE: Final = 1_000  # requests of the old release that give its failure rate
+HISTORY: Final = 240  # analyses that the chart shows
+FEEDBACK_WITHIN: Final = timedelta(minutes=1)  # late feedback is read again for so long, until its answer has a reward
 SCORED_WITHIN: Final = timedelta(seconds=30)  # then a session is settled without a reward
 WORDS: Final = {
     "failures": "fails more often",
@@ -49,12 +49,12 @@ WORDS: Final = {
 
 
 def deployments_tick() -> int:
-    """Takes one step with each live deployment. Returns how many there are."""
+    """Takes one step with each live deployment. Returns the number of live deployments."""
     ids = list(Deployment.objects.filter(state__in=LIVE).values_list("pk", flat=True))
     for pk in ids:
         try:
             _tick(pk)
-        except Exception:  # one that can't be stepped must not hold up the others
+        except Exception:  # a deployment whose step fails must not hold up the others
             log.exception("deployment %s could not be stepped", pk)
     return len(ids)
 
@@ -71,29 +71,33 @@ def _tick(pk: UUID) -> None:
     if deployment.strategy == DeploymentStrategy.CANARY:
         found = _canary(deployment, rule)
     elif deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 1:
-        found = _watched(deployment)
+        found = _compare_with_base(deployment)
     else:
         if deployment.strategy == DeploymentStrategy.SHADOW and shadow_spent(deployment) >= rule.budget_micros:
             advance(deployment, note="Its budget is used up.")
         return
     if found is not None:
-        roll_back(deployment, said(found), figures={"guardrail": found.guardrail, "e_value": min(found.e_value, 1e12)})
+        roll_back(
+            deployment,
+            alarm_sentence(found),
+            figures={"guardrail": found.guardrail, "e_value": min(found.e_value, 1e12)},
+        )
     elif deployment.state == DeploymentState.RUNNING:
         waits = waits_for(deployment, rule)
         if not waits:
-            advance(deployment, note=said_of_promotion(deployment, rule))
+            advance(deployment, note=note_without_proof(deployment, rule))
         elif waits == YOU and deployment.asked_at is None:
-            person_ask(deployment, said_of_promotion(deployment, rule))
+            person_ask(deployment, note_without_proof(deployment, rule))
 
 
 def shadow_spent(deployment: Deployment) -> int:
-    """What the answers of a shadow have cost, in micro-dollars."""
+    """Cost of a shadow's answers, in micro-dollars."""
     found = ProductionTrace.objects.filter(deployment_id=deployment.pk, arm=ArmName.SHADOW)
     return int(found.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
 
 
 def waits_for(deployment: Deployment, rule: DeploymentRule) -> str:
-    """What its next step by itself waits for; "" if it is due."""
+    """The conditions of the next automatic step; "" if it is due."""
     minutes = (timezone.now() - deployment.step_began_at) / timedelta(minutes=1)
     if deployment.strategy == DeploymentStrategy.CANARY:
         counted = deployment.observations.filter(new=True, at__gte=deployment.step_began_at).exclude(counted_at=None)
@@ -106,43 +110,43 @@ def waits_for(deployment: Deployment, rule: DeploymentRule) -> str:
 
 
 def unshown(deployment: Deployment, rule: DeploymentRule) -> list[str]:
-    """In what a canary is not shown to be no worse."""
+    """The measures of a canary whose non-inferiority is unproven."""
     if rule.margin is None:
         return []
     stored = deployment.monitor.get("no_worse")
     return (NoWorse.from_json(stored) if stored else NoWorse(rule.margin)).unshown
 
 
-def said_of_promotion(deployment: Deployment, rule: DeploymentRule) -> str:
-    """Why a canary goes on though it is not shown to be no worse, or what a person is asked; "" where it is shown."""
+def note_without_proof(deployment: Deployment, rule: DeploymentRule) -> str:
+    """Note for a canary that advances, or waits for a person, without proof of non-inferiority; "" with the proof."""
     if deployment.strategy != DeploymentStrategy.CANARY or rule.margin is None or not unshown(deployment, rule):
         return ""
     within = f"within {rule.patience_minutes / HOUR:g} h"
-    return f"Not shown {within} to be no worse by more than {rule.margin * 100:g} points."
+    return f"Not shown {within} to be worse by less than {rule.margin * 100:g} points."
 
 
-def said(alarm: Alarm) -> str:
-    """An alarm in words."""
-    error = f"error of at most {100 * ALPHA:g} % over all looks"
+def alarm_sentence(alarm: Alarm) -> str:
+    """An alarm as a sentence."""
+    error = f"error of at most {100 * ALPHA:g} % over all analyses"
     return f"The new release {WORDS[alarm.guardrail]} than the current one ({error}; e-value {alarm.e_value:,.0f})."
 
 
 def _canary(deployment: Deployment, rule: DeploymentRule) -> Alarm | None:
-    """Takes in what was observed since."""
+    """Adds new sessions to the evidence; returns an alarm."""
     stored = deployment.monitor
     monitor = Monitor.from_json(stored) if "evidence" in stored else Monitor()
-    taken = _over(deployment, monitor) + _scored(deployment, monitor)
-    taken += _settled(deployment, rule, monitor, heard=_heard(deployment))
+    taken = _add_first_requests(deployment, monitor) + _add_rewards(deployment, monitor)
+    taken += _add_whole_sessions(deployment, rule, monitor, rated=_new_feedback(deployment))
     if taken:
-        look = [timezone.now().isoformat(timespec="seconds"), deployment.share, min(monitor.e_value, 1e12)]
-        history = thinned([*stored.get("history", []), look])
+        analysis = [timezone.now().isoformat(timespec="seconds"), deployment.share, min(monitor.e_value, 1e12)]
+        history = thinned([*stored.get("history", []), analysis])
         deployment.monitor = deployment.monitor | monitor.as_json() | {"history": history}
         deployment.save(update_fields=["monitor"])
     return monitor.alarm()
 
 
-def _over(deployment: Deployment, monitor: Monitor) -> int:
-    """First requests that are over, in the order in which they came."""
+def _add_first_requests(deployment: Deployment, monitor: Monitor) -> int:
+    """Adds completed first requests, in their order."""
     fresh = list(deployment.observations.filter(counted_at=None).order_by("id")[:BATCH])
     for one in fresh:
         monitor.add(
@@ -158,41 +162,41 @@ def _over(deployment: Deployment, monitor: Monitor) -> int:
         )
         if monitor.alarm() is not None:
             break
-    return _note(fresh, "counted_at")
+    return _mark_counted(fresh, "counted_at")
 
 
-def _scored(deployment: Deployment, monitor: Monitor) -> int:
-    """First answers whose reward was worked out."""
+def _add_rewards(deployment: Deployment, monitor: Monitor) -> int:
+    """Adds the rewards of first answers."""
     trace = ProductionTrace.objects.filter(pk=OuterRef("trace_id"), reward__isnull=False)
     waiting = deployment.observations.filter(reward_counted_at=None).order_by("id")
     found = list(waiting.annotate(reward=Subquery(trace.values("reward"))).exclude(reward=None)[:BATCH])
     for one in found:
         monitor.add(CanarySession(one.new, one.share, 1, failures=None, reward=one.reward))
-    return _note(found, "reward_counted_at")
+    return _mark_counted(found, "reward_counted_at")
 
 
-def _heard(deployment: Deployment) -> list[CanaryObservation]:
-    """Sessions that feedback was given in of late, for the first time."""
-    since = uuid7_at(timezone.now() - HEARD_WITHIN)
-    said = Feedback.objects.filter(organization_id=deployment.organization_id, pk__gte=since)
-    of_it = said.filter(trace__deployment_id=deployment.pk, trace__reward__isnull=False)
+def _new_feedback(deployment: Deployment) -> list[CanaryObservation]:
+    """Sessions with new feedback, each once."""
+    since = uuid7_at(timezone.now() - FEEDBACK_WITHIN)
+    recent = Feedback.objects.filter(organization_id=deployment.organization_id, pk__gte=since)
+    of_it = recent.filter(trace__deployment_id=deployment.pk, trace__reward__isnull=False)
     sessions = {session or str(pk) for pk, session in of_it.values_list("trace_id", "trace__session")}
     return list(deployment.observations.filter(session__in=sessions, session_counted_at=None).order_by("id"))
 
 
-def _settled(
-    deployment: Deployment, rule: DeploymentRule, monitor: Monitor, *, heard: Sequence[CanaryObservation]
+def _add_whole_sessions(
+    deployment: Deployment, rule: DeploymentRule, monitor: Monitor, *, rated: Sequence[CanaryObservation]
 ) -> int:
-    """Whole sessions: the mean reward of those that were heard of at once, and of the others when there was time for
-    feedback; then, in the order in which they began, what bears on whether the release is no worse."""
+    """Adds whole sessions: the mean reward of sessions with feedback at once, of the others after the time for
+    feedback; then, in the order of their begin, the evidence on non-inferiority."""
     window, now = timedelta(minutes=rule.feedback_minutes), timezone.now()
     late = Q(reward_counted_at__isnull=False) | Q(at__lte=now - window - SCORED_WITHIN)
     waiting = deployment.observations.filter(late, settled_at=None, at__lte=now - window)
     due = list(waiting.order_by("at", "id")[:BATCH])
-    known = sessions_of(deployment, [*heard, *due], window)
-    for one in heard:
+    known = sessions_of(deployment, [*rated, *due], window)
+    for one in rated:
         monitor.add(CanarySession(one.new, one.share, 1, failures=None, session_reward=known[one.pk].reward))
-    before = {one.pk for one in heard}
+    before = {one.pk for one in rated}
     for one in due:
         session = known[one.pk]
         counted = one.session_counted_at is not None or one.pk in before
@@ -215,21 +219,21 @@ def _settled(
             failures = session.failures / session.requests
             no_worse.add(new=one.new, share=one.share, failures=failures, score=session.score)
         deployment.monitor = deployment.monitor | {"no_worse": no_worse.as_json()}
-    _note(due, "reward_counted_at")
-    _note([*heard, *due], "session_counted_at")
-    return _note(due, "settled_at") + len(heard)
+    _mark_counted(due, "reward_counted_at")
+    _mark_counted([*rated, *due], "session_counted_at")
+    return _mark_counted(due, "settled_at") + len(rated)
 
 
-def _note(rows: Sequence[CanaryObservation], moment: str) -> int:
-    """Writes that they were taken in. Returns how many."""
+def _mark_counted(rows: Sequence[CanaryObservation], moment: str) -> int:
+    """Marks the observations as counted. Returns their number."""
     waiting = CanaryObservation.objects.filter(pk__in=[one.pk for one in rows], **{moment: None})
     waiting.update(**{moment: timezone.now()})
     return len(rows)
 
 
-def _watched(deployment: Deployment) -> Alarm | None:
-    """The release after a switch, against the rate at which the one before it failed."""
-    rate = FixedRate.from_json(deployment.monitor["rate"]) if "rate" in deployment.monitor else _base(deployment)
+def _compare_with_base(deployment: Deployment) -> Alarm | None:
+    """Compares the failures after a blue-green switch with the failure rate of the release before."""
+    rate = FixedRate.from_json(deployment.monitor["rate"]) if "rate" in deployment.monitor else _base_rate(deployment)
     fresh = list(deployment.observations.filter(counted_at=None).order_by("id")[:BATCH])
     for one in fresh:
         rate.add(failed=one.failed)
@@ -241,14 +245,14 @@ def _watched(deployment: Deployment) -> Alarm | None:
     return Alarm("failures", rate.e_value) if rate.e_value >= 1 / ALPHA else None
 
 
-def _base(deployment: Deployment) -> FixedRate:
+def _base_rate(deployment: Deployment) -> FixedRate:
     before = ProductionTrace.objects.filter(agent_id=deployment.agent_id, release_id=deployment.previous_id)
     answered = list(before.exclude(arm=ArmName.SHADOW).order_by("-pk").values_list("status", flat=True)[:BASE])
     return FixedRate.above(sum(one != TraceStatus.OK for one in answered), len(answered))
 
 
 def thinned(history: Iterable[Any]) -> list[Any]:
-    """Every second look of the older half, where there are too many."""
+    """The history with every second analysis of its older half dropped, if it is too long."""
     found = list(history)
     if len(found) <= HISTORY:
         return found

@@ -1,4 +1,4 @@
-"""A loop's own steps: turns that are due begin, and each that is under way goes one state on."""
+"""Automatic steps of learning loops: begins due turns, and advances each live turn by one state."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentcore_site.lib.errors import Conflict, DomainError, Forbidden, Missing,
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.deployments.gate import verdict_of
-from evaluation.serving.deployments.measuring import suites_missing
+from evaluation.serving.deployments.missing_suites import suites_missing
 from evaluation.serving.deployments.presenters import shown_deployment
 from evaluation.serving.deployments.rules import DeploymentRule
 from evaluation.serving.deployments.selectors import live_deployment, serving_of
@@ -72,22 +72,22 @@ from training.services.runs import run_start
 log = logging.getLogger(__name__)
 
 DAILY_AT: Final = 2  # o'clock, UTC
-LOOK_AFTER: Final = timedelta(minutes=5)  # between two looks for drift
-RIPE_AFTER: Final = timedelta(minutes=30)  # a trace's reward may have changed by feedback until then
-# Why a paused job goes on by itself; for any other reason its turn ends, or a person resumes what a person paused.
+LOOK_AFTER: Final = timedelta(minutes=5)  # between two analyses of drift
+RIPE_AFTER: Final = timedelta(minutes=30)  # until then feedback may have changed a trace's reward
+# A job that is paused for one of these reasons goes on later; for any other reason its turn ends.
 WAITS: Final = (Reason.USER, *lifecycle.WAITS)
 
 
 class TurnEnds(Exception):
-    """Why a turn goes no further, in a sentence."""
+    """The turn ends; the message is the reason, as a sentence."""
 
 
 def loops_tick() -> int:
-    """Begins what is due, and takes one step with each turn under way. Returns how many are."""
+    """Begins due turns, and takes one step with each live turn. Returns the number of live turns."""
     for loop in LearningLoop.objects.filter(on=True).select_related("agent", "acts_as"):
         try:
             _begin(loop)
-        except Exception:  # one that can't begin must not hold up the others
+        except Exception:  # a loop that can't begin a turn must not hold up the others
             log.exception("%s could not begin a turn", loop)
     ids = list(LoopTurn.objects.exclude(state__in=TURN_ENDED).values_list("pk", flat=True))
     for pk in ids:
@@ -98,18 +98,18 @@ def loops_tick() -> int:
     return len(ids)
 
 
-# -- what begins a turn ------------------------------------------------------------------------------------------------
+# -- triggers ----------------------------------------------------------------------------------------------------------
 
 
 def _begin(loop: LearningLoop) -> None:
     if hindrance(loop) or may_not(loop) or (trigger := due(loop)) is None:
         return
-    with suppress(Conflict):  # another was first
+    with suppress(Conflict):  # another process was first
         turn_start(actor_of_loop(loop.agent, loop.acts_as), loop.agent, trigger=trigger)
 
 
 def due(loop: LearningLoop) -> LoopTrigger | None:
-    """What would begin a turn of a loop that is on, if something does."""
+    """The trigger that begins a turn of an active loop now, if any."""
     since = quiet_since(loop)
     if loop.daily and daily_due(timezone.now()) > since:
         return LoopTrigger.DAILY
@@ -119,20 +119,21 @@ def due(loop: LearningLoop) -> LoopTrigger | None:
 
 
 def quiet_since(loop: LearningLoop) -> datetime:
-    """Since when no turn was under way, or the loop was switched on."""
+    """The time since which no turn was live, or at which the loop was switched on."""
     last = LoopTurn.objects.filter(agent=loop.agent).order_by("-number").first()
     known = [loop.on_since, last.ended_at if last else None]
     return max([one for one in known if one is not None], default=timezone.now())
 
 
 def daily_due(now: datetime) -> datetime:
-    """The last time that it was two o'clock."""
+    """The last time of the daily trigger, in UTC."""
     today = now.replace(hour=DAILY_AT, minute=0, second=0, microsecond=0)
     return today if today <= now else today - timedelta(days=1)
 
 
 def new_traces(loop: LearningLoop, *, most: int) -> int:
-    """Traces since the last turn began, that is: was collected; all of them before the first. At most ``most``."""
+    """Number of traces since the last turn began, when it collected its rows; all traces before the first turn. At most
+    ``most``."""
     rows = answered(loop.agent)
     last = LoopTurn.objects.filter(agent=loop.agent).order_by("-number").first()
     if last is not None:
@@ -142,7 +143,7 @@ def new_traces(loop: LearningLoop, *, most: int) -> int:
 
 
 def _drifted(loop: LearningLoop) -> bool:
-    """Whether the release that serves got worse: told once of each release."""
+    """Whether the serving release got worse; True once per release."""
     release = serving_of(loop.agent).release
     known, now = loop.drift, timezone.now()
     if release is None or (known.get("release") == str(release.pk) and known.get("worse")):
@@ -157,8 +158,8 @@ def _drifted(loop: LearningLoop) -> bool:
 
 
 def drift_of(agent: Agent, release: Release, *, before: datetime) -> DriftLook:
-    """Of the release's traces in their order. Rewards as they are, not as they stand to the agent's last thousand:
-    these would get worse together with them."""
+    """The analysis of a release's traces in their order. It takes raw rewards: rewards relative to the agent's last
+    thousand traces would decline together with them."""
     rows = ProductionTrace.objects.filter(agent=agent, release_id=release.pk, created_at__lte=before)
     rows = rows.filter(status__in=(TraceStatus.OK, TraceStatus.FAILED)).exclude(arm=ArmName.SHADOW).order_by("id")
     values = list(rows.values_list("status", "components__raw_reward")[:MOST])
@@ -182,9 +183,9 @@ def _step(pk: UUID) -> None:
             turn.waits_for = STEPS[turn.state](turn, actor_of_loop(turn.agent, turn.created_by))[:MOST_TEXT]
             turn.cost_micros = cost_of(turn)
             turn.save()
-    except TurnEnds as end:  # nothing was begun; what was found stays
+    except TurnEnds as end:  # the step began nothing; its findings stay
         turn_end(turn, TurnState.STOPPED, str(end))
-    except (TooMany, Unavailable) as error:  # as long as it takes
+    except (TooMany, Unavailable) as error:  # waits as long as necessary
         LoopTurn.objects.filter(pk=pk).update(waits_for=error.message[:MOST_TEXT])
     except (Missing, Forbidden) as error:
         turn_end(_again(pk), TurnState.STOPPED, f"{turn.created_by} may not do this any more: {error.message}")
@@ -194,16 +195,16 @@ def _step(pk: UUID) -> None:
         raise
     except Exception as error:
         log.exception("%s failed", turn)
-        turn_end(_again(pk), TurnState.STOPPED, f"A fault of the program, which the log has ({type(error).__name__}).")
+        turn_end(_again(pk), TurnState.STOPPED, f"Internal error, see the log ({type(error).__name__}).")
 
 
 def _again(pk: UUID) -> LoopTurn:
-    """As it was before the step that was undone."""
+    """The row before the undone step."""
     return LoopTurn.objects.select_related("agent", "run").get(pk=pk)
 
 
 def _collect(turn: LoopTurn, actor: Actor) -> str:
-    """Rows out of traces. What a person decided of a trace in an earlier turn holds."""
+    """Makes rows of traces. A person's decision on a trace in an earlier turn holds."""
     loop = loop_of(turn.agent)
     decided = dict(
         LoopRow.objects.filter(turn__agent=turn.agent, decided_by__isnull=False)
@@ -216,7 +217,7 @@ def _collect(turn: LoopTurn, actor: Actor) -> str:
     possible = sum(one.state != RowState.REJECTED for one in rows)
     turn.rows_found, turn.rows_flagged = len(rows), sum(bool(one.flags) for one in rows)
     if possible < loop.least_rows:
-        raise TurnEnds(f"Production has {possible:,} rows to learn from, and {loop.least_rows:,} are the least.")
+        raise TurnEnds(f"Production has {possible:,} rows to learn from; the minimum is {loop.least_rows:,}.")
     LoopRow.objects.bulk_create(rows, batch_size=1_000)
     return _on(turn, TurnState.REVIEWING)
 
@@ -246,7 +247,7 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
     loop = loop_of(turn.agent)
     rows = [_as_dict(one) for one in turn.rows.filter(state__in=LEARNED_FROM)]
     if len(rows) < loop.least_rows:
-        raise TurnEnds(f"{len(rows):,} rows were left after the review, and {loop.least_rows:,} are the least.")
+        raise TurnEnds(f"{len(rows):,} rows were left after the review; the minimum is {loop.least_rows:,}.")
     if other := Job.objects.filter(exclusive_key=f"agent:{turn.agent_id}", status__in=ACTIVE).first():
         return f"the agent's other job, {other}"
     left = dollars(left_this_month(loop))
@@ -296,7 +297,7 @@ def _train(turn: LoopTurn, actor: Actor) -> str:
 
 
 def _at_work(job: Job, name: str) -> str:
-    """What a job still needs; "" once it is completed. Raises TurnEnds."""
+    """The progress of a job; "" once it is completed. Raises TurnEnds."""
     if job.status == Status.COMPLETED:
         return ""
     if job.status in ENDED or (job.status == Status.PAUSED and job.status_reason not in WAITS):
@@ -331,7 +332,7 @@ def _gate(turn: LoopTurn, actor: Actor) -> str:
 
 
 def _measured(turn: LoopTurn, actor: Actor, release: Release, current: Release | None) -> str:
-    """Runs what the gate asks for and was not run yet. Returns what it still waits for. Raises TurnEnds."""
+    """Runs the suites that the gate requires and that have no run yet. Returns the pending ones. Raises TurnEnds."""
     waits, missing = [], []
     for version, of, own in suites_missing(release, current):
         if own is not None and (own.job.active or turn.suite_runs.filter(pk=own.pk).exists()):
@@ -356,16 +357,16 @@ def _deploy(turn: LoopTurn, actor: Actor) -> str:
     if deployment.live:
         return f"its deployment, at {deployment.share:.0%} of the sessions"
     if deployment.state != DeploymentState.DONE:
-        raise TurnEnds(f"Release {deployment.release.number} was taken back: {deployment.reason}")
+        raise TurnEnds(f"Release {deployment.release.number} was rolled back: {deployment.reason}")
     if deployment.release.checkpoint is not None:
-        with suppress(Conflict):  # a job is at work: it stands where that one ends
+        with suppress(Conflict):  # a job is active: the agent's current checkpoint is the one where that job ends
             checkpoint_stand(actor, deployment.release.checkpoint)
     turn_end(turn, TurnState.DONE)
     return ""
 
 
 def _online(deployment: Deployment) -> dict[str, Any]:
-    """By guardrail the means of both releases and their difference, with its interval over all looks."""
+    """By guardrail the means of both releases and their difference, with its interval over all interim analyses."""
     names = ("current", "new", "difference", "low", "high")
     return {one.name: {name: getattr(one, name) for name in names} for one in shown_deployment(deployment).rows}
 

@@ -1,4 +1,4 @@
-"""Keeps the accounts of a server on this machine as the database says, within seconds."""
+"""Keeps the accounts of a local NATS server equal to the database, within seconds."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from agentcore_site.embedded.nats import ACCOUNT, accounts_text
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE
 from evaluation.events.accounts import accounts_of, exports_of
-from evaluation.events.pausing import pause
+from evaluation.events.interruptible_sleep import pause
 from evaluation.events.selectors import publisher_accounts
 
 log = logging.getLogger(__name__)
@@ -28,7 +28,7 @@ READING_SECONDS: Final = 0.3
 
 
 async def accounts_keep(stopping: asyncio.Event) -> None:
-    """Until ``stopping`` is set. Does nothing where the accounts are another's to write."""
+    """Runs until ``stopping`` is set. Does nothing if this process does not own the accounts file."""
     while settings.NATS_ACCOUNTS_FILE and not stopping.is_set():
         try:
             await lasting(accounts_write)()
@@ -38,14 +38,14 @@ async def accounts_keep(stopping: asyncio.Event) -> None:
 
 
 def accounts_wanted() -> str:
-    """The file as it has to be."""
+    """The required content of the file."""
     publishers = publisher_accounts()
     password = unquote(urlsplit(settings.NATS_URL.split(",")[0]).password or "")
     return accounts_text(password, exports_of(publishers), accounts_of(publishers, ACCOUNT))
 
 
 def accounts_write() -> bool:
-    """Whether the file was another one; then the server reads it again."""
+    """Writes the file. Returns whether it changed; the server then reads it again."""
     path, wanted = Path(settings.NATS_ACCOUNTS_FILE), accounts_wanted()
     if path.read_text(encoding="utf-8") == wanted:
         return False
@@ -54,7 +54,7 @@ def accounts_write() -> bool:
     if os.geteuid() == 0:
         os.chown(path, owner.st_uid, owner.st_gid)
     if settings.NATS_PID_FILE:
-        # Twice: at the first reading the server (2.15) adds an account, and only at the second one what it imports.
+        # Twice: the server (2.15) adds an account at the first reading, and its imports only at the second one.
         for _ in range(2):
             os.kill(int(Path(settings.NATS_PID_FILE).read_text(encoding="utf-8")), signal.SIGHUP)
             time.sleep(READING_SECONDS)

@@ -1,4 +1,4 @@
-"""Who pays for calls of production, and the clients that they are made by. Those of one event loop."""
+"""Metered clients and payers of production calls, per event loop."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from budgets.meter_port import CallKey, PriceBook
 from budgets.metering.block_meter import BlockMeter
 from budgets.metering.database_meter import DatabaseMeter
 from budgets.pricing import Price
-from evaluation.serving.gateway.served import Upstream
+from evaluation.serving.gateway.served_models import Upstream
 from evaluation.serving.traces.journal import Journal, Segment
 
 PRODUCTION: Final = "production"
 SHADOW: Final = "shadow"
 COMMITTED_SECONDS: Final = 5.0
-# Where another endpoint waits, this one gets one more try.
+# An endpoint with a fallback after it gets one retry.
 BEFORE_ANOTHER: Final = RetryPolicy(max_retries=1, total_s=10.0)
 
 PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
 
 
 class CallPaid(NamedTuple):
-    """The hold in the ledger that paid for a call ("": there was nothing to pay), and what all its attempts cost."""
+    """The ledger's hold that paid for a call ("": a free call), and the cost of all its attempts in micro-dollars."""
 
     hold: str = ""
     micros: int = 0
@@ -50,14 +50,14 @@ class CurrentPrices:
 
 
 class BlockJournal:
-    """``BlockRecord`` in the process's journal, and what each call cost by which hold."""
+    """``BlockRecord`` in the process's journal, and the cost of each call with its hold."""
 
     def __init__(self, journal: Journal, meter: DatabaseMeter) -> None:
         self._journal, self._meter = journal, meter
         self._paid: dict[str, CallPaid] = {}
 
     def taken(self, call: uuid.UUID) -> CallPaid:
-        """What a call was paid, asked once, when it is over."""
+        """The payment of a call; removes it. Call it once, when the call is over."""
         return self._paid.pop(str(call), NOTHING)
 
     def opened(self, hold: CallKey, *, away: bool) -> Segment:
@@ -85,13 +85,13 @@ class BlockJournal:
         self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount})
 
     def closed(self, hold: CallKey, opened: Any) -> None:
-        # The ledger's writer has it, and commits it within moments.
+        # The ledger's writer commits it within moments.
         asyncio.get_running_loop().call_later(COMMITTED_SECONDS, self._journal.done, opened)
 
 
 @dataclass
 class Payer:
-    """One chain of budgets, and the clients that it pays for by endpoint."""
+    """One chain of budgets, and its clients by endpoint."""
 
     meter: BlockMeter
     blocks: BlockJournal
@@ -104,11 +104,11 @@ class Payers:
         self._journal = journal
         self._writer = LedgerWriter()
         self._payers: dict[PayerName, Payer] = {}
-        self._gates: dict[tuple[uuid.UUID, str], ConcurrencyLimits] = {}
+        self._limits: dict[tuple[uuid.UUID, str], ConcurrencyLimits] = {}
         self._allowed: dict[PayerName, int] = defaultdict(int)
 
     def payer(self, name: PayerName, prices: PriceBook, *, while_away: int = 0) -> Payer:
-        """The payer of a chain; what it may spend ``while_away`` is set anew where it was changed."""
+        """The payer of a chain; updates its prices and its spending limit ``while_away``."""
         found = self._payers.get(name)
         if found is None:
             organization, agent = name
@@ -121,7 +121,7 @@ class Payers:
         return found
 
     def paid(self, name: PayerName, call: uuid.UUID) -> CallPaid:
-        """What a call was paid, asked once, when it is over."""
+        """The payment of a call; removes it. Call it once, when the call is over."""
         payer = self._payers.get(name)
         return NOTHING if payer is None else payer.blocks.taken(call)
 
@@ -131,24 +131,24 @@ class Payers:
         if client is None:
             organization, endpoint = name[0], upstream.endpoint
             at = (organization, upstream.key)
-            if at not in self._gates:
+            if at not in self._limits:
                 pace = SharedPace(organization, endpoint.url)
-                self._gates[at] = ConcurrencyLimits(endpoint, pace=pace)
+                self._limits[at] = ConcurrencyLimits(endpoint, pace=pace)
             client = payer.clients[key] = MeteredChatClient(
                 endpoint,
                 payer.meter,
                 payer.prices,
                 retry=None if last else BEFORE_ANOTHER,
                 breaker=breaker_of(organization, endpoint.url),
-                gates=self._gates[at],
+                gates=self._limits[at],
             )
         return client
 
     async def aclose(self) -> None:
-        """Settles all blocks: end the calls first.
+        """Settles all blocks. End the calls first.
 
         Raises:
-            LedgerAway: the database was away for too long; journals keep what it has not heard.
+            LedgerAway: the database was unavailable for too long; journals keep the missing entries.
         """
         for payer in self._payers.values():
             for client in payer.clients.values():

@@ -1,4 +1,4 @@
-"""Figures of what is in production now, of all organisations, for those who watch the site."""
+"""Metrics of all releases in production, of all organisations, for Prometheus."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ WINDOW: Final = timedelta(minutes=30)
 
 @dataclass(frozen=True, slots=True)
 class ModelShare:
-    """A release that gets a ``share`` of its agent's sessions. Reward, errors (0 to 1) and what a query cost (in
-    millionths of a dollar) are of the last half hour, None where nothing was asked; ``scores`` by suite."""
+    """A release that gets a ``share`` of its agent's sessions. ``reward``, ``error_rate`` (0 to 1) and ``query_micros``
+    (micro-dollars a query) are means of the last 30 minutes; None without requests. ``scores`` by suite."""
 
     version: str
     share: float

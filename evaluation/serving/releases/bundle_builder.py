@@ -1,12 +1,9 @@
-"""Rows to bundles: what an agent is now, at a checkpoint, or with a version of its playbook."""
+"""Builds bundles from rows: an agent's current state, a checkpoint, or a version of its playbook."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 from typing import Any, cast
-
-from training.services.continuing import acts_by
-from training.services.learned import context_of_agent
 
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
@@ -24,7 +21,6 @@ from training.models import PolicyCheckpoint
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
-from training.services.checkpoints import checkpoint_load
 from training.services.run_lessons import context_of_agent
 from training.services.starting_points import acts_by
 
@@ -32,7 +28,7 @@ PROVEN = ("verdict", "changed", "improvement", "low", "high", "p_value", "succes
 
 
 def bundle_of_agent(agent: Agent) -> Bundle:
-    """An agent of a language model as its rows stand.
+    """An agent of a language model in its current state.
 
     Raises:
         Conflict: its prompt pack was altered.
@@ -41,8 +37,8 @@ def bundle_of_agent(agent: Agent) -> Bundle:
 
 
 def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle:
-    """The agent with the items that its playbook had in that version. One that chooses actions keeps the parameters
-    that it is served with: its services read the playbook, and its policy does not.
+    """The agent with the items of that version of its playbook. An agent that chooses actions keeps the parameters of
+    its current release: its services read the playbook, and its policy does not.
 
     Raises:
         Missing: there is no such version.
@@ -56,13 +52,12 @@ def bundle_of_playbook(agent: Agent, playbook: Playbook, version: int) -> Bundle
 
 
 def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
-    """The agent as the checkpoint's run trained it, with what the checkpoint ships: by the prompt of the run (one that
-    was uploaded: by the agent's own), at the model and with the tools that the agent has now (``evidence_of`` says
-    where those are others).
+    """The agent as the checkpoint's run trained it: the prompt of the run (of the agent for an uploaded checkpoint),
+    and the agent's current model and tools (``evidence_of`` lists those that differ from the run's).
 
     Raises:
-        Conflict: it can't be read, or the agent's prompt pack was altered.
-        ObjectsAway: the storage can't be reached.
+        Conflict: the checkpoint can't be read, or the agent's prompt pack was altered.
+        ObjectsAway: the object storage is unavailable.
     """
     agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
     try:
@@ -71,7 +66,7 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     if stored.learner.learns_context:
         return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
-    if weights := weights_of(stored.policy):  # they were trained and proven with nothing told beside the prompt
+    if weights := weights_of(stored.policy):  # they were trained and proven with the prompt alone, without context
         bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
         bundle = replace(bundle, model=replace(bundle.model, name=f"{bundle.model.name}@{weights.digest}"))
     else:
@@ -80,11 +75,10 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
 
 
 def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
-    """What was measured of a checkpoint: on held-out queries where it was proven, else on those that select. ``moved``
-    names what the agent has now otherwise than the run had by which it was measured. {} of one that was uploaded and
-    not evaluated."""
+    """Measurements of a checkpoint: the proof on held-out queries if there is one, else the score on selection queries.
+    ``moved`` names what the agent has changed since its run. {} for an uploaded checkpoint without evaluation."""
     own = checkpoint.run
-    # The held-out proof of a run is of what it ended with.
+    # The held-out proof of a run is the proof of its last iteration.
     final = own is not None and checkpoint.iteration == own.iteration
     evaluation = None if final else evaluation_proving(checkpoint)
     run = evaluation.run if evaluation is not None else own
@@ -104,7 +98,7 @@ def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
 
 
 def bundle_with(agent: Agent, context: ServedContext) -> Bundle:
-    """The agent's model, prompt and tools as they stand, with this context.
+    """The agent's current model, prompt and tools, with this context.
 
     Raises:
         Conflict: its prompt pack was altered.

@@ -1,4 +1,4 @@
-"""An upstream's answer on its way to the caller, as it came: whole or as a stream."""
+"""An upstream's chat completion passed to the caller unchanged: whole or as a stream."""
 
 from __future__ import annotations
 
@@ -35,20 +35,19 @@ class WholeAnswer:
         self._call, self._body = call, b""
 
     def event(self, data: str, text: str) -> bool:
-        raise AssertionError("no stream was asked for")
+        raise AssertionError("no stream was requested")
 
     def whole(self, body: bytes, text: str) -> None:
-        self._call.heard()
+        self._call.token_received()
         self._body = body
 
     def sent(self, done: dict[str, Any] | None) -> bytes:
-        """The body; ``done`` is the answer of an agent that chooses actions."""
+        """The body. ``done``: the answer of an agent that chooses actions, else None."""
         return self._body if done is None else orjson.dumps(done)
 
 
 class StreamedAnswer:
-    """Events of a stream as they come. An upstream that answers in one piece, or an agent that does, is told as a
-    stream of one event."""
+    """Events of a stream as they come. A whole answer of an upstream or an agent is sent as a stream of one event."""
 
     def __init__(self, call: GatewayCall) -> None:
         self._call = call
@@ -62,12 +61,12 @@ class StreamedAnswer:
             data = _without_usage(data)
         if data:
             if text:
-                self._call.heard()
+                self._call.token_received()
             self._pieces.put_nowait(b"data: " + data.encode() + b"\n\n")
         return True
 
     def whole(self, body: bytes, text: str) -> None:
-        self._call.heard()
+        self._call.token_received()
         self._pieces.put_nowait(as_events(orjson.loads(body), usage=self._call.request.wants_usage))
 
     def ended(self) -> None:
@@ -78,18 +77,18 @@ class StreamedAnswer:
             yield piece
 
     def rest(self, done: dict[str, Any] | None) -> bytes:
-        """What is left to be sent once the call is over."""
+        """The final bytes, once the call is over."""
         if done is None:
             return END
         return as_events(done, usage=self._call.request.wants_usage) + END
 
     def failed(self, error: dict[str, Any]) -> bytes:
-        """What is sent in the place of the rest where the call fails in its midst; ``error`` as its body would be."""
+        """The last event of a call that fails midway; ``error`` has the form of an error body."""
         return b"data: " + orjson.dumps(error) + b"\n\n"
 
 
 def as_events(answer: dict[str, Any], *, usage: bool) -> bytes:
-    """A whole completion as a stream of two events, and its usage as a third where that was asked for."""
+    """A whole completion as a stream of two events, and a third with its usage if ``usage``."""
     base = {name: answer.get(name) for name in ("id", "created", "model")} | {"object": "chat.completion.chunk"}
     choice = (answer.get("choices") or [{}])[0]
     message = dict(choice.get("message") or {})
@@ -105,7 +104,7 @@ def as_events(answer: dict[str, Any], *, usage: bool) -> bytes:
 
 
 def _without_usage(data: str) -> str:
-    """An event without the usage that we asked for and the caller did not; "" where nothing is left of it."""
+    """An event without the usage that only the gateway requested; "" if nothing else is left."""
     try:
         value = orjson.loads(data)
     except orjson.JSONDecodeError:

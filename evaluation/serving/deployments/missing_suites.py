@@ -1,4 +1,4 @@
-"""The suites that an agent's gate asks for, and which of them a release still lacks."""
+"""The suites that an agent's gate requires, and those that have no result for a release yet."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evaluation.serving.suites.selectors import latest_results
 
 
 class MissingSuite(NamedTuple):
-    """A suite without a completed run that counts ``of`` a release; ``last``: its newest run, if there is any."""
+    """A suite ``version`` without a completed run for the release ``of``; ``last``: its newest run, if any."""
 
     version: SuiteVersion
     of: Release
@@ -18,8 +18,8 @@ class MissingSuite(NamedTuple):
 
 
 def suites_missing(release: Release, current: Release | None) -> list[MissingSuite]:
-    """Of the newest version of each suite that the gate asks for: those that count for the release not yet, and those
-    by which it is compared for the current one."""
+    """The missing suites, in the newest version of each: those that the release needs, and those of the current release
+    that the gate compares with."""
     rule = rule_of(release.agent)
     newest = SuiteVersion.objects.filter(
         suite__organization_id=release.organization_id, suite__archived_at=None

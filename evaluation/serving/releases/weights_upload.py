@@ -1,4 +1,4 @@
-"""Weights of a release, brought to the door that will serve them."""
+"""Uploads weights to the model server."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from training.policies.archive import CorruptState
 
 
 def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
-    """Leaves the checkpoint's weights at the agent's door, on its disk; nothing for agents that have none.
+    """Uploads the checkpoint's weights to the agent's model server, which stores them; does nothing for other agents.
 
     Raises:
-        Conflict: the checkpoint can't be read, or its door is away.
+        Conflict: the checkpoint can't be read, or its model server is unavailable.
     """
     if not uses_model_server(agent):
         return
@@ -32,7 +32,7 @@ def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
     except (CorruptState, UnknownName) as error:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     except (BadEndpoint, Halted) as error:
-        raise Conflict(f"The weights can't be brought to where they would be served: {error}") from error
+        raise Conflict(f"The weights can't be uploaded to their model server: {error}") from error
 
 
 async def _bring(agent: Agent, weights: Weights) -> None:

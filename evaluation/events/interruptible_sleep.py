@@ -1,4 +1,4 @@
-"""Waiting that ends at once when the process is asked to stop."""
+"""A sleep that ends at once when the process stops."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gateway of this program, which reads deployments from their rows."""
+"""The built-in gateway, which reads deployments from their rows."""
 
 from __future__ import annotations
 

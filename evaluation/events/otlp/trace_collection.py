@@ -1,4 +1,4 @@
-"""Traces whose spans have all come become trajectories."""
+"""Makes trajectories of complete traces."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from experiences.models import Agent
 
 log = logging.getLogger(__name__)
 
-SETTLED: Final = 2.0  # seconds without another span, after which a trace with its root is whole
-FORSAKEN: Final = 60.0  # seconds without another span, after which one without a root is
-LONGEST: Final = 600.0  # seconds: a trace that goes on is cut there
+SETTLED: Final = 2.0  # seconds without another span, after which a trace with its root is complete
+FORSAKEN: Final = 60.0  # seconds without another span, after which a trace without a root is complete
+LONGEST: Final = 600.0  # seconds: a longer trace is cut there
 BATCH: Final = 200  # traces of one transaction
 ROUND: Final = 20.0  # seconds of one call at most
 
@@ -56,12 +56,12 @@ def traces_collect() -> int:
 
 
 def _stored(agent: Agent, traces: Sequence[str]) -> int:
-    """One that can't be stored must not hold up the others: it is left out, and the log has it."""
+    """Stores traces. A trace that can't be stored is left out and logged; it must not hold up the others."""
     try:
         return _store(agent, traces)
     except TROUBLE:
         raise
-    except Unavailable as error:  # a key is away: they are looked at again after others had their turn
+    except Unavailable as error:  # a key is unavailable: these traces are tried again after others
         log.warning("traces of %s wait: %s", agent, error)
         WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).update(received_at=Now())
         return 0

@@ -173,7 +173,7 @@ def deleted_purge(store: ClickHouseStore, batch: int) -> None:
 
 
 def _trainings_send(store: ClickHouseStore, place: WarehouseStore, changes: Iterable[RowChange]) -> int:
-    """Those that changed their status, and the figures of those that are at work or ended a while ago."""
+    """Jobs with a new status, and the figures of jobs that are active or ended recently."""
     noted = {key: one.organization_id for one in changes for key in one.keys}
     since = (place.filled_at or timezone.now()) - SETTLING
     moving = Job.objects.filter(Q(status__in=ACTIVE) | Q(finished_at__gte=since), kind__in=TRAINING_KINDS)

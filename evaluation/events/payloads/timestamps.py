@@ -1,4 +1,4 @@
-"""Moments as events write them: UTC, ISO 8601, with a Z."""
+"""Timestamps of events: UTC, ISO 8601, with a Z."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ def written(moment: datetime) -> str:
 
 
 def seconds_written(seconds: float) -> str:
-    """Of seconds since the epoch. The second is formatted once for all that lie in it: a relay writes thousands."""
+    """Formats seconds since the epoch. Caches the formatted second: a relay writes thousands."""
     whole, thousandths = divmod(round(seconds * 1e3), 1_000)
     return f"{_second(whole)}.{thousandths:03d}Z"
 
@@ -23,7 +23,7 @@ def _second(second: int) -> str:
 
 def read(text: str) -> datetime:
     """Raises:
-    ValueError: it is no moment, or lies in no year that can be stored."""
+    ValueError: not a timestamp, or in a year that can't be stored."""
     moment = datetime.fromisoformat(text)
     try:
         return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).astimezone(UTC)

@@ -1,4 +1,4 @@
-"""A bundle at work: the agent as the bundle says, whatever its rows say now."""
+"""The agent of a bundle, independent of the agent's current rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from training.models import PolicyCheckpoint
 
 
 def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
-    """The agent with the model, prompt and tools of the bundle. To be read only.
+    """The agent with the model, prompt and tools of the bundle. Do not save it.
 
     Raises:
         Conflict: the bundle's endpoint is gone or archived.
@@ -33,10 +33,10 @@ def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
 
 
 def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) -> RuntimeFactory:
-    """Makes the runtimes by which a language model plays as the bundle says.
+    """Makes the runtimes of a language model with the bundle's settings.
 
     Raises:
-        Conflict: its endpoint or a tool server is not there any more.
+        Conflict: the bundle's endpoint or a tool server is gone.
     """
     acting = acting_agent(agent, bundle)
     tools = AgentTools(acting, _servers(agent, bundle))
@@ -44,10 +44,10 @@ def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) ->
 
 
 def action_policy(bundle: Bundle) -> Any:
-    """The policy of an agent that chooses actions, which is an ``ActionSelector`` with the names of its ``actions``.
+    """The policy of an agent that chooses actions: an ``ActionSelector`` with the names of its ``actions``.
 
     Raises:
-        Conflict: its checkpoint is gone or damaged.
+        Conflict: the checkpoint is gone or damaged.
     """
     assert bundle.policy is not None
     checkpoint = PolicyCheckpoint.objects.filter(pk=bundle.policy.checkpoint, sha256=bundle.policy.sha256).first()
@@ -57,14 +57,13 @@ def action_policy(bundle: Bundle) -> Any:
 
 
 def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
-    """The endpoint that a bundle names, at the address and with the keys that it has now, and with the
-    bundle's options. None: it names none. To be read only.
-
-    Production and suites ask here, so that what serves is what is measured. One that moved makes its releases stale
-    (``moved_since``), and what suites found at its old address does not count (``latest_results``).
+    """The endpoint of a bundle, with the endpoint's current address and keys and with the bundle's options. None: the
+    bundle has no endpoint. Do not save it.
+    Production and suites both use it, so that suites measure what is served. A moved endpoint makes its releases stale
+    (``moved_since``), and results of suites at the old address do not count (``latest_results``).
 
     Raises:
-        Conflict: it is gone or archived.
+        Conflict: the endpoint is gone or archived.
     """
     if not bundle.model.endpoint:
         return None
@@ -81,5 +80,5 @@ def _servers(agent: Agent, bundle: Bundle) -> list[ToolServer]:
     gone = {one.id: one.name for one in bundle.servers}.keys() - {str(one.pk) for one in found}
     if gone:
         names = ", ".join(one.name for one in bundle.servers if one.id in gone)
-        raise Conflict(f"Without its tool servers it would be another agent that is measured. Gone: {names}.")
+        raise Conflict(f"Without its tool servers the release can't be measured. Gone: {names}.")
     return found

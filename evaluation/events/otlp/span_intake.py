@@ -1,4 +1,4 @@
-"""Exports of spans, kept until their traces are whole."""
+"""Receives exports of spans, and keeps them until their traces are complete."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from evaluation.events.otlp.spans import ResourceSpans
 from experiences.models import Agent
 from experiences.privacy import redact_value
 
-NAMES: Final = ("agentcore.agent", "service.name")  # of a resource: whose spans they are
+NAMES: Final = ("agentcore.agent", "service.name")  # attributes of a resource that name the agent
 BROKEN: Final = "A span has a trace id, a span id, a start and an end."
 
 
 class SpansTaken(NamedTuple):
-    """``why`` says what became of those that were not taken, "" if there are none."""
+    """``why`` explains the refusal of spans, "" if all were taken."""
 
     accepted: int
     rejected: int
@@ -34,11 +34,11 @@ class SpansTaken(NamedTuple):
 
 
 def spans_receive(actor: Any, exports: Iterable[ResourceSpans], *, agent: str = "") -> SpansTaken:
-    """Takes spans of registered agents: of the one that is named (its slug), else of the one that a resource names. A
-    span that is sent twice is taken once.
+    """Stores spans of registered agents: of the named one (its slug), else of the one that a resource names. A
+    duplicate span is stored once.
 
     Raises:
-        Forbidden: the actor may not record what agents do.
+        Forbidden: the actor may not record trajectories.
         Unavailable: the disk is nearly full. Exporters try again.
     """
     disk.require_room(Unavailable)
@@ -95,7 +95,7 @@ def _keep(rows: Sequence[tuple[Agent, AgentSpan]]) -> None:
 
 
 def _body(span: AgentSpan) -> str:
-    """As JSON, without personal data."""
+    """The span as JSON, without personal data."""
     raw = span.as_json()
     value = orjson.loads(raw)
     clean = redact_value(value)
