@@ -27,7 +27,7 @@ class ScopedTask(Task):
 app = Celery("agentcore", task_cls=ScopedTask, amqp=SteadyBroker)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-app.steps["consumer"].add("agentcore_site.jobs.ticking:Ticking")
+app.steps["consumer"].add("agentcore_site.jobs.worker_heartbeat:WorkerHeartbeat")
 
 
 @celeryd_init.connect

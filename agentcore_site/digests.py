@@ -12,14 +12,14 @@ from django.db.models import F, Max, Q
 from django.urls import reverse
 from django.utils import timezone
 
+from agentcore_site.agent_summaries import AgentSummary, agent_summaries
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.lib.figures import counted
 from agentcore_site.lib.money_format import money
+from agentcore_site.notices.fan_out import audience_of
 from agentcore_site.notices.models import NoticePreferences, SiteEvent
 from agentcore_site.notices.services import week_of
-from agentcore_site.notices.spreading import audience_of
-from agentcore_site.summaries import AgentSummary, agent_summaries
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from experiences.models.agent_lookup import agents_visible

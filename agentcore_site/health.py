@@ -30,8 +30,8 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.wakeup import messages_waiting
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
-from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.part_heartbeats import PARTS, heartbeat_key
 from agentcore_site.lib.redis_address import redis_client
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.postgresql.replica import ALIAS, seconds_behind
@@ -145,7 +145,7 @@ def nats() -> HealthFinding:
 def _events_part(name: str) -> HealthFinding:
     if not settings.NATS_URL:
         return HealthFinding(OK, "off")
-    if cache.get(beat_key(name)):
+    if cache.get(heartbeat_key(name)):
         return HealthFinding(OK, "at work")
     return HealthFinding(DEGRADED, "not seen: run manage.py feedback_loop")
 

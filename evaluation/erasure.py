@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import Own
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from agentcore_site.lib.word_erasure import ProgramKeys
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
 
 # Of a report (``reports.build``) all is ours but its sentence.
-REPORT: Final = Own.but(("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict")
+REPORT: Final = ProgramKeys.but(
+    ("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict"
+)
 
 
-@places.register("evaluations at work on it")
+@erasure_handlers.register("evaluations at work on it")
 def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: there is one."""
@@ -25,7 +27,7 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(0, lambda: None)
 
 
-@places.register("evaluation results")
+@erasure_handlers.register("evaluation results")
 def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is at work."""
@@ -38,7 +40,7 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), rows.delete)
 
 
-@places.register("queries given to evaluations")
+@erasure_handlers.register("queries given to evaluations")
 def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is at work."""
@@ -48,6 +50,6 @@ def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), lambda: EvaluationRun.objects.filter(pk__in=found).update(queries=[]))
 
 
-@places.register("reports of evaluations")
+@erasure_handlers.register("reports of evaluations")
 def reports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, own={"report": REPORT})

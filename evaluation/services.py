@@ -56,7 +56,7 @@ def evaluation_start(
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
         Invalid: queries or samples are wrong, the agent can't be told anything, or the checkpoint does not fit the run.
         Conflict: the agent may not be recorded, or the checkpoint's bytes are not those that were saved.
-        ObjectsAway: the storage can't be reached.
+        ObjectsUnavailable: the storage can't be reached.
     """
     require(actor, "evaluate", run.organization_id)
     samples = run.configuration.eval_samples if samples is None else samples
@@ -104,7 +104,7 @@ def evaluation_of_agent(
 def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:
     """Raises:
     Invalid: another run saved it, or it was uploaded and is not of the kind that this run trains.
-    Damaged, ObjectsAway: an uploaded one can't be read."""
+    Damaged, ObjectsUnavailable: an uploaded one can't be read."""
     fault = ""
     if checkpoint.run_id is not None or checkpoint.agent_id != run.agent_id:
         fault = "" if checkpoint.run_id == run.job_id else "belongs to another run"

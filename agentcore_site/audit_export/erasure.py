@@ -6,10 +6,10 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.audit_export.models import AuditStream
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding
 
 
-@places.register("webhook of the audit log")
+@erasure_handlers.register("webhook of the audit log")
 def streams(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """It goes whole: what is left of its address without the words could be another person's address."""
     mine = AuditStream.objects.filter(organization_id=organization_id)

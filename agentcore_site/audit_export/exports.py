@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Count, Max, QuerySet
 
-from agentcore_site.audit.lines import lines_of
+from agentcore_site.audit.export_lines import lines_of
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.filters import AuditEventFilters

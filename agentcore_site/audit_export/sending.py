@@ -22,7 +22,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from agentcore_site.audit.lines import LOG, lines_of
+from agentcore_site.audit.export_lines import LOG, lines_of
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.outbound.webhooks import WebhookFailed, json_post, standard_headers, standard_secret

@@ -12,7 +12,7 @@ from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.audit_export.sending import last_place, stream_try
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.outbound.webhooks import WebhookFailed
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require

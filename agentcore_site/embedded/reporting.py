@@ -13,7 +13,7 @@ from typing import Final
 import psycopg
 
 from agentcore_site.embedded.supervisor import ProcessState, is_alive
-from agentcore_site.lib.places import place_name, place_of_processes
+from agentcore_site.lib.host_ids import host_id, process_host_id
 
 log = logging.getLogger(__name__)
 
@@ -47,8 +47,8 @@ class Reporter:
 
     def __init__(self, url: str, data_dir: Path, role: str, states: Callable[[], Sequence[ProcessState]]) -> None:
         self._url, self._states = url, states
-        self._place = f"{place_name(data_dir)}:{role or 'all'}"
-        self._workers = f"{place_of_processes(data_dir)}:"
+        self._place = f"{host_id(data_dir)}:{role or 'all'}"
+        self._workers = f"{process_host_id(data_dir)}:"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reporting", daemon=True)
 

@@ -18,7 +18,7 @@ from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
 from agentcore_site.embedded.service_paths import CannotStart
-from agentcore_site.lib import ticks
+from agentcore_site.lib import heartbeat_file
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
@@ -35,7 +35,7 @@ PR_SET_PDEATHSIG = 1
 @dataclass
 class Process:
     """One process to keep: how to start it, when it is ready, how to ask it to stop. ``ticks``: it says by
-    ``agentcore_site.lib.ticks`` that its main loop turns."""
+    ``agentcore_site.lib.heartbeat_file`` that its main loop turns."""
 
     name: str
     command: list[str]
@@ -191,7 +191,7 @@ class Supervisor:
         if process.ticks:
             self._tick_file(process).touch()
             os.utime(self._tick_file(process), (0, 0))
-            environment[ticks.FILE] = str(self._tick_file(process))
+            environment[heartbeat_file.FILE] = str(self._tick_file(process))
         with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,

@@ -51,7 +51,7 @@ class Sealer:
     """Seals values of one organisation, in the transaction that writes them.
 
     Raises:
-        KeyAway: there is a key, and it can't be had: nothing may be written.
+        KeyUnavailable: there is a key, and it can't be had: nothing may be written.
     """
 
     def __init__(self, organization_id: uuid.UUID) -> None:
@@ -72,7 +72,7 @@ class Sealer:
 
 def opened_text(table: str, column: str, organization_id: Any, row_id: Any, stored: str) -> str:
     """Raises:
-    KeyAway, Unopenable."""
+    KeyUnavailable, Unopenable."""
     if not (version := version_of(stored)):
         return stored.removeprefix(PLAIN)
     place = place_of(table, column, organization_id, row_id)
@@ -83,7 +83,7 @@ def opened(table: str, column: str, organization_id: Any, row_id: Any, stored: A
     """A JSON value; what is not encrypted is returned as it is.
 
     Raises:
-        KeyAway: its key can't be had.
+        KeyUnavailable: its key can't be had.
         Unopenable: it was altered, or moved.
     """
     if not isinstance(stored, str) or not (version := version_of(stored)):
@@ -96,7 +96,7 @@ def opened_stored(table: EncryptedTable, column: str, organization_id: Any, row_
     """What a column says, as a text, from the text of it in the database (of JSON its own).
 
     Raises:
-        KeyAway, Unopenable.
+        KeyUnavailable, Unopenable.
     """
     if table.columns[column] == JSON:
         if not stored.startswith('"sealed:'):

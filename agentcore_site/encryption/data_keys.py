@@ -9,7 +9,7 @@ from typing import Any, Final
 from django.db import connection
 
 from agentcore_site.encryption.envelope import OpenKey
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.errors import KeyUnavailable
 from agentcore_site.encryption.holders import holder
 from agentcore_site.encryption.models import DataKey
 from agentcore_site.lib.registry import UnknownName
@@ -32,7 +32,7 @@ def active_key(organization_id: uuid.UUID) -> OpenKey | None:
     """The key for what is written in this transaction; None: it is written in plain.
 
     Raises:
-        KeyAway: nothing may be written now.
+        KeyUnavailable: nothing may be written now.
     """
     version = active_version(organization_id)
     return data_key(organization_id, version) if version else None
@@ -40,18 +40,20 @@ def active_key(organization_id: uuid.UUID) -> OpenKey | None:
 
 def data_key(organization_id: uuid.UUID, version: int) -> OpenKey:
     """Raises:
-    KeyAway: it can't be had, or is gone."""
+    KeyUnavailable: it can't be had, or is gone."""
     place = organization_id, version, connection.settings_dict["NAME"]
     kept = _opened.get(place)
     if kept is not None and kept[0] > time.monotonic():
         return kept[1]
     row = DataKey.objects.filter(organization_id=organization_id, version=version).first()
     if row is None:
-        raise KeyAway(f"Data key {version} of this organisation is gone: what it encrypted can't be read any more.")
+        raise KeyUnavailable(
+            f"Data key {version} of this organisation is gone: what it encrypted can't be read any more."
+        )
     try:
         opened = OpenKey.of(version, holder(row.holder).open(row.sealed))
     except UnknownName as error:
-        raise KeyAway(f"Data key {version} is kept by {row.holder!r}, which is not set up here.") from error
+        raise KeyUnavailable(f"Data key {version} is kept by {row.holder!r}, which is not set up here.") from error
     if len(_opened) > MOST_KEPT:
         _opened.clear()
     _opened[place] = time.monotonic() + KEPT_SECONDS, opened

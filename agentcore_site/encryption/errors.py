@@ -5,7 +5,7 @@ from __future__ import annotations
 from agentcore_site.lib.errors import DomainError, Unavailable
 
 
-class KeyAway(Unavailable):
+class KeyUnavailable(Unavailable):
     """The key can't be had now; what was asked may be tried again, and nothing was written meanwhile."""
 
     title = "Encryption key away"

@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from agentcore_site import vault
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.errors import KeyUnavailable
 from agentcore_site.lib.registry import Registry
 
 LOCAL: Final = "local"
@@ -18,19 +18,19 @@ class KeyHolder(Protocol):
 
     def seal(self, key: bytes) -> str:
         """Raises:
-        KeyAway: it can't be asked."""
+        KeyUnavailable: it can't be asked."""
         ...
 
     def open(self, sealed: str) -> bytes:
         """Raises:
-        KeyAway: it can't be asked, or does not open this."""
+        KeyUnavailable: it can't be asked, or does not open this."""
         ...
 
     def seal_again(self, sealed: str) -> str:
         """The same under its newest key. The data key itself need not come here.
 
         Raises:
-            KeyAway: as above.
+            KeyUnavailable: as above.
         """
         ...
 
@@ -49,7 +49,7 @@ class LocalHolder:
         try:
             return b64decode(vault.opened(sealed))
         except vault.Unsealable as error:
-            raise KeyAway(
+            raise KeyUnavailable(
                 "A data key can't be opened: SECRET_KEY changed. Put the old one into SECRET_KEY_FALLBACKS."
             ) from error
 

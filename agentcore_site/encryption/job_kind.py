@@ -14,9 +14,9 @@ class EncryptionKind:
 
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
-        from agentcore_site.encryption.moving import moving_slice
+        from agentcore_site.encryption.reencryption import reencryption_slice
 
-        return moving_slice(job, lease)
+        return reencryption_slice(job, lease)
 
     @staticmethod
     def stopped(job: Job) -> None:

@@ -33,7 +33,7 @@ def key_rotate(actor: Any, organization: Organization) -> Job:
     Raises:
         Missing, Forbidden: the actor may not.
         Conflict: such a job is under way.
-        KeyAway: the holder of keys can't be asked.
+        KeyUnavailable: the holder of keys can't be asked.
         TooMany, Insufficient: no job is taken now.
     """
     before = _ready(actor, organization)
@@ -93,7 +93,7 @@ def keys_seal_again(organization: Organization | None = None) -> int:
     """Seals data keys anew under the newest key of the holder that is set up now; no text is touched. Returns how many.
 
     Raises:
-        KeyAway: a holder can't be asked; keys before it are done.
+        KeyUnavailable: a holder can't be asked; keys before it are done.
     """
     name = settings.ENCRYPTION_HOLDER
     keys = DataKey.objects.all() if organization is None else DataKey.objects.filter(organization=organization)

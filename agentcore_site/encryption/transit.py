@@ -13,7 +13,7 @@ from urllib.parse import quote, urlsplit
 
 from django.conf import settings
 
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.errors import KeyUnavailable
 from agentcore_site.encryption.holders import holders
 from agentcore_site.lib.row_scope import in_request
 
@@ -50,10 +50,12 @@ class TransitHolder:
             if status == http.client.OK:
                 return dict(json.loads(said)["data"])
         except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
-            raise KeyAway("The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later.") from error
+            raise KeyUnavailable(
+                "The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later."
+            ) from error
         finally:
             connection.close()
-        raise KeyAway(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
+        raise KeyUnavailable(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
 
 
 def _errors(said: bytes) -> str:

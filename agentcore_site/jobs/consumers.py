@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from agentcore_site.jobs.events import LiveEvent, events_after, group_of
 from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.slots import slot_free, slot_renew, slot_take
+from agentcore_site.jobs.socket_slots import slot_free, slot_renew, slot_take
 from agentcore_site.jobs.viewers import Viewer, viewer_of
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.row_scope import only

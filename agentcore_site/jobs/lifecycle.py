@@ -19,11 +19,11 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import JobKind, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
-from agentcore_site.jobs.telling import job_tell
+from agentcore_site.jobs.notifications import job_notify
 from agentcore_site.lib import disk, trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
-from agentcore_site.lib.places import worker_name
+from agentcore_site.lib.host_ids import worker_name
 from agentcore_site.lib.redaction import stored_text
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
@@ -91,7 +91,7 @@ def submit(
     traced = {} if trace is None else {trace_context.HEADER: str(trace)}
     event_add(job, "created", message="Job created and queued.", data={"status": job.status, **traced})
     metrics.created(kind)
-    wakeup.ring_on_commit(job)
+    wakeup.wake_on_commit(job)
     return job
 
 
@@ -154,7 +154,7 @@ def resume(actor: Any, job: Job) -> Job:
         job.refresh_from_db()
         event_add(job, "resumed", message=f"Resumed by {Actor.of(actor).name}.", data={"status": job.status})
         record(actor, "job.resumed", job, before={"status": before}, after={"status": job.status})
-        wakeup.ring_on_commit(job)
+        wakeup.wake_on_commit(job)
     return job
 
 
@@ -212,7 +212,7 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
         job = Job.objects.select_related("organization", "created_by").get(id=job_id)
         if job.attempt == 1:
             event_add(job, "started", message="A worker has taken the job.", data={"status": job.status})
-            job_tell(job, _kind_of(job))
+            job_notify(job, _kind_of(job))
     return job
 
 
@@ -226,7 +226,7 @@ def give_back(job: Job, lease: Lease) -> None:
         # The row is locked now: a request after this finds the job free, and one before it is answered here.
         if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
             raise StopRequested(asked)
-        wakeup.ring_on_commit(job)
+        wakeup.wake_on_commit(job)
 
 
 def put_back(job: Job, lease: Lease) -> bool:
@@ -293,7 +293,7 @@ def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
         if moved:
             job.refresh_from_db()
             event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
-            wakeup.ring_on_commit(job)
+            wakeup.wake_on_commit(job)
     return bool(moved)
 
 
@@ -393,7 +393,7 @@ def _announce(job: Job) -> None:
     why = f": {job.get_status_reason_display()}" if job.status_reason else ""
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
     event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
-    job_tell(job, kind)
+    job_notify(job, kind)
     if job.ended:
         metrics.completed(job.kind, job.status)
 

@@ -12,7 +12,7 @@ from django.db import close_old_connections
 from django.utils import timezone
 
 from agentcore_site import secret_key
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.errors import KeyUnavailable
 from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
@@ -21,7 +21,7 @@ from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
 from agentcore_site.lib.database import TROUBLE, error_type, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.lib.object_storage import ObjectsAway
+from agentcore_site.lib.object_storage import ObjectsUnavailable
 from agentcore_site.lib.trace_context import TraceParent
 
 log = logging.getLogger(__name__)
@@ -67,7 +67,7 @@ def run_slice(job: Job) -> str:
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"
-        except ObjectsAway as error:
+        except ObjectsUnavailable as error:
             log.warning("job %s waits for its objects: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "storage away"
@@ -76,7 +76,7 @@ def run_slice(job: Job) -> str:
 def _turn(job: Job, lease: Lease) -> str:
     """Raises:
     LeaseLost: another worker has the job.
-    ObjectsAway: the storage of large objects can't be reached.
+    ObjectsUnavailable: the storage of large objects can't be reached.
     TROUBLE: the database's own, also while the turn's end was written."""
     try:
         if full := disk.shortage():
@@ -95,10 +95,10 @@ def _turn(job: Job, lease: Lease) -> str:
         why = {"reason": pause.reason, "error": pause.message}
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
         return "paused"
-    except KeyAway as away:
+    except KeyUnavailable as away:
         lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.KEY_AWAY, error=away.message)
         return "paused"
-    except (LeaseLost, ObjectsAway):
+    except (LeaseLost, ObjectsUnavailable):
         raise
     except Exception as error:  # a failure is data with an address: it stands in the job's row and events
         if (trouble := trouble_in(error)) is not None:
@@ -139,7 +139,7 @@ def sweep() -> int:
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             _end_abandoned(job)
         else:
-            rung += wakeup.ring(job.id, job.attempt, job.priority)
+            rung += wakeup.wake(job.id, job.attempt, job.priority)
     return rung
 
 

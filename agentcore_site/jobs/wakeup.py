@@ -45,13 +45,13 @@ def _link() -> Iterator[Any]:
         yield link
 
 
-def ring_on_commit(job: Job) -> None:
+def wake_on_commit(job: Job) -> None:
     job_id, attempt, priority = job.id, job.attempt, job.priority
     # A lambda and not a partial: Django's log of a failing robust hook needs a __qualname__.
-    transaction.on_commit(lambda: ring(job_id, attempt, priority), robust=True)
+    transaction.on_commit(lambda: wake(job_id, attempt, priority), robust=True)
 
 
-def ring(job_id: Any, attempt: int, priority: int) -> bool:
+def wake(job_id: Any, attempt: int, priority: int) -> bool:
     """Sends the message. False (and a log line) if the broker is away; the sweep will ring again."""
     try:
         with _link() as link:

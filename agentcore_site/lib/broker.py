@@ -19,7 +19,7 @@ from redis.exceptions import TimeoutError
 REMEMBERED_SECONDS: Final = 2.0
 
 
-class BrokerAway(RedisConnectionError):
+class BrokerUnavailable(RedisConnectionError):
     """It did not answer a moment ago, so it was not asked again."""
 
 
@@ -31,11 +31,11 @@ def broker_asked(url: str = "") -> Iterator[None]:
     """For the block that asks what is at ``url``; Redis by default.
 
     Raises:
-        BrokerAway: it was away a moment ago. What the block raises is passed on, and remembered for two seconds.
+        BrokerUnavailable: it was away a moment ago. What the block raises is passed on, and remembered for two seconds.
     """
     url = url or settings.REDIS_URL
     if time.monotonic() < _away_until.get(url, 0.0):
-        raise BrokerAway("It did not answer a moment ago.")
+        raise BrokerUnavailable("It did not answer a moment ago.")
     try:
         yield
     except (RedisConnectionError, TimeoutError, OperationalError, OSError):

@@ -6,7 +6,7 @@ from typing import Final
 
 from celery import shared_task
 
-from agentcore_site.lib.alone import alone
+from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.serving.adapters.outbox import plans_tell
 from evaluation.serving.deployments.edits import edits_tick
 from evaluation.serving.deployments.ticking import deployments_tick
@@ -21,7 +21,7 @@ TELLING: Final = "serving.plans.tell"
 def feedback() -> dict[str, int]:
     """Rewards of new answers, and the steps of deployments that they are evidence for; nothing where another worker is
     at it."""
-    with alone(SWEEPING) as mine:
+    with exclusive_lock(SWEEPING) as mine:
         done = sweep() if mine else {}
     if any(done.values()):
         deployments_tick()
@@ -38,7 +38,7 @@ def sessions() -> int:
 def plans() -> int:
     """Tells webhooks what serves their agents now, one after the other: of two workers the slower could tell the older
     plan last. Returns how many were told."""
-    with alone(TELLING) as mine:
+    with exclusive_lock(TELLING) as mine:
         return plans_tell() if mine else 0
 
 

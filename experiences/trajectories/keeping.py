@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 from django.db import connection
 
-from agentcore_site.encryption.errors import KeyAway
+from agentcore_site.encryption.errors import KeyUnavailable
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause
 from agentcore_site.lib.database import TROUBLE
 from experiences.agents.consent import recording
@@ -32,7 +32,7 @@ LINGER: Final = 0.03  # seconds that a rollout that was paid for waits for compa
 FREE_LINGER: Final = 0.5  # one that costs nothing is played again
 AGAIN_SECONDS: Final = 0.5
 PATIENCE: Final = 15.0  # seconds that a write waits for the database, or for the key that encrypts it
-AWAY: Final = (KeyAway, *TROUBLE)
+AWAY: Final = (KeyUnavailable, *TROUBLE)
 
 
 class Waiting(NamedTuple):

@@ -16,7 +16,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.object_storage import ObjectsAway, object_load, object_save
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_load, object_save
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.models import PolicyCheckpoint, TrainingRun
@@ -89,7 +89,7 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
 
     Raises:
         Damaged: they don't match the SHA-256 that was written beside them, or the object is gone.
-        ObjectsAway: the storage can't be reached.
+        ObjectsUnavailable: the storage can't be reached.
     """
     if checkpoint.data is not None:
         data = bytes(checkpoint.data)
@@ -231,7 +231,7 @@ def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, An
         return {"data": data}
     try:
         return {"path": object_save(_name(owner), data)}
-    except ObjectsAway as error:
+    except ObjectsUnavailable as error:
         log.warning("a checkpoint of %s bytes stays in the database: %s", len(data), error)
         return {"data": data}
 
@@ -247,7 +247,7 @@ def checkpoints_move(most: int = 100) -> int:
     for checkpoint in waiting[:most]:
         try:
             path = object_save(_name(checkpoint), bytes(checkpoint.data or b""))
-        except ObjectsAway:
+        except ObjectsUnavailable:
             break
         moved += PolicyCheckpoint.objects.filter(pk=checkpoint.pk, path="").update(data=None, path=path)
     return moved

@@ -58,7 +58,7 @@ def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Damaged, ObjectsAway: it can't be read.
+        Damaged, ObjectsUnavailable: it can't be read.
         Conflict: a job of an agent that is told lessons is at work, which would write them again; or the agent is
             archived.
     """
@@ -82,7 +82,7 @@ def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
     """Takes the last promotion off: the agent stands where it stood before. Returns that checkpoint.
 
     Raises:
-        Missing, Forbidden, Damaged, ObjectsAway: as for ``checkpoint_stand``.
+        Missing, Forbidden, Damaged, ObjectsUnavailable: as for ``checkpoint_stand``.
         Conflict: nothing was promoted before; or as for ``checkpoint_stand``.
     """
     require(actor, "checkpoint.edit", agent.organization_id)
@@ -117,7 +117,7 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
     """What a run of an agent that chooses actions begins with.
 
     Raises:
-        ObjectsAway: the storage can't be reached now.
+        ObjectsUnavailable: the storage can't be reached now.
     """
     learner = learner_of(agent.runtime, config.learner)
     found = promoted(agent) if config.warm_start and not learner.tells else None
@@ -136,6 +136,6 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
 
 
 def start_of_run(run: TrainingRun) -> Policy:
-    """The policy that a run went on from. Raises Damaged, ObjectsAway, CorruptState."""
+    """The policy that a run went on from. Raises Damaged, ObjectsUnavailable, CorruptState."""
     assert run.starts_from is not None
     return policy_of(checkpoint_load(run.starts_from))

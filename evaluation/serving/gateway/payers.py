@@ -148,7 +148,7 @@ class Payers:
         """Settles all blocks: end the calls first.
 
         Raises:
-            LedgerAway: the database was away for too long; journals keep what it has not heard.
+            LedgerUnavailable: the database was away for too long; journals keep what it has not heard.
         """
         for payer in self._payers.values():
             for client in payer.clients.values():

@@ -58,7 +58,7 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
 
     Raises:
         Conflict: it can't be read, or the agent's prompt pack was altered.
-        ObjectsAway: the storage can't be reached.
+        ObjectsUnavailable: the storage can't be reached.
     """
     agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
     try:

@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.audit.lines import copy_compare
+from agentcore_site.audit.export_lines import copy_compare
 from agentcore_site.audit.sealing import tables, verify
 from agentcore_site.lib.errors import Invalid
 

@@ -26,7 +26,7 @@ from agentcore_site.embedded.service_paths import CannotStart
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
-from agentcore_site.lib.places import PLACE, folder_name, place_of_processes
+from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, process_host_id
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 
 DEFAULT_PORT = 8000
@@ -218,7 +218,7 @@ class Command(BaseCommand):
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
-        lean[PLACE] = place_of_processes(stack.data_dir)
+        lean[HOST_ID_VARIABLE] = process_host_id(stack.data_dir)
         lean["MALLOC_ARENA_MAX"] = "2"  # freed memory goes back to the system instead of to a thread
         return [
             Process(

@@ -8,17 +8,19 @@ from typing import Any, Final
 from django.db.models import F, Func, IntegerField, Q, QuerySet
 
 from agentcore_site.encryption.errors import Unopenable
-from agentcore_site.lib.erased import holds
+from agentcore_site.lib.word_erasure import contains_words
 
 AT_ONCE: Final = 500
 
 
-def sealed_holding(rows: QuerySet[Any], words: Sequence[str], *columns: str, fields: Sequence[str]) -> Iterator[Any]:
+def encrypted_rows_containing(
+    rows: QuerySet[Any], words: Sequence[str], *columns: str, fields: Sequence[str]
+) -> Iterator[Any]:
     """The rows of which an encrypted column holds one of the words, in any case, with the values of ``fields``. One
     that does not open says nothing to anybody, and is passed over.
 
     Raises:
-        KeyAway: it can't be told now.
+        KeyUnavailable: it can't be told now.
     """
     sealed = {
         f"{one}_version": Func(F(one), function="encryption_version", output_field=IntegerField()) for one in columns
@@ -27,7 +29,7 @@ def sealed_holding(rows: QuerySet[Any], words: Sequence[str], *columns: str, fie
     found = rows.annotate(**sealed).filter(some).only("organization_id", *columns, *fields).order_by()
     for row in found.iterator(chunk_size=AT_ONCE):
         try:
-            if any(holds(getattr(row, one), words) for one in columns):
+            if any(contains_words(getattr(row, one), words) for one in columns):
                 yield row
         except Unopenable:
             continue

@@ -15,12 +15,12 @@ ALIVE_SECONDS: Final = 15  # then a part that has said nothing is taken for dead
 PARTS: Final = ("relay", "consumers")
 
 
-def beat_key(part: str) -> str:
+def heartbeat_key(part: str) -> str:
     return f"events.{part}"
 
 
-def beat(parts: tuple[str, ...]) -> None:
+def heartbeats_send(parts: tuple[str, ...]) -> None:
     try:
-        cache.set_many({beat_key(part): timezone.now().isoformat() for part in parts}, ALIVE_SECONDS)
+        cache.set_many({heartbeat_key(part): timezone.now().isoformat() for part in parts}, ALIVE_SECONDS)
     except RedisError as error:
         log.warning("health is not told: %s", error)

@@ -8,7 +8,7 @@ from django.urls import get_script_prefix
 
 from agentcore_site.jobs.kinds import AboutAgent, JobKind
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 
 # The page of a job, by its kind; of the others: that of training. Paths and not names: to reverse a name loads all
 # addresses and what is behind them, pages, REST and the admin, and workers tell of each job's moves.
@@ -33,7 +33,7 @@ HOW: Final[dict[str, str]] = {
     Reason.DISK_FULL: "It goes on by itself once there is room on the disk.",
     Reason.KEY_AWAY: "It goes on by itself once the encryption key can be had.",
 }
-TOLD: Final[dict[str, str]] = {
+EVENT_TYPE_OF: Final[dict[str, str]] = {
     Status.RUNNING: "job.started",
     Status.COMPLETED: "job.completed",
     Status.FAILED: "job.failed",
@@ -47,16 +47,16 @@ def job_page(job: Job) -> str:
     return _page(JOB_PAGES.get(job.kind, TRAINING_PAGE), job)
 
 
-def job_tell(job: Job, kind: JobKind | None) -> None:
+def job_notify(job: Job, kind: JobKind | None) -> None:
     """Tells where a job is now. ``kind``: None where its package was taken away."""
     reason = job.status_reason
     stopped = job.status in (Status.PAUSED, Status.FAILED)
     how = HOW.get(reason, "Read its error, mend that, then resume it." if reason != Reason.USER else "")
     why = f": {job.get_status_reason_display()}" if reason else ""
     said = {Status.RUNNING: "started", Status.PAUSED: "is paused", Status.CANCELLED: "was cancelled"}
-    event_tell(
+    event_record(
         job.organization_id,
-        TOLD[job.status],
+        EVENT_TYPE_OF[job.status],
         text=f"“{job}” {said.get(Status(job.status), job.status)}{why}.",
         data={
             "job_id": str(job.id),

@@ -13,7 +13,7 @@ from django.db import connection, connections
 T = TypeVar("T")
 
 
-def read_ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
+def prefetch(pieces: Iterator[T]) -> Generator[T, None, None]:
     """The same pieces in the same order. A thread reads the next one while the caller works, and no more than that one:
     two are in memory. What it raises is raised here, in its place.
 
@@ -29,7 +29,7 @@ def read_ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
     first = list(islice(pieces, 1))
     if not first:
         return
-    beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
+    beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
     try:
         ahead = _asked(beside, pieces)
         yield first.pop()

@@ -12,7 +12,7 @@ LONGEST: Final = 120  # seconds; then its worker is taken for dead
 
 
 @contextmanager
-def alone(name: str) -> Iterator[bool]:
+def exclusive_lock(name: str) -> Iterator[bool]:
     """Whether no other worker is at it; none begins until the block ends."""
     mine = cache.add(name, "", timeout=LONGEST)
     try:

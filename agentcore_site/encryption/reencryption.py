@@ -43,7 +43,7 @@ def rows_by_version(organization_id: uuid.UUID) -> Counts:
     return found
 
 
-def moving_slice(job: Job, lease: Lease) -> Progressed:
+def reencryption_slice(job: Job, lease: Lease) -> Progressed:
     """Batches from where the last slice ended; at the end rows are counted."""
     marks = job.events.filter(type__in=(COUNTED, MOVED)).order_by("seq")
     first = marks.first() or _counted(job, lease)

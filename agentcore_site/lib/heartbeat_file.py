@@ -12,19 +12,19 @@ SECONDS: Final = 2.0
 _kept: set[asyncio.Task[None]] = set()  # a loop forgets its tasks
 
 
-def tick() -> None:
+def heartbeat() -> None:
     """Says it. Where the file is gone nothing is said: a sign that stays away only after there was one counts."""
     if path := os.environ.get(FILE):
         with suppress(OSError):
             os.utime(path)
 
 
-def tick_in_loop() -> None:
+def heartbeat_in_loop() -> None:
     """Says it from the running event loop for as long as that turns."""
-    _kept.add(asyncio.get_running_loop().create_task(_ticking()))
+    _kept.add(asyncio.get_running_loop().create_task(_heartbeat_loop()))
 
 
-async def _ticking() -> None:
+async def _heartbeat_loop() -> None:
     while True:
-        tick()
+        heartbeat()
         await asyncio.sleep(SECONDS)

@@ -14,7 +14,7 @@ from django.db import connection, connections
 T = TypeVar("T")
 
 
-def side_by_side(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[T, None, None]:
+def parallel_map(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[T, None, None]:
     """What each returns, in their order. ``width`` of them are under way or wait to be taken, and no more: each is
     asked for only when one before it was taken. What one raises is raised here, in its place.
 
@@ -26,7 +26,7 @@ def side_by_side(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[
             yield work()
         return
     left = iter(works)
-    beside = ThreadPoolExecutor(max_workers=width, thread_name_prefix="side-by-side")
+    beside = ThreadPoolExecutor(max_workers=width, thread_name_prefix="parallel-map")
     begun: deque[Future[T]] = deque()
     try:
         begun.extend(_begun(beside, work) for work in islice(left, width))

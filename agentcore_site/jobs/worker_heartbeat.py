@@ -8,30 +8,30 @@ from typing import Any
 from celery import bootsteps
 from celery.worker.consumer import Consumer
 
-from agentcore_site.lib.ticks import SECONDS, tick
+from agentcore_site.lib.heartbeat_file import SECONDS, heartbeat
 
 
-class Ticking(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
+class WorkerHeartbeat(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
     """Begins anew with each connection to the broker: a consumer that lost its own forgets its timers."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
     def start(self, consumer: Any) -> None:
-        consumer.timer.call_repeatedly(SECONDS, tick)
+        consumer.timer.call_repeatedly(SECONDS, heartbeat)
 
 
-class TickingConsumer(Consumer):  # type: ignore[misc]
+class HeartbeatConsumer(Consumer):  # type: ignore[misc]
     """Waiting for the broker, it sleeps outside of the event loop, and asks each second whether to stop."""
 
     def ensure_connected(self, conn: Any) -> Any:
         ensure = conn.ensure_connection
 
-        def ensure_and_tick(*args: Any, callback: Callable[[], None], **options: Any) -> Any:
+        def ensure_and_heartbeat(*args: Any, callback: Callable[[], None], **options: Any) -> Any:
             def asked() -> None:
-                tick()
+                heartbeat()
                 callback()
 
             return ensure(*args, callback=asked, **options)
 
-        conn.ensure_connection = ensure_and_tick
+        conn.ensure_connection = ensure_and_heartbeat
         return super().ensure_connected(conn)

@@ -11,7 +11,7 @@ ERASED: Final = "[erased]"  # what stands where a text was that had to go
 
 
 @dataclass(frozen=True, slots=True)
-class Own:
+class ProgramKeys:
     """What the program alone writes in a JSON value: keys (``names``, at any depth). Under some of them (``closed``) no
     words of a person can stand; under others (``foreign``) nothing is the program's, whatever its keys are called.
     That a person has the name of a setting must not cost the setting."""
@@ -32,10 +32,10 @@ class Own:
         return type(self)() if key in self.foreign else self
 
 
-NOTHING: Final = Own()
+NO_PROGRAM_KEYS: Final = ProgramKeys()
 
 
-def without(value: Any, words: Sequence[str], own: Own = NOTHING) -> Any:
+def erase_words(value: Any, words: Sequence[str], own: ProgramKeys = NO_PROGRAM_KEYS) -> Any:
     """``value`` with each of the words replaced, in any case, in keys too."""
     if isinstance(value, str):
         for word in words:
@@ -43,25 +43,25 @@ def without(value: Any, words: Sequence[str], own: Own = NOTHING) -> Any:
         return value
     if isinstance(value, Mapping):
         return {
-            key if key in own.names else without(key, words): one
+            key if key in own.names else erase_words(key, words): one
             if key in own.closed
-            else without(one, words, own.under(key))
+            else erase_words(one, words, own.under(key))
             for key, one in value.items()
         }
     if isinstance(value, list | tuple):
-        return [without(one, words, own) for one in value]
+        return [erase_words(one, words, own) for one in value]
     return value
 
 
-def holds(value: Any, words: Sequence[str], own: Own = NOTHING) -> bool:
+def contains_words(value: Any, words: Sequence[str], own: ProgramKeys = NO_PROGRAM_KEYS) -> bool:
     """Whether a text in ``value`` has one of the words in it, in any case."""
     if isinstance(value, str):
         folded = value.casefold()
         return any(word.casefold() in folded for word in words)
     if isinstance(value, Mapping):
         return any(
-            (key not in own.names and holds(key, words))
-            or (key not in own.closed and holds(one, words, own.under(key)))
+            (key not in own.names and contains_words(key, words))
+            or (key not in own.closed and contains_words(one, words, own.under(key)))
             for key, one in value.items()
         )
-    return isinstance(value, list | tuple) and any(holds(one, words, own) for one in value)
+    return isinstance(value, list | tuple) and any(contains_words(one, words, own) for one in value)

@@ -12,7 +12,7 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
+class LruCache(Generic[K, V]):
     """Remembers at most ``most`` values, and, whenever another one is made, none that was not asked for within
     ``seconds``: a cache that is bounded by number alone grows in a process for as long as new keys come."""
 

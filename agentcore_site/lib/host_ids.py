@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-PLACE: Final = "WORKER_PLACE"  # set by `up` for what it starts
+HOST_ID_VARIABLE: Final = "WORKER_PLACE"  # set by `up` for what it starts
 
 
 def folder_name(data_dir: Path) -> str:
@@ -17,15 +17,15 @@ def folder_name(data_dir: Path) -> str:
     return hashlib.sha256(str(data_dir).encode()).hexdigest()[:12]
 
 
-def place_name(data_dir: Path) -> str:
+def host_id(data_dir: Path) -> str:
     """Of a data folder on this host: the same after a new start."""
     return f"{socket.gethostname()[:70]}:{folder_name(data_dir)}"
 
 
-def place_of_processes(data_dir: Path) -> str:
+def process_host_id(data_dir: Path) -> str:
     """The same with what tells process ids apart from those of other kernels and containers: hosts may have one name,
     and a process id says nothing outside of its own space."""
-    return f"{place_name(data_dir)}:{_process_space()}"
+    return f"{host_id(data_dir)}:{_process_space()}"
 
 
 @cache
@@ -40,4 +40,4 @@ def _process_space() -> str:
 
 def worker_name() -> str:
     """Of this process: its place, and its process id."""
-    return f"{os.environ.get(PLACE) or socket.gethostname()[:70]}:{os.getpid()}"
+    return f"{os.environ.get(HOST_ID_VARIABLE) or socket.gethostname()[:70]}:{os.getpid()}"

@@ -11,8 +11,8 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.places import place_of_processes
-from agentcore_site.lib.ticks import tick
+from agentcore_site.lib.heartbeat_file import heartbeat
+from agentcore_site.lib.host_ids import process_host_id
 from agentcore_site.models import SiteFact
 
 log = logging.getLogger(__name__)
@@ -67,10 +67,10 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
     """Asks for tasks only while it holds the lease."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._lease = BeatLease(place_of_processes(settings.DATA_DIR))
+        self._lease = BeatLease(process_host_id(settings.DATA_DIR))
         super().__init__(*args, **options)
 
-    def tick(self, *args: Any, **options: Any) -> float:
+    def heartbeat(self, *args: Any, **options: Any) -> float:
         """Seconds until there is something to do."""
-        tick()
-        return float(super().tick(*args, **options)) if self._lease.held() else 1.0
+        heartbeat()
+        return float(super().heartbeat(*args, **options)) if self._lease.held() else 1.0
