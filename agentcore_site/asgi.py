@@ -27,7 +27,7 @@ require_same_or_exit()
 
 
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:
-    """What has to begin and end with the server: the sign that its loop turns."""
+    """Starts the main loop's heartbeat with the server and ends it with the server."""
     while (await receive())["type"] != "lifespan.shutdown":
         heartbeat_file.heartbeat_in_loop()
         await send({"type": "lifespan.startup.complete"})
@@ -42,7 +42,7 @@ application = ProtocolTypeRouter(
     }
 )
 
-# Pages are loaded now, not by the first who asks. What is loaded is never collected: a full collection would stop all
+# Pages are loaded now, not by the first request. Loaded objects are never collected: a full collection would stop all
 # answers for 0.13 s, twice a second under load.
 get_resolver().url_patterns  # noqa: B018
 gc_freeze.settle()

@@ -17,7 +17,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 
 class ScopedTask(Task):
-    """A task works across organisations, but for a job's turn, which narrows itself."""
+    """A task works across organisations, except a job's turn, which narrows its own scope."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with everything():
@@ -33,7 +33,7 @@ app.steps["consumer"].add("agentcore_site.jobs.worker_heartbeat:WorkerHeartbeat"
 @celeryd_init.connect
 @beat_init.connect
 def stop_with_another_secret_key(**_: Any) -> None:
-    """Ends a worker or beat that has another SECRET_KEY than its database knows, with the reason."""
+    """Ends a worker or beat whose SECRET_KEY differs from the database's, with the reason."""
     import django
 
     django.setup()
@@ -44,7 +44,7 @@ def stop_with_another_secret_key(**_: Any) -> None:
 
 @worker_before_create_process.connect
 def share_what_is_loaded(**_: Any) -> None:
-    # Imported here: beat and the web process have this application too, and do no slices.
+    # Imported here: beat and the web process load this application too, and run no slices.
     from agentcore_site.jobs.kinds import kinds_load
 
     kinds_load()

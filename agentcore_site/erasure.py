@@ -39,7 +39,8 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(Job.objects.filter(organization_id=organization_id), words, texts=("title", "error"))
 
 
-# What the program writes in a job's events, and reads there again: all but these hold figures and words of its own.
+# Keys that the program writes in a job's events, and reads again: all but these hold figures and the program's own
+# words.
 SAID: Final = ("reason", "asked", "verdict")
 EVENT: Final = ProgramKeys.but(
     (
@@ -100,7 +101,7 @@ def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
 @erasure_handlers.register("log of the admin")
 def admin_log(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The Django admin's log of what this organisation's people did."""
+    """The Django admin's log of the actions of this organisation's people."""
     mine = LogEntry.objects.filter(user__memberships__organization_id=organization_id).distinct()
     return rewritten(mine, words, texts=("object_repr", "change_message"))
 
@@ -132,7 +133,7 @@ def programs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
 
 @erasure_handlers.register("passkeys")
 def passkeys(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The names of passkeys: they sign in as before."""
+    """The names of passkeys: sign-in with them stays possible."""
     mine = Passkey.objects.filter(user__memberships__organization_id=organization_id).distinct()
     return rewritten(mine, words, texts=("name",))
 

@@ -1,4 +1,4 @@
-"""Words in encrypted texts: the database can't look for them there, so an erasure opens them row by row."""
+"""Search for words in encrypted texts: the database can't do it, so an erasure decrypts them row by row."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ AT_ONCE: Final = 500
 def encrypted_rows_containing(
     rows: QuerySet[Any], words: Sequence[str], *columns: str, fields: Sequence[str]
 ) -> Iterator[Any]:
-    """The rows of which an encrypted column holds one of the words, in any case, with the values of ``fields``. One
-    that does not open says nothing to anybody, and is passed over.
+    """The rows in which an encrypted column contains one of the words, in any case, with the values of ``fields``. A
+    row that can't be decrypted can be read by no one, and is skipped.
 
     Raises:
-        KeyUnavailable: it can't be told now.
+        KeyUnavailable: the key can't be read now.
     """
     sealed = {
         f"{one}_version": Func(F(one), function="encryption_version", output_field=IntegerField()) for one in columns

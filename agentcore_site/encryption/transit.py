@@ -1,6 +1,6 @@
 """Data keys encrypted by the transit engine of HashiCorp Vault or OpenBao, over HTTP. Its key never leaves the server.
 
-What is stored is what the engine answers: ``vault:v<version of its key>:<base64>``.
+The stored value is the engine's answer: ``vault:v<version of its key>:<base64>``.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from agentcore_site.lib.row_scope import in_request
 
 NAME: Final = "vault"
 SECONDS: Final = 5.0
-REQUEST_SECONDS: Final = 0.9  # to connect, and as long again for an answer, within a request
+REQUEST_SECONDS: Final = 0.9  # to connect, and again the same for an answer, within a request
 
 
 @holders.register(NAME)

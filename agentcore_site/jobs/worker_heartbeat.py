@@ -1,4 +1,4 @@
-"""Signs of a worker's main process: from its event loop, and while it waits for a broker that is away."""
+"""Heartbeats of a worker's main process: from its event loop, and while it waits for an unavailable broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcore_site.lib.heartbeat_file import SECONDS, heartbeat
 
 
 class WorkerHeartbeat(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types
-    """Begins anew with each connection to the broker: a consumer that lost its own forgets its timers."""
+    """Starts again with each connection to the broker: a consumer that lost its connection drops its timers."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
 
@@ -21,7 +21,7 @@ class WorkerHeartbeat(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery 
 
 
 class HeartbeatConsumer(Consumer):  # type: ignore[misc]
-    """Waiting for the broker, it sleeps outside of the event loop, and asks each second whether to stop."""
+    """While it waits for the broker, it sleeps outside of the event loop, and checks each second whether to stop."""
 
     def ensure_connected(self, conn: Any) -> Any:
         ensure = conn.ensure_connection

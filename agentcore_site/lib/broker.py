@@ -1,7 +1,7 @@
-"""Redis and the broker in the path of a request: asked briefly, and not at all for a while after no answer came.
+"""Redis and the broker in the path of a request: short time-outs, and no call for a while after a failure.
 
-Nothing that a request needs is kept only there, so a request goes on without it: nothing is limited, workers are woken
-by the sweep, and pages poll.
+They hold nothing that a request needs, so a request continues without them: nothing is limited, the sweep wakes
+workers, and pages poll.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ REMEMBERED_SECONDS: Final = 2.0
 
 
 class BrokerUnavailable(RedisConnectionError):
-    """It did not answer a moment ago, so it was not asked again."""
+    """It did not answer a moment ago, so it was not called again."""
 
 
 _away_until: dict[str, float] = {}  # by address

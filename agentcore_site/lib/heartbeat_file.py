@@ -1,4 +1,4 @@
-"""A process's sign that its main loop turns: the time of a file, at which ``manage.py up`` looks."""
+"""A process's heartbeat: the time of a file, which ``manage.py up`` checks."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ import os
 from contextlib import suppress
 from typing import Final
 
-FILE: Final = "TICK_FILE"  # set by what started the process; without it nothing is said
+FILE: Final = "TICK_FILE"  # set by the process that started this one; without it there are no heartbeats
 SECONDS: Final = 2.0
-_kept: set[asyncio.Task[None]] = set()  # a loop forgets its tasks
+_kept: set[asyncio.Task[None]] = set()  # strong references: an event loop drops its tasks
 
 
 def heartbeat() -> None:
-    """Says it. Where the file is gone nothing is said: a sign that stays away only after there was one counts."""
+    """Writes a heartbeat; nothing if the file is gone: only heartbeats that stop after the first one count."""
     if path := os.environ.get(FILE):
         with suppress(OSError):
             os.utime(path)
 
 
 def heartbeat_in_loop() -> None:
-    """Says it from the running event loop for as long as that turns."""
+    """Writes heartbeats from the running event loop for as long as the loop runs."""
     _kept.add(asyncio.get_running_loop().create_task(_heartbeat_loop()))
 
 

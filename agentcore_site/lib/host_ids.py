@@ -1,4 +1,4 @@
-"""Names of places: a host may have several, one for each data folder on which ``manage.py up`` runs."""
+"""Ids of hosts and data folders: a host has one for each data folder on which ``manage.py up`` runs."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ def folder_name(data_dir: Path) -> str:
 
 
 def host_id(data_dir: Path) -> str:
-    """Of a data folder on this host: the same after a new start."""
+    """The id of a data folder on this host: the same after a restart."""
     return f"{socket.gethostname()[:70]}:{folder_name(data_dir)}"
 
 
 def process_host_id(data_dir: Path) -> str:
-    """The same with what tells process ids apart from those of other kernels and containers: hosts may have one name,
-    and a process id says nothing outside of its own space."""
+    """The same with an id of the kernel and container: hosts may share a name, and a process id is unique only in its
+    own namespace."""
     return f"{host_id(data_dir)}:{_process_space()}"
 
 
 @cache
 def _process_space() -> str:
-    """Of this kernel since it booted, and of the container; "" where Linux does not say."""
+    """Id of this kernel since its boot, and of the container; "" if Linux does not give it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return hashlib.sha256(f"{boot} {os.readlink('/proc/self/ns/pid')}".encode()).hexdigest()[:12]
@@ -39,5 +39,5 @@ def _process_space() -> str:
 
 
 def worker_name() -> str:
-    """Of this process: its place, and its process id."""
+    """Name of this process: its host id, and its process id."""
     return f"{os.environ.get(HOST_ID_VARIABLE) or socket.gethostname()[:70]}:{os.getpid()}"

@@ -1,4 +1,4 @@
-"""Whether a server of HTTP answers at all, asked before a request of ours waits for it.
+"""Checks that an HTTP server answers at all, before a request of ours waits for it.
 
 The time-outs of libraries are made for work (a file of a gigabyte, a query over a year), and a page waits two seconds.
 """
@@ -12,12 +12,12 @@ from functools import lru_cache
 from typing import Final
 from urllib.parse import urlsplit
 
-ANSWER_SECONDS: Final = 0.7  # to connect, and as long again for an answer
-KNOWN_SECONDS: Final = 2.0  # that an answer, or its absence, is believed
+ANSWER_SECONDS: Final = 0.7  # to connect, and again the same for an answer
+KNOWN_SECONDS: Final = 2.0  # for which the result is reused
 
 
 class HttpServer:
-    """One server. Any answer is one, a refusal too. Threads that ask at once share the question."""
+    """One server. Any response counts, also a refusal. Concurrent threads share the check."""
 
     def __init__(self, url: str) -> None:
         parts = urlsplit(url)

@@ -16,7 +16,7 @@ from agentcore_site.lib.row_scope import in_request
 
 
 class ObjectsUnavailable(Unavailable):
-    """The storage can't be reached now; what was asked may be tried again."""
+    """The storage can't be reached now; the request may be repeated."""
 
     title = "Object storage away"
 
@@ -26,14 +26,15 @@ class ObjectsUnavailable(Unavailable):
 
 def _require_answer() -> None:
     """Raises:
-    ObjectsUnavailable: a request waits, and a storage with an address of its own does not answer."""
+    ObjectsUnavailable: in a request, if a storage with an address of its own does not answer.
+    """
     address = getattr(default_storage, "endpoint_url", None)
     if address and in_request() and not http_server_at(address).answers():
         raise ObjectsUnavailable
 
 
 def object_save(name: str, data: bytes) -> str:
-    """Stores the bytes and returns the path under which they are found.
+    """Stores the bytes and returns their path.
 
     Raises:
         ObjectsUnavailable: they could not be stored.
@@ -41,14 +42,15 @@ def object_save(name: str, data: bytes) -> str:
     _require_answer()
     try:
         return str(default_storage.save(name, ContentFile(data)))
-    except Exception as error:  # each storage has errors of its own; none says anything about the bytes
+    except Exception as error:  # each storage has errors of its own, which do not depend on the bytes
         raise ObjectsUnavailable from error
 
 
 def object_load(path: str) -> bytes:
     """Raises:
     FileNotFoundError: there is no such object.
-    ObjectsUnavailable: the storage can't be asked."""
+    ObjectsUnavailable: the storage does not answer.
+    """
     _require_answer()
     try:
         with default_storage.open(path) as stored:
@@ -60,7 +62,7 @@ def object_load(path: str) -> bytes:
 
 
 def object_save_file(name: str, path: Path) -> None:
-    """Stores a file under exactly this name, in place of what stood there, without reading it whole.
+    """Stores a file under exactly this name, replacing any other, without reading it whole.
 
     Raises:
         ObjectsUnavailable: it could not be stored.

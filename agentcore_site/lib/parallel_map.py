@@ -1,4 +1,4 @@
-"""Pieces of work that are done beside each other by threads, each with a connection of its own."""
+"""Calls run in parallel by threads, each with a connection of its own."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ T = TypeVar("T")
 
 
 def parallel_map(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[T, None, None]:
-    """What each returns, in their order. ``width`` of them are under way or wait to be taken, and no more: each is
-    asked for only when one before it was taken. What one raises is raised here, in its place.
+    """The results of the calls, in their order. At most ``width`` calls run or wait to be consumed: each next call is
+    requested only when an earlier result was taken. Exceptions are raised here, in their place.
 
-    The threads see the rows that the caller may see. Inside of a transaction the caller does all of it: another
-    connection would not see what was written there.
+    The threads see the same rows as the caller. Inside a transaction the caller makes all calls: another connection
+    would not see the transaction's writes.
     """
     if connection.in_atomic_block:
         for work in works:
@@ -39,7 +39,7 @@ def parallel_map(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[
 
 
 def _begun(beside: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
-    return beside.submit(copy_context().run, _done, work)  # the scope of rows is told to the thread
+    return beside.submit(copy_context().run, _done, work)  # the thread gets the caller's row scope
 
 
 def _done(work: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Signs of life of the parts of the feedback loop, for health."""
+"""Heartbeats of the parts of the feedback loop, for health."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from redis import RedisError
 
 log = logging.getLogger(__name__)
 
-ALIVE_SECONDS: Final = 15  # then a part that has said nothing is taken for dead
+ALIVE_SECONDS: Final = 15  # then a silent part is assumed dead
 PARTS: Final = ("relay", "consumers")
 
 
@@ -23,4 +23,4 @@ def heartbeats_send(parts: tuple[str, ...]) -> None:
     try:
         cache.set_many({heartbeat_key(part): timezone.now().isoformat() for part in parts}, ALIVE_SECONDS)
     except RedisError as error:
-        log.warning("health is not told: %s", error)
+        log.warning("heartbeats can't be sent: %s", error)

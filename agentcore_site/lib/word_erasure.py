@@ -1,4 +1,4 @@
-"""Texts and JSON values without what names a person. Pure: where they stand is for those to say who store them."""
+"""Removal of words that identify a person from texts and JSON values. Pure: each app knows where it stores them."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-ERASED: Final = "[erased]"  # what stands where a text was that had to go
+ERASED: Final = "[erased]"  # replaces an erased text
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramKeys:
-    """What the program alone writes in a JSON value: keys (``names``, at any depth). Under some of them (``closed``) no
-    words of a person can stand; under others (``foreign``) nothing is the program's, whatever its keys are called.
-    That a person has the name of a setting must not cost the setting."""
+    """Keys of a JSON value that only the program writes (``names``, at any depth). Values of the ``closed`` keys can
+    hold no words of a person; under the ``foreign`` keys nothing is the program's, not even its key names. A person
+    with the name of a setting must not cost the setting."""
 
     names: frozenset[str] = frozenset()
     closed: frozenset[str] = frozenset()
@@ -22,13 +22,12 @@ class ProgramKeys:
 
     @classmethod
     def but(cls, names: Iterable[str], *said: str, foreign: Iterable[str] = ()) -> Self:
-        """The program writes all of these names and of the ``foreign`` ones; all of ``names`` but ``said`` are
-        closed."""
+        """The program writes all of these names and the ``foreign`` ones; ``names`` except ``said`` are closed."""
         ours = frozenset(names)
         return cls(ours.union(foreign), ours - set(said), frozenset(foreign))
 
     def under(self, key: str) -> Self:
-        """What is the program's in the value of a key."""
+        """The program's keys in the value of a key."""
         return type(self)() if key in self.foreign else self
 
 
@@ -54,7 +53,7 @@ def erase_words(value: Any, words: Sequence[str], own: ProgramKeys = NO_PROGRAM_
 
 
 def contains_words(value: Any, words: Sequence[str], own: ProgramKeys = NO_PROGRAM_KEYS) -> bool:
-    """Whether a text in ``value`` has one of the words in it, in any case."""
+    """True if a text in ``value`` contains one of the words, in any case."""
     if isinstance(value, str):
         folded = value.casefold()
         return any(word.casefold() in folded for word in words)

@@ -1,4 +1,4 @@
-"""``manage.py audit_verify``: whether the audit log and the ledger are what was written, line by line."""
+"""``manage.py audit_verify``: checks line by line that the audit log and the ledger are unchanged."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError: a name that there is not, or a file that is no export."""
+        """Raises CommandError: a name is unknown, or a file is not an export."""
         heads = dict(one.partition("=")[::2] for one in options["head"])
         if unknown := set(heads) - set(tables):
             raise CommandError(f"There is no {unknown.pop()!r}; names: {', '.join(tables)}.")
