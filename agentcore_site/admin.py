@@ -19,7 +19,7 @@ from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
 
 @admin.register(AuditEvent)
 class AuditEventAdmin(LongTableAdmin):
-    """Neither added, changed nor deleted: the database would refuse it as well."""
+    """Read-only: the database refuses changes as well."""
 
     organization_path = "organization_id"
     list_display = ["at", "actor", "action", "target", "door", "ip"]
@@ -47,7 +47,7 @@ class IdempotencyRecordAdmin(LongTableAdmin):
 
 @admin.register(SavedView)
 class SavedViewAdmin(LongTableAdmin):
-    """Made and changed over the lists of the console."""
+    """Created and changed over the lists of the console."""
 
     list_display = ["name", "page", "person", "organization", "shared", "created_at"]
     list_filter = ["organization", "shared"]
@@ -57,7 +57,7 @@ class SavedViewAdmin(LongTableAdmin):
 
 @admin.register(DataKey)
 class DataKeyAdmin(LongTableAdmin):
-    """Made and changed on the page *Encryption*."""
+    """Created and changed on the page *Encryption*."""
 
     list_display = ["organization", "version", "holder", "active", "created_at"]
     list_filter = ["organization", "active"]
@@ -66,10 +66,10 @@ class DataKeyAdmin(LongTableAdmin):
 
 
 class SiteTableAdmin(ForSuperusers, LongTableAdmin):
-    """Rows of the whole site, which its processes write."""
+    """Rows of the whole site, written by its processes."""
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
-        """They belong to no organisation, by which those of others would be found."""
+        """These rows belong to no organisation, so no filter by organisation applies."""
         rows: QuerySet[Any] = self.model._default_manager.all()
         return rows if request.user.is_superuser else rows.none()
 

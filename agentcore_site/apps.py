@@ -10,7 +10,7 @@ class SiteConfig(AppConfig):
     def ready(self) -> None:
         from agentcore_site import checks, database_roles, erasure, retention, secret_key  # noqa: F401
         from agentcore_site.outbound import configure
-        from agentcore_site.outgoing import site_policy
+        from agentcore_site.outbound_settings import site_policy
 
         # The last app that is installed: all tables are there.
         post_migrate.connect(database_roles.grant, sender=self)

@@ -13,7 +13,7 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is set up)
 from django.urls import get_resolver  # noqa: E402
 
-from agentcore_site.lib import gc_freeze, ticks  # noqa: E402
+from agentcore_site.lib import gc_freeze, heartbeat_file  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
@@ -27,9 +27,9 @@ require_same_or_exit()
 
 
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:
-    """What has to begin and end with the server: the sign that its loop turns."""
+    """Starts the main loop's heartbeat with the server and ends it with the server."""
     while (await receive())["type"] != "lifespan.shutdown":
-        ticks.tick_in_loop()
+        heartbeat_file.heartbeat_in_loop()
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})
 
@@ -42,7 +42,7 @@ application = ProtocolTypeRouter(
     }
 )
 
-# Pages are loaded now, not by the first who asks. What is loaded is never collected: a full collection would stop all
+# Pages are loaded now, not by the first request. Loaded objects are never collected: a full collection would stop all
 # answers for 0.13 s, twice a second under load.
 get_resolver().url_patterns  # noqa: B018
 gc_freeze.settle()

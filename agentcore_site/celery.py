@@ -16,7 +16,7 @@ os.environ.setdefault("CELERY_SKIP_CHECKS", "true")
 
 
 class ScopedTask(Task):
-    """A task works across organisations, but for a job's turn, which narrows itself."""
+    """A task works across organisations, except a job's turn, which narrows its own scope."""
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         with everything():
@@ -26,13 +26,13 @@ class ScopedTask(Task):
 app = Celery("agentcore", task_cls=ScopedTask, amqp=SteadyBroker)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
-app.steps["consumer"].add("agentcore_site.jobs.ticking:Ticking")
+app.steps["consumer"].add("agentcore_site.jobs.worker_heartbeat:WorkerHeartbeat")
 
 
 @celeryd_init.connect
 @beat_init.connect
 def stop_with_another_secret_key(**_: Any) -> None:
-    """Ends a worker or beat that has another SECRET_KEY than its database knows, with the reason."""
+    """Ends a worker or beat whose SECRET_KEY differs from the database's, with the reason."""
     import django
 
     django.setup()

@@ -19,8 +19,8 @@ def metrics_are_guarded(app_configs: Any, **_: Any) -> list[CheckMessage]:
 
 @register(Tags.database)
 def groups_name_organizations(app_configs: Any, databases: Any = None, **_: Any) -> list[CheckMessage]:
-    """An organisation that is misspelt in ``OIDC_GROUPS`` gives no person a role, without a word. Asked where the
-    database is: by ``migrate``, and so at each start. A site that has no organisation yet is not held up."""
+    """Warns of an unknown organisation in ``OIDC_GROUPS``, which would silently give no person a role. Runs with the
+    database, by ``migrate``, and so at each start. A site without an organisation is not delayed."""
     named = {slug for _, slug, _ in settings.OIDC_GROUPS} | {settings.OIDC_ORGANIZATION} - {""}
     if not named or "default" not in (databases or ()):
         return []

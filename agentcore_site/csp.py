@@ -1,4 +1,4 @@
-"""The content security policy, with the few things that the admin's theme can't do without, under ``/admin/`` only."""
+"""The content security policy, with the exceptions that the admin's theme needs, under ``/admin/`` only."""
 
 from __future__ import annotations
 

@@ -29,21 +29,21 @@ EVERYWHERE: Final = (
     "ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES TO {role}",
     "REVOKE INSERT, UPDATE, DELETE ON django_migrations FROM {role}",
 )
-# Tables to which lines are added and no more.
+# Append-only tables.
 APPEND_ONLY: Final = ("audit_auditevent", "budgets_ledgerentry", "budgets_budgetlimit", "audit_seal")
-# Written by functions of the owner's alone: a line here says that words of the audit log may differ from their seal.
+# Written by functions of the owner only: a line here says that words of the audit log may differ from their seal.
 OWNERS: Final = ("audit_erasedwords",)
-# Views: they are for reading, and what is written through one would be written as their owner.
+# Views are for reading: a write through a view would be a write as the view's owner.
 VIEWS: Final = ("experiences_trajectory_search", "experiences_query_search")
 # Histories: a line outlives the job that it names. A trigger refuses to delete them. (The right itself stays: Django
 # asks to delete what belongs to a deleted row also where there is nothing.)
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")
-# Never changed, but that their maker's account may go.
+# Never changed, except when their creator's account is deleted.
 IMMUTABLE: Final = ("serving_release", "serving_suiteversion")
 
 
 def grant(sender: Any = None, *, using: str = "default", **_: Any) -> None:
-    """Gives the application's role its rights and its time limit. A receiver of ``post_migrate``."""
+    """Grants the application's role its rights and sets its time limit. A receiver of ``post_migrate``."""
     connection, role = connections[using], settings.DATABASE_APPLICATION_ROLE
     with connection.cursor() as cursor:
         cursor.execute(

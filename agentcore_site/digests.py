@@ -1,4 +1,4 @@
-"""The weekly digest by mail, for those who asked for it: each Monday from 8:00 on, as it is where they are."""
+"""The weekly digest by mail, for people who subscribed: each Monday from 8:00 in their time zone."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from django.db.models import F, Max, Q
 from django.urls import reverse
 from django.utils import timezone
 
+from agentcore_site.agent_summaries import AgentSummary, agent_summaries
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.lib.figures import counted
 from agentcore_site.lib.money_format import money
+from agentcore_site.notices.fan_out import audience_of
 from agentcore_site.notices.models import NoticePreferences, SiteEvent
 from agentcore_site.notices.services import week_of
-from agentcore_site.notices.spreading import audience_of
-from agentcore_site.summaries import AgentSummary, agent_summaries
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from experiences.models.agent_lookup import agents_visible
@@ -32,10 +32,10 @@ MOST_AGENTS: Final = 25
 
 
 def digests_queue() -> int:
-    """Queues the digests that are due: one a person and week, however often and by how many this is called. Returns how
+    """Queues due digests: one per person and week, however often it is called and by how many processes. Returns how
     many."""
     wished = NoticePreferences.objects.filter(digest=True, user__is_active=True)
-    still = wished.filter(user__memberships__organization=F("organization"))  # who left is sent nothing
+    still = wished.filter(user__memberships__organization=F("organization"))  # people who left get no digest
     return sum(_queued(one) for one in still.select_related("user", "organization"))
 
 
@@ -58,7 +58,7 @@ def _queued(row: NoticePreferences) -> bool:
 
 
 def digest_text(actor: Actor, row: NoticePreferences) -> str:
-    """What a person reads: their agents, what needs a person, and the events that they asked for."""
+    """The digest's text: the person's agents, open tasks, and the events that the person chose."""
     parts = [
         f"The week of your agents at {row.organization}",
         _agents(actor),
@@ -72,7 +72,7 @@ def digest_text(actor: Actor, row: NoticePreferences) -> str:
 
 
 def _agents(actor: Actor) -> str:
-    """By name; of many those that were trained last."""
+    """Agents by name; of many, the most recently trained ones."""
     rows = agents_visible(actor)
     trained_last = rows.annotate(trained=Max("runs__job__created_at")).order_by(
         F("trained").desc(nulls_last=True), "name"

@@ -24,11 +24,11 @@ PEM_END = "-----END PUBLIC KEY-----"
 
 
 class BadEnvironment(ValueError):
-    """A variable that cannot be used; the message names it and says what it should look like."""
+    """A variable that can't be used; the message names it and describes a valid value."""
 
 
 def text(name: str, default: str = "") -> str:
-    """``NAME``, else the content of the file ``NAME_FILE``, else ``default``."""
+    """The value of ``NAME``, else the content of the file ``NAME_FILE``, else ``default``."""
     if name in os.environ:
         return os.environ[name].strip()
     path = os.environ.get(f"{name}_FILE")
@@ -82,7 +82,7 @@ def listed(name: str, default: str = "") -> list[str]:
 
 
 def among(name: str, allowed: Collection[str]) -> frozenset[str]:
-    """Words by comma, each of them one of ``allowed``; none by default."""
+    """Words separated by commas, each one of ``allowed``; none by default."""
     found = frozenset(listed(name))
     if wrong := sorted(found - set(allowed)):
         raise BadEnvironment(f"{name} knows no {wrong[0]!r}; it takes {', '.join(sorted(allowed))}, by comma.")
@@ -90,7 +90,7 @@ def among(name: str, allowed: Collection[str]) -> frozenset[str]:
 
 
 def origin(name: str) -> str:
-    """``https://host`` or ``http://host:port``, without a path; "" where none is given."""
+    """``https://host`` or ``http://host:port``, without a path; "" if none is given."""
     value = text(name).rstrip("/")
     if value:
         parts = urlsplit(value)
@@ -120,7 +120,8 @@ def certificate() -> tuple[str, str]:
 
 
 def group_roles(name: str, roles: Collection[str]) -> list[tuple[str, str, str]]:
-    """``group=organisation:role`` by comma: a provider's group, an organisation's slug, and one of ``roles``."""
+    """``group=organisation:role`` separated by commas: a provider's group, an organisation's slug, and one of
+    ``roles``."""
     found = []
     for part in listed(name):
         group, _, rest = part.rpartition("=")
@@ -132,7 +133,7 @@ def group_roles(name: str, roles: Collection[str]) -> list[tuple[str, str, str]]
 
 
 def rsa_private_key(name: str) -> str:
-    """A private RSA key of at least 2,048 bits, as PEM without a password; "" where none is given."""
+    """A private RSA key of at least 2,048 bits, as PEM without a password; "" if none is given."""
     value = text(name)
     if value:
         from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
@@ -167,7 +168,7 @@ def rsa_public_keys(name: str) -> list[str]:
 
 
 def networks(name: str) -> list[IPv4Network | IPv6Network]:
-    """Networks and addresses by comma, e.g. ``10.0.0.0/8,::1``."""
+    """Networks and addresses separated by commas, e.g. ``10.0.0.0/8,::1``."""
     try:
         return [ip_network(part, strict=False) for part in listed(name)]
     except ValueError as error:
@@ -191,7 +192,7 @@ def proxies() -> dict[str, str]:
 
 
 def check_known(prefix: str, known: Sequence[str]) -> None:
-    """Refuses variables that begin with ``prefix`` and that nothing reads: a misspelt one would be ignored in silence.
+    """Refuses variables that begin with ``prefix`` and that no code reads: a misspelt name would be ignored silently.
 
     Raises:
         BadEnvironment: there is one; the message names it and the known ones.
@@ -208,9 +209,10 @@ def data_dir() -> Path:
 
 
 def data_folder() -> Path:
-    """The data folder, made where it did not exist.
+    """The data folder, created if it did not exist.
 
-    It is its owner's alone. Root's lets others walk through (not list): the embedded services run unprivileged.
+    Only its owner may read it. If root owns it, others may traverse (not list) it: the embedded services run
+    unprivileged.
     """
     folder = data_dir()
     folder.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
@@ -227,14 +229,14 @@ def private_file(path: Path, content: str) -> None:
 
 
 def kept_secret(path: Path) -> str:
-    """What stands in the file; a secret that is generated and written there where there is none."""
+    """Content of the file; a new secret is generated and written if there is none."""
     if not path.exists():
         private_file(path, secrets.token_urlsafe(24))
     return path.read_text(encoding="utf-8").strip()
 
 
 def secret_key() -> str:
-    """``SECRET_KEY``, else one that is generated once and kept in the data folder."""
+    """``SECRET_KEY``, else a key that is generated once and kept in the data folder."""
     given = text("SECRET_KEY")
     if given:
         if len(given) < 32:
@@ -246,16 +248,16 @@ def secret_key() -> str:
             with open(path, "x", encoding="utf-8", opener=lambda p, flags: os.open(p, flags, 0o600)) as stream:
                 stream.write(secrets.token_urlsafe(48))
         except FileExistsError:
-            pass  # another process was first; read what it wrote
+            pass  # another process was first; read its key
     return path.read_text(encoding="utf-8").strip()
 
 
 @dataclass(frozen=True)
 class Services:
-    """Where PostgreSQL and the Redis protocol are: from the environment, else from what ``manage.py up`` wrote.
+    """Addresses of PostgreSQL and of the Redis protocol: from the environment, else from the file of ``manage.py up``.
 
     ``database_url`` is the application's role. ``owner_url`` is the role that owns the tables and migrates them; it is
-    the same where only one is given.
+    the same if only one is given.
     """
 
     database_url: str
@@ -277,7 +279,7 @@ def services() -> Services:
             written = json.loads(services_file().read_text(encoding="utf-8"))
         except (OSError, ValueError):
             written = {}
-    if not owner:  # what `up` wrote belongs to its own database, never to one that the environment names
+    if not owner:  # the file of `up` is about its own database, never about one that the environment names
         owner = database or written.get("database_owner_url", "") or written.get("database_url", "")
     return Services(
         database_url=database or written.get("database_url", ""),

@@ -1,4 +1,4 @@
-"""The way to an organisation's first job, each step with how it stands: agent, queries, model, launch."""
+"""The steps to an organisation's first job, each with its state: agent, queries, model, launch."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ OF_DATASET = "dataset"  # the environment that brings no queries of its own
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """``said``: how it stands, or what to do. ``label`` and ``url``: of the page where it is done; "" where it is done,
-    or the person may not."""
+    """``said``: its state, or the next action. ``label`` and ``url``: of the page for the action; "" if the step is
+    done, or the person may not do it."""
 
     title: str
     done: bool
@@ -34,7 +34,7 @@ class FirstStep:
 
 
 def first_steps(actor: Actor, organization: Organization) -> list[FirstStep]:
-    """The steps, in their order, by the agent that was made last; none once a training job was launched."""
+    """The steps, in their order, for the agent that was made last; none after a training job was launched."""
     if runs_visible(actor).filter(organization=organization).exists():
         return []
     agent = agents_visible(actor).filter(organization=organization).order_by("-created_at").first()
@@ -94,7 +94,7 @@ def _launch(actor: Actor, organization: Organization, agent: Agent | None) -> Fi
 
 
 def _open(actor: Any, organization: Organization, action: str, title: str, said: str, *to: str) -> FirstStep:
-    """A step that is to be done, with the way there for who may; others hear who may."""
+    """A step to be done: a link for people with the right, else a sentence about who has it."""
     label, name = to
     if not actor.may(action, organization.pk):
         return FirstStep(title, False, f"{said} {who_may(action)}")

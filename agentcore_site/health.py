@@ -30,8 +30,8 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.wakeup import messages_waiting
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
-from agentcore_site.lib.beats import PARTS, beat_key
 from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.part_heartbeats import PARTS, heartbeat_key
 from agentcore_site.lib.redis_address import redis_client
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.postgresql.replica import ALIAS, seconds_behind
@@ -43,7 +43,7 @@ KEPT_SECONDS: Final = 5.0
 
 
 class HealthFinding(NamedTuple):
-    """``status`` is how bad it is for the whole: without Redis jobs wait, without PostgreSQL nothing works."""
+    """``status``: the severity for the whole site: without Redis jobs wait, without PostgreSQL nothing works."""
 
     status: str
     detail: str
@@ -53,21 +53,21 @@ class HealthFinding(NamedTuple):
 @require_safe
 @never_cache
 def live(request: HttpRequest) -> JsonResponse:
-    """The process answers. Depends on nothing: a restart mends no database."""
+    """Answers if the process does. Depends on nothing else: a restart repairs no database."""
     return JsonResponse({"status": OK})
 
 
 @require_safe
 @never_cache
 def ready(request: HttpRequest) -> JsonResponse:
-    """Whether requests may be sent here. Redis away is degraded, not dead: jobs are still accepted."""
+    """Whether requests may be sent here. Without Redis the site is degraded, not down: it still accepts jobs."""
     return _answer(request, READY)
 
 
 @require_safe
 @never_cache
 def status(request: HttpRequest) -> JsonResponse:
-    """The same for clients that are not members; members see every dependency by name, with how long it took to ask."""
+    """The same for clients that are not members; members see each dependency by name, with the time of its check."""
     return _answer(request, (*READY, "broker", "workers", "storage", "disk", *EVENTS, *BROUGHT))
 
 
@@ -95,7 +95,7 @@ def redis_answers() -> HealthFinding:
 
 
 def broker() -> HealthFinding:
-    """Of messages to workers, where it is another than Redis."""
+    """Broker of messages to workers, if it is not Redis."""
     if settings.CELERY_BROKER_URL == settings.REDIS_URL:
         return HealthFinding(OK, "is Redis")
     if messages_waiting() is None:
@@ -116,7 +116,7 @@ def workers() -> HealthFinding:
 def storage() -> HealthFinding:
     try:
         default_storage.exists("health")
-    except Exception:  # each storage has errors of its own, and none may take this page down
+    except Exception:  # each storage has errors of its own, and none may break this page
         return HealthFinding(DEGRADED, "away: checkpoints above 10 MB can't be saved or loaded")
     return HealthFinding(OK, "answers")
 
@@ -129,7 +129,7 @@ def room() -> HealthFinding:
 
 
 def nats() -> HealthFinding:
-    """Whether one of the servers takes a connection: nothing is said on it."""
+    """Whether one of the servers accepts a connection: no message is sent."""
     if not settings.NATS_URL:
         return HealthFinding(OK, "off: no events go out or come in")
     for server in settings.NATS_URL.split(","):
@@ -145,7 +145,7 @@ def nats() -> HealthFinding:
 def _events_part(name: str) -> HealthFinding:
     if not settings.NATS_URL:
         return HealthFinding(OK, "off")
-    if cache.get(beat_key(name)):
+    if cache.get(heartbeat_key(name)):
         return HealthFinding(OK, "at work")
     return HealthFinding(DEGRADED, "not seen: run manage.py feedback_loop")
 
@@ -177,8 +177,8 @@ def replica() -> HealthFinding:
 
 
 class Board:
-    """What was found of each dependency. All are asked at once, each in a thread of its own and for at most
-    ``DEADLINE`` seconds together; for ``KEPT_SECONDS`` nothing is asked again."""
+    """Results of the checks of all dependencies. They run at once, each in a thread of its own and for at most
+    ``DEADLINE`` seconds together; results are reused for ``KEPT_SECONDS``."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -188,7 +188,7 @@ class Board:
         self._threads = ThreadPoolExecutor(len(CHECKS), thread_name_prefix="health")
 
     def found(self) -> dict[str, dict[str, Any]]:
-        with self._guard:  # those who ask at once share one round
+        with self._guard:  # concurrent callers share one round
             if time.monotonic() - self._asked > KEPT_SECONDS:
                 self._found = self._ask()
                 self._asked = time.monotonic()
@@ -200,7 +200,7 @@ class Board:
     def _ask(self) -> dict[str, dict[str, Any]]:
         began = time.monotonic()
         for name in CHECKS:
-            # One that still hangs from the last round is not started a second time.
+            # A check that still hangs from the last round is not started a second time.
             if name not in self._under_way:
                 self._under_way[name] = self._threads.submit(_looked_at, name)
         done, _ = wait(self._under_way.values(), DEADLINE)
@@ -214,16 +214,16 @@ class Board:
         return [(name, self._under_way[name]) for name in CHECKS]
 
 
-# What only makes jobs wait is no reason to send requests elsewhere.
+# A dependency that only makes jobs wait is no reason to send requests elsewhere.
 WITHOUT: Final[dict[str, dict[str, Any]]] = {
     name: {"status": DEGRADED} for name in ("redis", "broker", "workers", "storage", "disk", *EVENTS)
 }
-BROUGHT: Final[list[str]] = []  # by apps that this module knows nothing of
+BROUGHT: Final[list[str]] = []  # by apps that this module does not know
 _boards: dict[int, Board] = {}
 
 
 def check_register(name: str, check: Callable[[], HealthFinding]) -> None:
-    """Adds what an app depends on and can do without. Call it when the app is ready, before anything was asked."""
+    """Adds an optional dependency of an app. Call it when the app is ready, before the first check."""
     CHECKS[name], WITHOUT[name] = check, {"status": DEGRADED}
     BROUGHT.append(name)
 
@@ -233,7 +233,7 @@ if ALIAS in connections:
 
 
 def board() -> Board:
-    """This process's; made anew after a fork, which takes no threads along."""
+    """The board of this process; created again after a fork, which copies no threads."""
     return _boards.setdefault(os.getpid(), Board())
 
 
@@ -248,7 +248,7 @@ def _answer(request: HttpRequest, names: Sequence[str]) -> JsonResponse:
 
 
 def _is_member(request: HttpRequest) -> bool:
-    """Whether the request comes from a member of an organisation: by session, key or token, as REST knows them."""
+    """True if the request comes from a member of an organisation: by session, key or token, as in REST."""
     ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
     try:
         asked = Request(request, authenticators=[way() for way in ways])

@@ -16,7 +16,7 @@ def uuid7() -> UUID:
 
 
 def uuid7_at(at: datetime) -> UUID:
-    """The smallest one of that moment: rows whose ids are not below it were made since."""
+    """The smallest UUID of that moment: rows created since have ids that are not below it."""
     return UUID(int=_stamped(int(at.timestamp() * 1000) << 80, version=7))
 
 

@@ -102,7 +102,7 @@ class StorableQuery:
         return self.get_response(request)
 
 
-class DatabaseAway:
+class DatabaseUnavailable:
     """PostgreSQL away: a clear 503, not a stack trace, which says only what is known."""
 
     def __init__(self, get_response: Respond) -> None:

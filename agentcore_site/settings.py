@@ -68,7 +68,7 @@ MIDDLEWARE = [
     "agentcore_site.csp.ContentSecurityPolicy",
     "agentcore_site.middleware.RequestId",
     "agentcore_site.tenancy.row_scopes.RowScope",
-    "agentcore_site.middleware.DatabaseAway",
+    "agentcore_site.middleware.DatabaseUnavailable",
     "agentcore_site.middleware.StorableQuery",
     "agentcore_site.console.refusals.RefusalMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
@@ -369,7 +369,7 @@ CELERY_TASK_PUBLISH_RETRY_POLICY = {"max_retries": 1, "interval_start": 0, "inte
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 # A worker that was killed is started again by the same name: its queue for questions must not be locked meanwhile.
 CELERY_CONTROL_QUEUE_EXCLUSIVE, CELERY_CONTROL_QUEUE_DURABLE = False, True
-CELERY_WORKER_CONSUMER = "agentcore_site.jobs.ticking:TickingConsumer"
+CELERY_WORKER_CONSUMER = "agentcore_site.jobs.worker_heartbeat:HeartbeatConsumer"
 CELERY_BEAT_SCHEDULE = {
     "audit.seal": {"task": "audit.seal", "schedule": 10, "options": {"expires": 10}},
     "audit.send": {"task": "audit.send", "schedule": 5, "options": {"expires": 10}},
@@ -392,7 +392,7 @@ CELERY_BEAT_SCHEDULE = {
     "warehouse.roll_up": {"task": "warehouse.roll_up", "schedule": 20, "options": {"expires": 20}},
     "warehouse.fill": {"task": "warehouse.fill", "schedule": 5, "options": {"expires": 10}},
 }
-CELERY_BEAT_SCHEDULER = "agentcore_site.jobs.beat:LeasedScheduler"
+CELERY_BEAT_SCHEDULER = "agentcore_site.jobs.beat_lease:LeasedScheduler"
 CELERY_BEAT_SCHEDULE_FILENAME = str(DATA_DIR / "run" / "beat-schedule")
 
 # Whose text may change a playbook without a person who releases it. None by default.

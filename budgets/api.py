@@ -14,8 +14,8 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.jobs.notifications import job_page
 from agentcore_site.jobs.selectors import job_get
-from agentcore_site.jobs.telling import job_page
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.links import absolute
 from agentcore_site.lib.money import dollars

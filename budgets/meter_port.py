@@ -104,7 +104,7 @@ class MeterFailure(Exception):
 
 
 class SpendingTooFast(MeterFailure):
-    """The job spends far more in a minute than its calls need (``budgets.metering.brake``); a person has to look."""
+    """The job spends far more a minute than its calls need (``budgets.metering.rate_limiter``). A person must act."""
 
     passing = False
 

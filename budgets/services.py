@@ -14,7 +14,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.lib.money_format import exact, money
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require

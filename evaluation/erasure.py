@@ -7,16 +7,18 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import Own
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from agentcore_site.lib.word_erasure import ProgramKeys
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
 
 # The program wrote all keys of a report (``reports.build``); only the sentences may hold words of users.
-REPORT: Final = Own.but(("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict")
+REPORT: Final = ProgramKeys.but(
+    ("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict"
+)
 
 
-@places.register("evaluations at work on it")
+@erasure_handlers.register("evaluations at work on it")
 def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an evaluation on the data is active."""
@@ -25,7 +27,7 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(0, lambda: None)
 
 
-@places.register("evaluation results")
+@erasure_handlers.register("evaluation results")
 def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is active."""
@@ -38,7 +40,7 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), rows.delete)
 
 
-@places.register("queries given to evaluations")
+@erasure_handlers.register("queries given to evaluations")
 def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the evaluation is active."""
@@ -48,6 +50,6 @@ def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), lambda: EvaluationRun.objects.filter(pk__in=found).update(queries=[]))
 
 
-@places.register("reports of evaluations")
+@erasure_handlers.register("reports of evaluations")
 def reports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, own={"report": REPORT})

@@ -15,8 +15,8 @@ from django.db.models import Sum
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.telling import job_page
-from agentcore_site.notices.events import event_tell
+from agentcore_site.jobs.notifications import job_page
+from agentcore_site.notices.events import event_record
 from evaluation import reports
 from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
 from evaluation.parts import PART, PartsSlice
@@ -196,7 +196,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
             event_add(
                 self.job, "report", message=evaluation.report["verdict"], data={"verdict": evaluation.report["verdict"]}
             )
-            event_tell(
+            event_record(
                 evaluation.organization_id,
                 "evaluation.completed",
                 text=f"{evaluation.agent.name}: {evaluation.report['verdict']}",

@@ -55,7 +55,7 @@ def evaluation_start(
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
         Invalid: queries or samples are wrong, the agent has no context, or the checkpoint does not fit the run.
         Conflict: the agent may not be recorded, or the checkpoint's bytes have changed.
-        ObjectsAway: the object storage is unavailable.
+        ObjectsUnavailable: the object storage is unavailable.
     """
     require(actor, "evaluate", run.organization_id)
     samples = run.configuration.eval_samples if samples is None else samples
@@ -103,7 +103,7 @@ def evaluation_of_agent(
 def _check_fits(run: TrainingRun, checkpoint: PolicyCheckpoint) -> None:
     """Raises:
     Invalid: another run saved the checkpoint, or it was uploaded and is of another kind than this run trains.
-    Damaged, ObjectsAway: an uploaded checkpoint can't be read."""
+    Damaged, ObjectsUnavailable: an uploaded checkpoint can't be read."""
     fault = ""
     if checkpoint.run_id is not None or checkpoint.agent_id != run.agent_id:
         fault = "" if checkpoint.run_id == run.job_id else "belongs to another run"

@@ -11,7 +11,7 @@ from django.http import HttpRequest
 
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.texts import uuid_of
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.administration import (
     KeyedTableAdmin,
     LongTableAdmin,

@@ -16,11 +16,11 @@ from typing import Final
 
 from django.db.models import Q, QuerySet
 
-from agentcore_site.encryption.finding import sealed_holding
+from agentcore_site.encryption.search import encrypted_rows_containing
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import ERASED, without
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, staying
+from agentcore_site.lib.word_erasure import ERASED, erase_words
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten, staying
 from experiences.lessons.services.packs import packs_restamp, prompt_replace
 from experiences.models import (
     Agent,
@@ -66,7 +66,7 @@ def idle_require(jobs: QuerySet[Job]) -> None:
         raise Conflict(f"{titles} still work with this data. Let them end, or cancel them, then try again.")
 
 
-@places.register("trajectories")
+@erasure_handlers.register("trajectories")
 def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: a job is at work that keeps one."""
@@ -76,7 +76,7 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
             "month", "id", "job_id"
         )
     )
-    sealed = sealed_holding(mine, words, "steps", fields=("month", "job_id"))
+    sealed = encrypted_rows_containing(mine, words, "steps", fields=("month", "job_id"))
     found |= {(row.month, row.id, row.job_id) for row in sealed}
     asked = stored_queries(organization_id, words)
     found |= set(mine.filter(query__in=asked).values_list("month", "id", "job_id")) if asked else set()
@@ -91,13 +91,13 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     return ErasureFinding(len(found), erase, SAME if any("[" in query for query in asked) else "")
 
 
-@places.register("annotations")
+@erasure_handlers.register("annotations")
 def annotated(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Annotation.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("label", "comment", "answer"))
 
 
-@places.register("trajectory groups")
+@erasure_handlers.register("trajectory groups")
 def groups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = GroupRecord.objects.filter(organization_id=organization_id)
     found = set(holding(mine, words, texts=("query",)).values_list("id", flat=True))
@@ -106,7 +106,7 @@ def groups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), lambda: GroupRecord.objects.filter(id__in=found).delete())
 
 
-@places.register("queries of trajectories")
+@erasure_handlers.register("queries of trajectories")
 def queries(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """They go with their trajectories, and here in any case."""
     mine = QueryRecord.objects.filter(organization_id=organization_id)
@@ -114,7 +114,7 @@ def queries(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(rows.count(), lambda: rows._raw_delete("default"))
 
 
-@places.register("dataset rows")
+@erasure_handlers.register("dataset rows")
 def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The row stays, empty: the others keep their numbers, and no agent is trained on it unnoticed."""
     found = rows_about(organization_id, words)
@@ -130,7 +130,7 @@ def dataset_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     )
 
 
-@places.register("lessons")
+@erasure_handlers.register("lessons")
 def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """A lesson goes whole, with its history.
 
@@ -155,7 +155,7 @@ def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), erase)
 
 
-@places.register("history of lessons")
+@erasure_handlers.register("history of lessons")
 def changes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Lines of lessons that stay: what they said before."""
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
@@ -164,7 +164,7 @@ def changes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), lambda: history_delete(rows, organization_id, by=ERASURE, why=ERASURE))
 
 
-@places.register("answers to reflection")
+@erasure_handlers.register("answers to reflection")
 def questions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: a job is at work that keeps one."""
@@ -174,7 +174,7 @@ def questions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
     return ErasureFinding(rows.count(), rows.delete)
 
 
-@places.register("prompt packs")
+@erasure_handlers.register("prompt packs")
 def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Removes the words from packs and stamps them again, together with the lessons that fitted.
 
@@ -189,8 +189,8 @@ def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
     def erase() -> None:
         for pack in found:
-            pack.system, pack.sources = without(pack.system, words), []
-            pack.injections = without(pack.injections, words)
+            pack.system, pack.sources = erase_words(pack.system, words), []
+            pack.injections = erase_words(pack.injections, words)
         packs_restamp(found)
         named.erase()
 
@@ -198,7 +198,7 @@ def packs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found) + named.rows, erase, note)
 
 
-@places.register("agents")
+@erasure_handlers.register("agents")
 def agents(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Texts that people wrote about an agent, and its prompts.
 
@@ -226,34 +226,34 @@ def agents(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
     def erase() -> None:
         for agent in prompted:
-            prompt_replace(agent, without(agent.system_prompt, words))
+            prompt_replace(agent, erase_words(agent.system_prompt, words))
         written.erase()
 
     return ErasureFinding(found.count(), erase, "Agents were changed: look at their settings before you use them.")
 
 
-@places.register("model endpoints")
+@erasure_handlers.register("model endpoints")
 def endpoints(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ModelEndpoint.objects.filter(organization_id=organization_id)
     note = "Model endpoints were changed: test their connections."
     return rewritten(mine, words, names=("name",), texts=("base_url", "model"), values=("options",), note=note)
 
 
-@places.register("tool servers")
+@erasure_handlers.register("tool servers")
 def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ToolServer.objects.filter(organization_id=organization_id)
     note = "Tool servers were changed: look at their addresses."
     return rewritten(mine, words, names=("name",), texts=("url", "command"), values=("tools", "variables"), note=note)
 
 
-@places.register("names and domains of datasets")
+@erasure_handlers.register("names and domains of datasets")
 def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(
         Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain", "origin_detail")
     )
 
 
-@places.register("history of lessons: who acted")
+@erasure_handlers.register("history of lessons: who acted")
 def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
     return staying(mine, words, texts=("by",), note=WHO_ACTED)

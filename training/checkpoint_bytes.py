@@ -18,7 +18,7 @@ def checkpoint_load(checkpoint: PolicyCheckpoint) -> bytes:
 
     Raises:
         Damaged: they don't match the SHA-256 that was written beside them, or the object is gone.
-        ObjectsAway: the storage can't be reached.
+        ObjectsUnavailable: the storage can't be reached.
     """
     if checkpoint.data is not None:
         data = bytes(checkpoint.data)

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Final
 
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import ERASED, Own, holds, without
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten, rows_saying
+from agentcore_site.lib.word_erasure import ERASED, ProgramKeys, contains_words, erase_words
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten, rows_saying
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
@@ -18,7 +18,7 @@ from training.models import OF_ACTIONS, Epoch, JobComment, PolicyCheckpoint, Tra
 from training.services.checkpoints import checkpoint_rewrite
 
 # Of an estimate (``Planned.as_json``) all is ours but names of models, and warnings, which quote.
-ESTIMATE: Final = Own.but(
+ESTIMATE: Final = ProgramKeys.but(
     (
         "cost_usd", "cost_usd_p90", "cost_basis", "seconds", "seconds_low", "seconds_high", "trajectories", "n_train",
         "n_selection", "n_held_out", "detectable_gain", "measured", "affordable_iterations", "gate", "reflection",
@@ -27,7 +27,7 @@ ESTIMATE: Final = Own.but(
     "reflection", "training_calls", "warnings", "model",
 )  # fmt: skip
 # Of what a held-out evaluation found (``run_verdict_set``) all but its sentence.
-VERDICT: Final = Own.but(
+VERDICT: Final = ProgramKeys.but(
     (
         "verdict", "evaluation_id", "success_rate", "success_low", "success_high", "baseline_success_rate",
         "improvement", "low", "high", "p_value", "lines", "changed",
@@ -37,7 +37,7 @@ VERDICT: Final = Own.but(
 UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
 
 
-@places.register("jobs at work on it")
+@erasure_handlers.register("jobs at work on it")
 def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: there is one."""
@@ -46,7 +46,7 @@ def jobs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(0, lambda: None)
 
 
-@places.register("what runs began with")
+@erasure_handlers.register("what runs began with")
 def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: such a run is at work."""
@@ -56,13 +56,13 @@ def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Eras
 
     def erase() -> None:
         for run in found:
-            kept = [one for one in run.library if not holds(one, words)]
+            kept = [one for one in run.library if not contains_words(one, words)]
             TrainingRun.objects.filter(pk=run.pk).update(library=kept)
 
     return ErasureFinding(len(found), erase)
 
 
-@places.register("prompts that runs act by")
+@erasure_handlers.register("prompts that runs act by")
 def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Removes the words from prompts of runs, and stamps them again as their packs, so that a run can be evaluated
     again.
@@ -81,7 +81,7 @@ def prompts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), erase)
 
 
-@places.register("settings of runs")
+@erasure_handlers.register("settings of runs")
 def settings(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: such a run is at work."""
@@ -94,36 +94,38 @@ def settings(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     return rewritten(mine, words, values=columns, own=own, note=note)
 
 
-@places.register("reports of epochs")
+@erasure_handlers.register("reports of epochs")
 def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Epoch.objects.filter(run__organization_id=organization_id)
     found = list(holding(mine, words, texts=(), values=("changes",)))
 
     def erase() -> None:
         for epoch in found:
-            changes = [one | {"text": ERASED, "why": ERASED} if holds(one, words) else one for one in epoch.changes]
-            Epoch.objects.filter(pk=epoch.pk).update(changes=without(changes, words))
+            changes = [
+                one | {"text": ERASED, "why": ERASED} if contains_words(one, words) else one for one in epoch.changes
+            ]
+            Epoch.objects.filter(pk=epoch.pk).update(changes=erase_words(changes, words))
 
     return ErasureFinding(len(found), erase)
 
 
-@places.register("tags of checkpoints")
+@erasure_handlers.register("tags of checkpoints")
 def tags(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(PolicyCheckpoint.objects.filter(organization_id=organization_id), words, values=("tags",))
 
 
-@places.register("notes and tags of training jobs")
+@erasure_handlers.register("notes and tags of training jobs")
 def notes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = TrainingRun.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("note",), values=("tags",))
 
 
-@places.register("comments on training jobs")
+@erasure_handlers.register("comments on training jobs")
 def comments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(JobComment.objects.filter(organization_id=organization_id), words, texts=("text",))
 
 
-@places.register("checkpoints that tell of it")
+@erasure_handlers.register("checkpoints that tell of it")
 def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Lessons in checkpoints of agents with a context, also where the run is gone. The checkpoint stays, without the
     text; an unreadable one is left."""
@@ -165,5 +167,5 @@ def _without(checkpoint: PolicyCheckpoint, words: Sequence[str]) -> bytes | None
     policy = under("policy", state)
     if policy.get("kind") != "context":
         return None
-    cleaned = without_lessons(policy, lambda text: holds(text, words))
+    cleaned = without_lessons(policy, lambda text: contains_words(text, words))
     return None if cleaned is None else pack(state | nested("policy", cleaned))

@@ -55,8 +55,8 @@ class AuditEvent(models.Model):
 
 
 class Seal(models.Model):
-    """A block of lines that were sealed together. ``members``: their numbers; ``top``: the first number behind all that
-    was sealed so far; ``digests``: of each line, cut; ``previous``: the digest of the seal before it."""
+    """A block of lines that were sealed together. ``members``: their numbers; ``top``: the first number after all lines
+    sealed so far; ``digests``: the shortened digest of each line; ``previous``: the digest of the seal before it."""
 
     kind = models.CharField(max_length=20)
     members = MultirangeField()
@@ -78,7 +78,7 @@ class Seal(models.Model):
 
 
 class ErasedWords(models.Model):
-    """The digest that the words of a line had when they were sealed. Written by the owner's function alone."""
+    """The digest that the words of a line had when the line was sealed. Only the owner's function writes it."""
 
     number = models.BigIntegerField(primary_key=True)
     digest = models.BinaryField()

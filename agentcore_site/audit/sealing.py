@@ -1,12 +1,12 @@
 """Seals over lines that must never change: each holds the digests of some lines, and the digest of the seal before it.
 
-A line is sealed some seconds after its commit, in a block with others, so that writing it costs nothing. Transactions
-end out of order: what a block had to leave out is taken by a later one, for an hour. What turns up behind that, what is
-missing and what differs is found by ``verify``, which names the line. Who can write anything as the owner of the
-database could make the whole chain anew: keep its head elsewhere, and ``verify`` asks for it.
+A line is sealed some seconds after its commit, in a block with others, so that writing the line costs nothing.
+Transactions end out of order: for an hour, a later block takes the lines that an earlier block missed. ``verify`` finds
+lines that appear later than that, are missing or differ, and names them. An attacker with the rights of the database's
+owner could rebuild the whole chain: keep its head elsewhere, and ``verify`` checks for it.
 
-A line's words may be erased for a person's sake (``AuditEvent``). Their digest stays, salted with a number that goes
-with them, so that it tells nothing; and each erasure is a line of the log itself.
+The words of a line may be erased to protect a person (``AuditEvent``). Their digest stays, salted with a number that is
+erased with them, so that the digest reveals nothing. Each erasure is a line of the log itself.
 """
 
 from __future__ import annotations
@@ -18,15 +18,16 @@ from typing import Any, Final
 from django.db import connection, transaction
 
 AT_ONCE: Final = 20_000  # lines of a block
-LATE: Final = "1 hour"  # that a transaction may take to show its lines
+LATE: Final = "1 hour"  # the longest delay until a transaction shows its lines
 SHORT: Final = 8  # bytes of a line's digest that its seal keeps, to say which one differs
 LOCK: Final = 0x5EA1
 
 
 @dataclass(frozen=True, slots=True)
 class SealedTable:
-    """``key``: its column of numbers that only rise. ``said``: SQL of what a line says, of the row ``t``; another one
-    breaks the chain. ``words``: SQL of the digest of words that may be erased, ``joined``: what that reads."""
+    """``key``: its column of rising numbers. ``said``: SQL of the content of a line, of the row ``t``; another content
+    breaks the chain. ``words``: SQL of the digest of words that may be erased; ``joined``: the join that this SQL
+    needs."""
 
     name: str
     table: str
@@ -71,7 +72,7 @@ sealed(
 
 
 def seal(table: SealedTable) -> int:
-    """Seals what came since. Returns how many lines."""
+    """Seals new lines. Returns how many."""
     key = f"t.{table.key}"
     after = table.lines(f"WHERE {key} >= (SELECT top FROM bounds) ORDER BY {key} LIMIT {AT_ONCE}")  # noqa: S608
     between = table.lines(f"JOIN gaps ON {key} >= lower(gap) AND {key} < upper(gap)")
@@ -103,7 +104,7 @@ def seal(table: SealedTable) -> int:
 
 @dataclass(slots=True)
 class Verified:
-    """What was found of one table. ``head``: the newest seal's digest, hexadecimal. ``wrong``: in words, by line."""
+    """Result for one table. ``head``: the newest seal's digest, hexadecimal. ``wrong``: faults in words, by line."""
 
     name: str
     lines: int = 0
@@ -114,8 +115,8 @@ class Verified:
 
 
 def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
-    """Goes through all seals. ``head``: a digest that was kept elsewhere and has to be one of the chain's; ``most``:
-    how many faults are named."""
+    """Checks all seals. ``head``: a digest that was kept elsewhere and must be one of the chain's; ``most``: how many
+    faults are named."""
     found = Verified(table.name)
     wrong, previous, known = found.wrong, b"", not head
     for number, members, digests, before, digest in _seals(table.name):
@@ -139,7 +140,7 @@ def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
         if len(wrong) >= most:
             return found
     if not known:
-        wrong.append(f"no seal has the digest {head}: the chain was made anew")
+        wrong.append(f"no seal has the digest {head}: the chain was rebuilt")
     wrong += [f"line {line} was added after its time" for line in _added(table, most)]
     wrong += _unproven(table)
     found.unsealed = _count(table) - found.lines
@@ -185,7 +186,7 @@ def _digest(previous: bytes, members: Any, said: bytes) -> bytes:
 
 
 def _added(table: SealedTable, most: int) -> list[int]:
-    """Lines that no seal has, though later ones have long been sealed."""
+    """Lines without a seal although later lines were sealed long ago."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT t.{table.key} FROM {table.table} t WHERE t.{table.key} < coalesce((SELECT max(top) FROM audit_seal"  # noqa: S608
@@ -198,17 +199,17 @@ def _added(table: SealedTable, most: int) -> list[int]:
 
 
 def _unproven(table: SealedTable) -> list[str]:
-    """Words that are said to be erased, of which no line of the log tells, or other ones than it tells."""
+    """Erasures without a log entry, or with another digest than their log entry."""
     if not table.words:
         return []
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT e.number FROM audit_erasedwords e JOIN audit_auditevent t ON t.number = e.number"
-            " WHERE NOT EXISTS (SELECT FROM audit_auditevent told WHERE told.action = 'audit.words_erased'"
-            "   AND told.target_id = t.id::text AND told.after->>'now' = encode(audit_words_digest(t), 'hex'))"
+            " WHERE NOT EXISTS (SELECT FROM audit_auditevent logged WHERE logged.action = 'audit.words_erased'"
+            "   AND logged.target_id = t.id::text AND logged.after->>'now' = encode(audit_words_digest(t), 'hex'))"
             " ORDER BY 1"
         )
-        return [f"words of line {number} were altered, and no erasure tells of it" for (number,) in cursor.fetchall()]
+        return [f"words of line {number} were altered without a logged erasure" for (number,) in cursor.fetchall()]
 
 
 def _count(table: SealedTable) -> int:

@@ -1,4 +1,4 @@
-"""The one way into the audit log, in the transaction of the change it tells of, and an erasure's way to its texts."""
+"""The only writer of the audit log, in the transaction of the logged change, and the erasure of texts in it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def record(
 ) -> AuditEvent:
     """Writes one event. ``actor`` is an Actor, a user, or None for the system itself.
 
-    The names of actor and target are frozen as text, so that the log stays readable when they are gone.
+    The names of actor and target are stored as text, so that the log stays readable when they are deleted.
     """
     user = getattr(actor, "user", actor)
     user_id = getattr(user, "pk", None)
@@ -45,13 +45,13 @@ def record(
         before=before,
         after=after,
     )
-    with everything():  # also before it is known who asks, and for a person of another organisation
+    with everything():  # also before the actor is known, and for a person of another organisation
         event.save(force_insert=True)
     return event
 
 
 def archive(actor: Any, row: Any, action: str, **emptied: Any) -> bool:
-    """Takes a row out of use, with some fields emptied, and writes that; False where it is out of use already."""
+    """Archives a row, with some fields emptied, and logs that; False if the row is archived already."""
     if row.archived_at is not None:
         return False
     for name, value in {"archived_at": timezone.now(), **emptied}.items():
@@ -62,8 +62,8 @@ def archive(actor: Any, row: Any, action: str, **emptied: Any) -> bool:
 
 
 def event_erase(event_id: uuid.UUID, *, target: str, before: Any, after: Any) -> None:
-    """Replaces the texts of one event, for an erasure. A function of the database owner's does it: who acted, when and
-    on what can't be changed that way, and the application's own role can't change the log at all."""
+    """Replaces the texts of one event, for an erasure. A function of the database owner does it: actor, time and target
+    can't be changed that way, and the application's own role can't change the log at all."""
     texts = [target, *(None if value is None else json.dumps(value) for value in (before, after))]
     with connection.cursor() as cursor:
         cursor.execute("SELECT audit_event_erase(%s, %s, %s::jsonb, %s::jsonb)", [event_id, *texts])

@@ -9,7 +9,7 @@ from agentcore_site.audit.sealing import AT_ONCE, seal, tables
 
 @shared_task(name="audit.seal")
 def seal_all() -> dict[str, int]:
-    """Seals what came since, of every sealed table. Returns how many lines of each."""
+    """Seals the new lines of every sealed table. Returns how many lines of each."""
     sealed: dict[str, int] = {}
     for name, table in tables.items():
         sealed[name] = n = seal(table)

@@ -1,4 +1,4 @@
-"""REST: the audit log as a list, as an export, and the webhook that it is sent to."""
+"""REST: the audit log as a list, as an export, and the webhook that receives it."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ class AuditRestartIn(Strict):
 
 
 class AuditWebhookViewSet(ScopedViewSet):
-    """Where the organisation's audit log is sent, and how far it got."""
+    """The webhook that receives the organisation's audit log, and its progress."""
 
     queryset = AuditStream.objects.none()
     lookup_field = ""  # one of an organisation

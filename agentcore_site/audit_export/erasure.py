@@ -1,4 +1,4 @@
-"""Erasure in where the audit log is sent."""
+"""Erasure in the webhook of the audit log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import uuid
 from collections.abc import Sequence
 
 from agentcore_site.audit_export.models import AuditStream
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding
 
 
-@places.register("webhook of the audit log")
+@erasure_handlers.register("webhook of the audit log")
 def streams(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """It goes whole: what is left of its address without the words could be another person's address."""
+    """The address is deleted as a whole: the rest of it, without the words, could be another person's address."""
     mine = AuditStream.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("url", "error"))
     return ErasureFinding(found.count(), found.delete, "The audit log is sent nowhere now: give it another address.")

@@ -1,4 +1,4 @@
-"""The audit log for those who may read it, and its export as JSONL, streamed in constant memory."""
+"""The audit log for its readers, and its export as JSONL, streamed in constant memory."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db.models import Count, Max, QuerySet
 
-from agentcore_site.audit.lines import lines_of
+from agentcore_site.audit.export_lines import lines_of
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.filters import AuditEventFilters
@@ -26,7 +26,7 @@ FILE: Final = 'attachment; filename="audit-log.jsonl"'
 
 @dataclass(frozen=True)
 class AuditExport:
-    """Lines in the order of their numbers, up to ``last``: what is written meanwhile belongs to the next export."""
+    """Lines in the order of their numbers, up to ``last``: lines written meanwhile belong to the next export."""
 
     rows: QuerySet[AuditEvent]
     last: int
@@ -40,10 +40,10 @@ class AuditExport:
 
 
 def audit_organizations(actor: Actor) -> list[UUID]:
-    """Whose lines the actor may read.
+    """Ids of the organisations whose audit log the actor may read.
 
     Raises:
-        Forbidden: no organisation's.
+        Forbidden: the actor may read no organisation's log.
     """
     readable = [one for one in actor.organization_ids if actor.may("audit.view", one)]
     if not readable:
@@ -52,14 +52,15 @@ def audit_organizations(actor: Actor) -> list[UUID]:
 
 
 def audit_visible(actor: Actor) -> QuerySet[AuditEvent]:
-    """Raises Forbidden: the actor may read no organisation's."""
+    """Raises Forbidden: the actor may read no organisation's log."""
     return AuditEvent.objects.filter(organization_id__in=audit_organizations(actor))
 
 
 def audit_get(actor: Actor, key: UUID) -> AuditEvent:
     """Raises:
     Missing: there is no such line, or it is of another organisation's log.
-    Forbidden: it is of the actor's, who may not read it."""
+    Forbidden: the line is of the actor's organisation, but the actor may not read the log.
+    """
     row = AuditEvent.objects.filter(organization_id__in=actor.organization_ids, id=key).first()
     if row is None or row.organization_id is None:
         raise Missing(f"There is no event {key} in the audit log.")
@@ -79,10 +80,10 @@ def audit_site(actor: Actor) -> QuerySet[AuditEvent]:
 
 
 def audit_export_start(actor: Actor, filters: Mapping[str, Any], *, site: bool = False) -> AuditExport:
-    """Checks an export, and writes into the log who asks for how many lines. ``site``: of the whole site.
+    """Checks an export, and logs who exports how many lines. ``site``: of the whole site.
 
     Raises:
-        Forbidden: the actor may not.
+        Forbidden: the actor may not export.
         Invalid: a filter is wrong.
     """
     everything = audit_site(actor) if site else audit_visible(actor)

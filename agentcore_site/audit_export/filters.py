@@ -7,11 +7,11 @@ from typing import Any, Final
 from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
+from agentcore_site.audit.action_texts import actions_called
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.audit.words import actions_called
 from agentcore_site.rest.filters import Moment, OnPage
 
-# What an action is about, as it begins and as people say it.
+# The subject of an action: the beginning of the action's name, and its label.
 FAMILIES: Final = {
     "run": "run",
     "job": "job",

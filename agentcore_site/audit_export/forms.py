@@ -1,4 +1,4 @@
-"""The form of where the audit log is sent."""
+"""Form of the webhook that receives the audit log."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where an organisation's audit log is sent, and how far it got."""
+"""The webhook that receives an organisation's audit log, and its progress."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from agentcore_site.tenancy.models import Organization, ScopedManager
 
 
 class AuditStream(models.Model):
-    """A webhook that gets an organisation's audit log, a batch at a time.
+    """A webhook that receives an organisation's audit log, one batch at a time.
 
-    A place in the log is a seal and a number of a line in it: a line has its seal once, however late its transaction
-    ended. ``sent_*``: the last place that was taken. ``batch_*``: the batch that is under way, and the place at which
-    it ends; it stays the same until it was taken.
+    A position in the log is a seal and the number of a line in that seal: a line has one seal, however late its
+    transaction ended. ``sent_*``: the last position that was accepted. ``batch_*``: the batch that is being sent, and
+    its last position; the batch stays the same until it is accepted.
     """
 
     organization = models.OneToOneField(Organization, on_delete=models.CASCADE, related_name="+", primary_key=True)

@@ -1,8 +1,8 @@
-"""Sends the audit log to webhooks: what is sealed, in the order of the seals, until it was taken.
+"""Sends the audit log to webhooks: sealed lines, in the order of the seals, until they are accepted.
 
-Seals and not numbers say what is next: transactions end out of order, and a line that shows up late has a later seal.
-A batch is fixed in its row before it is sent. A process that dies while it is under way leaves it to the next, which
-sends it by the same id: nothing is lost, and a receiver drops what it has by ``webhook-id``, or by the lines' own ids.
+The order is that of seals and not of numbers: transactions end out of order, and a line that appears late has a later
+seal. A batch is fixed in its row before it is sent. If the process dies during sending, the next one sends the batch by
+the same id: nothing is lost, and a receiver drops duplicates by ``webhook-id``, or by the lines' own ids.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from django.db.models.functions import Coalesce
 from django.utils import timezone
 from django.utils.crypto import salted_hmac
 
-from agentcore_site.audit.lines import LOG, lines_of
+from agentcore_site.audit.export_lines import LOG, lines_of
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.outbound.webhooks import WebhookFailed, json_post, standard_headers, standard_secret
@@ -32,12 +32,12 @@ from agentcore_site.tenancy.members import admins_of
 log = logging.getLogger(__name__)
 
 MOST_LINES: Final = 500  # of a batch
-MOST_BYTES: Final = 2**19  # of the words in a batch; one line may be more
-SEALS_AT_ONCE: Final = 2_000  # that are looked through for lines of an organisation
-LEASE: Final = timedelta(seconds=15)  # longer than an exchange may take
-TURN_SECONDS: Final = 5.0  # of one stream, before the next one has its turn
-LONGEST: Final = timedelta(minutes=5)  # between two tries
-STUCK: Final = timedelta(hours=1)  # of failures, until the admins are told
+MOST_BYTES: Final = 2**19  # of the words in a batch; a single line may exceed it
+SEALS_AT_ONCE: Final = 2_000  # that are searched for lines of an organisation
+LEASE: Final = timedelta(seconds=15)  # longer than the longest exchange
+TURN_SECONDS: Final = 5.0  # of one stream, before the next stream has its turn
+LONGEST: Final = timedelta(minutes=5)  # between two attempts
+STUCK: Final = timedelta(hours=1)  # of failures, until the admins are notified
 NEXT: Final = f"""
     WITH block AS (SELECT id, members FROM audit_seal WHERE kind = '{LOG.name}' AND id >= %(seal)s
         ORDER BY id LIMIT {SEALS_AT_ONCE})
@@ -51,7 +51,7 @@ NEXT: Final = f"""
 
 @dataclass(frozen=True)
 class AuditBatch:
-    """Numbers of lines, in the order in which they are sent, and the place at which they end."""
+    """Numbers of lines, in the order of sending, and the position of the last one."""
 
     id: UUID
     numbers: Sequence[int]
@@ -65,7 +65,7 @@ def stream_secret(organization_id: UUID, version: int) -> str:
 
 
 def streams_send() -> int:
-    """Sends what is due, and tells of what is stuck. Returns how many lines were taken."""
+    """Sends due batches, and notifies admins of stuck streams. Returns how many lines were accepted."""
     due = AuditStream.objects.filter(paused=False, try_after__lte=timezone.now()).order_by("try_after")
     sent = sum(map(_send, due.values_list("pk", flat=True)))
     for stream in AuditStream.objects.filter(paused=False, told_at=None, failing_since__lt=timezone.now() - STUCK):
@@ -74,7 +74,7 @@ def streams_send() -> int:
 
 
 def _send(organization_id: UUID) -> int:
-    """The turn of one stream. Nothing is raised: a bad address must not keep the others waiting."""
+    """The turn of one stream. Raises nothing: a bad address must not delay the other streams."""
     sent, ends = 0, time.monotonic() + TURN_SECONDS
     while time.monotonic() < ends:
         taken = batch_send(organization_id)
@@ -85,9 +85,9 @@ def _send(organization_id: UUID) -> int:
 
 
 def batch_send(organization_id: UUID) -> int | None:
-    """Sends the batch that is under way, or the next one. Returns how many lines were taken; None where nothing waits,
-    it failed, or another process is at it."""
-    # 1. The process that moves the row may send; if it dies now, the row has the time from which another may.
+    """Sends the batch that was begun, or the next one. Returns how many lines were accepted; None if no line waits, the
+    attempt failed, or another process is sending."""
+    # 1. The process that updates the row may send. If it dies now, the row has the time from which another process may.
     now = timezone.now()
     mine = AuditStream.objects.filter(pk=organization_id)
     if not mine.filter(paused=False, try_after__lte=now).update(try_after=now + LEASE):
@@ -95,7 +95,7 @@ def batch_send(organization_id: UUID) -> int | None:
     stream = mine.select_related("organization").first()
     if stream is None:  # it was removed
         return None
-    # 2. What is sent, and by which id, is fixed before it is: a second try is of the same lines.
+    # 2. Content and id are fixed before sending: a second attempt sends the same lines.
     batch = _under_way(stream) if stream.batch_id else _begun(stream)
     if batch is None:
         mine.update(try_after=now)
@@ -109,7 +109,7 @@ def batch_send(organization_id: UUID) -> int | None:
         log.exception("the audit log of %s was not sent", organization_id)
         problem = type(error).__name__
     else:
-        # 3. Where the row names another batch now, another process was at it, or a person began anew.
+        # 3. If the row names another batch now, another process was sending, or a person restarted the stream.
         done = {"sent_seal": batch.seal, "sent_number": batch.number, "sent_at": timezone.now(), "batch_id": None}
         whole = {"tries": 0, "error": "", "failing_since": None, "told_at": None, "try_after": now}
         taken = len(batch.numbers)
@@ -124,13 +124,13 @@ def stream_try(stream: AuditStream) -> None:
     """Posts a message without lines.
 
     Raises:
-        WebhookFailed: it was not taken; the message says why.
+        WebhookFailed: the webhook did not accept it; the message says why.
     """
     _signed(stream, uuid4(), "audit.test", [])
 
 
 def lines_waiting(stream: AuditStream, most: int) -> int:
-    """How many lines were not taken yet, ``most`` at most; those that wait for their seal count too."""
+    """Number of lines that were not accepted yet, ``most`` at most; lines that wait for their seal count too."""
     with connection.cursor() as cursor:
         cursor.execute(
             f"SELECT count(*) FROM (({NEXT}) UNION ALL (SELECT NULL, t.number, 0 FROM {LOG.table} t"  # noqa: S608
@@ -142,7 +142,7 @@ def lines_waiting(stream: AuditStream, most: int) -> int:
 
 
 def last_place() -> tuple[int, int]:
-    """(seal, number) behind all that is sealed now."""
+    """(seal, number) after the last sealed line."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, top FROM audit_seal WHERE kind = %s ORDER BY id DESC LIMIT 1", [LOG.name])
         return cursor.fetchone() or (0, 0)
@@ -153,15 +153,15 @@ def _place(stream: AuditStream) -> dict[str, Any]:
 
 
 def _begun(stream: AuditStream) -> AuditBatch | None:
-    """The next batch, of which the row tells from now on; None where nothing waits."""
+    """The next batch, now stored in the stream's row; None if no line waits."""
     while True:
-        # Asked for before the lines: a seal that shows up in between was not looked through.
+        # Read before the lines: a seal that appears in between was not searched.
         last = _last_seal(stream.sent_seal)
         if found := _lines(stream):
             break
         if last == stream.sent_seal:
             return None
-        # None of the organisation's lines is in these seals.
+        # No line of the organisation is in these seals.
         if not _still(stream).update(sent_seal=last):
             return None
         stream.sent_seal = last
@@ -178,7 +178,7 @@ def _begun(stream: AuditStream) -> AuditBatch | None:
 
 
 def _still(stream: AuditStream) -> QuerySet[AuditStream]:
-    """Its row, where no other process went on meanwhile and no person began anew."""
+    """The stream's row, unless another process continued meanwhile or a person restarted the stream."""
     place = {"sent_seal": stream.sent_seal, "sent_number": stream.sent_number}
     return AuditStream.objects.filter(pk=stream.pk, batch_id=None, **place)
 
@@ -191,14 +191,14 @@ def _under_way(stream: AuditStream) -> AuditBatch | None:
 
 
 def _lines(stream: AuditStream) -> list[tuple[int, int, int]]:
-    """(seal, number, bytes) of the next lines. What was sealed stays, so the beginning is the same at each try."""
+    """(seal, number, bytes) of the next lines. Seals never change, so the beginning is the same at each attempt."""
     with connection.cursor() as cursor:
         cursor.execute(f"{NEXT} ORDER BY 1, 2 LIMIT {MOST_LINES}", _place(stream))
         return list(cursor.fetchall())
 
 
 def _last_seal(first: int) -> int:
-    """Of those among which ``NEXT`` looks."""
+    """The last of the seals that ``NEXT`` searches."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT coalesce(max(id), %s) FROM (SELECT id FROM audit_seal WHERE kind = %s AND id >= %s"
@@ -223,7 +223,7 @@ def _signed(stream: AuditStream, id: UUID, type: str, lines: Sequence[bytes]) ->
 
 
 def _tell(stream: AuditStream) -> None:
-    """Tells the admins once that nothing gets through, by mail and in the log itself."""
+    """Notifies the admins once that the webhook accepts nothing, by mail and in the log itself."""
     if not AuditStream.objects.filter(pk=stream.pk, told_at=None).update(told_at=timezone.now()):
         return
     since = f"{stream.failing_since:%Y-%m-%d %H:%M} UTC"

@@ -1,4 +1,4 @@
-"""Writes of people: where the audit log is sent, and from where on."""
+"""Changes by people of the audit log's webhook and of its starting position."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.audit_export.sending import last_place, stream_try
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.outbound.webhooks import WebhookFailed
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
@@ -20,7 +20,8 @@ from agentcore_site.tenancy.permissions import require
 
 def stream_get(actor: Any, organization: Organization) -> AuditStream:
     """Raises:
-    Missing, Forbidden: there is none, or the actor may not see it."""
+    Missing, Forbidden: there is no webhook, or the actor may not see it.
+    """
     require(actor, "audit.stream", organization)
     row = AuditStream.objects.visible_to(actor).filter(organization=organization).first()
     if row is None:
@@ -30,7 +31,7 @@ def stream_get(actor: Any, organization: Organization) -> AuditStream:
 
 @transaction.atomic
 def stream_set(actor: Any, organization: Organization, *, url: str, beginning: bool = True) -> AuditStream:
-    """Says where the log is sent. ``beginning``: a new one gets it from its first line on, and not from now on.
+    """Sets the webhook of the log. ``beginning``: a new webhook receives the log from its first line, else from now on.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -56,7 +57,7 @@ def stream_set(actor: Any, organization: Organization, *, url: str, beginning: b
 
 @transaction.atomic
 def stream_remove(actor: Any, row: AuditStream) -> None:
-    """Nothing is sent any more."""
+    """Removes the webhook: the log is sent no longer."""
     require(actor, "audit.stream", row.organization)
     record(actor, "audit_stream.removed", row, organization=row.pk, before={"url": row.url})
     row.delete()
@@ -64,7 +65,7 @@ def stream_remove(actor: Any, row: AuditStream) -> None:
 
 @transaction.atomic
 def stream_pause(actor: Any, row: AuditStream, *, paused: bool) -> None:
-    """While it pauses nothing is sent and nothing is lost."""
+    """Pauses or continues the sending. No line is lost during a pause."""
     require(actor, "audit.stream", row.organization)
     now = timezone.now()
     since = {"failing_since": None, "told_at": None, "error": ""} if paused else {}
@@ -74,7 +75,7 @@ def stream_pause(actor: Any, row: AuditStream, *, paused: bool) -> None:
 
 @transaction.atomic
 def stream_restart(actor: Any, row: AuditStream, *, beginning: bool) -> None:
-    """It goes on with the first line of all, or with what comes from now on. A batch under way is given up."""
+    """Restarts with the first line of all, or with the lines from now on. A batch that is being sent is abandoned."""
     require(actor, "audit.stream", row.organization)
     seal, number = (0, 0) if beginning else last_place()
     AuditStream.objects.filter(pk=row.pk).update(
@@ -86,7 +87,7 @@ def stream_restart(actor: Any, row: AuditStream, *, beginning: bool) -> None:
 
 @transaction.atomic
 def stream_renew_secret(actor: Any, row: AuditStream) -> AuditStream:
-    """What is sent from now on is signed by another secret."""
+    """Signs later messages by another secret."""
     require(actor, "audit.stream", row.organization)
     row.secret_version += 1
     row.save(update_fields=["secret_version"])
@@ -98,7 +99,7 @@ def stream_test(actor: Any, row: AuditStream) -> None:
     """Sends a message without lines.
 
     Raises:
-        Conflict: the webhook did not take it; the message says why.
+        Conflict: the webhook did not accept it; the message says why.
     """
     require(actor, "audit.stream", row.organization)
     record(actor, "audit_stream.tested", row, organization=row.pk)

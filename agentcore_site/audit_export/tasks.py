@@ -9,5 +9,5 @@ from agentcore_site.audit_export.sending import streams_send
 
 @shared_task(name="audit.send")
 def audit_send() -> int:
-    """Returns how many lines were taken."""
+    """Returns how many lines were accepted."""
     return streams_send()

@@ -1,4 +1,4 @@
-"""What the address of a page asks for, and which of it the page looked at."""
+"""Parameters of a page's address, and the record of those that the page used."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from django.http import HttpRequest, QueryDict
 from django.utils.http import url_has_allowed_host_and_scheme
 
 SEARCH: Final = "q"
-# What every list knows: its order, and where in it and in which form a person is.
+# Parameters of every list: its order, its position and its format.
 OF_LISTS: Final = ("sort", "cursor", "panel", "as", "view")
 
 
 class NotedQuery(QueryDict):
-    """Parameters that note which of them were looked at by name. Copies and walks over all of them note nothing."""
+    """Parameters that record each name that was read. Copies and iterations record nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         self.looked_at: set[str] = set()
@@ -45,19 +45,19 @@ class NotedQuery(QueryDict):
 
 
 def searched_for(request: HttpRequest) -> str:
-    """What the list was searched for; "" where its view looked for no search."""
+    """The list's search text; "" if its view read no search."""
     return str(request.GET.get(SEARCH, "")).strip() if SEARCH in _looked_at(request) else ""
 
 
 def ignored(request: HttpRequest) -> list[str]:
-    """The parameters of the address that its list did not look at, so that they narrow nothing."""
+    """The parameters of the address that the list did not read, so that they filter nothing."""
     known = _looked_at(request)
     return [name for name in request.GET if name not in known and name not in OF_LISTS]
 
 
 def own_address(request: HttpRequest, wanted: str, otherwise: str) -> str:
-    """Where a person is led who ``wanted`` to go there: only to a path of this site. Anything else that a form or an
-    address may say (another site, a word that would be taken for a page's name) leads to ``otherwise``."""
+    """``wanted`` if it is a path of this site, else ``otherwise``. A form or an address may hold another site, or a
+    word that would be taken for a page's name."""
     hosts, https = {request.get_host()}, request.is_secure()
     own = wanted.startswith("/") and url_has_allowed_host_and_scheme(wanted, hosts, require_https=https)
     return wanted if own else otherwise

@@ -59,14 +59,14 @@ class SavedViewFilters(filters.FilterSet):
 
 
 NEW = OpenApiExample(
-    "Jobs that failed, the dearest first",
+    "Jobs that failed, the most expensive first",
     {"page": "training:jobs", "name": "Dear failures", "query": "status=failed&sort=cost", "shared": True},
     request_only=True,
 )
 
 
 class SavedViewViewSet(ScopedViewSet):
-    """What lists of the console show, under names: your own, and those that others of the organisation share."""
+    """Saved views of the console's lists: your own, and those shared by others of the organisation."""
 
     queryset = SavedView.objects.none()
     filterset_class = SavedViewFilters

@@ -36,14 +36,14 @@ class OptionsField(forms.CharField):
 
 
 class SealedTextarea(forms.Textarea):
-    """Never shows what was typed, like a field for a password."""
+    """Never shows the typed text, like a field for a password."""
 
     def format_value(self, value: Any) -> str:
         return ""
 
 
 class SealedField(forms.CharField):
-    """A secret: typed unseen, never shown again, and kept as it is stored where it is left empty."""
+    """A secret: typed unseen, never shown again, and unchanged if it is left empty."""
 
     def __init__(self, **kwargs: Any) -> None:
         kwargs["widget"] = forms.PasswordInput(attrs={"autocomplete": "off"})
@@ -51,25 +51,25 @@ class SealedField(forms.CharField):
 
 
 class NamesField(forms.MultipleChoiceField):
-    """Names, of which the service knows which there are: an agent may hold some that are not offered any more."""
+    """Names that the service validates: an agent may hold names that are not offered any more."""
 
     def valid_value(self, value: str) -> bool:
         return True
 
 
 class ServiceForm(forms.Form):
-    """A form whose service may refuse: what was typed stays, with the message at its field, else above the form."""
+    """A form whose service may refuse: the typed values stay, with the message at its field, else above the form."""
 
     marker: ClassVar[str] = ""  # a field that every real form sends: a POST without it is not a filled-in form
-    refusals: ClassVar[tuple[type[DomainError], ...]] = (Invalid, Conflict)  # another is a page of its own
-    code = 400  # of what refused it: the form itself, or its service
+    refusals: ClassVar[tuple[type[DomainError], ...]] = (Invalid, Conflict)  # any other error is a page of its own
+    code = 400  # status of a refused form, by the form itself or by its service
 
     def values(self) -> dict[str, Any]:
-        """What its service takes."""
+        """The arguments of its service."""
         return self.cleaned_data
 
     def applied(self, service: Callable[..., Done], *args: Any, **extra: Any) -> Done | None:
-        """What the service makes of its values; None where nothing was sent, or it is refused."""
+        """The service's result for these values; None if nothing was sent, or the service refuses."""
         if not self.is_valid():
             return None
         try:
@@ -88,7 +88,7 @@ class ServiceForm(forms.Form):
 
     @property
     def status(self) -> int:
-        """Of the page that shows it."""
+        """HTTP status of the page that shows the form."""
         return self.code if self.is_bound and self.errors else 200
 
     def clean(self) -> dict[str, Any]:
@@ -99,9 +99,9 @@ class ServiceForm(forms.Form):
 
 
 class RowForm(ServiceForm):
-    """The form of a row, which begins with its values."""
+    """The form of a row, which starts with the row's values."""
 
-    row_fields: ClassVar[tuple[str, ...]]  # fields that stand for the row's attribute of their name
+    row_fields: ClassVar[tuple[str, ...]]  # fields that hold the row's attribute of their name
 
     @classmethod
     def of(cls, row: Any, data: Any = None, **extra: Any) -> Self:

@@ -12,9 +12,9 @@ STAFF: Final = "staff"  # not an action of a role: people who may open Django's 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One entry. ``icon``: "" for one that belongs to the entry above it. ``pages``: a regular expression for how the
-    paths begin on which it is the current one; "" for what leaves the console. ``needs``: the action that its reader
-    must be allowed, ``STAFF``, or "" for all. ``review``: it says how much waits for a review."""
+    """One entry. ``icon``: "" for an entry below another one. ``pages``: a regular expression for the beginning of the
+    paths on which the entry is current; "" for links out of the console. ``needs``: the action that its reader must be
+    allowed, ``STAFF``, or "" for all. ``review``: the entry shows how much waits for a review."""
 
     label: str
     url_name: str
@@ -63,7 +63,7 @@ ADMINISTRATION: Final = (
     Entry("System", "system", "info", r"/system/$", needs=STAFF),
     Entry("Admin", "admin:index", "admin", "", needs=STAFF),
 )
-# What the palette offers beside places: pages on which something is made.
+# Entries of the command palette besides the menu: pages that create something.
 ACTIONS: Final = (
     Entry("Launch training", "training:launch", "", "", needs="run.start"),
     Entry("Upload a dataset", "training:dataset_new", "", "", needs="dataset.edit"),
@@ -88,7 +88,7 @@ ACTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ShownEntry:
-    """An entry as one page shows it. ``waiting``: how many changes and lessons wait for its reader; 0 says nothing."""
+    """An entry as one page shows it. ``waiting``: how many changes and lessons wait for its reader; 0 shows nothing."""
 
     entry: Entry
     is_current: bool
@@ -96,8 +96,8 @@ class ShownEntry:
 
 
 def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], int]) -> list[list[ShownEntry]]:
-    """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is asked only where
-    its answer is shown."""
+    """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is called only if its
+    result is shown."""
     sections = [[one for one in section if one.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)]
     return [[_shown(one, path, may, waiting) for one in section] for section in sections if section]
 

@@ -38,7 +38,7 @@ View = Callable[..., HttpResponseBase]
 
 
 class ElsewhereOpened(Exception):
-    """The list opens with a saved view of this person's, at another address."""
+    """The list opens with a saved view of this person, at another address."""
 
     def __init__(self, address: str) -> None:
         super().__init__(address)
@@ -46,8 +46,8 @@ class ElsewhereOpened(Exception):
 
 
 def page(view: View) -> View:
-    """A page for people who signed in: called as ``view(request, actor, ...)``. A ``DomainError`` becomes a page,
-    or a notice where htmx asked for a part of one."""
+    """A page for people who signed in: called as ``view(request, actor, ...)``. A ``DomainError`` becomes a page, or a
+    notice if htmx requested a part of one."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
@@ -69,7 +69,7 @@ def page(view: View) -> View:
         except DomainError as error:
             return refusal(request, error)
         except (ValueError, DataError):
-            # A form says itself what is wrong with a field. What none looked at is refused here, not broken by.
+            # A form shows itself which field is wrong. A parameter that no form read is refused here.
             try:
                 _check(request.POST, "form")
             except Invalid as error:
@@ -80,32 +80,33 @@ def page(view: View) -> View:
 
 
 def post_page(view: View) -> View:
-    """A ``page`` that takes a POST only."""
+    """A ``page`` that accepts POST only."""
     return require_POST(page(view))
 
 
 def _check(given: QueryDict, what: str) -> None:
     """Raises:
-    Invalid: it holds what no database can be asked for."""
+    Invalid: the parameters hold a value that no database accepts.
+    """
     if reason := unstorable([[name, *values] for name, values in given.lists()]):
         raise Invalid(f"The {what} can't be used: {reason}.")
 
 
 def whole_number(given: QueryDict, name: str, *, digits: int = 9) -> int | None:
-    """A whole number from 0 of at most so many digits; None where there is none."""
+    """A whole number from 0 of at most ``digits`` digits; None if there is none."""
     text = given.get(name, "")
     return int(text) if text.isascii() and text.isdigit() and len(text) <= digits else None
 
 
 def sent(request: HttpRequest) -> QueryDict | None:
-    """What a form was filled in with, though it is nothing; None where it is only shown."""
+    """The posted form data, even if empty; None if the form is only shown."""
     return request.POST if request.method == "POST" else None
 
 
 def secret_page(view: Callable[..., HttpResponse]) -> Callable[..., HttpResponse]:
-    """A page whose address is a secret that was mailed: it goes to no search engine, cache or other site. To our own it
-    has to go: without a referrer a browser sends its forms with an origin of "null", which the protection against
-    forged ones refuses. A ``DomainError`` becomes a page."""
+    """A page whose address is a secret that was mailed: search engines, caches and other sites must not get it. The
+    site itself must get the referrer: without it a browser sends forms with the origin "null", which the CSRF
+    protection refuses. A ``DomainError`` becomes a page."""
 
     @wraps(view)
     def wrapped(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
@@ -136,7 +137,7 @@ def refusal(request: HttpRequest, error: DomainError) -> HttpResponse:
 
 
 def shell(request: HttpRequest) -> dict[str, str]:
-    """What a refusal stands in: with the rail and the search for people who signed in, who go on from there."""
+    """Template context around a refusal: with the navigation and search for people who signed in."""
     try:
         known = request.user.is_authenticated
     except (AttributeError, *TROUBLE):  # refused before the user was read, or the database is away
@@ -145,12 +146,12 @@ def shell(request: HttpRequest) -> dict[str, str]:
 
 
 def is_part(request: HttpRequest) -> bool:
-    """Whether htmx asks for a part of a page (and will not show a whole one)."""
+    """True if htmx requests a part of a page (and will not show a whole one)."""
     return request.headers.get("HX-Request") == "true" and request.headers.get("HX-Boosted") != "true"
 
 
 def allowed(actor: Actor, organization_id: UUID) -> frozenset[str]:
-    """What the actor may do in that organisation: templates show only these actions."""
+    """Actions that the actor is allowed in that organisation: templates show only these actions."""
     return frozenset(one for one in actor.rights.get(organization_id, ()) if actor.may(one, organization_id))
 
 
@@ -168,7 +169,7 @@ def _sign_in_first(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Sort:
-    """One way to order a list: by ``field`` (must not be null), then by ``tie`` so that the order is total."""
+    """One order of a list: by ``field`` (must not be null), then by ``tie`` so that the order is total."""
 
     key: str
     title: str
@@ -182,7 +183,7 @@ class Sort:
 
 @dataclass(frozen=True)
 class Ignored:
-    """What a list has no filter for, in words, and its ``address`` without that."""
+    """Parameters that no filter of the list reads, as text, and the ``address`` without them."""
 
     words: str
     address: str
@@ -191,7 +192,7 @@ class Ignored:
 @dataclass(frozen=True)
 class Listing:
     """One page of a list. ``count`` is the number of all rows that match, at most ``COUNT_LIMIT`` + 1. ``any``: whether
-    there are rows without the filters. ``query``: what is searched for. ``one``: what a row is called."""
+    there are rows without the filters. ``query``: the search text. ``one``: the noun for a row."""
 
     rows: list[Any]
     next: str
@@ -208,8 +209,8 @@ class Listing:
 
     @property
     def ignored(self) -> Ignored | None:
-        """What the address asks of this list that it has no filter for. For the template: until then the view may still
-        look at more."""
+        """Parameters of the address that the list does not read. For the template: until then the view may still read
+        more."""
         names = ignored(self.request) if self.request is not None else []
         if not names or self.request is None:
             return None
@@ -221,7 +222,7 @@ class Listing:
 
     @property
     def noun(self) -> str:
-        """Of as many as there are."""
+        """The noun, in the number that fits ``count``."""
         return self.one if self.count == 1 else self.nouns
 
     @property
@@ -235,8 +236,8 @@ class Listing:
         return [(one.key, one.title) for one in self.sorts]
 
     def by_head(self, key: str) -> tuple[str, bool | None] | None:
-        """What the head of the column that is ordered by the sort ``key`` leads to, and whether the list descends by
-        that column now (None: it is ordered by another). None where no sort has that key."""
+        """Link of the header of the column with the sort ``key``, and whether the list descends by that column now
+        (None: another order). None if no sort has that key."""
         own = next((one for one in self.sorts if one.key == key), None)
         if own is None:
             return None
@@ -256,24 +257,24 @@ class Listing:
 
 
 def no_filter(names: Sequence[str]) -> str:
-    """That a list ignores these parameters of its address."""
+    """A sentence: the list ignores these parameters of its address."""
     called = " and ".join(f"“{name[:40]}”" for name in names[:3])
     return f"This list has no filter{'s' if len(names) > 1 else ''} {called}."
 
 
 def asked(request: HttpRequest, *names: str) -> list[str]:
-    """What the address says of each name; "" where it says nothing."""
+    """The address's value for each name; "" if it has none."""
     return [request.GET.get(name, "").strip() for name in names]
 
 
 def matching(rows: QuerySet[Any], query: str, *fields: str, also: Q | None = None) -> QuerySet[Any]:
-    """The rows of which a field holds the text, or that are ``also`` meant by it; all of them where it is empty."""
+    """The rows in which a field contains the text, or that match ``also``; all rows if the text is empty."""
     holds = (Q(**{f"{name}__icontains": query}) for name in fields)
     return rows.filter(reduce(or_, holds, also or Q())) if query else rows
 
 
 def beside(request: HttpRequest, template: str, shown: Callable[[str], Any]) -> dict[str, Any]:
-    """Template context of the panel beside a list: the row that ``?panel=`` names, or nothing."""
+    """Template context of the side panel: the row that ``?panel=`` names, or nothing."""
     [key] = asked(request, "panel")
     return {"panel": shown(key) if key else None, "panel_key": key, "panel_template": template}
 
@@ -291,17 +292,16 @@ def listing(
     first: Collection[Any] = (),
     at_once: bool = False,
 ) -> Listing:
-    """The page that ``?sort=`` and ``?cursor=`` ask for. A cursor is the last row's place and not a number of
-    rows, so that no row is shown twice or left out while others arrive. A broken cursor shows the first page.
+    """The page for ``?sort=`` and ``?cursor=``. A cursor is the position of the last row and not a number of rows, so
+    that no row is repeated or skipped while others arrive. A broken cursor shows the first page.
 
-    ``of``: the rows before they were filtered; without it the list counts as one that has some. ``columns``: of the
-    list as CSV, which ``?as=csv`` asks for; without them it is a page only.
-    ``first``: keys of the few rows that stand before all others, on the first page.
-    ``at_once``: of a search for which all rows are read in any case, and of which a site has ten thousands at most:
-    they are counted as they are read.
+    ``of``: the rows before they were filtered; without it the list counts as one with rows. ``columns``: of the list as
+    CSV, for ``?as=csv``; without them the list is a page only. ``first``: keys of the few rows that come before all
+    others, on the first page. ``at_once``: for a search that reads all rows in any case, of a table of at most some ten
+    thousand rows: rows are counted while they are read.
 
     Raises:
-        ElsewhereOpened: the address says nothing, and the person opens this list with a saved view (``page`` goes on).
+        ElsewhereOpened: the address has no parameters, and the person opens this list with a saved view.
     """
     actor = actor_of(request)
     views = saved_views(actor, request)
@@ -326,7 +326,7 @@ def listing(
 
 
 def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
-    """The order of that key; with a "-" before it, the reverse of that order. The first one where there is none."""
+    """The order with that key; a "-" in front reverses it. The first order if there is none."""
     for one in sorts:
         if key == one.key:
             return one
@@ -344,8 +344,8 @@ def _read(
     first: Collection[Any],
     at_once: bool,
 ) -> tuple[int, list[Any], list[Any], Q | None]:
-    """How many rows there are, those that stand ``first`` (on the first page), the first ones of the others after the
-    cursor, and what "after" means (None: it is the first page)."""
+    """The number of rows, the rows that come ``first`` (on the first page), the next rows after the cursor, and the
+    cursor's condition (None: it is the first page)."""
     sign = "-" if sort.descending else ""
     found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
     others = found.exclude(pk__in=first) if first else found
@@ -368,7 +368,7 @@ def _count(rows: QuerySet[Any]) -> int:
 
 
 def first_of(rows: QuerySet[Any], most: int) -> list[Any]:
-    """Of rows that others are joined to, keys are looked for first: what is sorted is narrow, and few are joined."""
+    """The first ``most`` rows. Keys are selected before the joins: the sorted rows are narrow, and few are joined."""
     if not rows.query.select_related:
         return list(rows[:most])
     return list(rows.filter(pk__in=rows.values("pk")[:most]))
@@ -377,7 +377,7 @@ def first_of(rows: QuerySet[Any], most: int) -> list[Any]:
 def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:
     value, key = cursor
     value = as_column(rows.query.annotations["_at"].output_field, value)
-    # The first part says nothing new, and lets an index begin there.
+    # The first part is redundant, and lets an index start there.
     return Q(**{f"_at__{side}e": value}) & (Q(**{f"_at__{side}": value}) | Q(**{f"{tie}__{side}": key}))
 
 

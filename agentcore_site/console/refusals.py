@@ -1,4 +1,4 @@
-"""A refusal that no view of its own turned into an answer, e.g. that of a sign-in in the Django admin."""
+"""Middleware for refusals that no view handled, e.g. of a sign-in in the Django admin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from agentcore_site.lib.errors import DomainError
 
 
 class RefusalMiddleware:
-    """Middleware: a ``DomainError`` out of any page is a page that says why."""
+    """Turns a ``DomainError`` of any page into a page with its message."""
 
     def __init__(self, get_response: Callable[[HttpRequest], HttpResponse]) -> None:
         self.get_response = get_response

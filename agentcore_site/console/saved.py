@@ -1,4 +1,4 @@
-"""Saved views: what stands in the address of a list (search, filters, order) under a name of a person's own."""
+"""Saved views: the parameters of a list (search, filters, order) under a name that a person chose."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 
 MOST: Final = 50  # of a person in an organisation
-LONGEST: Final = 2_000  # bytes of what one asks
+LONGEST: Final = 2_000  # bytes of the parameters of one view
 # Where in the list a person is, and in which form it is wanted: no part of what is shown.
 PLACE: Final = ("cursor", "panel", "as", "view")
 
@@ -30,7 +30,8 @@ Asked = Mapping[str, list[str]]
 
 @dataclass(frozen=True)
 class Views:
-    """The saved views of one list. ``query``: what is shown now; ``current``: the view that shows just that."""
+    """The saved views of one list. ``query``: the present parameters; ``current``: the view with exactly these
+    parameters."""
 
     page: str
     rows: list[SavedView]
@@ -49,7 +50,7 @@ class Views:
 
 
 def saved_views(actor: Actor, request: HttpRequest) -> Views | None:
-    """The views of the list at this address; None where lists are parts of another row's page."""
+    """The views of the list at this address; None if lists are parts of another row's page."""
     match = request.resolver_match
     if match is None or match.kwargs or not actor.memberships:
         return None
@@ -65,7 +66,7 @@ def saved_views(actor: Actor, request: HttpRequest) -> Views | None:
 
 
 def opened(actor: Actor, request: HttpRequest, views: Views) -> SavedView | None:
-    """The view that the list opens with: the person's own choice, where the address says nothing at all."""
+    """The person's default view of the list, if the address has no parameters at all."""
     if request.method != "GET" or request.GET:
         return None
     return next((one for one in views.rows if one.opens and one.person_id == actor.user.pk), None)
@@ -73,7 +74,8 @@ def opened(actor: Actor, request: HttpRequest, views: Views) -> SavedView | None
 
 def view_of(actor: Actor, view_id: UUID) -> SavedView:
     """Raises:
-    Missing: there is none, or it is another person's own."""
+    Missing: there is no such view, or it is another person's own.
+    """
     found = views_visible(actor).filter(pk=view_id).first()
     if found is None:
         raise Missing("There is no such saved view.")
@@ -81,7 +83,7 @@ def view_of(actor: Actor, view_id: UUID) -> SavedView:
 
 
 def asked_of(query: QueryDict) -> dict[str, list[str]]:
-    """What an address asks of a list, without empty values and without the place in it."""
+    """The list's parameters in an address, without empty values and without the cursor."""
     asked = {name: [one for one in values if one] for name, values in query.lists() if name not in PLACE}
     return {name: values for name, values in sorted(asked.items()) if values}
 
@@ -90,10 +92,10 @@ def asked_of(query: QueryDict) -> dict[str, list[str]]:
 def view_save(
     actor: Actor, *, page: str, name: str, query: str, shared: bool = False, opens: bool = False
 ) -> SavedView:
-    """Gives what a list shows a name.
+    """Saves the parameters of a list under a name.
 
     Raises:
-        Forbidden: it is to be shared, by a person who only reads.
+        Forbidden: a person who may only read shares it.
         Invalid: there is no such list, no such name, or there are too many views.
         Conflict: the person has a view of that name for this list.
     """
@@ -110,10 +112,10 @@ def view_save(
 
 @transaction.atomic
 def view_change(actor: Actor, view: SavedView, *, name: str, shared: bool, opens: bool) -> SavedView:
-    """Another name, and whether the organisation sees it and the list opens with it.
+    """Changes the name, the sharing, and whether the list opens with it.
 
     Raises:
-        Forbidden: it is another person's, or to be shared by a person who only reads.
+        Forbidden: the view is another person's, or a person who may only read shares it.
         Invalid, Conflict: as ``view_save``.
     """
     require(actor, "view", view.organization_id)
@@ -127,7 +129,8 @@ def view_change(actor: Actor, view: SavedView, *, name: str, shared: bool, opens
 @transaction.atomic
 def view_remove(actor: Actor, view: SavedView) -> None:
     """Raises:
-    Forbidden: it is another person's; those who may edit members remove a shared one too."""
+    Forbidden: the view is another person's; editors of members may remove a shared one too.
+    """
     require(actor, "view", view.organization_id)
     if view.person_id != actor.user.pk:
         require(actor, "members.edit", view.organization_id)
@@ -136,7 +139,7 @@ def view_remove(actor: Actor, view: SavedView) -> None:
 
 
 def views_visible(actor: Actor) -> QuerySet[Any]:
-    """The person's own, and those that others of the organisation share."""
+    """The person's own views, and those that others of the organisation share."""
     return SavedView.objects.visible_to(actor).filter(Q(person=actor.user) | Q(shared=True))
 
 

@@ -1,6 +1,6 @@
-"""A request of the API as text to copy: for curl, for Python, and where there is a method of it for JSON-RPC.
+"""A request of the API as text to copy: for curl, for Python, and for JSON-RPC if it has such a method.
 
-The key stands in none of them: they read it from the environment (``AGENTCORE_KEY``).
+The key is in none of them: they read it from the environment (``AGENTCORE_KEY``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ ENDPOINT: Final = "/api/v1/jsonrpc"
 
 @dataclass(frozen=True, slots=True)
 class ApiCall:
-    """A request. ``path``: with its query. ``body``: JSON; None where there is none. ``rpc``: the method and its
-    parameters that do the same, if any. ``output``: the file that the answer is saved as; "" for none."""
+    """A request. ``path``: with its query. ``body``: JSON; None if there is none. ``rpc``: the equivalent method and
+    its parameters, if any. ``output``: the file for the answer; "" for none."""
 
     method: str
     path: str
@@ -45,7 +45,7 @@ def snippets(call: ApiCall, site: str) -> list[Snippet]:
 
 
 def as_curl(call: ApiCall, site: str) -> str:
-    """One command for a POSIX shell. Every value is quoted, so that none of it is run."""
+    """One command for a POSIX shell. Every value is quoted, so that none of it is executed."""
     verb = "" if call.method == "GET" else f"-X {call.method} "
     lines = [f"curl -sS {verb}{shlex.quote(site + call.path)}", f'-H "Authorization: Bearer ${KEY}"']
     if call.body is not None:

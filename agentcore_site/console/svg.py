@@ -18,7 +18,7 @@ LEVELS: Final = 5
 
 
 class Picture(str):
-    """SVG that was drawn here, from numbers and escaped labels only: templates put it in as it is."""
+    """SVG drawn here, from numbers and escaped labels only: templates insert it unescaped."""
 
     __slots__ = ()
 
@@ -58,7 +58,8 @@ def level(reward: float | None, low: float, high: float) -> str:
 def dots(
     rewards: Sequence[float | None], success: Sequence[bool], *, low: float, high: float, signal: bool, per_row: int = 8
 ) -> Picture:
-    """G dots of one group: filled for a success, a ring for a failure; grey where the group had no signal."""
+    """One dot for each of the G rollouts of a group: filled for a success, a ring for a failure; grey if the group had
+    no signal."""
     size = 9
     n = len(rewards)
     columns = min(n, per_row) or 1
@@ -88,8 +89,8 @@ def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int 
 def whisker(
     value: float, low: float | None, high: float | None, scale: float, *, label: str, width: int = 96, height: int = 14
 ) -> Picture:
-    """An estimate with its interval around zero: blue where it is surely above, red where it is surely below.
-    ``scale`` fills a half; what is beyond is cut at the edge."""
+    """An estimate with its interval around zero: blue if surely above, red if surely below. ``scale`` fills a half;
+    values beyond it are cut at the edge."""
 
     def place(number: float) -> float:
         return width / 2 + max(-1.0, min(1.0, number / scale if scale > 0 else 0.0)) * (width / 2 - 4)
@@ -109,9 +110,9 @@ def whisker(
 
 @dataclass(frozen=True, slots=True)
 class ForestRow:
-    """One metric of a forest plot, in standard deviations of the per-query difference, better to the right.
+    """One metric of a forest plot, in standard deviations of the per-query difference; higher is better.
 
-    ``low`` and ``high`` are None where the difference has no spread; ``sure`` says that the interval leaves zero.
+    ``low`` and ``high`` are None if the difference has no spread; ``sure``: the interval excludes zero.
     """
 
     name: str
@@ -185,8 +186,8 @@ def share(value: float, low: float, high: float, *, tone: str = "", label: str, 
 
 @dataclass(frozen=True, slots=True)
 class HistoryPoint:
-    """One measurement: a share in [0, 1] with its interval. ``series`` numbers what was measured, ``label`` is its
-    title; ``url`` is where a click leads."""
+    """One measurement: a share in [0, 1] with its interval. ``series`` is the number of the measured thing, ``label``
+    its title; ``url`` is the link."""
 
     value: float
     low: float
@@ -199,8 +200,8 @@ class HistoryPoint:
 def history(
     points: Sequence[HistoryPoint], *, threshold: float | None = None, width: int = 720, height: int = 220, label: str
 ) -> Picture:
-    """Shares over time, the oldest at the left, each with its interval; those of one series are joined. ``threshold``
-    is a dashed line. A screen reader sees nothing within an image, so that one with links is a group."""
+    """Shares over time, the oldest at the left, each with its interval; points of one series are joined. ``threshold``
+    is a dashed line. A screen reader sees nothing within an image, so a plot with links is a group."""
     left, right, top, bottom = 60, 12, 12, 16
     step = (width - left - right) / max(len(points), 1)
 
@@ -250,8 +251,8 @@ class ParallelLine:
 
 
 def parallel(axes: Sequence[Coordinate], lines: Sequence[ParallelLine], *, width: int = 1000) -> Picture:
-    """Parallel coordinates: an axis beside the other, and each line through its values. A line that lacks a value is
-    broken there. What a line is stands in its title; a table beside the picture says it to those who can't point."""
+    """Parallel coordinates: vertical axes side by side, and each line through its values. A line is interrupted where a
+    value is missing. Titles name the lines; a table next to the picture serves people who can't point."""
     top, bottom, left, right, height = 40, 26, 70, 70, 340
     gap = (width - left - right) / max(len(axes) - 1, 1)
     scales = [_scale(axis.values) for axis in axes]
@@ -285,8 +286,8 @@ def parallel(axes: Sequence[Coordinate], lines: Sequence[ParallelLine], *, width
 
 
 def _scale(values: Sequence[Any]) -> tuple[list[Any], Callable[[Any], float | None]]:
-    """The ticks of an axis, and where a value stands on it from 0 to 1. Numbers over more than two powers of ten stand
-    by their logarithm, words at equal distances."""
+    """The ticks of an axis, and the position of a value on it from 0 to 1. Numbers over more than two powers of ten are
+    placed by their logarithm, words at equal distances."""
     known = [value for value in values if value is not None]
     numbers = [float(one) for one in known if isinstance(one, int | float) and not isinstance(one, bool)]
     if len(numbers) < len(known) or not numbers:
@@ -314,8 +315,8 @@ def _written(tick: Any) -> str:
 
 
 def span_bar(starts: float, took: float, length: float, *, kind: str, label: str, height: int = 12) -> Picture:
-    """A bar of a waterfall: of ``length`` it begins at ``starts`` and takes ``took``. It fills the width that it gets,
-    and is never thinner than can be seen."""
+    """A bar of a waterfall: of ``length`` it begins at ``starts`` and takes ``took``. It fills the available width,
+    with a visible minimum."""
     width = 1000.0
     x = min(width, max(0.0, width * starts / length)) if length > 0 else 0.0
     long = max(4.0, width * took / length if length > 0 else width)

@@ -23,7 +23,7 @@ ASKED: Final = "as"  # ?as=csv
 NOTED: Final = "_table"  # on the request: the list of its page
 MEDIA: Final = "text/csv; charset=utf-8"
 
-# A column's name, and where it stands: attributes of the row and keys of its objects, with a dot between them.
+# A column's name, and the path of its value: attributes of the row and keys of its objects, joined by dots.
 Columns = Mapping[str, str]
 
 
@@ -54,22 +54,22 @@ class Table:
 
 
 def noted(request: HttpRequest, table: Table) -> None:
-    """The list of this page, for a person who asks for it as CSV (``page`` answers)."""
+    """Stores the list of this page, for a request of it as CSV (``page`` answers)."""
     setattr(request, NOTED, table)
 
 
 def is_table(request: HttpRequest) -> bool:
-    """Whether the list is asked for as CSV, which has each row that a page may put together with others."""
+    """True if the list is requested as CSV, which has each row that a page may group with others."""
     return request.GET.get(ASKED) == "csv"
 
 
 def asked_for(request: HttpRequest) -> Table | None:
-    """The list that is asked for as CSV; None where a page is, or the page has no list."""
+    """The list that is requested as CSV; None if a page is requested, or the page has no list."""
     return getattr(request, NOTED, None) if request.method == "GET" and request.GET.get(ASKED) == "csv" else None
 
 
 def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> StreamingHttpResponse:
-    """The whole list. That it was taken out is in the audit log, with what was asked for."""
+    """The whole list. The audit log records the export and its parameters."""
     filters = {name: value for name, value in asked.items() if name != ASKED}
     record(
         actor,
@@ -82,7 +82,7 @@ def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> Streaming
 
 
 def cell_at(row: Any, path: str) -> Any:
-    """The value under a path as a cell has it: an id as text, several with a semicolon between, an object as JSON."""
+    """The value at a path as a cell shows it: an id as text, several values joined by semicolons, an object as JSON."""
     value = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None if value is None else getattr(value, name)

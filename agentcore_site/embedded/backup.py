@@ -40,11 +40,11 @@ def backup_write(
     target: Path, *, owner_url: str, key: str, objects: Path | None, say: Say, silence: float = SILENCE
 ) -> dict[str, Any]:
     """Writes the archive and returns its manifest. The database may be in use: one snapshot is dumped, and objects are
-    copied after it, since a row is written after its object. ``key`` "" leaves the key out. ``silence``: seconds in
-    which nothing is dumped after which it is given up; nothing is left behind then.
+    copied after it, since a row is written after its object. An empty ``key`` leaves the key out. ``silence``: seconds
+    without progress of the dump until the backup fails; it leaves no file behind then.
 
     Raises:
-        Unusable: the file is there already, pg_dump's own words, or the database does not answer.
+        BackupUnusable: the file exists, pg_dump failed (with its message), or the database does not answer.
     """
     if target.exists():
         raise BackupUnusable(f"{target} is there already. Give another name.")
@@ -78,7 +78,7 @@ def backup_read(source: Path, folder: Path) -> dict[str, Any]:
     """Unpacks an archive into ``folder``, checks each file, and returns the manifest.
 
     Raises:
-        Unusable: it is no archive of ours, of a newer release, or damaged.
+        BackupUnusable: it is not an archive of ours, of a newer release, or damaged.
     """
     try:
         with tarfile.open(source) as archive:
@@ -96,25 +96,26 @@ def backup_read(source: Path, folder: Path) -> dict[str, Any]:
 
 def database_require_empty(owner_url: str) -> None:
     """Raises:
-    Unusable: there are tables already, or the database does not answer."""
+    BackupUnusable: there are tables already, or the database does not answer.
+    """
     with _connected(owner_url) as connection:
         if connection.execute(TABLES).fetchone():
             raise BackupUnusable("The database has tables already. Restore into an empty one (another DATA_DIR).")
 
 
 def database_restore(dump: Path, owner_url: str, silence: float = SILENCE) -> None:
-    """Restores all of it or nothing. An index may take long and gives no sign meanwhile: after ``silence`` seconds
-    without an answer of the server it is given up.
+    """Restores everything or nothing. Building an index may take long without progress: after ``silence`` seconds
+    without an answer of the server the restore fails.
 
     Raises:
-        Unusable: pg_restore's own words, or the database does not answer.
+        BackupUnusable: pg_restore failed (with its message), or the database does not answer.
     """
     options = ["--no-owner", "--no-privileges", "--exit-on-error", "--single-transaction", "--dbname", owner_url]
     parts = conninfo_to_dict(owner_url)
     server = server_at(str(parts.get("hostaddr") or parts.get("host") or "localhost"), int(parts.get("port") or 5432))
 
     def answered() -> float:
-        """Another value where the server answers."""
+        """Returns a new value each time the server answers."""
         return time.monotonic() if server.answers() else 0.0
 
     program_run(
@@ -126,10 +127,10 @@ def database_restore(dump: Path, owner_url: str, silence: float = SILENCE) -> No
 
 
 def database_rows(owner_url: str) -> dict[str, int]:
-    """How many rows each table has.
+    """Number of rows of each table.
 
     Raises:
-        Unusable: the database does not answer.
+        BackupUnusable: the database does not answer.
     """
     with _connected(owner_url) as connection:
         return _rows(connection)
@@ -137,7 +138,7 @@ def database_rows(owner_url: str) -> dict[str, int]:
 
 @contextmanager
 def _connected(owner_url: str) -> Iterator[PatientConnection]:
-    """A connection that is closed at once where something fails: a server that is silent hears no ROLLBACK either."""
+    """A connection that is closed at once after an error: a silent server would not receive a ROLLBACK either."""
     try:
         connection = PatientConnection.connect(owner_url, connect_timeout=CONNECT_SECONDS)
         try:

@@ -1,4 +1,4 @@
-"""NATS with JetStream from its wheel, on loopback: one account of ours, and those that are written beside it."""
+"""NATS with JetStream from its wheel, on loopback: one account of the site, and those of publishers."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class NatsServer:
         return f"nats://{USER}:{self.password}@127.0.0.1:{self.port}"
 
     def prepare(self) -> None:
-        """Writes its configuration; the accounts of publishers stay as they were."""
+        """Writes its configuration; the accounts of publishers stay unchanged."""
         lines = [
             f"port: {self.port}",
             'host: "127.0.0.1"',
@@ -67,7 +67,7 @@ class NatsServer:
 
 
 def accounts_text(password: str, exports: str = "", others: str = "") -> str:
-    """The accounts in the server's own format: ours with what it exports, and ``others`` as they are."""
+    """The accounts in the server's own format: the site's account with its exports, and ``others`` unchanged."""
     user = f'{{user: {USER}, password: "{password}"}}'
     ours = f"    jetstream: enabled\n    users: [{user}]\n    exports: [\n{exports}    ]\n"
     return f"accounts {{\n  {ACCOUNT} {{\n{ours}  }}\n{others}}}\n"

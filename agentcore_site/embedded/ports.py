@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-# Ports that this process has chosen, each with what keeps others from choosing it too.
+# Ports that this process has chosen, each with the socket that keeps others from choosing it too.
 _reserved: dict[int, socket.socket] = {}
 
 
@@ -22,8 +22,8 @@ def is_free(port: int, host: str = "127.0.0.1") -> bool:
 
 
 def free_port(preferred: int, taken: set[int] | None = None) -> int:
-    """``preferred`` if it is free, else one that the system gives (always for 0: any port). Until this process ends no
-    other one that asks here is given the same: between the choice and its server's start lie seconds."""
+    """``preferred`` if it is free, else one from the system (always for 0: any port). Until this process ends no other
+    caller gets the same port: between the choice and its server's start lie seconds."""
     taken = taken or set()
     if preferred and preferred not in taken and is_free(preferred) and _reserve(preferred):
         return preferred
@@ -36,7 +36,7 @@ def free_port(preferred: int, taken: set[int] | None = None) -> int:
 
 
 def _reserve(port: int) -> bool:
-    """Takes a name in the system's list of sockets, which goes when this process ends; only Linux has such names."""
+    """Takes a name in the system's list of sockets, which ends with this process; only Linux has such names."""
     if port in _reserved or sys.platform != "linux":
         return True
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -50,7 +50,7 @@ def _reserve(port: int) -> bool:
 
 
 def wait_until(ready: Callable[[], bool], seconds: float, every: float = 0.05) -> bool:
-    """Whether ``ready`` became true in time."""
+    """True if ``ready`` became true in time."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if ready():

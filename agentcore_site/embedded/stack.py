@@ -1,5 +1,5 @@
-"""The services of one data folder: PostgreSQL, Valkey and, where they are asked for, NATS and the warehouse, where no
-address is given.
+"""The services of one data folder: PostgreSQL, Valkey and, if enabled, NATS and the warehouse, each if no address is
+given.
 
 Used by `up` and by the tests.
 """
@@ -26,7 +26,7 @@ from agentcore_site.lib.service_paths import CannotStart, place_for
 
 
 class Stack:
-    """Starts the embedded services of ``data_dir`` and writes where they are to ``run/services.json``.
+    """Starts the embedded services of ``data_dir`` and writes their addresses to ``run/services.json``.
 
     ``any_port``: take free ports, for tests that start several stacks at once.
     """
@@ -74,8 +74,8 @@ class Stack:
         self._lock.flush()
 
     def start(self) -> dict[str, str]:
-        """Starts what has no address yet. Returns the addresses: of the database as the application and as the owner of
-        the tables, and of Valkey."""
+        """Starts each service without an address. Returns the addresses: of the database as the application and as the
+        owner of the tables, and of Valkey."""
         taken: set[int] = set()
         urls = self.start_database(taken) | {"redis_url": env.text("REDIS_URL")}
         if not urls["redis_url"]:
@@ -110,7 +110,7 @@ class Stack:
         return {"database_url": server.url(role=postgres.APPLICATION), "database_owner_url": server.url()}
 
     def start_events(self, taken: set[int] | None = None) -> dict[str, str]:
-        """Starts NATS. Returns its address, the file of its accounts, and where its process id stands."""
+        """Starts NATS. Returns its address, the file of its accounts, and the file of its process id."""
         server = NatsServer(self.place, self.secrets, self._port("NATS", nats.PREFERRED_PORT, taken or set()))
         server.prepare()
         self._launch(server.name, server.command(), server.ready, signal.SIGTERM)

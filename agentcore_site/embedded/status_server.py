@@ -1,6 +1,6 @@
-"""What ``up`` tells of the processes that it keeps, on ``METRICS_PORT``: whether they run, and what they counted.
+"""Status of the processes of ``up``, served on ``METRICS_PORT``: whether they run, and their metrics.
 
-Prometheus and probes ask each host here. The console's own ``/metrics`` has, beside its host's counters, what stands in
+Prometheus and probes ask each host here. The console's own ``/metrics`` has, besides its host's counters, figures from
 the database.
 """
 
@@ -28,14 +28,14 @@ States = Callable[[], Sequence[ProcessState]]
 
 
 def counted(folder: str | Path) -> CollectorRegistry:
-    """What all processes counted that leave their figures in ``folder``."""
+    """Metrics of all processes that write their figures to ``folder``."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(folder))  # type: ignore[no-untyped-call]
     return registry
 
 
 class ProcessesCollector(Collector):
-    """The processes that ``up`` keeps: whether each runs, and how often it was started anew."""
+    """The processes of ``up``: whether each runs, and its number of restarts."""
 
     def __init__(self, states: States) -> None:
         self._states = states
@@ -43,7 +43,7 @@ class ProcessesCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         running = GaugeMetricFamily("process_running", "Whether the process runs.", labels=["process"])
         restarts = CounterMetricFamily(
-            "process_restarts", "How often the process ended and was started anew.", labels=["process"]
+            "process_restarts", "How often the process ended and was restarted.", labels=["process"]
         )
         for one in self._states():
             running.add_metric([one.name], float(bool(one.pid)))
@@ -54,15 +54,15 @@ class ProcessesCollector(Collector):
 class StatusServer:
     """Serves ``/health/live``, ``/health/ready`` and ``/metrics`` until ``stop``.
 
-    ``states``: of the processes that are kept. ``token``: what ``/metrics`` asks for as a bearer token; without one the
-    port is open to this machine alone.
+    ``states``: of the processes. ``token``: the bearer token that ``/metrics`` requires; without one the port is open
+    to this machine only.
 
     Raises:
         CannotStart: another program has the port.
     """
 
     def __init__(self, port: int, *, token: str, folder: Path, states: States) -> None:
-        self.ready = False  # whether all was started
+        self.ready = False  # true once everything was started
         self._token, self._folder, self._states = token, folder, states
         try:
             self._server = ThreadingHTTPServer((EVERYWHERE if token else LOCAL, port), _handler(self))
@@ -94,7 +94,7 @@ class StatusServer:
 
 def _handler(status: StatusServer) -> type[BaseHTTPRequestHandler]:
     class Handler(BaseHTTPRequestHandler):
-        timeout = 10  # seconds: a client that says nothing holds its thread no longer
+        timeout = 10  # seconds: a silent client blocks its thread no longer
 
         def do_GET(self) -> None:
             code, kind, body = status.answer(self.path.partition("?")[0], self.headers.get("Authorization", ""))
@@ -105,6 +105,6 @@ def _handler(status: StatusServer) -> type[BaseHTTPRequestHandler]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *args: Any) -> None:
-            """A probe each second is no news."""
+            """Requests of probes are not logged."""
 
     return Handler

@@ -17,25 +17,25 @@ from pathlib import Path
 from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
-from agentcore_site.lib import ticks
+from agentcore_site.lib import heartbeat_file
 from agentcore_site.lib.service_paths import CannotStart
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
 CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM)
-# Longer than a busy loop is ever silent, and not longer than a frozen worker's job is waited for.
+# Longer than a busy loop is ever silent, and shorter than the wait for a frozen worker's job.
 HUNG_SECONDS = 30.0
 LOOK_SECONDS = 1.0
-ASLEEP_SECONDS = 10.0  # between two looks: we ourselves stood still, with the whole machine, and nothing was seen
+ASLEEP_SECONDS = 10.0  # between two checks: the whole machine slept, so no sign could be seen
 LOG_LIMIT = 16 * 1024 * 1024
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
 class Process:
-    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``ticks``: it says by
-    ``agentcore_site.lib.ticks`` that its main loop turns."""
+    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``ticks``: it writes heartbeats
+    (``agentcore_site.lib.heartbeat_file``)."""
 
     name: str
     command: list[str]
@@ -50,8 +50,8 @@ class Process:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """``pid`` 0: it is down. ``age``: seconds since it was started. ``silent_for``: since its loop last turned; None
-    before it did, and for what never says."""
+    """``pid`` 0: it is down. ``age``: seconds since its start. ``silent_for``: seconds since its last heartbeat; None
+    before the first one, and for a process without heartbeats."""
 
     name: str
     pid: int
@@ -61,13 +61,13 @@ class ProcessState:
 
 
 class Silence:
-    """Since when something looks the same, by our own clock, and only while we look."""
+    """Measures how long a sign stays the same, by this process's own clock, and only between regular checks."""
 
     def __init__(self) -> None:
         self._seen: dict[object, tuple[object, float]] = {}
 
     def lasts(self, key: object, sign: object, now: float) -> float:
-        """For how many seconds ``sign`` has been the same at ``key``."""
+        """Seconds for which ``sign`` has been the same at ``key``."""
         if self._seen.get(key, (None, 0.0))[0] != sign:
             self._seen[key] = (sign, now)
         return now - self._seen[key][1]
@@ -77,10 +77,10 @@ class Silence:
 
 
 class Supervisor:
-    """Owns its processes: they die with it, also when it is killed with -9."""
+    """Owns its processes: they die with it, also after kill -9."""
 
     def __init__(self, log_folder: Path, say: Callable[[str], None], *, to_stdout: bool = False) -> None:
-        """``to_stdout``: what processes write goes where our own output goes, and not to a file each."""
+        """``to_stdout``: output of the processes goes to our own output, and not to one file each."""
         self.log_folder, self.say, self._to_stdout = log_folder, say, to_stdout
         self.running: list[tuple[Process, subprocess.Popen[bytes]]] = []
         self._delays: dict[str, float] = {}
@@ -105,7 +105,7 @@ class Supervisor:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
 
     def watch(self) -> None:
-        """Restarts what died, and kills what hangs. Call it a few times a second."""
+        """Restarts dead processes, and kills hung ones. Call it a few times a second."""
         now = time.monotonic()
         if now - self._looked_at > LOOK_SECONDS:
             if now - self._looked_at > ASLEEP_SECONDS:
@@ -139,7 +139,7 @@ class Supervisor:
         return found
 
     def _end_hung(self, now: float) -> None:
-        """A process whose loop stood still is killed, and so is a child of it that was stopped and never went on."""
+        """Kills a process whose loop stands still, and a child of it that was stopped and never continued."""
         for process, handle in self.running:
             if not process.ticks or self.stopping.is_set() or handle.poll() is not None:
                 continue
@@ -158,14 +158,14 @@ class Supervisor:
         return self.log_folder / f"{process.name}.tick"
 
     def _ticked_at(self, process: Process) -> float:
-        """Seconds of the clock; 0 before its first sign."""
+        """Time of its last heartbeat by the clock, in seconds; 0 before the first one."""
         try:
             return self._tick_file(process).stat().st_mtime if process.ticks else 0.0
         except OSError:
             return 0.0
 
     def stop(self) -> None:
-        """Asks each to stop, the last started first; kills what does not within twenty seconds."""
+        """Asks each to stop, the last started first; kills those that need more than twenty seconds."""
         self.stopping.set()
         for process, handle in reversed(self.running):
             if handle.poll() is None:
@@ -191,7 +191,7 @@ class Supervisor:
         if process.ticks:
             self._tick_file(process).touch()
             os.utime(self._tick_file(process), (0, 0))
-            environment[ticks.FILE] = str(self._tick_file(process))
+            environment[heartbeat_file.FILE] = str(self._tick_file(process))
         with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,
@@ -228,12 +228,12 @@ def _is_stopped(pid: int) -> bool:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether there is such a process here; where that can't be asked (no Linux), there is."""
+    """True if the process exists here, or if that is unknown (no Linux)."""
     return _state(pid) not in ("", "Z", "X") or not Path("/proc/self/stat").exists()
 
 
 def _state(pid: int) -> str:
-    """One letter, as Linux has it; "" where there is no such process."""
+    """One letter, as Linux has it; "" if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
@@ -241,7 +241,7 @@ def _state(pid: int) -> str:
 
 
 def _dies_with_parent(stop_signal: signal.Signals) -> Callable[[], None] | None:
-    """Asks Linux to send ``stop_signal`` when the supervisor is gone, so that nothing is left behind."""
+    """Asks Linux to send ``stop_signal`` when the supervisor dies, so that no process is left behind."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: nothing may allocate after it

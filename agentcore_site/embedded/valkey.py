@@ -33,7 +33,7 @@ class Valkey:
         return f"redis://:{self.password}@127.0.0.1:{self.port}/0"
 
     def prepare(self) -> None:
-        """Writes its configuration; the password stands there and not on a command line that all can read."""
+        """Writes its configuration, which holds the password: a command line could be read by all."""
         lines = {
             "port": self.port,
             "bind": "127.0.0.1",

@@ -1,5 +1,5 @@
-"""The warehouse of one machine: ClickHouse's interface over chdb, in a process of its own, since one alone may hold its
-folder."""
+"""The warehouse of one machine: ClickHouse's interface over chdb, in a process of its own, since only one process may
+open its folder."""
 
 from __future__ import annotations
 

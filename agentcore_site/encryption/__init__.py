@@ -1,1 +1,1 @@
-"""Encryption at rest of what was said, by organisation: data keys, and the columns that they seal."""
+"""Encryption at rest of stored texts, by organisation: data keys, and the encrypted columns."""

@@ -1,4 +1,4 @@
-"""REST: encryption of an organisation's texts at rest: how it stands, on, off, another key."""
+"""REST: encryption of an organisation's texts at rest: state, on, off, new key."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Columns that are encrypted where their organisation says so. Code that reads and writes rows sees plain values.
+"""Columns that are encrypted if their organisation enables it. Code that reads and writes rows sees plain values.
 
-A value is opened when it is asked for, so that a list that shows none of them opens none. Code that writes by COPY or
-SQL seals by ``Sealer``, and code that reads by SQL opens by ``opened``.
+A value is decrypted on first access, so that a list that shows none of them decrypts none. Code that writes by COPY or
+SQL encrypts with ``Sealer``, and code that reads by SQL decrypts with ``opened``.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class Sealed(str):
 
 
 def place_of(table: str, column: str, organization_id: Any, row_id: Any) -> str:
-    """What an encrypted value is bound to."""
+    """Associated data of an encrypted value: its column and row."""
     return f"{table}.{column}/{organization_id}/{row_id}"
 
 
 class Sealer:
-    """Seals values of one organisation, in the transaction that writes them.
+    """Encrypts values of one organisation, in the transaction that writes them.
 
     Raises:
-        KeyAway: there is a key, and it can't be had: nothing may be written.
+        KeyUnavailable: the key can't be read: nothing may be written.
     """
 
     def __init__(self, organization_id: uuid.UUID) -> None:
@@ -59,7 +59,7 @@ class Sealer:
         self.key: OpenKey | None = active_key(organization_id)
 
     def json(self, table: str, column: str, row_id: Any, written: bytes) -> bytes:
-        """A JSON value, as it is written: the same, or a JSON string."""
+        """A JSON value as it is stored: unchanged, or a JSON string."""
         if self.key is None:
             return written
         return f'"{self.key.seal(written, place_of(table, column, self.organization_id, row_id))}"'.encode()
@@ -72,7 +72,7 @@ class Sealer:
 
 def opened_text(table: str, column: str, organization_id: Any, row_id: Any, stored: str) -> str:
     """Raises:
-    KeyAway, Unopenable."""
+    KeyUnavailable, Unopenable."""
     if not (version := version_of(stored)):
         return stored.removeprefix(PLAIN)
     place = place_of(table, column, organization_id, row_id)
@@ -80,11 +80,11 @@ def opened_text(table: str, column: str, organization_id: Any, row_id: Any, stor
 
 
 def opened(table: str, column: str, organization_id: Any, row_id: Any, stored: Any) -> Any:
-    """A JSON value; what is not encrypted is returned as it is.
+    """A JSON value; a value that is not encrypted is returned unchanged.
 
     Raises:
-        KeyAway: its key can't be had.
-        Unopenable: it was altered, or moved.
+        KeyUnavailable: its key can't be read.
+        Unopenable: the value was altered, or moved.
     """
     if not isinstance(stored, str) or not (version := version_of(stored)):
         return stored
@@ -93,10 +93,10 @@ def opened(table: str, column: str, organization_id: Any, row_id: Any, stored: A
 
 
 def opened_stored(table: EncryptedTable, column: str, organization_id: Any, row_id: Any, stored: str) -> str:
-    """What a column says, as a text, from the text of it in the database (of JSON its own).
+    """Plain text of a column, from its text in the database (of JSON, the JSON text).
 
     Raises:
-        KeyAway, Unopenable.
+        KeyUnavailable, Unopenable.
     """
     if table.columns[column] == JSON:
         if not stored.startswith('"sealed:'):
@@ -106,7 +106,7 @@ def opened_stored(table: EncryptedTable, column: str, organization_id: Any, row_
 
 
 class SealedAttribute(DeferredAttribute):
-    """A value of a row, opened when it is first asked for."""
+    """A value of a row, decrypted on first access."""
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         value = super().__get__(instance, owner)
@@ -119,13 +119,13 @@ class SealedAttribute(DeferredAttribute):
         return value
 
     def __set__(self, instance: Any, value: Any) -> None:
-        # Without it what stands in the row's dictionary would be read past ``__get__``.
+        # Without it a value in the row's dictionary would be read past ``__get__``.
         instance.__dict__[self.field.attname] = value
 
 
 class SealedJSONField(models.JSONField):
-    """JSON (an object or a list, never a string) that is encrypted where its organisation says so. It can't be filtered
-    by what is in it."""
+    """JSON (an object or a list, never a string) that is encrypted if its organisation enables it. Queries can't filter
+    by its content."""
 
     descriptor_class = SealedAttribute
 
@@ -143,11 +143,11 @@ class SealedJSONField(models.JSONField):
 
     def deconstruct(self) -> Any:
         name, _, args, kwargs = super().deconstruct()
-        return name, "django.db.models.JSONField", args, kwargs  # the column is no other
+        return name, "django.db.models.JSONField", args, kwargs  # the column's type does not change
 
 
 class SealedTextField(models.TextField):  # type: ignore[type-arg]  # not subscriptable when it runs
-    """Text that is encrypted where its organisation says so."""
+    """Text that is encrypted if its organisation enables it."""
 
     descriptor_class = SealedAttribute
 

@@ -1,4 +1,4 @@
-"""Data keys, opened once and kept in the process for some minutes: no row costs a call to the holder of keys."""
+"""Data keys, decrypted once and kept in the process for some minutes: reading a row costs no call to the key holder."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from django.db import connection
 from agentcore_site.encryption.envelope import OpenKey
 from agentcore_site.encryption.holders import holder
 from agentcore_site.encryption.models import DataKey
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.registry import UnknownName
 
 KEPT_SECONDS: Final = 300.0
@@ -20,8 +20,8 @@ _opened: dict[tuple[Any, int, str], tuple[float, OpenKey]] = {}
 
 
 def active_version(organization_id: uuid.UUID) -> int:
-    """The version that encrypts what is written now; 0 for none. Within a transaction it stays so until the end of it:
-    who switches encryption waits."""
+    """The version that encrypts new values; 0 for none. It stays the same until the transaction ends: a change of
+    encryption waits."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT encryption_active_version(%s)", [organization_id])
         found = cursor.fetchone()
@@ -29,10 +29,10 @@ def active_version(organization_id: uuid.UUID) -> int:
 
 
 def active_key(organization_id: uuid.UUID) -> OpenKey | None:
-    """The key for what is written in this transaction; None: it is written in plain.
+    """The key for values written in this transaction; None: they are written in plain.
 
     Raises:
-        KeyAway: nothing may be written now.
+        KeyUnavailable: nothing may be written now.
     """
     version = active_version(organization_id)
     return data_key(organization_id, version) if version else None
@@ -40,18 +40,21 @@ def active_key(organization_id: uuid.UUID) -> OpenKey | None:
 
 def data_key(organization_id: uuid.UUID, version: int) -> OpenKey:
     """Raises:
-    KeyAway: it can't be had, or is gone."""
+    KeyUnavailable: it can't be read, or was deleted.
+    """
     place = organization_id, version, connection.settings_dict["NAME"]
     kept = _opened.get(place)
     if kept is not None and kept[0] > time.monotonic():
         return kept[1]
     row = DataKey.objects.filter(organization_id=organization_id, version=version).first()
     if row is None:
-        raise KeyAway(f"Data key {version} of this organisation is gone: what it encrypted can't be read any more.")
+        raise KeyUnavailable(
+            f"Data key {version} of this organisation is gone: what it encrypted can't be read any more."
+        )
     try:
         opened = OpenKey.of(version, holder(row.holder).open(row.sealed))
     except UnknownName as error:
-        raise KeyAway(f"Data key {version} is kept by {row.holder!r}, which is not set up here.") from error
+        raise KeyUnavailable(f"Data key {version} is kept by {row.holder!r}, which is not set up here.") from error
     if len(_opened) > MOST_KEPT:
         _opened.clear()
     _opened[place] = time.monotonic() + KEPT_SECONDS, opened
@@ -59,5 +62,5 @@ def data_key(organization_id: uuid.UUID, version: int) -> OpenKey:
 
 
 def forget() -> None:
-    """Opens keys anew when they are next needed."""
+    """Drops the decrypted keys; they are decrypted again when they are next needed."""
     _opened.clear()

@@ -1,7 +1,7 @@
 """Encrypted texts: compressed, then AES-256-GCM under a data key, as ``sealed:<version of the key>:<base64>``.
 
-What is inside is a nonce of 96 random bits, the ciphertext and its tag of 128 bits. Associated data name the column and
-the row, so that a text does not open in another place. Pure: no Django.
+The content is a nonce of 96 random bits, the ciphertext and its tag of 128 bits. Associated data name the column and
+the row, so that a text can't be decrypted in another place. Pure: no Django.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 LEVEL: Final = 1  # of zlib: higher ones cost several times as much for a few percent
 SEALED: Final = re.compile(r"sealed:(\d{1,4}):([A-Za-z0-9+/]*={0,2})")
-PLAIN: Final = "sealed:0:"  # before a text that is not encrypted and looks as if it were
+PLAIN: Final = "sealed:0:"  # before a plain text that looks like an encrypted one
 
 
 @dataclass(frozen=True, slots=True)
 class OpenKey:
-    """A data key that may be used. ``version`` from 1 on."""
+    """A decrypted data key. ``version`` from 1 on."""
 
     version: int
     cipher: AESGCM
@@ -37,14 +37,15 @@ class OpenKey:
         return cls(version, AESGCM(key))
 
     def seal(self, data: bytes, place: str) -> str:
-        """``place``: which column of which row."""
+        """``place``: column and row."""
         nonce = os.urandom(NONCE_BYTES)
         sealed = nonce + self.cipher.encrypt(nonce, zlib.compress(data, LEVEL), self._about(place))
         return f"sealed:{self.version}:{b64encode(sealed).decode()}"
 
     def open(self, sealed: str, place: str) -> bytes:
         """Raises:
-        Unopenable: it is of another place or key, or was altered."""
+        Unopenable: it is of another place or key, or was altered.
+        """
         raw = b64decode(sealed.rpartition(":")[2])
         try:
             data = self.cipher.decrypt(raw[:NONCE_BYTES], raw[NONCE_BYTES:], self._about(place))

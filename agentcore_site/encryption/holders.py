@@ -1,4 +1,4 @@
-"""Who has the key that data keys are encrypted with: this site (a key made of ``SECRET_KEY``), or a server outside."""
+"""Holders of the key that encrypts data keys: this site (a key derived from ``SECRET_KEY``), or an external server."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from functools import cache
 from typing import Final, Protocol
 
 from agentcore_site import vault
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.registry import Registry
 
 LOCAL: Final = "local"
@@ -18,19 +18,21 @@ class KeyHolder(Protocol):
 
     def seal(self, key: bytes) -> str:
         """Raises:
-        KeyAway: it can't be asked."""
+        KeyUnavailable: the holder does not answer.
+        """
         ...
 
     def open(self, sealed: str) -> bytes:
         """Raises:
-        KeyAway: it can't be asked, or does not open this."""
+        KeyUnavailable: the holder does not answer, or can't decrypt it.
+        """
         ...
 
     def seal_again(self, sealed: str) -> str:
-        """The same under its newest key. The data key itself need not come here.
+        """Encrypts the same data key under the holder's newest key. The data key itself need not leave the holder.
 
         Raises:
-            KeyAway: as above.
+            KeyUnavailable: as above.
         """
         ...
 
@@ -49,7 +51,7 @@ class LocalHolder:
         try:
             return b64decode(vault.opened(sealed))
         except vault.Unsealable as error:
-            raise KeyAway(
+            raise KeyUnavailable(
                 "A data key can't be opened: SECRET_KEY changed. Put the old one into SECRET_KEY_FALLBACKS."
             ) from error
 
@@ -60,5 +62,6 @@ class LocalHolder:
 @cache
 def holder(name: str) -> KeyHolder:
     """Raises:
-    UnknownName: there is none of that name."""
+    UnknownName: there is no holder of that name.
+    """
     return holders.get(name)()

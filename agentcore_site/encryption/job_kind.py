@@ -1,4 +1,4 @@
-"""The encryption of what is stored as the job engine sees it."""
+"""The job kind that encrypts stored rows."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from agentcore_site.jobs.models import Job
 
 @kinds.register(KIND)
 class EncryptionKind:
-    """Slices of rows that are encrypted, decrypted, or encrypted by another key."""
+    """Slices of rows to be encrypted, decrypted, or encrypted by another key."""
 
     @staticmethod
     def advance(job: Job, lease: Lease) -> Progressed:
-        from agentcore_site.encryption.moving import moving_slice
+        from agentcore_site.encryption.reencryption import reencryption_slice
 
-        return moving_slice(job, lease)
+        return reencryption_slice(job, lease)
 
     @staticmethod
     def stopped(job: Job) -> None:
-        """Each row says itself how it is stored."""
+        """Does nothing: each row records its own state."""
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        """Nothing keeps it from going on."""
+        """Allows every resume."""

@@ -10,11 +10,11 @@ from agentcore_site.tenancy.models import Scoped
 
 
 class DataKey(Scoped):
-    """A key that an organisation's texts are encrypted with, itself encrypted (``sealed``) by the key of ``holder``.
+    """A key that encrypts an organisation's texts, itself encrypted (``sealed``) by the key of ``holder``.
 
-    Texts name the ``version``. The one that is ``active`` encrypts what is written; without one, nothing is encrypted.
-    Older ones stay for what they encrypted, also in archives; all go with the organisation, which makes its texts
-    unreadable wherever they are.
+    Texts name the ``version``. The ``active`` key encrypts new texts; without one, nothing is encrypted. Older keys
+    stay for the texts that they encrypted, also in archives. All keys are deleted with the organisation, which makes
+    its texts unreadable everywhere.
     """
 
     version = models.PositiveSmallIntegerField()

@@ -1,4 +1,4 @@
-"""How an organisation's texts are encrypted, as its admins see it."""
+"""State of an organisation's encryption, for its admins."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class CountedRows:
 
 @dataclass(frozen=True)
 class EncryptionStand:
-    """``active``: what encrypts now, None for nothing. ``counted_at``: when the last job counted ``rows``."""
+    """``active``: the version that encrypts now, None for none. ``counted_at``: when the last job counted ``rows``."""
 
     active: DataKey | None
     keys: list[DataKey]

@@ -1,4 +1,4 @@
-"""What admins say of their organisation's encryption. What is stored follows by a job; readers never wait for it."""
+"""Changes by admins of their organisation's encryption. A job converts stored rows; readers never wait for it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ COUNTED: Final = "rows_counted"  # an event of the job
 
 @transaction.atomic
 def key_rotate(actor: Any, organization: Organization) -> Job:
-    """A new data key for what is written from now on, and a job that encrypts with it what there is: the way to switch
-    encryption on, too. Without an actor: for the server's own commands.
+    """Creates a data key for new values, and a job that encrypts stored rows with it: also the way to switch encryption
+    on. Without an actor: for the server's own commands.
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Conflict: such a job is under way.
-        KeyAway: the holder of keys can't be asked.
-        TooMany, Insufficient: no job is taken now.
+        Conflict: such a job is running.
+        KeyUnavailable: the key holder does not answer.
+        TooMany, Insufficient: no job is accepted now.
     """
     before = _ready(actor, organization)
     mine = DataKey.objects.filter(organization=organization)
@@ -52,11 +52,11 @@ def key_rotate(actor: Any, organization: Organization) -> Job:
 
 @transaction.atomic
 def encryption_end(actor: Any, organization: Organization) -> Job:
-    """Writes in plain from now on; a job decrypts what there is. Keys stay for archives.
+    """Writes new values in plain; a job decrypts stored rows. Keys stay for archives.
 
     Raises:
         Missing, Forbidden, TooMany, Insufficient: as above.
-        Conflict: nothing is encrypted, or such a job is under way.
+        Conflict: nothing is encrypted, or such a job is running.
     """
     before = _ready(actor, organization)
     if not before:
@@ -66,7 +66,7 @@ def encryption_end(actor: Any, organization: Organization) -> Job:
 
 
 def texts_move(actor: Any, organization: Organization) -> Job:
-    """The job alone, where one was cancelled, or rows came back from an archive.
+    """Starts only the job, if one was cancelled, or rows came back from an archive.
 
     Raises:
         Missing, Forbidden, Conflict, TooMany, Insufficient: as above.
@@ -77,11 +77,11 @@ def texts_move(actor: Any, organization: Organization) -> Job:
 
 
 def job_stop(actor: Any, organization: Organization) -> Job:
-    """Cancels the job; each row is readable as it is.
+    """Cancels the job; each row stays readable in its present state.
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Conflict: there is none.
+        Conflict: there is no such job.
     """
     require(actor, "encryption.edit", organization)
     if (job := job_active(organization.pk)) is None:
@@ -90,10 +90,10 @@ def job_stop(actor: Any, organization: Organization) -> Job:
 
 
 def keys_seal_again(organization: Organization | None = None) -> int:
-    """Seals data keys anew under the newest key of the holder that is set up now; no text is touched. Returns how many.
+    """Seals data keys again under the newest key of the present holder; texts are not changed. Returns how many.
 
     Raises:
-        KeyAway: a holder can't be asked; keys before it are done.
+        KeyUnavailable: a holder does not answer; earlier keys are done.
     """
     name = settings.ENCRYPTION_HOLDER
     keys = DataKey.objects.all() if organization is None else DataKey.objects.filter(organization=organization)
@@ -112,7 +112,7 @@ def job_active(organization_id: uuid.UUID) -> Job | None:
 
 
 def _ready(actor: Any, organization: Organization) -> int:
-    """Holds the switch in this transaction, and says which version is active."""
+    """Locks the switch in this transaction, and returns the active version."""
     if actor is not None:
         require(actor, "encryption.edit", organization)
     if job_active(organization.pk):
@@ -120,7 +120,7 @@ def _ready(actor: Any, organization: Organization) -> int:
             "What is stored is being encrypted or decrypted. Let that job end, or cancel it, then try again."
         )
     with connection.cursor() as cursor:
-        # Waits for the transactions that write by the version of before.
+        # Waits for the transactions that write by the previous version.
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended('encryption ' || %s, 0))", [str(organization.pk)])
     return active_version(organization.pk)
 

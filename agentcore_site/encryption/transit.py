@@ -1,6 +1,6 @@
 """Data keys encrypted by the transit engine of HashiCorp Vault or OpenBao, over HTTP. Its key never leaves the server.
 
-What is stored is what the engine answers: ``vault:v<version of its key>:<base64>``.
+The stored value is the engine's answer: ``vault:v<version of its key>:<base64>``.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from django.conf import settings
 
 from agentcore_site.encryption.holders import holders
 from agentcore_site.lib.http_client import http_client_of
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.row_scope import in_request
 
 NAME: Final = "vault"
 SECONDS: Final = 5.0
-REQUEST_SECONDS: Final = 0.9  # to connect, and as long again for an answer, within a request
+REQUEST_SECONDS: Final = 0.9  # to connect, and again the same for an answer, within a request
 
 
 @holders.register(NAME)
@@ -49,8 +49,10 @@ class TransitHolder:
             if status == 200:
                 return dict(json.loads(said)["data"])
         except (OSError, ValueError, KeyError, TypeError) as error:
-            raise KeyAway("The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later.") from error
-        raise KeyAway(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
+            raise KeyUnavailable(
+                "The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later."
+            ) from error
+        raise KeyUnavailable(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
 
 
 def _errors(said: bytes) -> str:

@@ -69,7 +69,7 @@ class ShareIn(Strict):
 
 
 class ShareLinkOut(serializers.Serializer[Any]):
-    """A living link; its address was shown once, when it was made."""
+    """A valid link; its address was shown once, when it was created."""
 
     id = serializers.UUIDField()
     created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
@@ -79,7 +79,7 @@ class ShareLinkOut(serializers.Serializer[Any]):
 
 
 class JobOfAnyKindOut(serializers.Serializer[Any]):
-    """A job as its queue has it. What it learns or finds stands under the address of its kind."""
+    """A job as its queue has it. Its results are under the address of its kind."""
 
     id = serializers.UUIDField()
     kind = serializers.CharField(help_text="training, evaluation, evolution, suite, export, retention, …")
@@ -118,7 +118,7 @@ class LivingLinkOut(ShareLinkOut):
 
 
 class ShareLinkViewSet(ScopedViewSet):
-    """Read-only links to jobs, for those who may share them. They are made at their job."""
+    """Read-only links to jobs, for members who may share them. They are created at their job."""
 
     queryset = ShareLink.objects.none()
     lookup_value_converter = "uuid"
@@ -135,7 +135,7 @@ class ShareLinkViewSet(ScopedViewSet):
 
 
 class JobViewSet(ScopedViewSet):
-    """Jobs of every kind: what is queued, runs, waits and has ended."""
+    """Jobs of every kind: queued, running, waiting and ended."""
 
     queryset = Job.objects.none()
     filterset_class = JobListFilters
@@ -217,7 +217,7 @@ class JobViewSet(ScopedViewSet):
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)
-        # GET, and HEAD, which is sent here too.
+        # GET, and HEAD, which is handled by this method too.
         return Response(ShareLinkOut(share_links(self.actor, job), many=True).data)
 
     @extend_schema(

@@ -1,7 +1,7 @@
-"""Live events over a websocket: history first, then in order, no gap and none twice over a reconnect.
+"""Live events over a websocket: history first, then in order, without gaps or duplicates over a reconnect.
 
-The channel layer only gives a hint. Each time it says that the job moved (and every few seconds in any case) the rows
-after the last ``seq`` that was sent are read.
+The channel layer only gives a hint. Each time it announces a change of the job (and every few seconds in any case) the
+rows after the last ``seq`` that was sent are read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from agentcore_site.jobs.events import LiveEvent, events_after, group_of
 from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.slots import slot_free, slot_renew, slot_take
+from agentcore_site.jobs.socket_slots import slot_free, slot_renew, slot_take
 from agentcore_site.jobs.viewers import Viewer, viewer_of
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.row_scope import only
@@ -38,8 +38,8 @@ LARGEST_SEQ: Final = 2**63 - 1
 class JobConsumer(AsyncWebsocketConsumer):
     """``/ws/jobs/<id>/?after=<seq>`` for members, ``/ws/shared/<token>/`` for holders of a share link.
 
-    Closes with 4404 where there is no such job for this viewer, 4401 when that is no longer so, 4429 when the viewer
-    has too many sockets open, 1009 after a frame that is too large, and 1013 when the database is away.
+    Closes with 4404 if there is no such job for this viewer, 4401 if the access has ended, 4429 if the viewer has too
+    many sockets open, 1009 after a frame that is too large, and 1013 if the database is unavailable.
     """
 
     viewer: Viewer
@@ -49,7 +49,7 @@ class JobConsumer(AsyncWebsocketConsumer):
     slot = ""
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        # Not in `disconnect`: that is not called when the handler fails, or when the server cancels this task.
+        # Not in `disconnect`, which is not called when the handler fails, or when the server cancels this task.
         try:
             await super().__call__(scope, receive, send)
         finally:
@@ -65,8 +65,8 @@ class JobConsumer(AsyncWebsocketConsumer):
             await self.close(code=TRY_AGAIN, reason="The database does not answer. Connect again later.")
 
     async def receive(self, text_data: str | None = None, bytes_data: bytes | None = None, **_: Any) -> None:
-        """Pages only listen: what they send is ignored, unread. A frame that is too large closes the socket, also where
-        the server itself would take it."""
+        """Pages only listen: their messages are ignored unread. A frame that is too large closes the socket, also if
+        the server itself would accept it."""
         if len(bytes_data or (text_data or "").encode(errors="replace")) > settings.SOCKET_MAX_FRAME:
             await self.close(code=TOO_LARGE, reason=f"A frame has at most {settings.SOCKET_MAX_FRAME:,} bytes.")
 
@@ -86,12 +86,13 @@ class JobConsumer(AsyncWebsocketConsumer):
         self.moved = asyncio.Event()
         self.moved.set()
         self.group = group_of(str(job.id))
-        with contextlib.suppress(RedisError, OSError):  # without Redis no hints come, and polls go on
+        with contextlib.suppress(RedisError, OSError):  # without Redis no hints come, and polls continue
             await self.channel_layer.group_add(self.group, self.channel_name)
         self.pump = asyncio.create_task(self._pump())
 
     async def _stop(self) -> None:
-        """Ends all that this socket holds; safe to call at any moment, also when connecting failed half-way."""
+        """Releases everything that this socket holds; safe to call at any moment, also after a connection failed
+        half-way."""
         if self.pump is not None:
             self.pump.cancel()
             await asyncio.gather(self.pump, return_exceptions=True)
@@ -113,7 +114,7 @@ class JobConsumer(AsyncWebsocketConsumer):
             log.debug("a socket was cut while it was written to", exc_info=True)
 
     async def _send_news(self) -> bool:
-        """Sends what is new; False where this viewer may not follow the job any longer."""
+        """Sends new events; False if this viewer may no longer follow the job."""
         self.moved.clear()
         if not await self.viewer.may_follow(self.job):
             return False
@@ -138,7 +139,7 @@ class JobConsumer(AsyncWebsocketConsumer):
 
 
 def after_of(scope: dict[str, Any]) -> int:
-    """The number after which events are asked for (``?after=``); 0 for none, or for what is no number."""
+    """The number after which events are requested (``?after=``); 0 for none, or for a value that is not a number."""
     query = parse_qs(scope.get("query_string", b"").decode("latin-1"))
     try:
         return min(max(0, int(query.get("after", ["0"])[0])), LARGEST_SEQ)

@@ -1,7 +1,7 @@
-"""A job's events: appended in the order of commits, then announced to pages and clients that watch.
+"""A job's events: appended in the order of commits, then announced to watching pages and clients.
 
-``seq`` is taken by updating the job's row in the same transaction, so that its order is the order of commits and a
-reader of ``seq > n`` can't miss one.
+``seq`` is taken by an update of the job's row in the same transaction, so that its order is the order of commits and a
+reader of ``seq > n`` can't miss an event.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from agentcore_site.jobs.models import Job, JobEvent
 from agentcore_site.lib.broker import broker_asked
 from agentcore_site.lib.redaction import redacted, stored_text
 
-SEND_SECONDS: Final = 2.0  # messages that a silent Redis does not take must not pile up
+SEND_SECONDS: Final = 2.0  # limits the pile of messages for a Redis that does not answer
 
 log = logging.getLogger(__name__)
 
 
 class LiveEvent(TypedDict):
-    """What a page receives for each event."""
+    """Message to a page for each event."""
 
     seq: int
     at: str
@@ -39,7 +39,7 @@ class LiveEvent(TypedDict):
 def event_add(
     job: Job, type: str, *, level: str = "info", message: str = "", data: dict[str, Any] | None = None
 ) -> JobEvent:
-    """Appends an event, without personal data. Must run in the transaction of what it tells of."""
+    """Appends an event, without personal data. Must run in the transaction of the described change."""
     with connection.cursor() as cursor:
         cursor.execute("UPDATE jobs_job SET seq = seq + 1 WHERE id = %s RETURNING seq", [job.id])
         job.seq = int(cursor.fetchone()[0])
@@ -76,14 +76,15 @@ def group_of(job_id: str) -> str:
 
 
 def announce(job_id: str, seq: int) -> None:
-    """Tells watchers that events up to ``seq`` stand in the database. A lost message costs seconds, no event."""
+    """Announces to watchers that events up to ``seq`` are stored. A lost message costs seconds, no event."""
     sending = asyncio.run_coroutine_threadsafe(_send(group_of(job_id), seq), _announcer())
     sending.add_done_callback(lambda done: _log_failure(job_id, seq, done))
 
 
 async def _send(group: str, seq: int) -> None:
     """Raises:
-    RedisError, TimeoutError: Redis is away."""
+    RedisError, TimeoutError: Redis is unavailable.
+    """
     layer = get_channel_layer()
     if layer is not None:
         with broker_asked():
@@ -91,9 +92,9 @@ async def _send(group: str, seq: int) -> None:
 
 
 def _log_failure(job_id: str, seq: int, done: Future[None]) -> None:
-    # Redis may be away: watchers poll as well, and the rows are the truth.
+    # Redis may be unavailable: watchers poll as well, and the rows are the truth.
     if not done.cancelled() and (error := done.exception()):
-        log.warning("watchers of job %s were not told of event %s: %s", job_id, seq, error)
+        log.warning("watchers of job %s were not notified of event %s: %s", job_id, seq, error)
 
 
 _loops: dict[int, asyncio.AbstractEventLoop] = {}
@@ -101,7 +102,7 @@ _guard = threading.Lock()
 
 
 def _announcer() -> asyncio.AbstractEventLoop:
-    """This process's loop for sending: one connection, off the path of the work. Made anew after a fork."""
+    """This process's event loop for sending: one connection, off the path of the work. Created again after a fork."""
     with _guard:
         loop = _loops.get(os.getpid())
         if loop is None:

@@ -1,4 +1,4 @@
-"""A worker's claim on a job: heartbeat, fence, and the ear for pause and cancel."""
+"""A worker's claim on a job: heartbeat, fence, and polling for pause and cancel."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ log = logging.getLogger(__name__)
 
 POLL_SECONDS = 0.25
 SHORTEST_SLICE = 0.2
-CROWD, CROWDED_UNITS = 16, 5  # more jobs than this take turns of so many iterations
+CROWD, CROWDED_UNITS = 16, 5  # with more jobs than this, a turn has at most so many iterations
 
 
 class LeaseLost(Exception):
-    """Another worker has the job, or it ended: this one must stop and may write nothing more."""
+    """Another worker has the job, or it ended: this worker must stop and may write nothing more."""
 
 
 class StopRequested(Exception):
-    """A person asked for ``action`` ("pause" or "cancel")."""
+    """A person requested ``action`` ("pause" or "cancel")."""
 
     def __init__(self, action: str) -> None:
         super().__init__(action)
@@ -40,9 +40,10 @@ class StopRequested(Exception):
 
 
 class MustPause(Exception):
-    """The work itself can't go on for now; a person, or time, may change that.
+    """The work can't continue for now; a person, or time, may change that.
 
-    ``reason`` is one of ``Reason``, ``message`` says more, ``retry_after`` (seconds) when trying again makes sense.
+    ``reason`` is one of ``Reason``, ``message`` gives details, ``retry_after`` (seconds) is set if another attempt
+    makes sense.
     """
 
     def __init__(self, reason: str, message: str = "", retry_after: float | None = None) -> None:
@@ -53,7 +54,7 @@ class MustPause(Exception):
 
 
 class MustFail(Exception):
-    """The work is over without a result, for a reason that has a name. ``reason`` is one of ``Reason``."""
+    """The work ended without a result, for a named reason. ``reason`` is one of ``Reason``."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -62,7 +63,7 @@ class MustFail(Exception):
 
 
 class Turn(NamedTuple):
-    """How long a worker keeps a job: until ``seconds`` are over or ``units`` of work (iterations) are done."""
+    """Length of a worker's turn with a job: until ``seconds`` are over or ``units`` of work (iterations) are done."""
 
     seconds: float
     units: float = math.inf
@@ -70,9 +71,9 @@ class Turn(NamedTuple):
 
 @everything()
 def fair_turn() -> Turn:
-    """The usual slice. Where many jobs wait it is shorter, so that a round through them stays short, and ends after a
-    few units at the latest: a job whose iterations became quick (its agent learned to take fewer steps) would
-    otherwise run away from those that are still slow."""
+    """The usual slice. If many jobs wait it is shorter, so that a round through them stays short, and ends after a few
+    units at the latest: otherwise a job with quick iterations (its agent learned to take fewer steps) would outrun slow
+    ones."""
     active = Job.objects.filter(status__in=(Status.QUEUED, Status.RUNNING)).count()
     share = settings.JOB_ROUND_SECONDS / max(active, 1)
     seconds = min(settings.JOB_SLICE_SECONDS, max(share, SHORTEST_SLICE))
@@ -82,10 +83,10 @@ def fair_turn() -> Turn:
 class Lease:
     """Holds one job for one slice. Use as a context manager.
 
-    A thread renews the lease every third of it and polls what was requested, on its own connection and on the
-    database's clock. The work calls ``check()``, which costs no query. Work that has not called it for
-    ``JOB_STALL_SECONDS`` stands still: nothing in this process can help it, so the process writes down where each of
-    its threads stands, and ends itself. Another one takes the job up, as after any crash.
+    A thread renews the lease every third of it and polls for requests, on its own connection and on the database's
+    clock. The work calls ``check()``, which costs no query. Work without a call for ``JOB_STALL_SECONDS`` hangs: no
+    code in this process can help it, so the process logs the stack of each thread, and exits. Another one continues the
+    job, as after any crash.
     """
 
     def __init__(self, job: Job, *, turn: Turn | None = None) -> None:
@@ -115,8 +116,8 @@ class Lease:
         """Raises if the work has to stop now.
 
         Raises:
-            LeaseLost: the lease was taken over, or could not be renewed in time.
-            StopRequested: a person asked to pause or cancel.
+            LeaseLost: another worker took the lease, or it could not be renewed in time.
+            StopRequested: a person requested to pause or cancel.
         """
         self._checked = time.monotonic()
         if self._lost or self._checked - self._renewed > self.lease_seconds:
@@ -141,7 +142,7 @@ class Lease:
         """A transaction that only the holder of this attempt can commit. ``changes`` go to the job's row.
 
         Raises:
-            LeaseLost: the fence has moved on; nothing was written.
+            LeaseLost: another attempt has begun; nothing was written.
         """
         self._checked = time.monotonic()
         with transaction.atomic():
@@ -152,11 +153,11 @@ class Lease:
             yield
 
     def _touch(self, changes: dict[str, Any]) -> int:
-        """Changes the job's row if it is still ours; the number of rows that were changed, 0 or 1."""
+        """Changes the job's row if this attempt still holds it; returns the number of changed rows, 0 or 1."""
         if any(hasattr(value, "resolve_expression") for value in changes.values()):
             return Job.objects.filter(id=self.job_id, attempt=self.attempt, status=Status.RUNNING).update(**changes)
-        # Every iteration of every job passes here, and Django takes longer to put the statement than PostgreSQL to
-        # answer it.
+        # Every iteration of every job runs this, and Django takes longer to build the statement than PostgreSQL to
+        # execute it.
         assignments = ", ".join(f"{name} = %s" for name in changes)
         with connection.cursor() as cursor:
             cursor.execute(
@@ -177,7 +178,7 @@ class Lease:
                 try:
                     alive = self._renew() if due else self._listen()
                 except TROUBLE:
-                    connection.close()  # the database is away: `check` gives up once the lease has run out
+                    connection.close()  # the database is unavailable: `check` gives up once the lease has expired
                     continue
                 if not alive:
                     self._lost = True
@@ -186,13 +187,13 @@ class Lease:
             connection.close()
 
     def _end_process(self) -> None:
-        log.critical("job %s has stood still for %d s; this process ends", self.job_id, settings.JOB_STALL_SECONDS)
+        log.critical("job %s hangs for %d s; this process exits", self.job_id, settings.JOB_STALL_SECONDS)
         faulthandler.dump_traceback(all_threads=True)
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _renew(self) -> bool:
-        """Holds the job for longer. One that was given back meanwhile has no holder, and stays so: to the next
-        worker a lease without a holder is a crash."""
+        """Extends the lease. A job that was given back meanwhile has no holder, and stays so: to the next worker a
+        lease without a holder is a crash."""
         asked = time.monotonic()
         with connection.cursor() as cursor:
             cursor.execute(

@@ -1,5 +1,5 @@
-"""The only writer of a job's status. Every move is one conditional update; zero rows mean that another
-writer was first."""
+"""The only writer of a job's status. Every transition is one conditional update; zero rows mean that another writer was
+first."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import JobKind, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
 from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
-from agentcore_site.jobs.telling import job_tell
+from agentcore_site.jobs.notifications import job_notify
 from agentcore_site.lib import disk, trace_context
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Conflict, TooMany
-from agentcore_site.lib.places import worker_name
+from agentcore_site.lib.host_ids import worker_name
 from agentcore_site.lib.redaction import stored_text
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
@@ -31,7 +31,7 @@ from agentcore_site.tenancy.models import Organization
 
 log = logging.getLogger(__name__)
 
-# Paused jobs that go on by themselves, by why: once their time has come, and once the server has room.
+# Paused jobs that resume automatically, by reason: once their time has come, and once the server has room.
 AGAIN: Final = {
     Reason.WAITING_FOR_LLM: "Trying the model's service again.",
     Reason.KEY_AWAY: "Asking for the encryption key again.",
@@ -39,11 +39,11 @@ AGAIN: Final = {
 }
 WAITS: Final = (*AGAIN, Reason.DISK_FULL)
 
-SHORTEST_WAIT: Final = 15.0  # seconds before a service that was away is asked again
+SHORTEST_WAIT: Final = 15.0  # seconds before a service that was unavailable is tried again
 LONGEST_WAIT: Final = 1_800.0
 DOUBLINGS: Final = 8  # from the shortest to the longest
-LOCK_SECONDS: Final = 5  # that a claim waits for a job's row: a worker that waits does nothing else meanwhile
-ASKED_SECONDS: Final = 2  # that a person waits for it, and is told then that it can't be had just now
+LOCK_SECONDS: Final = 5  # limit on a claim's wait for a job's row: a waiting worker does nothing else
+ASKED_SECONDS: Final = 2  # limit on a person's wait for it, before the request is refused
 
 
 # -- a person's moves -------------------------------------------------------------------------------------------------
@@ -91,12 +91,12 @@ def submit(
     traced = {} if trace is None else {trace_context.HEADER: str(trace)}
     event_add(job, "created", message="Job created and queued.", data={"status": job.status, **traced})
     metrics.created(kind)
-    wakeup.ring_on_commit(job)
+    wakeup.wake_on_commit(job)
     return job
 
 
 def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive_key: str, busy: str) -> None:
-    """Whether ``submit`` would take a job now. It holds nothing: another may be first meanwhile.
+    """Checks that ``submit`` would accept a job now. It holds nothing: another job may be first meanwhile.
 
     Raises:
         Conflict, TooMany, Insufficient: as ``submit``.
@@ -108,7 +108,7 @@ def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive
 
 
 def pause(actor: Any, job: Job) -> Job:
-    """Pauses a job at once where no worker holds it, else asks its worker to.
+    """Pauses a job at once if no worker holds it, else requests it of its worker.
 
     Raises:
         Conflict: the job is not queued or running.
@@ -117,7 +117,7 @@ def pause(actor: Any, job: Job) -> Job:
 
 
 def cancel(actor: Any, job: Job) -> Job:
-    """Cancels a job at once where no worker holds it, else asks its worker to.
+    """Cancels a job at once if no worker holds it, else requests it of its worker.
 
     Raises:
         Conflict: the job has already ended.
@@ -154,7 +154,7 @@ def resume(actor: Any, job: Job) -> Job:
         job.refresh_from_db()
         event_add(job, "resumed", message=f"Resumed by {Actor.of(actor).name}.", data={"status": job.status})
         record(actor, "job.resumed", job, before={"status": before}, after={"status": job.status})
-        wakeup.ring_on_commit(job)
+        wakeup.wake_on_commit(job)
     return job
 
 
@@ -162,10 +162,10 @@ def resume(actor: Any, job: Job) -> Job:
 
 
 def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
-    """Takes a job for this worker: one conditional update on the database's clock. None: another worker has it, or
-    its row is locked for longer than a transaction of ours takes; then the sweep rings again.
+    """Takes a job for this worker: one conditional update on the database's clock. None: another worker has it, or its
+    row is locked for longer than any transaction of ours; then the sweep wakes a worker again.
 
-    ``attempt`` is that of the message: one that is late or doubled finds another number and does nothing.
+    ``attempt`` is that of the message: a late or duplicate message finds another number and does nothing.
     """
     try:
         return _claimed(job_id, attempt)
@@ -177,9 +177,9 @@ def claim(job_id: Any, *, attempt: int | None = None) -> Job | None:
 
 
 def hung_writes_end(seconds: float | None = None) -> int:
-    """Ends sessions of ours that wait for their client in the middle of a COPY or an answer, and says how many: their
-    worker is frozen, and holds the rows of its job. (PostgreSQL ends by itself those that are idle in a transaction;
-    these count as busy.) A backup that is being restored has another name, and all the time that it takes."""
+    """Ends sessions of ours that wait for their client in the middle of a COPY or an answer, and returns how many:
+    their worker is frozen, and holds the rows of its job. (PostgreSQL itself ends sessions that are idle in a
+    transaction; these count as busy.) The restore of a backup has another name, and no such limit."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
@@ -212,7 +212,7 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
         job = Job.objects.select_related("organization", "created_by").get(id=job_id)
         if job.attempt == 1:
             event_add(job, "started", message="A worker has taken the job.", data={"status": job.status})
-            job_tell(job, _kind_of(job))
+            job_notify(job, _kind_of(job))
     return job
 
 
@@ -220,18 +220,18 @@ def give_back(job: Job, lease: Lease) -> None:
     """Ends a slice: no worker holds the job now, and it queues for its next turn behind the others.
 
     Raises:
-        StopRequested: a person asked to pause or cancel at the last moment; nothing was written.
+        StopRequested: a person requested to pause or cancel at the last moment; nothing was written.
     """
     with lease.fenced(lease_until=None, nudged_at=Now(), worked_ms=F("worked_ms") + lease.held_ms):
-        # The row is locked now: a request after this finds the job free, and one before it is answered here.
+        # The row is locked now: a later request finds the job free, and an earlier one is answered here.
         if asked := Job.objects.values_list("requested", flat=True).get(id=job.id):
             raise StopRequested(asked)
-        wakeup.ring_on_commit(job)
+        wakeup.wake_on_commit(job)
 
 
 def put_back(job: Job, lease: Lease) -> bool:
-    """Leaves a job that the database failed to the next sweep, which is sooner than the end of its lease, and counts no
-    crash. False: the database is still away, or another worker has the job; then the lease's end decides."""
+    """Leaves a job after a database failure to the next sweep, which comes before the end of its lease, and counts no
+    crash. False: the database is still unavailable, or another worker has the job; then the lease's end decides."""
     connection.close()
     try:
         with lease.fenced(lease_until=None, nudged_at=None, worked_ms=F("worked_ms") + lease.held_ms):
@@ -244,19 +244,19 @@ def put_back(job: Job, lease: Lease) -> bool:
 def finish(
     job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
 ) -> None:
-    """Moves a job that this worker holds to ``status``; the fence decides whether it may. One that waits for a
-    model's service is resumed by the sweep after ``retry_after`` seconds, one that waits for room once there is some.
-    ``error`` may quote texts of people: it is redacted.
+    """Moves a job that this worker holds to ``status``; the fence decides whether it may. A job that waits for a
+    model's service is resumed by the sweep after ``retry_after`` seconds, one that waits for disk space once there is
+    some. ``error`` may quote texts of people: it is redacted.
 
     Raises:
-        LeaseLost: it may not; nothing was written.
+        LeaseLost: another attempt has begun; nothing was written.
     """
     _allowed(Status.RUNNING, status)
     ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
     if reason in AGAIN:
         ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
     elif reason == Reason.DISK_FULL:
-        ended["not_before"] = Now()  # the sweep looks at the disk
+        ended["not_before"] = Now()  # the sweep checks the disk
     with lease.fenced(
         status=status,
         status_reason=reason,
@@ -273,8 +273,8 @@ def finish(
 
 
 def resume_waiting(limit: int = 500) -> int:
-    """Puts jobs that waited for a model's service, or for room on the disk, back into the queue once their time has
-    come. Returns how many."""
+    """Requeues jobs that waited for a model's service, or for room on the disk, once their time has come. Returns how
+    many."""
     again = dict(AGAIN)
     if not disk.shortage():
         again[Reason.DISK_FULL] = "There is room on the disk again."
@@ -284,8 +284,8 @@ def resume_waiting(limit: int = 500) -> int:
 
 
 def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
-    """Puts ``job`` back into the queue by itself, if it still is one of ``paused``. A paused job is an active one: the
-    key that only one may hold is its own already."""
+    """Requeues ``job`` automatically, if it is still one of ``paused``. A paused job is an active one: it holds its
+    exclusive key already."""
     with transaction.atomic():
         moved = paused.filter(id=job.id).update(
             status=Status.QUEUED, status_reason="", error="", requested="", nudged_at=None, not_before=None
@@ -293,12 +293,12 @@ def requeue(paused: QuerySet[Job], job: Job, why: str) -> bool:
         if moved:
             job.refresh_from_db()
             event_add(job, "resumed", message=why, data={"status": job.status, "by_itself": True})
-            wakeup.ring_on_commit(job)
+            wakeup.wake_on_commit(job)
     return bool(moved)
 
 
 def _next_wait(job: Job) -> float:
-    """Seconds until a service that was away is asked again: twice as long each time that nothing came of it."""
+    """Seconds until a service that was unavailable is tried again: doubled after each attempt without progress."""
     waits = 0
     for event in job.events.order_by("-seq").only("type", "data")[: 2 * DOUBLINGS]:
         if event.type == "resumed" and event.data.get("by_itself"):
@@ -309,7 +309,7 @@ def _next_wait(job: Job) -> float:
 
 
 def fail_abandoned(job: Job) -> None:
-    """Ends a job whose workers keep dying under it (a poison job), so that it can't loop for ever."""
+    """Ends a job whose workers keep dying (a poison job), so that it can't loop for ever."""
     with transaction.atomic():
         moved = Job.objects.filter(id=job.id, attempt=job.attempt, status=Status.RUNNING).update(
             status=Status.FAILED,
@@ -333,11 +333,12 @@ def free() -> QuerySet[Job]:
 
 
 def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
-    """Free jobs for which a message has to be sent: those that have none, and ``lost`` of those whose message may be
-    gone. A message is one job's until it is claimed, so there are never more of them than jobs that wait.
+    """Free jobs that need a message: those without one, and ``lost`` of those whose message may be lost. A job has one
+    message until it is claimed, so there are never more messages than waiting jobs.
 
-    A row that another session keeps locked is left for a later time: a worker that froze in the middle of a write holds
-    it for up to half a minute, none can claim it meanwhile, and who waited for it would keep the others waiting."""
+    Skips a row that another session keeps locked: a worker that froze in the middle of a write holds it for up to half
+    a minute, no worker can claim it meanwhile, and waiting for it would delay the others.
+    """
     old = Q(nudged_at__lt=rung_before) | Q(lease_until__lt=Now(), nudged_at__isnull=False)
     with transaction.atomic():
         rows = free().select_for_update(no_key=True, skip_locked=True)
@@ -351,14 +352,14 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
 
 def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
     with transaction.atomic():
-        # 1. Lock the row, so that the worker's own moves and ours come one after the other.
+        # 1. Lock the row, so that the worker's own transitions and ours come one after the other.
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{ASKED_SECONDS}s'")
         locked = Job.objects.select_for_update(no_key=True).get(id=job.id)
         if target not in TRANSITIONS[locked.status]:
             raise Conflict(f"A job that is {locked.status} can't be {target}.")
         before = {"status": locked.status}
-        # 2. A worker holds it: leave a note, which it reads within a quarter of a second.
+        # 2. A worker holds it: store the request, which the worker reads within a quarter of a second.
         with connection.cursor() as cursor:
             cursor.execute("SELECT lease_until > clock_timestamp() FROM jobs_job WHERE id = %s", [job.id])
             held = bool(cursor.fetchone()[0])
@@ -385,7 +386,7 @@ def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
 
 
 def _announce(job: Job) -> None:
-    """Last words of a move: the kind's own rows, the event, the metrics. In the transaction of the move."""
+    """Final steps of a transition, in its transaction: the kind's own rows, the event, the metrics."""
     kind = _kind_of(job)
     if kind is not None:
         kind.stopped(job)
@@ -393,13 +394,13 @@ def _announce(job: Job) -> None:
     why = f": {job.get_status_reason_display()}" if job.status_reason else ""
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
     event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
-    job_tell(job, kind)
+    job_notify(job, kind)
     if job.ended:
         metrics.completed(job.kind, job.status)
 
 
 def _kind_of(job: Job) -> JobKind | None:
-    """None where its package was taken away: the job ends all the same."""
+    """None if its package was removed: the job ends all the same."""
     try:
         return kinds.get(job.kind)
     except UnknownName as error:
@@ -413,7 +414,7 @@ def _allowed(source: str, target: str) -> None:
 
 
 def _held(kind: str, exclusive_key: str) -> str:
-    """Which job of another kind holds the key; "" where it is one of this kind, or has just ended."""
+    """The job of another kind that holds the key; "" if it is a job of this kind, or has just ended."""
     holder = Job.objects.filter(exclusive_key=exclusive_key, status__in=ACTIVE).exclude(kind=kind).first()
     if holder is None:
         return ""

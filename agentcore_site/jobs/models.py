@@ -1,4 +1,4 @@
-"""One table for everything that takes longer than a request, and the events that each job leaves behind."""
+"""One table for everything that takes longer than a request, and the events of each job."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ENDED: Final = (Status.COMPLETED, Status.FAILED, Status.CANCELLED)
 
 SHARE_DAYS: Final = 30
 
-# From where to where a job may go. ``lifecycle`` is the only writer, and asks here.
+# Allowed transitions of a job. ``lifecycle`` is the only writer, and checks them.
 TRANSITIONS: Final[dict[str, frozenset[str]]] = {
     Status.QUEUED: frozenset({Status.RUNNING, Status.PAUSED, Status.CANCELLED, Status.FAILED}),
     Status.RUNNING: frozenset({Status.PAUSED, Status.COMPLETED, Status.FAILED, Status.CANCELLED}),
@@ -39,7 +39,7 @@ TRANSITIONS: Final[dict[str, frozenset[str]]] = {
 
 
 class Reason(models.TextChoices):
-    """Why a job is where it is. A closed list, always shown."""
+    """The reason for a job's status. A closed list, always shown."""
 
     NONE = "", ""
     USER = "user", "by a person"
@@ -66,8 +66,8 @@ class Priority(models.IntegerChoices):
 
 
 class HostProcess(models.Model):
-    """A process of the site as the ``manage.py up`` of its host sees it, told every few seconds. ``place``: one for
-    each ``up``. ``ticked_at``: when its main loop last turned; null for a service, which never says."""
+    """A process of the site as the ``manage.py up`` of its host sees it, reported every few seconds. ``place``: the id
+    of the ``up``. ``ticked_at``: the time of its last heartbeat; null for a service, which has none."""
 
     place = models.CharField(max_length=120)
     name = models.CharField(max_length=30)
@@ -87,11 +87,11 @@ class HostProcess(models.Model):
 
 
 class Job(Scoped):
-    """How something long is executed. What it learns or finds stands in the row of its kind (1-1).
+    """Execution of something long. Its results are in the row of its kind (1-1).
 
     ``attempt`` is the fencing token: it rises with every claim, and every write of a worker filters on it.
-    ``lease_until`` is null while no worker holds the job. ``requested`` is what a person asked of the worker that
-    holds it. ``exclusive_key`` is what only one active job may hold at a time, e.g. ``agent:<id>``.
+    ``lease_until`` is null while no worker holds the job. ``requested`` is a person's request to the worker that holds
+    it. ``exclusive_key`` is a key that only one active job may hold at a time, e.g. ``agent:<id>``.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -174,7 +174,7 @@ class JobEvent(models.Model):
 
 
 def share_end() -> datetime:
-    """When a share link ends that was given no other end: in thirty days."""
+    """The default end of a share link: in thirty days."""
     return timezone.now() + timedelta(days=SHARE_DAYS)
 
 

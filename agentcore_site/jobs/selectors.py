@@ -24,7 +24,7 @@ def as_uuid(value: Any, noun: str = "job") -> UUID:
     """Parses an identifier that came from outside.
 
     Raises:
-        Missing: it is no UUID, so nothing can stand under it.
+        Missing: it is not a UUID, so no row can have it.
     """
     if (found := uuid_of(value)) is None:
         raise Missing(f"There is no {noun} {str(value)[:60]!r}.")
@@ -50,7 +50,7 @@ def token_digest(token: str) -> str:
 
 @everything()
 def shared_job(token: str) -> Job | None:
-    """The job behind a living share link. That it was used is noted, at most once a minute."""
+    """The job of a valid share link. The time of use is stored, at most once a minute."""
     link = living_links().filter(digest=token_digest(token)).select_related("job").first()
     if link is None:
         return None
@@ -67,16 +67,16 @@ def share_alive(token: str) -> bool:
 
 
 def living_links() -> QuerySet[ShareLink]:
-    """Links that were neither revoked nor have come to their end."""
+    """Links that were neither revoked nor have expired."""
     return ShareLink.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
 
 
 def links_visible(actor: Any, *, ended: bool = False) -> QuerySet[ShareLink]:
-    """Living links of the organisations whose jobs the actor may share; ``ended``: and those that were revoked or came
-    to their end.
+    """Valid links of the organisations whose jobs the actor may share; ``ended``: also revoked and expired ones.
 
     Raises:
-        Forbidden: the actor may share no job."""
+        Forbidden: the actor may share no job.
+    """
     who = Actor.of(actor)
     shared = [one for one in who.organization_ids if who.may("share.edit", one)]
     if not shared:
@@ -98,9 +98,10 @@ def link_get(actor: Any, link_id: Any) -> ShareLink:
 
 
 def share_links(actor: Any, job: Job) -> QuerySet[ShareLink]:
-    """A job's living links, newest first.
+    """A job's valid links, newest first.
 
     Raises:
-        Forbidden: the actor may not share it."""
+        Forbidden: the actor may not share it.
+    """
     require(actor, "share.edit", job.organization_id)
     return living_links().filter(job=job).select_related("created_by")

@@ -35,7 +35,8 @@ def job_pause(actor: Any, job: Job) -> Job:
 
 def job_resume(actor: Any, job: Job) -> Job:
     """Raises:
-    Conflict: the job is not paused or failed, another job took its place, or what stopped it still does."""
+    Conflict: the job is not paused or failed, another job took its place, or its obstacle remains.
+    """
     require(actor, "run.resume", job.organization_id)
     try:
         kind = kinds.get(job.kind)
@@ -46,8 +47,8 @@ def job_resume(actor: Any, job: Job) -> Job:
 
 
 def may_cancel(actor: Any, job: Job) -> bool:
-    """A role with the right ``run.cancel`` may, and the owner while they belong to the organisation. Being the owner
-    stands in for a role, not for a key's scope: a key that may only read cancels nothing."""
+    """A role with the right ``run.cancel`` may, and the owner while they belong to the organisation. Ownership replaces
+    a role, not a key's scope: a key that may only read cancels nothing."""
     who = Actor.of(actor)
     if who.may("run.cancel", job.organization_id):
         return True
@@ -89,7 +90,7 @@ def share_create(actor: Any, job: Job, *, days: int = SHARE_DAYS) -> str:
 
 @transaction.atomic
 def share_revoke(actor: Any, job: Job, link_id: UUID) -> None:
-    """Ends one link of a job; one that has ended stays so.
+    """Ends one link of a job; an ended link stays ended.
 
     Raises:
         Missing: the job has no such link.

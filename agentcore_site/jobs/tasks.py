@@ -20,8 +20,8 @@ from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
 from agentcore_site.lib.database import TROUBLE, error_type, trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.lib.key_errors import KeyAway
-from agentcore_site.lib.object_storage import ObjectsAway
+from agentcore_site.lib.key_errors import KeyUnavailable
+from agentcore_site.lib.object_storage import ObjectsUnavailable
 from agentcore_site.lib.trace_context import TraceParent
 
 log = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 
 @shared_task(name=wakeup.ADVANCE)
 def advance(job_id: str, attempt: int | None = None) -> str:
-    """One slice: claim, work, then end, pause or give back. Returns what happened, for the log."""
+    """One slice: claim, work, then end, pause or give back. Returns the outcome, for the log."""
     try:
         secret_key.require_same_once()
         job = lifecycle.claim(job_id, attempt=attempt)
@@ -40,7 +40,7 @@ def advance(job_id: str, attempt: int | None = None) -> str:
     except secret_key.OtherSecretKey as error:
         log.error("job %s is left to other workers: %s", job_id, error)
         return "another key"
-    except TROUBLE as error:  # its row says until when it is held, if it is: the sweep rings again
+    except TROUBLE as error:  # its row has the end of its lease, if it is held: the sweep wakes a worker again
         log.warning("job %s can't be taken, the database failed: %s", job_id, error)
         return "database away"
     finally:
@@ -49,13 +49,13 @@ def advance(job_id: str, attempt: int | None = None) -> str:
 
 
 def _trace_of(job: Job) -> TraceParent:
-    """That of the request which launched it."""
+    """The trace of the request that launched the job."""
     created = job.events.order_by("seq").values_list("data", flat=True).first() or {}
     return trace_context.of_job(job.id, str(created.get(trace_context.HEADER, "")))
 
 
 def run_slice(job: Job) -> str:
-    """One turn with a claimed job. However the database fails meanwhile, the job is taken up again."""
+    """One turn with a claimed job. After any database failure the job is continued later."""
     with trace_context.work(_trace_of(job), job_id=str(job.id)), Lease(job) as lease:
         try:
             return _turn(job, lease)
@@ -67,7 +67,7 @@ def run_slice(job: Job) -> str:
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"
-        except ObjectsAway as error:
+        except ObjectsUnavailable as error:
             log.warning("job %s waits for its objects: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "storage away"
@@ -76,8 +76,9 @@ def run_slice(job: Job) -> str:
 def _turn(job: Job, lease: Lease) -> str:
     """Raises:
     LeaseLost: another worker has the job.
-    ObjectsAway: the storage of large objects can't be reached.
-    TROUBLE: the database's own, also while the turn's end was written."""
+    ObjectsUnavailable: the object storage can't be reached.
+    TROUBLE: the database's own errors, also while the turn's end was written.
+    """
     try:
         if full := disk.shortage():
             raise MustPause(Reason.DISK_FULL, full)
@@ -95,12 +96,12 @@ def _turn(job: Job, lease: Lease) -> str:
         why = {"reason": pause.reason, "error": pause.message}
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
         return "paused"
-    except KeyAway as away:
+    except KeyUnavailable as away:
         lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.KEY_AWAY, error=away.message)
         return "paused"
-    except (LeaseLost, ObjectsAway):
+    except (LeaseLost, ObjectsUnavailable):
         raise
-    except Exception as error:  # a failure is data with an address: it stands in the job's row and events
+    except Exception as error:  # a failure is data: it is stored in the job's row and events
         if (trouble := trouble_in(error)) is not None:
             raise trouble from error
         return _failed(job, lease, error)
@@ -125,26 +126,26 @@ def _described(error: Exception) -> str:
 
 @shared_task(name="jobs.sweep")
 def sweep() -> int:
-    """Rings again for jobs that no worker holds: lost messages, dead or frozen workers, scheduled starts. Returns how
-    many."""
+    """Sends messages again for jobs that no worker holds: lost messages, dead or frozen workers, scheduled starts.
+    Returns how many."""
     lifecycle.hung_writes_end()
     rung = lifecycle.resume_waiting()
     waiting = wakeup.messages_waiting()
     if waiting is None:
         return rung
     lost = lifecycle.free().filter(nudged_at__isnull=False).count() - waiting
-    # As long as a lease: a worker that froze may have taken the message with it.
+    # As long as a lease: a frozen worker may have taken the message with it.
     again = timezone.now() - timedelta(seconds=settings.JOB_LEASE_SECONDS)
     for job in lifecycle.due(lost, rung_before=again):
         if job.crashes >= settings.JOB_MAX_CRASHES and job.status == Status.RUNNING:
             _end_abandoned(job)
         else:
-            rung += wakeup.ring(job.id, job.attempt, job.priority)
+            rung += wakeup.wake(job.id, job.attempt, job.priority)
     return rung
 
 
 def _end_abandoned(job: Job) -> None:
-    """Its kind may come from a package of others: what that raises does not keep other jobs waiting."""
+    """Its kind may be of a third-party package: an exception there does not delay other jobs."""
     try:
         lifecycle.fail_abandoned(job)
     except TROUBLE:

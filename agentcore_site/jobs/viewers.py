@@ -1,4 +1,4 @@
-"""Viewers of a job over a socket. Rights are checked anew at every poll, so that what was revoked closes its socket."""
+"""Viewers of a job over a socket. Rights are checked again at every poll, so that a revoked right closes its socket."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _sessions: Final[Any] = import_module(settings.SESSION_ENGINE)
 
 
 class Viewer(Protocol):
-    """``subject`` is what open sockets are counted by; it is known after ``find``."""
+    """``subject`` identifies the viewer for the count of open sockets; it is known after ``find``."""
 
     subject: str
     limit: int
@@ -33,7 +33,7 @@ class Viewer(Protocol):
         """The job, if this viewer may follow it."""
 
     async def may_follow(self, job: Job) -> bool:
-        """Whether that is still so."""
+        """True if the viewer may still follow the job."""
 
 
 @dataclass

@@ -1,4 +1,4 @@
-"""Messages that wake a worker. The row is the truth: a lost message is sent again by the sweep."""
+"""Messages that wake a worker. The row is the truth: the sweep sends a lost message again."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from agentcore_site.lib.broker import broker_asked
 from agentcore_site.lib.queues import JOB_QUEUES, job_queue
 
 LINKS: Final = 8
-ADVANCE: Final = "jobs.advance"  # the task, by its name: its module stands above this one
+ADVANCE: Final = "jobs.advance"  # the task, by its name: its module is above this one
 ACQUIRE_SECONDS: Final = 0.3
 AMQP_TIMEOUTS: Final = {"read_timeout": 1, "write_timeout": 1}  # RabbitMQ answers when a message is on disk
 
@@ -28,8 +28,8 @@ log = logging.getLogger(__name__)
 
 @lru_cache(maxsize=1)
 def _links(_: int) -> Any:
-    """This process's connections for sending, which give up at once; made anew after a fork. Those of workers wait
-    longer: they listen."""
+    """This process's connections for sending, which give up at once; created again after a fork. Connections of workers
+    wait longer: they listen."""
     options = settings.CELERY_BROKER_TRANSPORT_OPTIONS | settings.REDIS_TIMEOUTS | AMQP_TIMEOUTS
     options |= {"max_retries": 1, "interval_start": 0}
     return app.connection_for_write(
@@ -39,20 +39,20 @@ def _links(_: int) -> Any:
 
 @contextmanager
 def _link() -> Iterator[Any]:
-    """A connection to the broker for one question or message. Raises what kombu raises, of many kinds."""
+    """A connection to the broker for one question or message. Raises kombu's many kinds of exceptions."""
     pool = _links(os.getpid())
     with broker_asked(settings.CELERY_BROKER_URL), pool.acquire(block=True, timeout=ACQUIRE_SECONDS) as link:
         yield link
 
 
-def ring_on_commit(job: Job) -> None:
+def wake_on_commit(job: Job) -> None:
     job_id, attempt, priority = job.id, job.attempt, job.priority
     # A lambda and not a partial: Django's log of a failing robust hook needs a __qualname__.
-    transaction.on_commit(lambda: ring(job_id, attempt, priority), robust=True)
+    transaction.on_commit(lambda: wake(job_id, attempt, priority), robust=True)
 
 
-def ring(job_id: Any, attempt: int, priority: int) -> bool:
-    """Sends the message. False (and a log line) if the broker is away; the sweep will ring again."""
+def wake(job_id: Any, attempt: int, priority: int) -> bool:
+    """Sends the message. False (and a log line) if the broker is unavailable; the sweep will send it again."""
     try:
         with _link() as link:
             app.send_task(ADVANCE, args=[str(job_id), attempt], queue=job_queue(priority), retry=False, connection=link)
@@ -65,7 +65,7 @@ def ring(job_id: Any, attempt: int, priority: int) -> bool:
 
 
 def messages_waiting() -> int | None:
-    """How many messages no worker has taken yet; None while the broker is away."""
+    """Number of messages that no worker has taken yet; None while the broker is unavailable."""
     try:
         with _link() as link:
             queues = (app.amqp.queues[name] for name in JOB_QUEUES)

@@ -20,9 +20,9 @@ A_MOMENT: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, slots=True)
 class Workers:
-    """``busy``: how many hold a lease. ``recent``: how many did within the last minute, those included. ``answering``:
-    names by which they answer a ping; None while the broker can't be asked. One that is hard at work may be late with
-    its answer, so that a ping alone never says that there is none."""
+    """``busy``: how many hold a lease. ``recent``: how many held one within the last minute, the busy ones included.
+    ``answering``: names by which they answer a ping; None if the broker does not answer. A busy worker may answer late,
+    so that a missing answer alone never means that there is none."""
 
     busy: int
     recent: int
@@ -30,7 +30,7 @@ class Workers:
 
     @property
     def state(self) -> str:
-        """at_work, idle, none, or unknown: nothing is seen, and the broker can't be asked."""
+        """at_work, idle, none, or unknown: no worker is seen, and the broker does not answer."""
         if self.busy:
             return "at_work"
         if self.answering or self.recent:
@@ -40,7 +40,7 @@ class Workers:
 
 @everything()
 def workers_seen() -> Workers:
-    """Asks the database and the broker; takes up to half a second."""
+    """Queries the database and the broker; takes up to half a second."""
     held = Q(lease_until__gt=Now())
     jobs = Job.objects.exclude(worker="")
     lately = held | Q(finished_at__gt=Now() - A_MOMENT) | Q(updated_at__gt=Now() - A_MOMENT)

@@ -19,8 +19,8 @@ def in_thread(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 
 
 def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """The same, but its connection goes back to the pool when it is done: code that waits or streams between two
-    calls holds none. Inside a transaction (of a test, say) the connection is left alone."""
+    """The same, but its connection returns to the pool at the end: code that waits or streams between two calls holds
+    none. Inside a transaction (of a test, say) the connection is kept."""
 
     @functools.wraps(function)
     def released(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -33,8 +33,7 @@ def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
 
 
 def lasting(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """The same for a process that asks again and again: the connection stays open, and goes only after an error, so
-    that one that broke is made anew."""
+    """The same for a process with repeated queries: the connection stays open, and is replaced only after an error."""
 
     @functools.wraps(function)
     def kept(*args: P.args, **kwargs: P.kwargs) -> R:

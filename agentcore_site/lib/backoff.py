@@ -1,4 +1,4 @@
-"""When what could not be delivered is tried again."""
+"""Time of the next attempt of a delivery."""
 
 from __future__ import annotations
 

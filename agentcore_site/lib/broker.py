@@ -1,7 +1,7 @@
-"""Redis and the broker in the path of a request: asked briefly, and not at all for a while after no answer came.
+"""Redis and the broker in the path of a request: short time-outs, and no call for a while after a failure.
 
-Nothing that a request needs is kept only there, so a request goes on without it: nothing is limited, workers are woken
-by the sweep, and pages poll.
+They hold nothing that a request needs, so a request continues without them: nothing is limited, the sweep wakes
+workers, and pages poll.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from redis.exceptions import TimeoutError
 REMEMBERED_SECONDS: Final = 2.0
 
 
-class BrokerAway(RedisConnectionError):
-    """It did not answer a moment ago, so it was not asked again."""
+class BrokerUnavailable(RedisConnectionError):
+    """It did not answer a moment ago, so it was not called again."""
 
 
 _away_until: dict[str, float] = {}  # by address
@@ -31,11 +31,11 @@ def broker_asked(url: str = "") -> Iterator[None]:
     """For the block that asks what is at ``url``; Redis by default.
 
     Raises:
-        BrokerAway: it was away a moment ago. What the block raises is passed on, and remembered for two seconds.
+        BrokerUnavailable: it was away a moment ago. What the block raises is passed on, and remembered for two seconds.
     """
     url = url or settings.REDIS_URL
     if time.monotonic() < _away_until.get(url, 0.0):
-        raise BrokerAway("It did not answer a moment ago.")
+        raise BrokerUnavailable("It did not answer a moment ago.")
     try:
         yield
     except (RedisConnectionError, TimeoutError, OperationalError, OSError):

@@ -1,4 +1,4 @@
-"""The database's own trouble, and COPY: what Django's connection leaves to the driver."""
+"""The database's own errors, and COPY: parts that Django's connection leaves to the driver."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final
 import psycopg
 from django.db import InterfaceError, InternalError, OperationalError, connection, transaction
 
-# Django wraps the driver's errors in its own where it knows of the call; a COPY that is written row by row, or a
+# Django wraps the driver's errors in its own in known calls; a COPY that is written row by row, or a
 # connection that breaks while a cursor is closed, may still raise the driver's.
 TROUBLE: Final = (
     OperationalError,
@@ -19,14 +19,15 @@ TROUBLE: Final = (
     psycopg.InterfaceError,
     psycopg.InternalError,
 )
-CROSSED: Final = ("40001", "40P01", "55P03")  # could not serialise, deadlock, lock not to be had
-PROGRAM_LIMIT: Final = "54"  # the SQLSTATE class of what no database takes, like a row that is too big for an index
+CROSSED: Final = ("40001", "40P01", "55P03")  # serialization failure, deadlock, lock not available
+PROGRAM_LIMIT: Final = "54"  # the SQLSTATE class of impossible writes, like a row that is too big for an index
 
 
 def trouble_in(error: BaseException) -> BaseException | None:
-    """The database's trouble that caused ``error``: away, restarting, failing over, without room, or a session ended.
+    """The database error that caused ``error``: unavailable, restarting, failing over, without room, or a session
+    ended.
 
-    Such an error says nothing about what was asked of the database, which may be tried again. None: something else.
+    Such an error does not depend on the statement, which may be tried again. None: another error.
     """
     cause: BaseException | None = error
     while cause is not None:
@@ -37,13 +38,13 @@ def trouble_in(error: BaseException) -> BaseException | None:
 
 
 def crossed(error: BaseException | None) -> bool:
-    """Whether the database gave this transaction up for another's that wanted the same rows. It was rolled back, and
-    can be asked again at once."""
+    """True if the database rolled this transaction back in favour of another one on the same rows. It can be tried
+    again at once."""
     return error is not None and _sqlstate(error) in CROSSED
 
 
 def error_type(error: BaseException) -> str:
-    """The database's trouble as metrics name it. A database that crossed two changes is not away: no alert for it."""
+    """The database error's label in metrics. A conflict of two changes is not an outage: no alert for it."""
     return "database_busy" if crossed(error) else "database_away"
 
 
@@ -54,8 +55,8 @@ def _sqlstate(error: BaseException) -> str:
 
 @contextmanager
 def no_news() -> Iterator[None]:
-    """What is written in the block is known already to what listens to its tables (events, the warehouse), whose
-    triggers look at this. In the caller's transaction."""
+    """Suppresses the triggers that notify listeners of tables (events, the warehouse): they know the block's changes
+    already. In the caller's transaction."""
     with connection.cursor() as cursor:
         cursor.execute("SET LOCAL agentcore.not_news = 'on'")
         yield
@@ -69,7 +70,7 @@ def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
     Raises:
         django.db.Error: as for every other statement.
     """
-    # The scope of rows can be told to a transaction only (agentcore_site.postgresql.scoped).
+    # The scope of rows can be set for a transaction only (agentcore_site.postgresql.scoped).
     with (
         transaction.atomic(savepoint=False),
         connection.cursor() as cursor,
@@ -82,8 +83,8 @@ def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
 
 @contextmanager
 def _ended_session_told() -> Iterator[None]:
-    """Of a session that PostgreSQL ends during a COPY the driver gets two answers, the reason and the end. It expects
-    one, and takes them for a mistake in what was asked: a job would fail for good by a restart of the database."""
+    """If PostgreSQL ends a session during a COPY the driver gets two answers, the reason and the end. It expects one,
+    and reports a programming error: a restart of the database would fail a job for good."""
     try:
         yield
     except (psycopg.ProgrammingError, ValueError) as error:
@@ -93,7 +94,7 @@ def _ended_session_told() -> Iterator[None]:
 
 
 def _of_two_answers(error: Exception) -> bool:
-    """Whether the driver raised it for more answers than one, as its generators copy_end, copy_from and that of the
+    """True if the driver raised it for more than one answer, as its generators copy_end, copy_from and that of the
     cursor do."""
     if isinstance(error, psycopg.ProgrammingError):
         return error.sqlstate is None and "COPY" in str(error) and "mix" in str(error)

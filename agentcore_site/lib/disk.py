@@ -1,5 +1,5 @@
-"""Room on the disks of the data folder. Before it is used up, work that writes much waits: a full disk stops PostgreSQL
-and Valkey in the middle of a write, and everything with them."""
+"""Room on the disks of the data folder. Before it is used up, work with large writes waits: a full disk stops
+PostgreSQL and Valkey in the middle of a write, and the whole site with them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def shortage() -> str:
 
 
 def require_room(refused: type[DomainError] = Insufficient) -> None:
-    """``refused``: Unavailable where a program asks that tries again by itself.
+    """``refused``: Unavailable for programs that try again automatically.
 
     Raises:
         Insufficient, Unavailable: the disk is nearly full. The message names no folder: every caller reads it.

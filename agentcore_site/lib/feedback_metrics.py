@@ -1,6 +1,6 @@
 """Prometheus metrics of the feedback loop, by the names, labels and buckets of its design. Dashboards rely on them.
 
-What is counted as it happens stands here; gauges of models in production are read from the database
+This module counts events as they happen; gauges of models in production are read from the database
 (``agentcore_site.prometheus``).
 """
 
@@ -37,7 +37,7 @@ PROFILES: Final = frozenset({"researcher", "developer", "rl-trainer"})
 
 
 def trajectory_collected(agent_type: str, domain: str, *, turns: int, reward: float | None) -> None:
-    """Counts one trajectory. A domain that is none of the design's is "other": each label is a series for ever."""
+    """Counts one trajectory. A domain outside of the design is "other": each label value creates a permanent series."""
     trajectories_collected.labels(agent_type, domain if domain in DOMAINS else "other").inc()
     trajectory_length.observe(turns)
     if reward is not None:

@@ -31,7 +31,7 @@ def p_words(value: float) -> str:
 
 
 def counted(n: int, one: str, several: str = "") -> str:
-    """1 query, 1,200 queries; of a plain plural ``one`` is enough: 3 checks."""
+    """1 query, 1,200 queries; for a regular plural ``one`` is enough: 3 checks."""
     return f"{n:,} {one if n == 1 else several or one + 's'}"
 
 

@@ -8,13 +8,13 @@ from typing import Final
 
 YOUNG: Final = 20_000  # new objects between two collections: 500 calls at once make more than Python's 700 at a time
 
-_settled_in = 0  # the process; a fork has to do it anew
+_settled_in = 0  # the process; a fork has to do it again
 _shared = False
 
 
 def before_fork() -> None:
-    """The same in a process whose children begin as copies of it: a collection in a child writes into each object that
-    it looks at, and a page that is written is shared no more. Once, before the first child."""
+    """The same in a process that forks: a garbage collection in a child writes into each object that it visits, and a
+    written page is no longer shared. Once, before the first child."""
     global _shared
     if not _shared:
         _shared = True

@@ -1,12 +1,12 @@
-"""What keeps an encrypted text from being read or written."""
+"""Errors that keep an encrypted text from being read or written."""
 
 from __future__ import annotations
 
 from agentcore_site.lib.errors import DomainError, Unavailable
 
 
-class KeyAway(Unavailable):
-    """The key can't be had now; what was asked may be tried again, and nothing was written meanwhile."""
+class KeyUnavailable(Unavailable):
+    """The key can't be read now; the request may be repeated, and nothing was written meanwhile."""
 
     title = "Encryption key away"
 

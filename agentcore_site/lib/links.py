@@ -8,7 +8,7 @@ from django.conf import settings
 
 
 def absolute(request: Any, path: str) -> str:
-    """Under PUBLIC_URL, else as the request came: a proxy may have asked by another name than people do."""
+    """Under PUBLIC_URL, else the address of the request, which may differ behind a proxy."""
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else str(request.build_absolute_uri(path))
 
 

@@ -15,8 +15,8 @@ from agentcore_site.lib.http_client import http_client_of
 from agentcore_site.lib.row_scope import in_request
 
 
-class ObjectsAway(Unavailable):
-    """The storage can't be reached now; what was asked may be tried again."""
+class ObjectsUnavailable(Unavailable):
+    """The storage can't be reached now; the request may be repeated."""
 
     title = "Object storage away"
 
@@ -26,29 +26,31 @@ class ObjectsAway(Unavailable):
 
 def _require_answer() -> None:
     """Raises:
-    ObjectsAway: a request waits, and a storage with an address of its own does not answer."""
+    ObjectsUnavailable: in a request, if a storage with an address of its own does not answer.
+    """
     address = getattr(default_storage, "endpoint_url", None)
     if address and in_request() and not http_client_of(address).server_answers():
-        raise ObjectsAway
+        raise ObjectsUnavailable
 
 
 def object_save(name: str, data: bytes) -> str:
-    """Stores the bytes and returns the path under which they are found.
+    """Stores the bytes and returns their path.
 
     Raises:
-        ObjectsAway: they could not be stored.
+        ObjectsUnavailable: they could not be stored.
     """
     _require_answer()
     try:
         return str(default_storage.save(name, ContentFile(data)))
-    except Exception as error:  # each storage has errors of its own; none says anything about the bytes
-        raise ObjectsAway from error
+    except Exception as error:  # each storage has errors of its own, which do not depend on the bytes
+        raise ObjectsUnavailable from error
 
 
 def object_load(path: str) -> bytes:
     """Raises:
     FileNotFoundError: there is no such object.
-    ObjectsAway: the storage can't be asked."""
+    ObjectsUnavailable: the storage does not answer.
+    """
     _require_answer()
     try:
         with default_storage.open(path) as stored:
@@ -56,14 +58,14 @@ def object_load(path: str) -> bytes:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise ObjectsAway from error
+        raise ObjectsUnavailable from error
 
 
 def object_save_file(name: str, path: Path) -> None:
-    """Stores a file under exactly this name, in place of what stood there, without reading it whole.
+    """Stores a file under exactly this name, replacing any other, without reading it whole.
 
     Raises:
-        ObjectsAway: it could not be stored.
+        ObjectsUnavailable: it could not be stored.
     """
     _require_answer()
     try:
@@ -71,7 +73,7 @@ def object_save_file(name: str, path: Path) -> None:
         with path.open("rb") as data:
             default_storage.save(name, File(data))
     except Exception as error:
-        raise ObjectsAway from error
+        raise ObjectsUnavailable from error
 
 
 @contextmanager
@@ -80,7 +82,7 @@ def object_open(path: str) -> Iterator[IO[bytes]]:
 
     Raises:
         FileNotFoundError: there is no such object.
-        ObjectsAway: the storage can't be asked.
+        ObjectsUnavailable: the storage can't be asked.
     """
     _require_answer()
     try:
@@ -88,7 +90,7 @@ def object_open(path: str) -> Iterator[IO[bytes]]:
     except FileNotFoundError:
         raise
     except Exception as error:
-        raise ObjectsAway from error
+        raise ObjectsUnavailable from error
     with stored:
         yield stored
 
@@ -97,10 +99,10 @@ def object_delete(*paths: str) -> None:
     """Deletes objects; nothing where there is none.
 
     Raises:
-        ObjectsAway: the storage can't be asked."""
+        ObjectsUnavailable: the storage can't be asked."""
     _require_answer()
     try:
         for path in paths:
             default_storage.delete(path)
     except Exception as error:
-        raise ObjectsAway from error
+        raise ObjectsUnavailable from error

@@ -1,4 +1,4 @@
-"""The queues that workers listen to, and how a broker is spoken to: Redis, Redis by Sentinels, or RabbitMQ."""
+"""The queues of workers, and the settings of each broker: Redis, Redis by Sentinels, or RabbitMQ."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ AMQP: Final = ("amqp://", "amqps://", "pyamqp://")
 
 
 def job_queue(priority: int) -> str:
-    """The queue of the doorbells of jobs: one for each priority, so that every broker has them. By name the most urgent
-    comes first, and so Redis is asked."""
+    """The queue of wake messages of jobs: one for each priority, so that every broker has them. The most urgent comes
+    first by name, the order in which Redis is polled."""
     return f"compute.{priority}"
 
 
@@ -23,9 +23,9 @@ JOB_QUEUES: Final = tuple(job_queue(priority) for priority in PRIORITIES)
 
 
 def broker_settings(url: str) -> tuple[str, dict[str, Any], list[Queue]]:
-    """Celery's address of the broker, its transport's options, and the queues as that broker should keep them."""
+    """Celery's address of the broker, its transport's options, and the queues for that broker."""
     if url.startswith(AMQP):
-        # Quorum queues outlive a node of the cluster; a message is sent when most nodes have it.
+        # Quorum queues survive the loss of a node; a message is confirmed when most nodes have it.
         options: dict[str, Any] = {"confirm_publish": True, "confirm_timeout": 1, "write_timeout": 10}
         return url, options, _queues({"x-queue-type": "quorum"})
     address, options = celery_broker(url)

@@ -1,4 +1,4 @@
-"""What an event loop remembers of the database: read in a thread, each key by one at a time."""
+"""An event loop's cache of database reads: read in a thread, one reader per key."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from agentcore_site.lib.database import TROUBLE
 
 MOST: Final = 10_000
 READERS: Final = 2  # threads that read the database
-AHEAD: Final = 0.7  # the part of its time after which a value that is asked for is read anew
+AHEAD: Final = 0.7  # after this part of its time a requested value is read again
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
 class ReadCache(Generic[K, V]):
-    """A bounded store of what was read, where each key is read by one at a time.
+    """A bounded cache of reads, with one reader per key.
 
-    None, which is what reading gives where the database is away, is not remembered. ``lasting``: what was known before
-    stays known then (``fresh`` with ``math.inf``).
+    None, the result of a read without a database, is not stored. ``lasting``: earlier values stay available then
+    (``fresh`` with ``math.inf``).
     """
 
     def __init__(self, most: int = MOST, *, lasting: bool = False) -> None:
@@ -36,13 +36,13 @@ class ReadCache(Generic[K, V]):
         self._generation = 0
 
     def fresh(self, key: K, seconds: float) -> V | None:
-        """What was read less than ``seconds`` ago."""
+        """The value that was read less than ``seconds`` ago."""
         found = self._kept.get(key)
         return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
 
     async def get(self, key: K, seconds: float, look: Callable[[], V | None]) -> V | None:
-        """What was read less than ``seconds`` ago, else what is read now. It is read anew behind the answers before
-        that time is over, so that callers of a key that is asked for all the time never wait."""
+        """The value that was read less than ``seconds`` ago, else a new read. A refresh starts in the background before
+        that time is over, so that callers of a busy key never wait."""
         kept = self._kept.get(key)
         age = math.inf if kept is None else time.monotonic() - kept[0]
         if kept is None or age >= seconds:
@@ -52,7 +52,7 @@ class ReadCache(Generic[K, V]):
         return kept[1]
 
     async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
-        """Reads by ``look``, in a thread. A caller that asks meanwhile waits for the same answer."""
+        """Reads by ``look``, in a thread. A concurrent caller waits for the same result."""
         return await asyncio.shield(self._begun(key, look))
 
     def _begun(self, key: K, look: Callable[[], V | None]) -> asyncio.Future[V | None]:
@@ -68,7 +68,7 @@ class ReadCache(Generic[K, V]):
         finally:
             if self._reading.get(key) is asyncio.current_task():
                 del self._reading[key]
-        # What changed while it was read may have been read before the change.
+        # A change during the read may be missing in the result.
         if generation != self._generation:
             return found
         if found is not None or not self._lasting:
@@ -80,7 +80,7 @@ class ReadCache(Generic[K, V]):
         return found
 
     def forget(self, which: Callable[[V], bool] = lambda _: True) -> None:
-        """Drops what is out of date, also if it is being read just now: the next caller reads anew."""
+        """Drops outdated values, also those that are being read just now: the next caller reads again."""
         self._generation += 1
         self._reading.clear()
         for key in [key for key, (_, value) in self._kept.items() if which(value)]:
@@ -91,13 +91,13 @@ _readers = ThreadPoolExecutor(READERS, thread_name_prefix="reads")
 
 
 def _heard(reading: asyncio.Future[Any]) -> None:
-    """What went wrong is raised to the next caller, who reads anew."""
+    """Ignores the error: it is raised to the next caller, who reads again."""
     if not reading.cancelled():
         reading.exception()
 
 
 def _with_connection(look: Callable[[], Any]) -> Any:
-    """None where the database is away, too."""
+    """Returns None also if the database is unavailable."""
     try:
         return look()
     except TROUBLE:

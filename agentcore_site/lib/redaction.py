@@ -1,6 +1,6 @@
-"""Texts of others lose personal data before they are stored: errors, events, the audit log.
+"""Redaction of personal data in texts before they are stored: errors, events, the audit log.
 
-The app that knows what personal data are registers the function at start-up: this package imports no app.
+The app that knows personal data registers the function at start-up: this package imports no app.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class _Port:
-    """Where the redactor is plugged in."""
+    """The registered redactor."""
 
     redact: Callable[[Any], Any] | None = None
 
@@ -21,10 +21,10 @@ def redactor_register(redact: Callable[[Any], Any]) -> None:
 
 
 def redacted(value: Any) -> Any:
-    """A text or a JSON value as it may be stored.
+    """A text or a JSON value, redacted for storage.
 
     Raises:
-        LookupError: no redactor is registered; nothing is stored unread.
+        LookupError: no redactor is registered; nothing is stored unredacted.
     """
     if _Port.redact is None:
         raise LookupError("no redactor is registered: experiences.apps does that when Django starts")

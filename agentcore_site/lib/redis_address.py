@@ -30,10 +30,10 @@ class Sentinels:
 
 
 def sentinels_of(url: str) -> Sentinels | None:
-    """None where ``url`` names one server.
+    """None if ``url`` names one server.
 
     Raises:
-        ValueError: an address with Sentinels that can't be read; the message says what it should look like.
+        ValueError: an address with Sentinels that can't be parsed; the message shows a valid one.
     """
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:

@@ -19,9 +19,9 @@ class UnknownName(LookupError):
 class Registry(Generic[T]):
     """Plugins of one kind by name.
 
-    ``entry_point_group`` names the packaging entry-point group whose plugins are loaded the first time a
-    name is not found, so that a user's own package is picked up without a change here. One that can't be loaded is
-    logged and left out, and who asks for its name is told why.
+    ``entry_point_group`` names the packaging entry-point group whose plugins are loaded the first time a name is not
+    found, so that a user's own package works without a change here. A plugin that can't be loaded is logged and left
+    out, and a lookup of its name raises the reason.
     """
 
     def __init__(self, noun: str, *, entry_point_group: str) -> None:
@@ -73,7 +73,7 @@ class Registry(Generic[T]):
             yield name, self._items[name]
 
     def built_in(self) -> list[str]:
-        """The names that no entry point brought."""
+        """The names that were not registered by entry points."""
         return sorted(self._items.keys() - self._foreign)
 
     def _load_entry_points(self) -> None:
@@ -85,7 +85,7 @@ class Registry(Generic[T]):
                 continue
             try:
                 self._items[point.name] = point.load()
-            except Exception as error:  # whatever a package of others raises while it is imported
+            except Exception as error:  # any exception of a third-party package's import
                 log.exception("the %s %r can't be loaded", self.noun, point.name)
                 self._broken[point.name] = f"{type(error).__name__}: {error}"
             else:

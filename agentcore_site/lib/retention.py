@@ -1,4 +1,4 @@
-"""What ages how: one list, to which each app adds the rules of its tables."""
+"""Rules of retention: one list, to which each app adds the rules of its tables."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ AT_ONCE: Final = 5_000
 
 @dataclass(frozen=True)
 class RetentionRule:
-    """How rows of some tables age. ``says``: when what happens to them, as a sentence. ``setting``: the site's setting
-    that says after how many days, if one does. ``due`` counts what would go now, ``age`` lets it go and says how many;
-    both are None for what is kept for ever."""
+    """Retention of rows of some tables. ``says``: the rule, as a sentence. ``setting``: the site's setting of its days,
+    if there is one. ``due`` counts the rows that would be deleted now, ``age`` deletes them and returns how many; both
+    are None for rows that are kept for ever."""
 
     tables: tuple[str, ...]
     says: str
@@ -30,7 +30,7 @@ rules: Registry[RetentionRule] = Registry("rule of retention", entry_point_group
 
 
 def old_rows(name: str, says: str, rows: Callable[[], QuerySet[Any]], *, setting: str = "", raw: bool = False) -> None:
-    """Registers the rule by which ``rows()`` are deleted, with what hangs on them (``raw``: nothing does)."""
+    """Registers the rule that deletes ``rows()``, with dependent rows (``raw``: there are none)."""
 
     def age() -> int:
         return rows_delete(rows(), raw=raw)
@@ -45,7 +45,7 @@ def kept(name: str, says: str, *tables: str) -> None:
 
 
 def rows_delete(rows: QuerySet[Any], *, raw: bool = False) -> int:
-    """In small transactions, so that writers never wait. Returns how many."""
+    """Deletes in small transactions, so that writers never wait. Returns how many."""
     deleted = 0
     while ids := list(rows.order_by("pk").values_list("pk", flat=True)[:AT_ONCE]):
         batch = rows.model._base_manager.filter(pk__in=ids)

@@ -26,7 +26,7 @@ def known_fields(values: Mapping[str, Any], fields: Iterable[str]) -> dict[str, 
 
 
 def set_fields(row: models.Model, values: Mapping[str, Any], fields: Sequence[str], *, beside: Sequence[str]) -> None:
-    """Sets those of the fields that are given, texts without the space around them. ``beside``: others, set elsewhere.
+    """Sets the given fields, with texts stripped. ``beside``: other fields, set elsewhere.
 
     Raises:
         Invalid: as for ``known_fields``.
@@ -37,16 +37,16 @@ def set_fields(row: models.Model, values: Mapping[str, Any], fields: Sequence[st
 
 
 def hold_row(row: models.Model) -> None:
-    """Reads a row again as it is now, and holds it until the transaction ends: what was read before the transaction may
-    be older than what others have written since, and ``save_row`` writes all of it."""
+    """Reads a row again and locks it until the transaction ends: values read before the transaction may be outdated,
+    and ``save_row`` writes all of them."""
     row.refresh_from_db(from_queryset=type(row)._default_manager.select_for_update(no_key=True))
 
 
 def check_row(row: models.Model, *, exclude: Collection[str] = ()) -> None:
-    """Runs the model's own checks. What is unique or constrained is left to the database, which alone can say so.
+    """Runs the model's own checks. Uniqueness and constraints are left to the database.
 
     Raises:
-        Invalid: ``fields`` says which and why.
+        Invalid: ``fields`` has the fields and the reasons.
     """
     try:
         row.full_clean(exclude=exclude, validate_unique=False, validate_constraints=False)
@@ -69,10 +69,10 @@ def save_row(row: models.Model, *, unique: str, taken: str) -> None:
 
 
 def check_secrets_stay(row: Any, names: Iterable[str], *, given: Collection[str], before: str, after: str) -> None:
-    """A stored secret goes to no other host than the one that it was entered for.
+    """A stored secret is sent to no other host than the one for which it was entered.
 
     Raises:
-        Invalid: the address is on another host now, and a secret that is stored was not given with it.
+        Invalid: the address is on another host now, and a stored secret was not entered with it.
     """
     if not before or urlsplit(before)[:2] == urlsplit(after)[:2]:
         return

@@ -1,11 +1,12 @@
-"""Whose rows the database shows to a statement: the second wall behind ``visible_to`` (docs/decisions/0024).
+"""The scope of rows that the database shows to a statement: the second check after ``visible_to``
+(docs/decisions/0024).
 
-A scope is a text that PostgreSQL is told with each statement (``agentcore_site.postgresql.scoped``) and that the
-policies of the tables read (``agentcore_site.row_security``): the ids of organisations as an array, ``EVERYTHING`` for
-what works across them (sweeps, sign-in, writers of many organisations' rows), ``NOTHING`` where none was said.
+A scope is a text that each statement sends to PostgreSQL (``agentcore_site.postgresql.scoped``) and that the policies
+of the tables read (``agentcore_site.row_security``): the ids of organisations as an array, ``EVERYTHING`` for work
+across them (sweeps, sign-in, writers of many organisations' rows), ``NOTHING`` if none was set.
 
-It holds for the code inside of a ``with``, and what that calls, also over ``await`` and ``sync_to_async``. A thread of
-its own begins outside of it.
+It holds for the code inside a ``with``, and the code called there, also over ``await`` and ``sync_to_async``. A thread
+of its own begins outside of it.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ NOTHING: Final = ""
 
 
 class LateScope(Protocol):
-    """One that is only known later: a request's, once its actor is known."""
+    """A scope that becomes known later: a request's, once its actor is known."""
 
     text: str
 
     def resolve(self) -> None:
-        """Finds out; it may ask the database."""
+        """Resolves the scope; it may query the database."""
 
     def let_in(self, organization: uuid.UUID) -> None:
-        """The holder of a link sees the organisation's rows as well."""
+        """Adds the organisation's rows, for the holder of a link."""
 
 
 _scope: ContextVar[str | LateScope | None] = ContextVar("row_scope", default=None)
@@ -38,7 +39,7 @@ _outside = NOTHING
 
 
 def outside(text: str) -> None:
-    """What holds in this process where none is said: ``EVERYTHING`` for an operator's command."""
+    """Sets this process's default scope: ``EVERYTHING`` for an operator's command."""
     global _outside
     _outside = text
 
@@ -68,7 +69,7 @@ def limited(scope: str | LateScope) -> Iterator[None]:
 
 @contextmanager
 def everything() -> Iterator[None]:
-    """For what works across organisations. As a decorator, of plain functions only: a coroutine would begin outside."""
+    """For work across organisations. As a decorator, of plain functions only: a coroutine would begin outside."""
     with limited(EVERYTHING):
         yield
 
@@ -80,17 +81,17 @@ def only(*organizations: uuid.UUID) -> Iterator[None]:
 
 
 def let_in(organization: uuid.UUID) -> None:
-    """The request goes on as one who may see this organisation's rows: it has shown a link that opens some."""
+    """Adds this organisation's rows to the request's scope: it has shown a link to some of them."""
     if (request := _request.get()) is not None:
         request.let_in(organization)
 
 
 def in_request() -> bool:
-    """Whether a request waits for this: its time is short."""
+    """True if a request waits for this: its time is short."""
     return _request.get() is not None
 
 
 def scope_of(organizations: Iterable[uuid.UUID]) -> str:
-    # Only what is an id gets into the statement.
+    # Only ids get into the statement.
     ids = ",".join(str(uuid.UUID(str(one))) for one in organizations)
     return f"{{{ids}}}" if ids else NOTHING

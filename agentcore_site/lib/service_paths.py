@@ -21,12 +21,12 @@ POINTER = "services.place"
 
 
 class CannotStart(Exception):
-    """Why the embedded services can't start, in words that say what to do."""
+    """The reason why the embedded services can't start, with the remedy."""
 
 
 @dataclass(frozen=True)
 class ServicePaths:
-    """``user`` is who runs the services (None: the user of this process), ``folder`` is where their data stand."""
+    """``user`` runs the services (None: the user of this process), ``folder`` holds their data."""
 
     folder: Path
     user: str | None
@@ -42,7 +42,7 @@ class ServicePaths:
         return folder
 
     def program(self, folder: Path, name: str) -> Path:
-        """``folder`` itself if the services' user can reach it, else a copy of it that they can."""
+        """``folder`` itself if the services' user can reach it, else a copy within the user's reach."""
         if self.user is None or walkable(folder):
             return folder
         copy = self.folder / "programs" / name
@@ -56,7 +56,8 @@ class ServicePaths:
         return copy
 
     def executable(self, path: Path) -> Path:
-        """A program that is one file: itself if the services' user can reach it, else a copy of it that they can."""
+        """A program of one file: the file itself if the services' user can reach it, else a copy within the user's
+        reach."""
         if self.user is None or walkable(path.parent):
             return path
         copy = self.folder / "programs" / path.name
@@ -69,7 +70,7 @@ class ServicePaths:
 
 
 def walkable(path: Path) -> bool:
-    """Whether any user of the host may walk to ``path``: every folder on the way lets others through."""
+    """True if any user of the host may traverse the folders down to ``path``."""
     try:
         return all(folder.stat().st_mode & stat.S_IXOTH for folder in (path, *path.parents) if folder.is_dir())
     except PermissionError:
@@ -77,7 +78,7 @@ def walkable(path: Path) -> bool:
 
 
 def place_for(data_dir: Path) -> ServicePaths:
-    """Decides the place for a data folder, makes it, and checks that the disk has room.
+    """Chooses and creates the folder for a data folder, and checks that the disk has room.
 
     Raises:
         CannotStart: the folder can't be written, or the disk is full.
@@ -100,7 +101,7 @@ def place_for(data_dir: Path) -> ServicePaths:
 
 
 def services_folder(data_dir: Path) -> Path:
-    """Where the data of embedded services stand: in the data folder, or where ``services.place`` there points to."""
+    """The folder of the embedded services' data: in the data folder, or the one that ``services.place`` there names."""
     try:
         return Path((data_dir / POINTER).read_text(encoding="utf-8").strip())
     except OSError:
@@ -109,7 +110,7 @@ def services_folder(data_dir: Path) -> Path:
 
 def _place_for_root(data_dir: Path) -> ServicePaths:
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o711)
-    # The name stands in the data folder: without that folder a start begins anew, and meets no old data.
+    # The name is stored in the data folder: without that folder a start is a first start, and meets no old data.
     if not walkable(data_dir) and not (data_dir / POINTER).exists():
         (data_dir / POINTER).write_text(f"/var/lib/agentcore/{secrets.token_hex(6)}", encoding="utf-8")
     folder = services_folder(data_dir)
@@ -121,7 +122,7 @@ def _place_for_root(data_dir: Path) -> ServicePaths:
 
 
 def wheel_folder(package: str) -> Path:
-    """Where an installed package lies, without importing it (importing has side effects in some).
+    """Folder of an installed package, without importing it (the import of some has side effects).
 
     Raises:
         CannotStart: it is not installed.

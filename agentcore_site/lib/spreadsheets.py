@@ -12,8 +12,8 @@ from typing import Any, Final
 
 # A cell that begins like this is a formula to a spreadsheet; a quote in front makes it text (OWASP, CSV injection).
 FORMULA: Final = ("=", "+", "-", "@")
-_INVISIBLE: Final = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # what spreadsheets leave out before they look at a cell
-# How nearly every text begins, or nothing: no formula, whatever follows. To ask Unicode takes ten times as long.
+_INVISIBLE: Final = {"Cc", "Cf", "Zl", "Zp", "Zs"}  # ignored by spreadsheets at the beginning of a cell
+# The beginning of nearly every text, or nothing: no formula. A test by Unicode category takes ten times as long.
 _HARMLESS: Final = frozenset((*string.ascii_letters, *string.digits, "[", "{", ""))
 
 
@@ -31,7 +31,7 @@ def _cell(value: Any) -> Any:
 
 
 def _runs(text: str) -> bool:
-    """Whether a spreadsheet may take it for a formula, full-width signs and leading white space included."""
+    """True if a spreadsheet may read it as a formula, full-width signs and leading white space included."""
     if text[:1] in _HARMLESS:
         return False
     seen = next((char for char in text if unicodedata.category(char) not in _INVISIBLE), "")

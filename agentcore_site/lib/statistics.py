@@ -20,7 +20,7 @@ def z_value(confidence: float) -> float:
 
 
 def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Interval:
-    """Wilson score interval of a proportion; (0, 1) where nothing was seen.
+    """Wilson score interval of a proportion; (0, 1) for no observations.
 
     Raises:
         ValueError: ``successes`` lies outside 0..n.
@@ -38,5 +38,5 @@ def wilson_interval(successes: float, n: int, confidence: float = 0.95) -> Inter
 
 
 def finite_or_none(value: float) -> float | None:
-    """JSON and databases know no NaN: what could not be measured is null."""
+    """JSON and databases have no NaN: null is written for a missing measurement."""
     return float(value) if math.isfinite(value) else None

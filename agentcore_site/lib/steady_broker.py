@@ -1,4 +1,4 @@
-"""How often a worker asks for its broker while that is away."""
+"""A worker's interval of reconnection to an unavailable broker."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ AGAIN: Final = {"interval_start": 1, "interval_step": 0, "interval_max": 1}  # s
 
 
 class SteadyConnection(Connection):
-    """Asks each second. Kombu's own asks less and less often, up to twice a minute: so long jobs would stand still
-    after their broker is back."""
+    """Tries each second. Kombu's own interval grows up to half a minute: jobs would stay idle that long after their
+    broker is back."""
 
     def ensure_connection(self, *args: Any, **kwargs: Any) -> Any:
         return super().ensure_connection(*args, **(AGAIN | kwargs))  # type: ignore[no-untyped-call]

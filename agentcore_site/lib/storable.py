@@ -1,7 +1,7 @@
-"""Values from outside, before anything is done with them: can they be stored at all?
+"""Check that values from outside can be stored at all, before any other processing.
 
-PostgreSQL takes neither NUL in text nor lone surrogates, JSON has no NaN, and what is nested without end is an attack.
-One check for every interface, so that such input gets a 400 with a reason and never a 500.
+PostgreSQL accepts neither NUL in text nor lone surrogates, JSON has no NaN, and unbounded nesting is an attack. One
+check for every interface, so that such input gets a 400 with a reason and never a 500.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MAX_INTEGER: Final = 2**63
 
 
 def unstorable(value: Any, depth: int = 0) -> str:
-    """Why a JSON value can't be stored, or nothing if it can."""
+    """The reason why a JSON value can't be stored, or "" if it can."""
     if isinstance(value, str):
         return _unstorable_text(value)
     if isinstance(value, float):
@@ -37,10 +37,11 @@ def unstorable(value: Any, depth: int = 0) -> str:
 
 
 def in_utc(moment: datetime) -> datetime:
-    """A moment as the database is given it: PostgreSQL knows no offsets of 16 hours and more, which ISO 8601 has.
+    """A moment in UTC, as the database accepts it: PostgreSQL knows no offsets of 16 hours and more, which ISO 8601
+    has.
 
     Raises:
-        ValueError: it lies in no year from 1 to 9999.
+        ValueError: it is outside of the years 1 to 9999.
     """
     try:
         return moment.astimezone(UTC)
@@ -49,10 +50,10 @@ def in_utc(moment: datetime) -> datetime:
 
 
 def as_column(field: Field[Any, Any], value: Any) -> Any:
-    """A JSON value from outside as the value of a column that rows are compared with.
+    """A JSON value from outside, converted for comparison with a column.
 
     Raises:
-        ValueError, TypeError, ValidationError: it is none.
+        ValueError, TypeError, ValidationError: it can't be converted.
     """
     if reason := unstorable(value):
         raise ValueError(reason)
@@ -64,10 +65,10 @@ def as_column(field: Field[Any, Any], value: Any) -> Any:
 
 
 def parse_json(raw: bytes) -> Any:
-    """A JSON document from outside.
+    """Parses a JSON document from outside.
 
     Raises:
-        Invalid: it is not JSON, or it holds what can't be stored.
+        Invalid: it is not JSON, or it can't be stored.
     """
     try:
         value = orjson.loads(raw)

@@ -21,11 +21,11 @@ def file_text(content: bytes) -> str:
 
 
 def jsonl_rows(text: str, *, like: str, fault: Callable[[Any], str | None] = lambda _: None) -> list[dict[str, Any]]:
-    """The objects of a JSON Lines file; empty lines are left out. ``like`` is an example for the message. ``fault``
-    says what is wrong with an object: it is asked where a line is none, so that a person hears of all at once.
+    """The objects of a JSON Lines file, without empty lines. ``like`` is an example for the message. ``fault`` returns
+    an object's fault: it is called for all lines, so that one message reports all faults.
 
     Raises:
-        Invalid: a line is no JSON object; the first few lines that are wrong are named.
+        Invalid: a line is not a JSON object; the first few wrong lines are named.
     """
     rows, lines, wrong = [], [], []
     for number, line in enumerate(text.splitlines(), start=1):

@@ -7,7 +7,7 @@ from uuid import UUID
 
 
 def uuid_of(value: Any) -> UUID | None:
-    """The identifier that came from outside, if it is one."""
+    """The identifier that came from outside, or None if it is not a UUID."""
     try:
         return value if isinstance(value, UUID) else UUID(str(value))
     except ValueError:

@@ -1,7 +1,7 @@
-"""What ties a line of the log, a span and a call of ours together: the ids of the work that is being done here.
+"""Ids of the present work, which connect log lines, spans and calls of ours.
 
-A trace goes by W3C's ``traceparent`` (https://www.w3.org/TR/trace-context/): from a client through the request that
-launches a job to the worker, and from there to the model's service.
+A trace is passed on by W3C's ``traceparent`` (https://www.w3.org/TR/trace-context/): from a client through the request
+that launches a job to the worker, and from there to the model's service.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FORM: Final = re.compile(r"00-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})")
 
 @dataclass(frozen=True, slots=True)
 class TraceParent:
-    """``trace_id``: 32 hexadecimal digits; ``span_id``: 16, of the span that what follows belongs to."""
+    """``trace_id``: 32 hexadecimal digits; ``span_id``: 16, the parent span."""
 
     trace_id: str
     span_id: str
@@ -37,12 +37,12 @@ _fields: ContextVar[Mapping[str, str]] = ContextVar("log_fields", default={})  #
 
 
 def request_id_of(given: str) -> str:
-    """The caller's own name for a request, where it is one, else a new one."""
+    """The caller's own id of a request if valid, else a new one."""
     return given if _NAME.match(given) else secrets.token_hex(8)
 
 
 def parsed(header: str) -> TraceParent | None:
-    """None: it is none, or one of zeros, which the standard forbids."""
+    """None: the header is invalid, or has only zeros, which the standard forbids."""
     found = _FORM.fullmatch(header.strip().lower())
     if found is None or not int(found[1], 16) or not int(found[2], 16):
         return None
@@ -50,12 +50,12 @@ def parsed(header: str) -> TraceParent | None:
 
 
 def begun() -> TraceParent:
-    """A trace that begins here."""
+    """A new trace."""
     return TraceParent(secrets.token_hex(16), secrets.token_hex(8))
 
 
 def of_job(job_id: UUID, given: str) -> TraceParent:
-    """That of the request which launched the job; the job's own, by its id, where none did."""
+    """The trace of the request that launched the job; without one, a trace derived from the job's id."""
     return parsed(given) or TraceParent(job_id.hex, job_id.hex[16:])
 
 
@@ -64,7 +64,7 @@ def current() -> TraceParent | None:
 
 
 def log_fields() -> dict[str, str]:
-    """What each line of the log carries here."""
+    """Fields of each log line here."""
     trace, request = _trace.get(), request_id.get()
     ids = {"request_id": request} if request else {}
     return ids | dict(_fields.get()) | ({"trace_id": trace.trace_id} if trace else {})
@@ -72,7 +72,7 @@ def log_fields() -> dict[str, str]:
 
 @contextmanager
 def work(trace: TraceParent, **fields: str) -> Iterator[None]:
-    """What is done within belongs to ``trace``; lines of the log carry ``fields``, also those of tasks begun here."""
+    """Work inside belongs to ``trace``; log lines carry ``fields``, also those of tasks begun here."""
     before_trace, before = _trace.set(trace), _fields.set({**_fields.get(), **fields})
     try:
         yield
@@ -82,5 +82,5 @@ def work(trace: TraceParent, **fields: str) -> Iterator[None]:
 
 
 def log_field(name: str, value: object) -> None:
-    """Sets one more field for what follows in this ``work``."""
+    """Sets one more field for the rest of this ``work``."""
     _fields.set({**_fields.get(), name: str(value)})

@@ -25,9 +25,9 @@ from agentcore_site.audit.services import record
 from agentcore_site.lib.redaction import stored_text
 from agentcore_site.lib.texts import plain
 from agentcore_site.notices.catalogue import SWITCHED_OFF
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
+from agentcore_site.notices.fan_out import link_of
 from agentcore_site.notices.models import EndpointFormat, SiteEvent, WebhookAttempt, WebhookDelivery, WebhookEndpoint
-from agentcore_site.notices.spreading import link_of
 from agentcore_site.outbound import OutboundClient
 from agentcore_site.outbound.webhooks import (
     CONNECT_SECONDS,
@@ -206,7 +206,7 @@ def _switch_off(rows: QuerySet[WebhookEndpoint], reason: str) -> None:
         record(None, SWITCHED_OFF, endpoint, organization=endpoint.organization_id, after={"reason": reason})
         text = f"The webhook “{endpoint}” was switched off. {reason}"
         how = "What was not taken waits: switch it on again once its receiver is well."
-        event_tell(
+        event_record(
             endpoint.organization_id,
             SWITCHED_OFF,
             text=text,

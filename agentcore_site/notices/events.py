@@ -11,7 +11,7 @@ from agentcore_site.notices.models import SiteEvent
 from agentcore_site.tenancy.models import Organization, organization_id_of
 
 
-def event_tell(
+def event_record(
     organization: Organization | UUID,
     type: str,
     *,

@@ -17,7 +17,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.notices.catalogue import CHOSEN, TEST
 from agentcore_site.notices.delivery import delivery_make
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 from agentcore_site.notices.models import (
     EndpointFormat,
     NoticePreferences,
@@ -28,7 +28,7 @@ from agentcore_site.notices.models import (
 from agentcore_site.notices.selectors import notices_visible, preferences_of
 from agentcore_site.outbound import parsed
 from agentcore_site.outbound.webhooks import WebhookExchange, standard_secret
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization, organization_id_of
 from agentcore_site.tenancy.permissions import require
@@ -163,7 +163,7 @@ def endpoint_test(actor: Any, endpoint: WebhookEndpoint) -> WebhookExchange:
     """
     _require(actor, endpoint)
     with transaction.atomic():
-        event = event_tell(
+        event = event_record(
             endpoint.organization_id,
             TEST,
             text=f"A test of the webhook “{endpoint}”.",

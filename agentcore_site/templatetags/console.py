@@ -21,7 +21,7 @@ from django.utils.safestring import SafeString
 from agentcore_site.console import svg
 from agentcore_site.console.icons import PATHS, STATUS
 from agentcore_site.console.svg import Picture
-from agentcore_site.jobs.telling import job_page
+from agentcore_site.jobs.notifications import job_page
 from agentcore_site.lib import figures, money_format
 from agentcore_site.lib.figures import MINUS
 

@@ -24,9 +24,9 @@ from django.db.models import Func, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
-from agentcore_site.lib.erased import NOTHING, Own, holds, without
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import Registry
+from agentcore_site.lib.word_erasure import NO_PROGRAM_KEYS, ProgramKeys, contains_words, erase_words
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Erasure
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -46,7 +46,7 @@ class ErasureFinding:
     stays: int = 0
 
 
-class ErasurePlace(Protocol):
+class ErasureHandler(Protocol):
     """Finds an organisation's rows that hold one of the words, in any case.
 
     Raises:
@@ -56,7 +56,7 @@ class ErasurePlace(Protocol):
     def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding: ...
 
 
-places: Registry[ErasurePlace] = Registry("place of personal data", entry_point_group="agentcore.erasure")
+erasure_handlers: Registry[ErasureHandler] = Registry("place of personal data", entry_point_group="agentcore.erasure")
 
 
 def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
@@ -73,7 +73,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
     require(actor, "subject.erase", organization)
     words = _words(identifiers)
     with transaction.atomic():
-        found = {name: place(organization.id, words) for name, place in places.items()}
+        found = {name: place(organization.id, words) for name, place in erasure_handlers.items()}
         report = Erasure(
             organization=organization,
             requested_by=Actor.of(actor).user,
@@ -86,7 +86,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
             return report
         for one in found.values():
             one.erase()
-        after = {name: place(organization.id, words) for name, place in places.items()}
+        after = {name: place(organization.id, words) for name, place in erasure_handlers.items()}
         report.left = {name: one.rows for name, one in after.items()}
         if any(one.rows > one.stays for one in after.values()):
             where = ", ".join(f"{name}: {one.rows}" for name, one in after.items() if one.rows > one.stays)
@@ -107,7 +107,7 @@ def digest(identifier: str) -> str:
 
 def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], values: Sequence[str] = ()) -> Any:
     """The rows of which a text column or a JSON column holds one of the words, in any case. JSON that is encrypted
-    holds none here (``agentcore_site.encryption.finding``)."""
+    holds none here (``agentcore_site.encryption.search``)."""
     rows = rows.annotate(**{f"_{name}_text": readable(name) for name in values})
     wanted = [Q(**{f"{name}__icontains": word}) for name in texts for word in words]
     # A word inside JSON stands there as JSON writes it.
@@ -130,7 +130,7 @@ def rows_saying(
     *,
     texts: Sequence[str] = (),
     values: Sequence[str] = (),
-    own: Mapping[str, Own] | None = None,
+    own: Mapping[str, ProgramKeys] | None = None,
 ) -> list[Any]:
     """The rows that hold one of the words, in any case; in the JSON columns ``own``, elsewhere than in what the program
     alone writes there."""
@@ -139,7 +139,7 @@ def rows_saying(
     for name, part in (own or {}).items():
         # Many rows may hold a word in what the program wrote ("status"), and are let go again.
         candidates = holding(rows, words, texts=(), values=(name,)).iterator()
-        more = [row for row in candidates if holds(getattr(row, name), words, part)]
+        more = [row for row in candidates if contains_words(getattr(row, name), words, part)]
         found += [row for row in more if row.pk not in known]
         known |= {row.pk for row in more}
     return found
@@ -152,20 +152,22 @@ def rewritten(
     texts: Sequence[str] = (),
     values: Sequence[str] = (),
     names: Sequence[str] = (),
-    own: Mapping[str, Own] | None = None,
+    own: Mapping[str, ProgramKeys] | None = None,
     note: str = "",
     write: Callable[..., None] | None = None,
 ) -> ErasureFinding:
     """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``, and ``own`` with
     what stays there), and ``names``, which have to stay different from each other and to fit an address, and are
     replaced as a whole. ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
-    parts = dict.fromkeys((*texts, *values), NOTHING) | dict(own or {})
+    parts = dict.fromkeys((*texts, *values), NO_PROGRAM_KEYS) | dict(own or {})
     found = rows_saying(rows, words, texts=(*texts, *names), values=values, own=own)
 
     def erase() -> None:
         for row in found:
-            changes = {name: without(getattr(row, name), words, part) for name, part in parts.items()}
-            changes |= {name: f"erased-{str(row.pk)[-12:]}" for name in names if holds(getattr(row, name), words)}
+            changes = {name: erase_words(getattr(row, name), words, part) for name, part in parts.items()}
+            changes |= {
+                name: f"erased-{str(row.pk)[-12:]}" for name in names if contains_words(getattr(row, name), words)
+            }
             for name in texts:
                 changes[name] = changes[name][: rows.model._meta.get_field(name).max_length]
             if write is not None:

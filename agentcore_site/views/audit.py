@@ -11,8 +11,8 @@ from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
+from agentcore_site.audit.action_texts import action_words
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.audit.words import action_words
 from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start, audit_jsonl, audit_visible
 from agentcore_site.audit_export.filters import FAMILIES, AuditEventFilters
 from agentcore_site.audit_export.forms import AuditStreamForm

@@ -11,7 +11,7 @@ from django.core.exceptions import ValidationError
 from django.urls import reverse
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.jobs.telling import job_page
+from agentcore_site.jobs.notifications import job_page
 from agentcore_site.tenancy.actors import Actor
 
 

@@ -6,7 +6,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import allowed, asked, page
-from agentcore_site.finding import places_found, things_found
+from agentcore_site.search import places_found, things_found
 from agentcore_site.tenancy.actors import Actor
 
 

@@ -22,7 +22,7 @@ from agentcore_site.tenancy.codes import factor_of, is_required
 from agentcore_site.tenancy.models import Passkey
 from agentcore_site.tenancy.sign_in import CodeNeeded, EnrolmentNeeded, provider_refused
 from agentcore_site.tenancy.single_sign_on.config import is_on
-from agentcore_site.tenancy.single_sign_on.errors import ProviderAway, SignOnRefused
+from agentcore_site.tenancy.single_sign_on.errors import ProviderUnavailable, SignOnRefused
 from agentcore_site.tenancy.single_sign_on.people import person_of, said_second_factor
 from agentcore_site.tenancy.single_sign_on.provider import Attempt, authorization_address, claims_of
 from agentcore_site.views.session import BACKEND, second_step
@@ -39,7 +39,7 @@ def begin(request: HttpRequest) -> HttpResponse:
     attempt = Attempt.begin()
     try:
         there = authorization_address(attempt, back=_back(request))
-    except ProviderAway as error:
+    except ProviderUnavailable as error:
         return _failed(request, error)
     request.session[KEPT] = attempt.kept() | {"at": int(time.time()), "next": wanted}
     return redirect(there)
@@ -56,7 +56,7 @@ def back(request: HttpRequest) -> HttpResponse:
     except SignOnRefused as error:
         provider_refused(request, error.message)
         return _failed(request, error)
-    except ProviderAway as error:
+    except ProviderUnavailable as error:
         return _failed(request, error)
     if is_required(person) and not said_second_factor(claims):
         has_one = factor_of(person) or Passkey.objects.filter(user=person).exists()

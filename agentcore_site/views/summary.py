@@ -7,8 +7,8 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from agentcore_site.agent_summaries import agent_summaries
 from agentcore_site.console.pages import Sort, page
-from agentcore_site.summaries import agent_summaries
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.views.agents import agents_listed
 from experiences.models.agent_lookup import agents_visible

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from agentcore_site.lib.backoff import MOST_TRIES, next_try
 from agentcore_site.lib.money_format import money
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
@@ -70,7 +70,7 @@ def _tell(alert: BudgetAlert) -> None:
     """Webhooks and bells of those who chose it, once: with the first try's claim of the alert."""
     budget = alert.budget
     sent = as_sent(alert)
-    event_tell(
+    event_record(
         budget.organization_id,
         "budget.exceeded" if alert.threshold >= 100 else "budget.threshold",
         text=sent["text"],

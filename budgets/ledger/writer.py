@@ -30,7 +30,7 @@ LINGER: Final = 0.05  # seconds that settlements may wait for company
 PAUSES: Final = (0.05, 0.2, 1.0, 5.0)  # seconds between tries to write a settlement; the last again and again
 
 
-class LedgerAway(MeterFailure):
+class LedgerUnavailable(MeterFailure):
     """The ledger can't be written: no call may be made. A hold that may have been written is given back later."""
 
 
@@ -69,8 +69,8 @@ class LedgerWriter:
     waits for a settlement: until it is written its hold covers it. Settlements are written together, ``linger`` seconds
     after the first of them, and before that where a hold is refused for want of the room that they make.
 
-    ``reserve`` fails at once with ``LedgerAway`` while the database is away; settlements are kept and tried again
-    until they are written. ``close`` writes what is left and ends the thread with its connection.
+    ``reserve`` fails at once with ``LedgerUnavailable`` while the database is away; settlements are kept and tried
+    again until they are written. ``close`` writes what is left and ends the thread with its connection.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class LedgerWriter:
         """The outcome of a hold, once it is committed.
 
         Raises:
-            LedgerAway: the database can't be reached, or the writer is closed.
+            LedgerUnavailable: the database can't be reached, or the writer is closed.
         """
         return await self._ask(hold)
 
@@ -107,7 +107,7 @@ class LedgerWriter:
         """Hands over a settlement. It will be written, however long the database is away; the first of a key counts.
 
         Raises:
-            LedgerAway: the writer is closed.
+            LedgerUnavailable: the writer is closed.
         """
         self._put(WriteRequest(settlement))
 
@@ -115,7 +115,7 @@ class LedgerWriter:
         """Returns once everything that was handed over before is committed, however long that takes.
 
         Raises:
-            LedgerAway: the writer is closed, or was before it could be written.
+            LedgerUnavailable: the writer is closed, or was before it could be written.
         """
         await self._ask(None)
 
@@ -123,7 +123,7 @@ class LedgerWriter:
         """Writes what is left, for at most ``timeout`` seconds, and ends the thread.
 
         Raises:
-            LedgerAway: settlements are left unwritten; their holds will be charged in full.
+            LedgerUnavailable: settlements are left unwritten; their holds will be charged in full.
         """
         await asyncio.to_thread(self.close_now, timeout=timeout)
 
@@ -137,7 +137,7 @@ class LedgerWriter:
             self._arrived.put(None)
         thread.join()
         if left := len(self._unwritten) + len(self._told):
-            raise LedgerAway(
+            raise LedgerUnavailable(
                 f"{left} settlements could not be written in {timeout:g} s; their holds will be charged in full."
             )
 
@@ -152,7 +152,7 @@ class LedgerWriter:
     def _put(self, job: WriteRequest) -> None:
         with self._guard:
             if self._closed:
-                raise LedgerAway("This ledger writer is closed.")
+                raise LedgerUnavailable("This ledger writer is closed.")
             if self._thread is None or not self._thread.is_alive():  # not yet, or it stayed behind in a fork's parent
                 self._thread = threading.Thread(target=self._run, name="ledger-writer", daemon=True)
                 self._thread.start()
@@ -171,11 +171,13 @@ class LedgerWriter:
                     self._write(jobs, last=closing)
                 except Exception as error:  # a mistake of ours: waiting callers must hear of it
                     log.exception("the ledger writer failed")
-                    self._fail(jobs, LedgerAway(f"The ledger writer failed: {error}"))
+                    self._fail(jobs, LedgerUnavailable(f"The ledger writer failed: {error}"))
         finally:
             connections.close_all()
             # Callers that still wait for settlements must not wait for ever.
-            self._fail(self._flushes, LedgerAway("The ledger could not be written; holds will be charged in full."))
+            self._fail(
+                self._flushes, LedgerUnavailable("The ledger could not be written; holds will be charged in full.")
+            )
 
     def _gather(self, closing: bool) -> tuple[list[WriteRequest], bool]:
         """All that waits, up to a batch; blocks until there is something, or settlements are due."""
@@ -223,7 +225,7 @@ class LedgerWriter:
         # What failed before is still there, releases of holds among it. A hold that is taken before its own release is
         # written would lose its cover while the call runs.
         if self._unwritten and holds:
-            self._fail(holds, LedgerAway("The ledger can't be written, so no call may be made."))
+            self._fail(holds, LedgerUnavailable("The ledger can't be written, so no call may be made."))
         else:
             self._reserve_all(holds)
         for settlement in later:
@@ -305,7 +307,7 @@ class LedgerWriter:
             outcomes = self._one_by_one(self._settle, settlements, error)
         except Exception as error:  # a mistake of ours must not be tried for ever
             log.exception("settling failed, and %d holds will be charged", len(settlements))
-            self._fail(self._flushes, LedgerAway(f"Settling failed, and the holds will be charged: {error}"))
+            self._fail(self._flushes, LedgerUnavailable(f"Settling failed, and the holds will be charged: {error}"))
             return
         self._failures = 0
         self._count(len(settlements))
@@ -323,7 +325,7 @@ class LedgerWriter:
             try:
                 outcomes += function([one])
             except (DatabaseError, LookupError) as refused:
-                outcomes.append(LedgerAway(f"This can't be written to the ledger: {refused}"))
+                outcomes.append(LedgerUnavailable(f"This can't be written to the ledger: {refused}"))
         return outcomes
 
     def _count(self, n: int) -> None:
@@ -355,8 +357,8 @@ class LedgerWriter:
             raise
 
 
-def _no_call(error: Exception) -> LedgerAway:
-    return LedgerAway(f"The ledger can't be written, so no call may be made: {error}")
+def _no_call(error: Exception) -> LedgerUnavailable:
+    return LedgerUnavailable(f"The ledger can't be written, so no call may be made: {error}")
 
 
 def _resolve(answers: Iterable[tuple[asyncio.Future[Any], Any]]) -> None:

@@ -13,13 +13,13 @@ from asgiref.sync import sync_to_async
 from agentcore_site.lib.row_scope import only
 from budgets.ledger import LEASE, Hold, Settlement
 from budgets.ledger.accounts import Chain, chain_open, month_of
-from budgets.ledger.writer import LedgerAway, LedgerWriter
+from budgets.ledger.writer import LedgerUnavailable, LedgerWriter
 from budgets.meter_port import Bill, CallKey, MeterFailure, SpendingTooFast
-from budgets.metering.spending_rate import job_spent_lately, site_brake
+from budgets.metering.spending_rate import job_spent_lately, site_rate_limiter
 
 RATE_SECONDS: Final = 5.0  # between two looks at how fast a job spends
 
-__all__ = ["CallRepeated", "DatabaseMeter", "LedgerAway"]
+__all__ = ["CallRepeated", "DatabaseMeter", "LedgerUnavailable"]
 
 
 class CallRepeated(MeterFailure):
@@ -62,7 +62,7 @@ class DatabaseMeter:
 
         Raises:
             BudgetRefused: it does not fit a budget.
-            LedgerAway: the database can't be reached.
+            LedgerUnavailable: the database can't be reached.
             CallRepeated: an attempt with this key is over, or on its way.
             SpendingTooFast: the job spends far more than its answered calls need.
             ValueError: the amount is negative or beyond reason.
@@ -81,7 +81,7 @@ class DatabaseMeter:
             outcome = await self.writer.reserve(hold)
         except asyncio.CancelledError:
             # Written by now or not: this call will not be made, and no other code will settle it.
-            with suppress(LedgerAway):  # closed already: then the hold is charged when it expires
+            with suppress(LedgerUnavailable):  # closed already: then the hold is charged when it expires
                 self.writer.settle(Settlement(key, Bill(0, None, "none", error="cancelled before the call")))
             raise
         finally:
@@ -96,7 +96,7 @@ class DatabaseMeter:
         """Hands the bill over; it is committed soon, and at the latest when the meter is closed. Idempotent.
 
         Raises:
-            LedgerAway: the meter is closed.
+            LedgerUnavailable: the meter is closed.
         """
         key = self.stored_key(call)
         self._held.discard(key)
@@ -106,7 +106,7 @@ class DatabaseMeter:
         """Books what was spent while the ledger was away: what no limit has room for becomes debt. Idempotent.
 
         Raises:
-            LedgerAway: it still is.
+            LedgerUnavailable: it still is.
         """
         key = self.stored_key(call)
         tags = (call.purpose, call.model, call.iteration, call.rollout)
@@ -117,7 +117,7 @@ class DatabaseMeter:
         """Returns once every bill is committed; waits for a database that is away.
 
         Raises:
-            LedgerAway: the meter was closed before the database came back.
+            LedgerUnavailable: the meter was closed before the database came back.
         """
         await self.writer.flush()
 
@@ -129,7 +129,7 @@ class DatabaseMeter:
         """Writes what is left.
 
         Raises:
-            LedgerAway: settlements were left unwritten after ``timeout`` seconds; their holds will be charged.
+            LedgerUnavailable: settlements were left unwritten after ``timeout`` seconds; their holds will be charged.
         """
         if self._owns_writer:
             await self.writer.close(timeout=timeout)
@@ -150,7 +150,7 @@ class DatabaseMeter:
         return self._chain
 
     async def _check_rate(self) -> None:
-        """Looks now and then how fast the job spends. Raises SpendingTooFast, LedgerAway."""
+        """Looks now and then how fast the job spends. Raises SpendingTooFast, LedgerUnavailable."""
         if self.job_id is None or time.monotonic() < self._rate_due:
             if self._too_fast:
                 raise SpendingTooFast(self._too_fast)
@@ -164,11 +164,11 @@ class DatabaseMeter:
         from django.db import DatabaseError, connection
 
         try:
-            brake = site_brake()
+            brake = site_rate_limiter()
             with only(self.organization_id):
                 return brake.refusal(job_spent_lately(self.organization_id, job_id)) if brake.factor else ""
         except DatabaseError as error:
-            raise LedgerAway(f"The ledger can't be read, so no call may be made: {error}") from error
+            raise LedgerUnavailable(f"The ledger can't be read, so no call may be made: {error}") from error
         finally:
             connection.close()
 
@@ -179,6 +179,6 @@ class DatabaseMeter:
             with only(self.organization_id):
                 return chain_open(self.organization_id, agent_id=self.agent_id, job_id=self.job_id)
         except Error as error:
-            raise LedgerAway(f"The budgets can't be read, so no call may be made: {error}") from error
+            raise LedgerUnavailable(f"The budgets can't be read, so no call may be made: {error}") from error
         finally:
             connection.close()

@@ -9,7 +9,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.money import micros
-from budgets.metering.brake import Brake, Spent
+from budgets.metering.rate_limiter import SpendingRateLimiter, Spent
 
 # A job calls one endpoint, its agent's. Minutes are counted back from now; debts are in the cost of their call.
 RATES: Final = """
@@ -30,5 +30,5 @@ def job_spent_lately(organization_id: UUID, job_id: UUID) -> Spent:
     return Spent(int(minute), int(needed))
 
 
-def site_brake() -> Brake:
-    return Brake(settings.SPENDING_BRAKE_FACTOR, micros(settings.SPENDING_BRAKE_FLOOR_USD))
+def site_rate_limiter() -> SpendingRateLimiter:
+    return SpendingRateLimiter(settings.SPENDING_BRAKE_FACTOR, micros(settings.SPENDING_BRAKE_FLOOR_USD))

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
 from evaluation.events.models import (
     DeadLetter,
     ErasedMessage,
@@ -24,25 +24,25 @@ from evaluation.events.subjects import REQUEST, stream_of
 TRAININGS: Final = stream_of(REQUEST)  # and of the reports about them
 
 
-@places.register("publishers of events")
+@erasure_handlers.register("publishers of events")
 def publishers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(EventCredential.objects.filter(organization_id=organization_id), words, texts=("name",))
 
 
-@places.register("received trajectories")
+@erasure_handlers.register("received trajectories")
 def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The ids that senders gave to trajectories; the content is erased with trajectories."""
     mine = ReceivedTrajectory.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, names=("trajectory_id",))
 
 
-@places.register("received rewards")
+@erasure_handlers.register("received rewards")
 def rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ReceivedReward.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, names=("reward_id", "trajectory_id"), values=("components", "about"))
 
 
-@places.register("dead letters of events")
+@erasure_handlers.register("dead letters of events")
 def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = DeadLetter.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("payload", "detail", "subject"))
@@ -63,7 +63,7 @@ def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
     return ErasureFinding(len(rows), erase)
 
 
-@places.register("training requests")
+@erasure_handlers.register("training requests")
 def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = TrainingRequest.objects.filter(organization_id=organization_id)
     names, values = ("training_job_id", "base_model"), ("request", "report")
@@ -88,7 +88,7 @@ def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     return ErasureFinding(len(rows), erase)
 
 
-@places.register("spans of traces that are not whole")
+@erasure_handlers.register("spans of traces that are not whole")
 def waiting_spans(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = WaitingSpan.objects.filter(organization_id=organization_id)
     found = holding(mine, words, texts=("body",))

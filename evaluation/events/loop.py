@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from agentcore_site.lib import gc_freeze
 from agentcore_site.lib.async_db import lasting
-from agentcore_site.lib.beats import PARTS, beat
+from agentcore_site.lib.part_heartbeats import PARTS, heartbeats_send
 from evaluation.events.account_sync import accounts_keep
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import EventConsumer
@@ -77,5 +77,5 @@ async def _streams(client: Client, stopping: asyncio.Event) -> None:
 
 async def _beats(stopping: asyncio.Event, parts: tuple[str, ...]) -> None:
     while not stopping.is_set():
-        await lasting(beat)(parts)
+        await lasting(heartbeats_send)(parts)
         await pause(stopping, BEAT_SECONDS)

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from agentcore_site.encryption.columns import opened
 from agentcore_site.ids import derived
-from agentcore_site.lib.key_errors import KeyAway, Unopenable
+from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
@@ -160,8 +160,8 @@ def trajectory_payloads(rows: Sequence[LeasedEvent]) -> Made:
         slug = agent[0]
         try:
             played = opened("experiences_trajectory", "steps", row.organization_id, key, loaded(steps))
-        except (KeyAway, Unopenable) as error:
-            yield row, KEY_AWAY if isinstance(error, KeyAway) else error.title
+        except (KeyUnavailable, Unopenable) as error:
+            yield row, KEY_AWAY if isinstance(error, KeyUnavailable) else error.title
             continue
         yield (
             row,

@@ -6,7 +6,7 @@ from typing import Final
 
 from celery import shared_task
 
-from agentcore_site.lib.alone import alone
+from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.events.otlp.trace_collection import traces_collect
 
 COLLECTING: Final = "events.traces.collect"
@@ -16,5 +16,5 @@ COLLECTING: Final = "events.traces.collect"
 def traces() -> int:
     """Traces that came by OTLP and are whole become trajectories; nothing where another worker is at it. Returns how
     many."""
-    with alone(COLLECTING) as mine:
+    with exclusive_lock(COLLECTING) as mine:
         return traces_collect() if mine else 0

@@ -184,7 +184,7 @@ def status_take(organization: Organization, payload: Mapping[str, Any]) -> bool:
     row.cost_micros = min(micros(cost), MOST) if cost is not None else row.cost_micros
     row.save(update_fields=["report", "reported_at", "cost_micros"])
     Job.objects.filter(pk=row.job_id, lease_until=None).update(not_before=None, nudged_at=None)
-    wakeup.ring_on_commit(row.job)
+    wakeup.wake_on_commit(row.job)
     return True
 
 

@@ -12,10 +12,10 @@ from typing import Final
 from django.db import connection
 from django.db.models import Q
 
-from agentcore_site.encryption.finding import sealed_holding
+from agentcore_site.encryption.search import encrypted_rows_containing
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.erased import Own
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, rewritten
+from agentcore_site.lib.word_erasure import ProgramKeys
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
 from evaluation.serving.models import (
     AgentServing,
     CanaryObservation,
@@ -39,11 +39,11 @@ from training.config.versions import OWN
 
 # Of a gate's verdict, which pages read again: sentences hold the names of suites, figures may too.
 FINDINGS: Final = ("sentence", "findings", "check")
-VERDICT: Final = Own.but(("passed", *FINDINGS), *FINDINGS, foreign=["figures"])
+VERDICT: Final = ProgramKeys.but(("passed", *FINDINGS), *FINDINGS, foreign=["figures"])
 NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
 
 
-@places.register("releases")
+@erasure_handlers.register("releases")
 def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: a suite is being run on one."""
@@ -74,34 +74,34 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     return ErasureFinding(len(ids), erase, NOTE)
 
 
-@places.register("production traces")
+@erasure_handlers.register("production traces")
 def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ProductionTrace.objects.filter(organization_id=organization_id)
     texts = ("session", "model", "endpoint", "error", "finish_reason")
     found = holding(mine, words, texts=texts, values=("metadata", "request", "response", "components"))
-    sealed = sealed_holding(mine, words, "request", "response", fields=())
+    sealed = encrypted_rows_containing(mine, words, "request", "response", fields=())
     ids = {*found.values_list("pk", flat=True), *(row.pk for row in sealed)}
     return ErasureFinding(len(ids), lambda: ProductionTrace.objects.filter(pk__in=ids).delete())
 
 
-@places.register("feedback")
+@erasure_handlers.register("feedback")
 def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Feedback.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("text",), names=("metric",))
 
 
-@places.register("rules of the gate")
+@erasure_handlers.register("rules of the gate")
 def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     from evaluation.serving.gate.verdict import (
         GateRule,  # here: every process registers this place, and few need its statistics
     )
 
     mine = AgentServing.objects.filter(organization_id=organization_id)
-    own = Own.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
+    own = ProgramKeys.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
     return rewritten(mine, words, own={"gate": own})
 
 
-@places.register("webhooks of agents")
+@erasure_handlers.register("webhooks of agents")
 def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Erases the whole address: the rest of it without the words could be another person's address."""
     found = holding(AgentServing.objects.filter(organization_id=organization_id), words, texts=("webhook_url",))
@@ -109,7 +109,7 @@ def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)
 
 
-@places.register("deployments")
+@erasure_handlers.register("deployments")
 def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(
         Deployment.objects.filter(organization_id=organization_id),
@@ -119,32 +119,32 @@ def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFind
     )
 
 
-@places.register("timelines of deployments")
+@erasure_handlers.register("timelines of deployments")
 def deployment_events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     found = holding(DeploymentEvent.objects.filter(deployment__organization_id=organization_id), words, texts=("note",))
     ids = list(found.values_list("pk", flat=True))
     return ErasureFinding(len(ids), lambda: DeploymentEvent.objects.filter(pk__in=ids).delete())
 
 
-@places.register("sessions of deployments")
+@erasure_handlers.register("sessions of deployments")
 def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """The names of sessions, as callers gave them."""
     mine = CanaryObservation.objects.filter(deployment__organization_id=organization_id)
     return rewritten(mine, words, names=("session",))
 
 
-@places.register("learning loops")
+@erasure_handlers.register("learning loops")
 def loops(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = LearningLoop.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, values=("environment_options",), own={"config": OWN})
 
 
-@places.register("turns of learning loops")
+@erasure_handlers.register("turns of learning loops")
 def turns(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return rewritten(LoopTurn.objects.filter(organization_id=organization_id), words, texts=("waits_for", "reason"))
 
 
-@places.register("rows of learning loops")
+@erasure_handlers.register("rows of learning loops")
 def loop_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = LoopRow.objects.filter(turn__organization_id=organization_id)
     found = holding(mine, words, texts=("query", "expected"), values=("flags",))
@@ -152,13 +152,13 @@ def loop_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
     return ErasureFinding(len(ids), lambda: LoopRow.objects.filter(pk__in=ids).delete())
 
 
-@places.register("suites")
+@erasure_handlers.register("suites")
 def suites(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = Suite.objects.filter(organization_id=organization_id)
     return rewritten(mine, words, texts=("description",), names=("name",))
 
 
-@places.register("versions of suites")
+@erasure_handlers.register("versions of suites")
 def versions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: one is being run."""
@@ -168,7 +168,7 @@ def versions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     return ErasureFinding(len(ids), lambda: _deleted("serving_suite_versions_delete", ids, organization_id))
 
 
-@places.register("runs of suites")
+@erasure_handlers.register("runs of suites")
 def suite_runs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: one is at work."""
@@ -179,7 +179,7 @@ def suite_runs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindi
     return ErasureFinding(rows.count(), rows.delete)
 
 
-@places.register("results of suites")
+@erasure_handlers.register("results of suites")
 def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: the run is at work, or a run asks a dataset that names the person."""

@@ -6,7 +6,7 @@ from typing import Final
 
 from celery import shared_task
 
-from agentcore_site.lib.alone import alone
+from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.serving.adapters.outbox import plans_tell
 from evaluation.serving.deployments.advance import deployments_tick
 from evaluation.serving.deployments.edits import edits_tick
@@ -21,7 +21,7 @@ TELLING: Final = "serving.plans.tell"
 def feedback() -> dict[str, int]:
     """Computes rewards of new answers, then takes the steps of deployments that use them; does nothing while another
     worker runs it."""
-    with alone(SWEEPING) as mine:
+    with exclusive_lock(SWEEPING) as mine:
         done = sweep() if mine else {}
     if any(done.values()):
         deployments_tick()
@@ -38,7 +38,7 @@ def sessions() -> int:
 def plans() -> int:
     """Delivers the current plans to webhooks, one after the other: of two workers the slower one could deliver the
     older plan last. Returns the number of delivered plans."""
-    with alone(TELLING) as mine:
+    with exclusive_lock(TELLING) as mine:
         return plans_tell() if mine else 0
 
 

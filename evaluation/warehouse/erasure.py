@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.transports import WarehouseError
 from evaluation.warehouse.loading import deleted_purge, store_configured
@@ -23,7 +23,7 @@ HOLDING: Final = (
 AWAY: Final = "The warehouse does not answer, and may hold what is to be erased. Try again when it does."
 
 
-@places.register("roll-ups of trajectories")
+@erasure_handlers.register("roll-ups of trajectories")
 def rollups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Names of models and of reward components; the hours are recounted without the erased trajectories."""
     mine = HourlyMeasure.objects.filter(organization_id=organization_id)
@@ -32,7 +32,7 @@ def rollups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(ids), lambda: HourlyMeasure.objects.filter(pk__in=ids).delete())
 
 
-@places.register("warehouse")
+@erasure_handlers.register("warehouse")
 def warehouse(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: there is a warehouse, and it can't be asked."""

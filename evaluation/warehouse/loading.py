@@ -59,7 +59,7 @@ def warehouse_setup(store: ClickHouseStore, *, again: bool = False) -> bool:
     where the warehouse lost them. Returns whether all were noted.
 
     Raises:
-        WarehouseAway, WarehouseRefused.
+        WarehouseUnavailable, WarehouseRefused.
     """
     schema_apply(store)
     with transaction.atomic():
@@ -100,7 +100,7 @@ def fill(store: ClickHouseStore, *, seconds: float = 20.0) -> int:
     """Sends batches until nothing waits, or the time is over. Returns how many rows.
 
     Raises:
-        WarehouseAway, WarehouseRefused.
+        WarehouseUnavailable, WarehouseRefused.
     """
     until, sent = time.monotonic() + seconds, 0
     while time.monotonic() < until and (rows := batch_fill(store)):

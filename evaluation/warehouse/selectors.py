@@ -14,7 +14,7 @@ from django.utils import timezone
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
-from evaluation.warehouse.clickhouse.transports import WarehouseAway, WarehouseError
+from evaluation.warehouse.clickhouse.transports import WarehouseError, WarehouseUnavailable
 from evaluation.warehouse.dashboards import (
     DASHBOARDS,
     ChartColumn,
@@ -125,7 +125,7 @@ def dashboard_figures(dashboard: Dashboard, asked: DashboardQuestion, *, most: i
             return DashboardFigures(dashboard, asked, charts, store.name, behind("warehouse"))
         except WarehouseError as error:
             log.warning("dashboards fall back on roll-ups: %s", error)
-            if isinstance(error, WarehouseAway):
+            if isinstance(error, WarehouseUnavailable):
                 cache.set(AWAY, "1", AWAY_SECONDS)
             note = NOT_THERE
     store = RollupStore()

@@ -9,7 +9,7 @@ from typing import Final
 from celery import shared_task
 from django.core.cache import cache
 
-from agentcore_site.lib.alone import alone
+from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.warehouse.clickhouse.transports import WarehouseError
 from evaluation.warehouse.loading import fill, store_configured
 from evaluation.warehouse.rollups import roll_up
@@ -24,7 +24,7 @@ SHARE: Final = 10  # counting takes a tenth of the time at most: a busy hour is 
 @shared_task(name="warehouse.roll_up")
 def roll_up_task() -> int:
     """Roll-ups of what changed. Returns how many hours were counted."""
-    with alone(ROLLING) as mine:
+    with exclusive_lock(ROLLING) as mine:
         if not mine or cache.get(REST):
             return 0
         began = time.monotonic()

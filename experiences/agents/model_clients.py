@@ -15,7 +15,7 @@ from budgets.endpoint_limits import SharedPace, breaker_of
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.concurrency_limits import ConcurrencyLimits
 from budgets.llm.types import Endpoint
-from budgets.metering.database_meter import DatabaseMeter, LedgerAway
+from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.pricing import Price
@@ -90,7 +90,7 @@ class JobClients:
         if meter is not None:
             try:
                 await meter.close()
-            except LedgerAway as error:
+            except LedgerUnavailable as error:
                 log.error("job %s: %s", self._job_id, error)
 
     def _client(self, whose: str, model: str, found: Callable[[], tuple[Any, Endpoint]]) -> MeteredChatClient:

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 
-from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.word_erasure import erase_words
 from experiences.learning.lessons.stamps import PackSource, pack_stamp
 from experiences.models import Agent, AgentRuntime, PromptPack
 
@@ -104,7 +104,7 @@ def with_prompt(agent: Agent, frozen: Mapping[str, Any]) -> Agent:
 
 def prompt_without(frozen: Mapping[str, Any], words: Sequence[str]) -> dict[str, Any]:
     """A stored prompt without these words, stamped again as its pack is (``services.packs.packs_restamp``)."""
-    changed: dict[str, Any] = without(dict(frozen), words)
+    changed: dict[str, Any] = erase_words(dict(frozen), words)
     pack_id = frozen.get("pack_id")
     if pack_id is None:
         return changed | {"pack_id": None, "stamp": pack_stamp(changed.get("system", ""))}

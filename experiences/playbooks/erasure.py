@@ -10,9 +10,9 @@ import uuid
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from agentcore_site.encryption.finding import sealed_holding
-from agentcore_site.lib.erased import without
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places, staying
+from agentcore_site.encryption.search import encrypted_rows_containing
+from agentcore_site.lib.word_erasure import erase_words
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, staying
 from experiences.erasure import ERASURE, WHO_ACTED, idle_require
 from experiences.learning.playbooks.deltas import Change
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
@@ -22,7 +22,7 @@ from experiences.playbooks.selectors import sections_of
 from experiences.playbooks.services.versions import version_write
 
 
-@places.register("executions")
+@erasure_handlers.register("executions")
 def executions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
@@ -31,7 +31,7 @@ def executions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindi
     return _rows(mine, words, lambda rows: rows.delete(), texts=("task_id",), values=sealed, sealed=sealed)
 
 
-@places.register("deltas")
+@erasure_handlers.register("deltas")
 def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an evolution of such an agent is at work."""
@@ -40,7 +40,7 @@ def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return _rows(mine, words, lambda rows: history_delete(rows, organization_id, by=ERASURE, why=ERASURE), texts=texts)
 
 
-@places.register("playbooks")
+@erasure_handlers.register("playbooks")
 def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Items of today that hold a word are taken out by a new version; then versions and lines that hold it go.
 
@@ -69,7 +69,7 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
     return ErasureFinding(found, erase, "Playbooks lost items, and versions that held them.")
 
 
-@places.register("history of playbooks: who acted")
+@erasure_handlers.register("history of playbooks: who acted")
 def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     rows = [
         staying(model.objects.filter(playbook__organization_id=organization_id), words, texts=("by",), note=WHO_ACTED)
@@ -89,7 +89,7 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
     if gone:
         version_write(playbook, kept, changes, action="erased", by=ERASURE)
     playbook.refresh_from_db()
-    context, last_error = without(playbook.context, words), without(playbook.last_error, words)
+    context, last_error = erase_words(playbook.context, words), erase_words(playbook.last_error, words)
     Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)
 
 
@@ -104,7 +104,7 @@ def _rows(
 ) -> ErasureFinding:
     found = dict(holding(mine, words, texts=texts, values=values).values_list("pk", "agent_id"))
     if sealed:
-        found |= {row.pk: row.agent_id for row in sealed_holding(mine, words, *sealed, fields=("agent_id",))}
+        found |= {row.pk: row.agent_id for row in encrypted_rows_containing(mine, words, *sealed, fields=("agent_id",))}
     _evolutions_require_idle(found.values())
     return ErasureFinding(len(found), lambda: delete(mine.model.objects.filter(pk__in=list(found))))
 

@@ -21,7 +21,7 @@ from django.db import connection
 
 from agentcore_site.jobs.lease import Lease, LeaseLost, MustPause
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from experiences.agents.consent import recording
 from experiences.rollouts.types import RolloutKey, Trajectory
 from experiences.trajectories.storage import TrajectoryScope, trajectories_kept, trajectories_stored, trajectories_write
@@ -32,7 +32,7 @@ LINGER: Final = 0.03  # seconds that a paid rollout waits for others, to be writ
 FREE_LINGER: Final = 0.5  # a free rollout can be played again
 AGAIN_SECONDS: Final = 0.5
 PATIENCE: Final = 15.0  # seconds that a write waits for the database, or for the key that encrypts it
-AWAY: Final = (KeyAway, *TROUBLE)
+AWAY: Final = (KeyUnavailable, *TROUBLE)
 
 
 class PendingRollout(NamedTuple):

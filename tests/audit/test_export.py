@@ -15,7 +15,7 @@ from django.core.management import CommandError, call_command
 from django.db import connection
 from django.test import Client
 
-from agentcore_site.audit.lines import copy_compare
+from agentcore_site.audit.export_lines import copy_compare
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.sealing import seal, tables, verify
 from agentcore_site.audit.services import event_erase, record

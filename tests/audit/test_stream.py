@@ -20,7 +20,7 @@ from django.test import Client
 from django.utils import timezone
 from standardwebhooks import Webhook
 
-from agentcore_site.audit.lines import copy_compare
+from agentcore_site.audit.export_lines import copy_compare
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.sealing import seal, tables
 from agentcore_site.audit.services import record

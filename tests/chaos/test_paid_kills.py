@@ -83,7 +83,7 @@ def killed_in(job: Job, purpose: str, rng: random.Random, payer: Job | None = No
     os.kill(int(job.worker.rsplit(":", 1)[1]), signal.SIGKILL)
     time.sleep(0.1)  # what it had sent to the database has arrived
     Job.objects.filter(id=job.id).update(lease_until="2000-01-01T00:00:00Z")
-    assert wakeup.ring(job.id, job.attempt, job.priority)
+    assert wakeup.wake(job.id, job.attempt, job.priority)
     return True
 
 

@@ -16,10 +16,10 @@ from django.test import RequestFactory
 from agentcore_site import env
 from agentcore_site.encryption.transit import TransitHolder
 from agentcore_site.lib.http_client import http_client_of
-from agentcore_site.lib.key_errors import KeyAway
-from agentcore_site.lib.object_storage import ObjectsAway, object_delete, object_load, object_open, object_save
+from agentcore_site.lib.key_errors import KeyUnavailable
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_delete, object_load, object_open, object_save
 from agentcore_site.tenancy.row_scopes import RowScope
-from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseAway
+from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseUnavailable
 
 SECONDS = 2.0
 
@@ -56,18 +56,18 @@ def test_a_bucket(silent: str, settings: Any, monkeypatch: pytest.MonkeyPatch, w
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "of-the-test")
     settings.STORAGES = settings.STORAGES | {"default": env.bucket_storage("any", silent)}
-    assert seconds_until(ObjectsAway, work) < SECONDS
-    assert seconds_until(ObjectsAway, work) < 0.1  # it is known by then
+    assert seconds_until(ObjectsUnavailable, work) < SECONDS
+    assert seconds_until(ObjectsUnavailable, work) < 0.1  # it is known by then
 
 
 def test_a_warehouse(silent: str) -> None:
     ask = HttpTransport(silent)
-    assert seconds_until(WarehouseAway, lambda: ask.send("SELECT 1", {})) < SECONDS
+    assert seconds_until(WarehouseUnavailable, lambda: ask.send("SELECT 1", {})) < SECONDS
 
 
 def test_a_server_of_keys(silent: str, settings: Any) -> None:
     settings.VAULT_ADDR, settings.VAULT_TOKEN = silent, "hvs.any"
-    assert seconds_until(KeyAway, lambda: TransitHolder().open("vault:v1:AAAA")) < SECONDS
+    assert seconds_until(KeyUnavailable, lambda: TransitHolder().open("vault:v1:AAAA")) < SECONDS
 
 
 def test_a_refusal_is_an_answer() -> None:

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agentcore_site.audit.action_texts import ACTIONS, action_words
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
-from agentcore_site.audit.words import ACTIONS, action_words
 from agentcore_site.lib.money_format import apart, exact, money, usd
 from agentcore_site.templatetags import console as tags
 from agentcore_site.tenancy.actors import Actor

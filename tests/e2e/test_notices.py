@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 from agentcore_site.notices.models import SiteEvent, WebhookDelivery
 from tests.e2e.test_launch import chrome, sign_in
 from tests.e2e.test_suites import shot
@@ -42,7 +42,7 @@ def test_a_webhook_is_made_tested_and_told_and_the_bell_rings(
         shot(page, f"webhook-{scheme}-{width}")
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         text = f"The job of {width} failed."
-        event_tell(acme, "job.failed", text=text, data={"how": "Look at it."}, path="/jobs/", owner=adam)
+        event_record(acme, "job.failed", text=text, data={"how": "Look at it."}, path="/jobs/", owner=adam)
         # The site's own beat and worker tell of it; the page asks by itself.
         page.wait_for_selector("#bell >> text=/Notices, \\d+ unread/", state="attached", timeout=60_000)
         event = SiteEvent.objects.get(text=text)

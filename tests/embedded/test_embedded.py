@@ -34,7 +34,7 @@ from agentcore_site.lib.service_paths import CannotStart, place_for, walkable
 from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.schema import schema_apply
-from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseAway, WarehouseRefused
+from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseRefused, WarehouseUnavailable
 from tests.support.up import GIVEN
 
 
@@ -96,7 +96,7 @@ def test_the_warehouse_keeps_its_data_when_it_is_killed_and_lets_no_stranger_in(
 
         def counted() -> bool:
             stack.supervisor.watch()
-            with contextlib.suppress(WarehouseAway):
+            with contextlib.suppress(WarehouseUnavailable):
                 return store.execute("SELECT count() AS n FROM warehouse_training") == [{"n": 1}]
             return False
 

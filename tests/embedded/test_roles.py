@@ -19,7 +19,7 @@ from agentcore_site.embedded.ports import answers, free_port
 from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import HostProcess, Job, Status
-from agentcore_site.lib.places import place_name, place_of_processes
+from agentcore_site.lib.host_ids import host_id, process_host_id
 from agentcore_site.secret_key import require_same
 from agentcore_site.views import system
 from experiences.models import Agent
@@ -80,7 +80,7 @@ def test_a_killed_workers_job_does_not_wait_for_the_end_of_its_lease(hosts: Host
     run = run_start(olivia, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 10_000})
     job = Job.objects.filter(pk=run.job_id, lease_until__isnull=False)
     held = eventually(lambda: job.filter(attempt__gt=1).first(), seconds=90, why="the worker has the job")
-    assert held.worker.startswith(place_of_processes(worker.data) + ":")
+    assert held.worker.startswith(process_host_id(worker.data) + ":")
     os.kill(int(held.worker.rsplit(":", 1)[1]), signal.SIGKILL)
     eventually(lambda: job.filter(attempt__gt=held.attempt), seconds=25, why="a lease takes 30 s")
 
@@ -88,7 +88,7 @@ def test_a_killed_workers_job_does_not_wait_for_the_end_of_its_lease(hosts: Host
 def test_a_worker_of_another_container_is_not_taken_for_dead(operator: Any, agent: Agent, tmp_path: Path) -> None:
     """One that has the same host name and data folder: its process ids are not ours."""
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config={"n_iterations": 1})
-    theirs, mine = f"{place_name(tmp_path)}:elsewhere", place_of_processes(tmp_path)
+    theirs, mine = f"{host_id(tmp_path)}:elsewhere", process_host_id(tmp_path)
     reporter = Reporter("", tmp_path, "worker", list)
     ended = subprocess.run(["/bin/sh", "-c", "echo $$"], capture_output=True, text=True).stdout.strip()
     with psycopg.connect(environment()["DATABASE_URL"], autocommit=True) as connection:

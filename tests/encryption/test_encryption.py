@@ -18,14 +18,14 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.encryption import data_keys
 from agentcore_site.encryption.columns import Sealed
 from agentcore_site.encryption.models import DataKey
-from agentcore_site.encryption.moving import rows_by_version
+from agentcore_site.encryption.reencryption import rows_by_version
 from agentcore_site.encryption.services import encryption_end, key_rotate, texts_move
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.lifecycle import claim
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib.errors import Conflict, Forbidden
-from agentcore_site.lib.key_errors import KeyAway, Unopenable
+from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
 from agentcore_site.lib.row_scope import NOTHING, limited
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
@@ -111,7 +111,7 @@ def test_which_key_is_active_is_known_also_where_no_row_is_seen(admin: Actor, ac
     key_rotate(admin, acme)
     with limited(NOTHING):
         assert not DataKey.objects.exists() and data_keys.active_version(acme.pk) == 1
-        with pytest.raises(KeyAway):  # and nothing is written in plain
+        with pytest.raises(KeyUnavailable):  # and nothing is written in plain
             data_keys.active_key(acme.pk)
 
 
@@ -128,7 +128,7 @@ def test_a_text_that_was_moved_to_another_row_or_altered_is_refused(
         with pytest.raises(Unopenable, match="altered, or moved"):
             _ = row.steps
     first.organization_id = run.agent_id  # as if the row were another organisation's
-    with pytest.raises(KeyAway):
+    with pytest.raises(KeyUnavailable):
         _ = first.steps
     assert second.steps
 
@@ -162,7 +162,7 @@ def test_while_the_key_server_is_away_pages_say_so_jobs_wait_and_nothing_is_writ
     reader.force_login(olivia)
     answer = reader.get(f"/trajectories/{row.id}/")
     assert answer.status_code == 503 and b"Vault is sealed" in answer.content
-    with pytest.raises(KeyAway):
+    with pytest.raises(KeyUnavailable):
         trajectories_write(owner_of_job(row), [group(9, 1, 1).trajectories[0]])
     assert TrajectoryRecord.objects.count() == 24
     waiting = run_to_end(job)
@@ -218,7 +218,7 @@ def test_data_keys_move_to_a_key_server_and_to_its_newest_key_and_texts_stay(
         assert server.asked == ["encrypt", "rewrap", "decrypt"]
         settings.VAULT_TOKEN = "hvs.another"
         data_keys.forget()
-        with pytest.raises(KeyAway, match="403: permission denied"):
+        with pytest.raises(KeyUnavailable, match="403: permission denied"):
             said()
 
 
@@ -322,7 +322,7 @@ def test_deleting_the_organisation_makes_what_it_encrypted_unreadable(
     lived_run(operator, agent)
     DataKey.objects.filter(organization=acme).delete()  # as it goes with its organisation
     data_keys.forget()
-    with pytest.raises(KeyAway, match="can't be read any more"):
+    with pytest.raises(KeyUnavailable, match="can't be read any more"):
         said()
 
 

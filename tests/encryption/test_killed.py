@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from agentcore_site.encryption.moving import rows_by_version
+from agentcore_site.encryption.reencryption import rows_by_version
 from agentcore_site.encryption.services import key_rotate
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor

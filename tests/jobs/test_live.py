@@ -13,7 +13,7 @@ from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 from redis import Redis
 
-from agentcore_site.jobs import consumers, lifecycle, slots
+from agentcore_site.jobs import consumers, lifecycle, socket_slots
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import share_create, share_revoke_all
@@ -221,11 +221,11 @@ async def test_a_link_and_a_person_have_so_many_sockets_and_one_that_closes_make
 async def test_the_sockets_of_a_killed_process_make_room_by_themselves(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(slots, "LEASE_SECONDS", 1)
-    assert slots.slot_take("person:x", "of the killed one", 1)
-    assert not slots.slot_take("person:x", "next", 1)
+    monkeypatch.setattr(socket_slots, "LEASE_SECONDS", 1)
+    assert socket_slots.slot_take("person:x", "of the killed one", 1)
+    assert not socket_slots.slot_take("person:x", "next", 1)
     await asyncio.sleep(1.1)
-    assert slots.slot_take("person:x", "next", 1)
+    assert socket_slots.slot_take("person:x", "next", 1)
 
 
 async def test_sockets_are_limited_while_redis_is_away(
@@ -235,14 +235,14 @@ async def test_sockets_are_limited_while_redis_is_away(
     path = f"/ws/jobs/{job.id}/"
     before = await opened(path, operator.user)
     away = Redis.from_url("redis://127.0.0.1:1/0", **settings.REDIS_TIMEOUTS)
-    monkeypatch.setattr(slots, "_redis", lambda: away)
+    monkeypatch.setattr(socket_slots, "_redis", lambda: away)
     monkeypatch.setattr(broker, "_away_until", {})  # and what it was afterwards
     later = [await opened(path, operator.user) for _ in range(2)]
     assert await refused(await socket(path, operator.user)) == consumers.TOO_MANY
     await later.pop().disconnect()
     later.append(await opened(path, operator.user))
     await asyncio.gather(*(one.disconnect() for one in (before, *later)))
-    assert f"person:{operator.user.pk}" not in slots._here
+    assert f"person:{operator.user.pk}" not in socket_slots._here
 
 
 # -- what is sent to it ----------------------------------------------------------------------------------------------

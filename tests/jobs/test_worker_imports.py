@@ -10,7 +10,7 @@ import pytest
 from django.urls import reverse
 
 from agentcore_site import env
-from agentcore_site.jobs import telling
+from agentcore_site.jobs import notifications
 from agentcore_site.jobs.models import Job
 
 PROGRAM = """
@@ -90,12 +90,12 @@ NAMES = {
 
 
 def test_the_paths_that_workers_tell_are_those_of_the_pages() -> None:
-    assert NAMES.keys() == telling.JOB_PAGES.keys()
+    assert NAMES.keys() == notifications.JOB_PAGES.keys()
     for kind, name in NAMES.items() | {("training", "training:job")}:
         job = Job(kind=kind)
-        assert telling.job_page(job) == reverse(name, args=[job.id])
+        assert notifications.job_page(job) == reverse(name, args=[job.id])
     job = Job(kind="training")
-    assert telling._page(telling.BUDGET_PAGE, job) == reverse("budgets:chain", args=[job.id])
+    assert notifications._page(notifications.BUDGET_PAGE, job) == reverse("budgets:chain", args=[job.id])
 
 
 TELLS = """
@@ -104,7 +104,7 @@ import django, sys
 django.setup()
 app.loader.import_default_modules()
 from agentcore_site.jobs.models import Job
-from agentcore_site.jobs.telling import job_page
+from agentcore_site.jobs.notifications import job_page
 assert job_page(Job(kind="training"))
 assert "agentcore_site.urls" not in sys.modules
 """

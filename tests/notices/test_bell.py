@@ -11,11 +11,11 @@ from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Invalid, Missing
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
+from agentcore_site.notices.fan_out import events_fan_out
 from agentcore_site.notices.models import Notice, NoticePreferences, SiteEvent, Whose
 from agentcore_site.notices.selectors import notices_visible, unread_count
 from agentcore_site.notices.services import notices_read, preferences_set
-from agentcore_site.notices.spreading import events_spread
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Organization
 from budgets.alerts.delivery import alert_deliver
@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db
 
 
 def failed(organization: Organization, text: str = "A job failed.", **extra: Any) -> SiteEvent:
-    return event_tell(organization, "job.failed", text=text, data={"how": "Resume it."}, path="/jobs/", **extra)
+    return event_record(organization, "job.failed", text=text, data={"how": "Resume it."}, path="/jobs/", **extra)
 
 
 def told(person: Any) -> list[str]:
@@ -42,9 +42,9 @@ def test_the_owner_is_told_by_default_and_nobody_else(
 ) -> None:
     failed(acme, "Olivia's", owner=olivia)
     failed(acme, "Nobody's")
-    event_tell(acme, "job.started", text="Not of interest", data={}, owner=olivia)
+    event_record(acme, "job.started", text="Not of interest", data={}, owner=olivia)
     failed(elsewhere, "Charlie's", owner=charlie)
-    assert events_spread() == 4 and events_spread() == 0
+    assert events_fan_out() == 4 and events_fan_out() == 0
     assert (told(olivia), told(dan), told(charlie)) == (["Olivia's"], [], ["Charlie's"])
     assert unread_count(olivia) == 1 and Notice.objects.count() == 2
 
@@ -57,13 +57,13 @@ def test_a_person_chooses_everything_or_some_agents_and_is_mailed(
     preferences_set(stella, acme, whose=Whose.ALL, bell=["job.failed"], mail=["job.failed"], mail_in_digest=True)
     failed(acme, "Of the agent", agent_id=agent.pk)
     failed(acme, "Of another", agent_id=uuid4())
-    events_spread()
+    events_fan_out()
     assert (told(dan), told(stella)) == (["Of the agent"], ["Of the agent", "Of another"])
     assert mails_send() == 1 and mail.outbox[0].to == [dan.email]
     assert "https://agentcore.example.org/jobs/" in mail.outbox[0].body and "Resume it." in mail.outbox[0].body
     dan.memberships.all().delete()
     failed(acme, "After he left", agent_id=agent.pk)
-    events_spread()
+    events_fan_out()
     assert Notice.objects.filter(user=dan).count() == 1 and list(notices_visible(dan)) == []
 
 
@@ -77,7 +77,7 @@ def test_a_budget_that_is_nearly_used_up_is_told_once_with_its_alert(
             budget=budget, kind=kind, threshold=threshold, limit=1_000_000, spent=800_000
         )
         assert alert_deliver(alert) and not alert_deliver(alert)
-    events_spread()
+    events_fan_out()
     types = SiteEvent.objects.order_by("created_at").values_list("type", "agent_id", "data__threshold_percent")
     assert list(types) == [("budget.threshold", agent.pk, 75), ("budget.exceeded", agent.pk, 100)]
     assert len(told(stella)) == 2 and "75 % spent" in told(stella)[0]
@@ -96,7 +96,7 @@ def test_the_head_counts_what_is_unread_and_the_list_marks_it(olivia: Any, dan: 
     for n in range(3):
         failed(acme, f"Number {n}", owner=olivia)
     failed(acme, "Dan's", owner=dan)
-    events_spread()
+    events_fan_out()
     console = Client()
     console.force_login(olivia)
     assert "Notices, 3 unread" in html(console.get("/jobs/"))
@@ -139,7 +139,7 @@ def test_what_one_is_told_is_chosen_on_a_page(stella: Any, acme: Organization, a
 
 def test_a_program_reads_its_persons_notices(olivia: Any, dan: Any, acme: Organization) -> None:
     failed(acme, "Olivia's", owner=olivia)
-    events_spread()
+    events_fan_out()
     api = Caller(olivia)
     [one] = api.get("notices", unread="true").json()["results"]
     assert (one["type"], one["text"], one["read_at"]) == ("job.failed", "Olivia's", None)

@@ -15,16 +15,16 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site import digests
+from agentcore_site.agent_summaries import agent_summaries
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.digests import digests_queue
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ShareLink
 from agentcore_site.jobs.services import share_create
 from agentcore_site.lib.money_format import money
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 from agentcore_site.notices.models import NoticePreferences
 from agentcore_site.notices.services import preferences_set
-from agentcore_site.summaries import agent_summaries
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail, Organization
@@ -143,7 +143,7 @@ def test_a_digest_comes_once_a_week_in_the_persons_morning_though_several_beats_
     chosen = {"whose": "all", "bell": [], "mail": ["job.failed"], "mail_in_digest": True, "digest": True}
     preferences_set(stella, acme, **chosen, time_zone="America/Los_Angeles")
     assert digests_queue() == 0  # the first one comes with the next week
-    event_tell(acme, "job.failed", text="A job failed on Thursday.", data={}, owner=olivia)
+    event_record(acme, "job.failed", text="A job failed on Thursday.", data={}, owner=olivia)
     at(monkeypatch, 2026, 11, 23, 15, 59)  # Monday, 7:59 there
     assert digests_queue() == 0
     at(monkeypatch, 2026, 11, 23, 16, 1)

@@ -24,7 +24,8 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.lib.retention import rules
 from agentcore_site.notices import delivery
 from agentcore_site.notices.delivery import WAITS, deliveries_make
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
+from agentcore_site.notices.fan_out import events_fan_out
 from agentcore_site.notices.models import (
     EndpointFormat,
     Notice,
@@ -42,7 +43,6 @@ from agentcore_site.notices.services import (
     endpoint_test,
     endpoint_update,
 )
-from agentcore_site.notices.spreading import events_spread
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Organization
 from tests.support.callers import Caller
@@ -54,12 +54,12 @@ from tests.support.workers import eventually
 pytestmark = pytest.mark.django_db(transaction=True)
 SENDER = (
     "from agentcore_site.notices.delivery import deliveries_make; "
-    "from agentcore_site.notices.spreading import events_spread"
+    "from agentcore_site.notices.fan_out import events_fan_out"
 )
 
 
 def told(organization: Organization, n: int = 0, type: str = "job.failed", **extra: Any) -> SiteEvent:
-    return event_tell(organization, type, text=f"Job {n} failed.", data={"n": n}, path="/jobs/1/", **extra)
+    return event_record(organization, type, text=f"Job {n} failed.", data={"n": n}, path="/jobs/1/", **extra)
 
 
 def due_now() -> None:
@@ -68,7 +68,7 @@ def due_now() -> None:
 
 
 def sent() -> int:
-    events_spread()
+    events_fan_out()
     return deliveries_make()
 
 
@@ -157,7 +157,7 @@ def test_an_endpoint_that_fails_for_days_or_says_it_is_gone_is_switched_off_and_
     sent()
     row = WebhookEndpoint.objects.get()
     assert not row.on and row.off_reason == "It took nothing for 5 days."
-    events_spread()
+    events_fan_out()
     assert [one.user for one in Notice.objects.filter(event__type="webhook.switched_off")] == [adam]
     assert mails_send() == 1 and "switched off" in mail.outbox[0].subject and mail.outbox[0].bcc == [adam.email]
     told(acme, 1)
@@ -238,7 +238,7 @@ def test_chats_get_a_sentence_and_their_address_is_kept_secret(
     secret_url = f"{receiver.url}/T000/secret"
     slack = endpoint_create(adam, acme, url=secret_url, name="chat", format=EndpointFormat.SLACK)
     endpoint_create(adam, acme, url=f"{receiver.url}/teams", name="teams", format=EndpointFormat.TEAMS)
-    event_tell(acme, "job.paused", text="It paused.", data={"how": "Raise it."}, path="/budgets/of-job/1/")
+    event_record(acme, "job.paused", text="It paused.", data={"how": "Raise it."}, path="/budgets/of-job/1/")
     assert sent() == 2
     said = {body["text"]: body for _, raw in receiver.came for body in [json.loads(raw)]}
     assert set(said) == {"It paused.\nRaise it.\n/budgets/of-job/1/"}
@@ -303,7 +303,7 @@ def test_a_job_tells_that_it_started_paused_for_money_with_the_way_out_failed_an
     lifecycle.resume(olivia, Job.objects.get(pk=job.pk))
     assert turn(Status.COMPLETED, Reason.ALL_ITERATIONS).type == "job.completed"
     assert SiteEvent.objects.filter(type="job.started").count() == 1  # once, however often it went on
-    events_spread()
+    events_fan_out()
     bell = Notice.objects.order_by("event__created_at").values_list("user__username", "event__type")
     assert list(bell) == [("olivia", "job.paused"), ("olivia", "job.failed"), ("olivia", "job.completed")]
 
@@ -399,7 +399,7 @@ def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_t
         connection.close()
 
     writers = [threading.Thread(target=write, args=[seed]) for seed in range(2)]
-    with respawning(SENDER, "events_spread(); deliveries_make()") as sender:
+    with respawning(SENDER, "events_fan_out(); deliveries_make()") as sender:
         try:
             for thread in writers:
                 thread.start()

@@ -26,7 +26,7 @@ from typing import Any, Final
 # What the three load before they do anything. `agentcore_site.asgi` is not among them: it asks the database.
 LOADED: Final = (
     "agentcore_site.celery",
-    "agentcore_site.jobs.ticking",
+    "agentcore_site.jobs.worker_heartbeat",
     "agentcore_site.mcp_path",
     "agentcore_site.routing",
     "celery.apps.beat",

@@ -11,11 +11,11 @@ from django.core.management import call_command
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import JobEvent
-from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid
+from agentcore_site.lib.word_erasure import erase_words
 from agentcore_site.models import IdempotencyRecord
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.erasure import digest, places, subject_erase
+from agentcore_site.tenancy.erasure import digest, erasure_handlers, subject_erase
 from agentcore_site.tenancy.models import Erasure
 from evaluation.models import EvaluationResult, EvaluationRun
 from evaluation.serving.erasure import VERDICT
@@ -61,7 +61,7 @@ def test_it_finds_what_was_asked_about_a_person_also_where_the_address_is_not_st
 
     assert report.found["dataset rows"] == 10 and report.found["trajectories"] == len(hers)
     assert report.found["evaluation results"] > 0 and report.found["trajectory groups"] > 0
-    assert set(report.left) == set(places.names()) and not any(report.left.values())
+    assert set(report.left) == set(erasure_handlers.names()) and not any(report.left.values())
     assert TrajectoryRecord.objects.count() == before - len(hers)
     assert not TrajectoryRecord.objects.filter(id__in=hers).exists()
     for model in (TrajectoryRecord, GroupRecord, EvaluationResult):
@@ -122,7 +122,7 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
     subject_erase(Actor(adam), names)
     assert [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)] == told
     verdict = {"passed": False, "sentence": "Queued by Status.", "findings": [{"check": "approval", "passed": False}]}
-    assert without(verdict, names, VERDICT) == verdict | {"sentence": "[erased] by [erased]."}
+    assert erase_words(verdict, names, VERDICT) == verdict | {"sentence": "[erased] by [erased]."}
     left = TrainingRun.objects.get(pk=run.pk)
     assert left.note == "Asked by [erased]."
     erased = " and ".join(["[erased]"] * len(names))

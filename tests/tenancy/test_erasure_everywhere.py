@@ -22,7 +22,7 @@ from agentcore_site.models import IdempotencyRecord, SavedView
 from agentcore_site.notices.models import NoticePreferences, WebhookAttempt
 from agentcore_site.row_security import SHARED, tenant_models
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.erasure import places, subject_erase
+from agentcore_site.tenancy.erasure import erasure_handlers, subject_erase
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, Passkey, ProviderAccount, TokenFamily
 from budgets.models import BudgetAlert, BudgetSettings
@@ -174,7 +174,7 @@ def test_nothing_is_left_of_what_stood_in_every_column(
     why = "Register these columns with an erasure: agentcore_site.tenancy.erasure.places"
     assert not missed(adam, some(person.theirs(), 40)), why
     # And it would be noticed.
-    monkeypatch.delitem(places._items, "tool servers")
+    monkeypatch.delitem(erasure_handlers._items, "tool servers")
     servers = [(model, field) for model, field in person.theirs() if model is ToolServer]
     assert len(missed(adam, servers)) == len(servers) > 3
 

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from agentcore_site.lib.erased import Own
+from agentcore_site.lib.word_erasure import ProgramKeys
 from training.schema import GRPOConfig
 
 VERSION: Final = 4
 KEY: Final = "version"
 # All but the options of a reward, which a plugin may read, are numbers, or from a list of ours.
 OPTIONS: Final = "reward_options"
-OWN: Final = Own.but({KEY, *GRPOConfig.model_fields} - {OPTIONS}, foreign=[OPTIONS])
+OWN: Final = ProgramKeys.but({KEY, *GRPOConfig.model_fields} - {OPTIONS}, foreign=[OPTIONS])
 
 
 class NewerConfig(ValueError):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from typing import Any, Final, TypedDict
 
-from agentcore_site.lib.recent import Recent
+from agentcore_site.lib.lru_cache import LruCache
 from experiences.rollouts.environments import environments
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.environments.dataset import dataset_environment
@@ -65,7 +65,7 @@ class Pools:
 
 # More than the jobs that take turns on a worker: 99 of 100 in a smaller one would all miss. One takes half a megabyte,
 # and jobs that have ended do not come again.
-_pools: Final[Recent[tuple[Any, ...], Pools]] = Recent(most=128, seconds=300)
+_pools: Final[LruCache[tuple[Any, ...], Pools]] = LruCache(most=128, seconds=300)
 
 
 def pool_sizes(options: Mapping[str, Any]) -> dict[str, int]:

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from agentcore_site.lib.erased import ERASED
+from agentcore_site.lib.word_erasure import ERASED
 from experiences.learning.lessons.library import Lesson, Library, Status
 from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import RolloutKey, TrajectoryGroup

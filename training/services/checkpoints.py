@@ -16,7 +16,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.object_storage import ObjectsAway, object_save
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_save
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.checkpoint_bytes import checkpoint_load
@@ -207,7 +207,7 @@ def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, An
         return {"data": data}
     try:
         return {"path": object_save(_name(owner), data)}
-    except ObjectsAway as error:
+    except ObjectsUnavailable as error:
         log.warning("a checkpoint of %s bytes stays in the database: %s", len(data), error)
         return {"data": data}
 
@@ -223,7 +223,7 @@ def checkpoints_move(most: int = 100) -> int:
     for checkpoint in waiting[:most]:
         try:
             path = object_save(_name(checkpoint), bytes(checkpoint.data or b""))
-        except ObjectsAway:
+        except ObjectsUnavailable:
             break
         moved += PolicyCheckpoint.objects.filter(pk=checkpoint.pk, path="").update(data=None, path=path)
     return moved

@@ -59,7 +59,7 @@ def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Damaged, ObjectsAway: it can't be read.
+        Damaged, ObjectsUnavailable: it can't be read.
         Conflict: the agent learns lessons and has an active job, which would overwrite them; or the agent is
             archived.
     """
@@ -83,7 +83,7 @@ def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
     """Rolls the last promotion back and returns the checkpoint that is promoted now.
 
     Raises:
-        Missing, Forbidden, Damaged, ObjectsAway: as for ``checkpoint_stand``.
+        Missing, Forbidden, Damaged, ObjectsUnavailable: as for ``checkpoint_stand``.
         Conflict: nothing was promoted before; or as for ``checkpoint_stand``.
     """
     require(actor, "checkpoint.edit", agent.organization_id)
@@ -118,7 +118,7 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
     """The policy from which a run of an agent that chooses actions starts.
 
     Raises:
-        ObjectsAway: the storage can't be reached now.
+        ObjectsUnavailable: the storage can't be reached now.
     """
     learner = learner_of(agent.runtime, config.learner)
     found = promoted(agent) if config.warm_start and not learner.learns_context else None
@@ -137,6 +137,6 @@ def warm_start(agent: Agent, config: GRPOConfig, environment: Environment) -> Wa
 
 
 def start_of_run(run: TrainingRun) -> Policy:
-    """The policy that a run went on from. Raises Damaged, ObjectsAway, CorruptState."""
+    """The policy that a run went on from. Raises Damaged, ObjectsUnavailable, CorruptState."""
     assert run.starts_from is not None
     return policy_of(checkpoint_load(run.starts_from))

@@ -84,7 +84,7 @@ def run_start(
         TooMany: a limit on active jobs is reached.
         Insufficient: the measured estimate does not fit the job's budget, or the organisation or the agent has too
             little left this month.
-        ObjectsAway: the checkpoint that it would begin with can't be reached.
+        ObjectsUnavailable: the checkpoint that it would begin with can't be reached.
     """
     require(actor, "run.start", agent.organization_id)
     asked = _validated(agent, dataset, rows, domain, environment, environment_options, config, preset)

@@ -1,1 +1,1 @@
-"""How values are written where a template or the admin names no form."""
+"""Formats of values for templates and the admin, if these name none."""

@@ -1,5 +1,5 @@
-"""Days and times as the console writes them, with their zone: the language's own forms would take the place of what the
-settings say."""
+"""Dates and times in the console's format, with their zone: the language's own formats would replace those of the
+settings."""
 
 DATE_FORMAT = SHORT_DATE_FORMAT = "j M Y"
 TIME_FORMAT = "H:i"

@@ -9,5 +9,5 @@ class SignOnRefused(Forbidden):
     """What the provider said is not what was asked, or its person may not come in."""
 
 
-class ProviderAway(Unavailable):
+class ProviderUnavailable(Unavailable):
     """The provider can't be asked, or does not answer as one."""

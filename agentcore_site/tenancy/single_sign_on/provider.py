@@ -20,7 +20,7 @@ import jwt
 from django.conf import settings
 
 from agentcore_site.outbound import OutboundClient, OutboundError
-from agentcore_site.tenancy.single_sign_on.errors import ProviderAway, SignOnRefused
+from agentcore_site.tenancy.single_sign_on.errors import ProviderUnavailable, SignOnRefused
 
 TIMEOUT_SECONDS: Final = 8.0  # of each exchange
 LARGEST: Final = 1_000_000  # bytes
@@ -59,7 +59,7 @@ def authorization_address(attempt: Attempt, *, back: str) -> str:
     """Where the browser is sent; ``back`` is where it comes back to.
 
     Raises:
-        ProviderAway: it does not describe itself.
+        ProviderUnavailable: it does not describe itself.
     """
     query = {
         "response_type": "code",
@@ -79,7 +79,7 @@ def claims_of(attempt: Attempt, *, code: str, back: str) -> dict[str, Any]:
     """What the provider says of the person, from its signed ID token, and from ``userinfo`` what is not in that.
 
     Raises:
-        ProviderAway: it can't be asked.
+        ProviderUnavailable: it can't be asked.
         SignOnRefused: it does not take the code, or its token is not for us, not now, or not of this sign-in.
     """
     described = _description()
@@ -98,16 +98,18 @@ def claims_of(attempt: Attempt, *, code: str, back: str) -> dict[str, Any]:
 def _description() -> dict[str, Any]:
     found = _fetched(f"{settings.OIDC_ISSUER.rstrip('/')}/.well-known/openid-configuration")
     if found.get("issuer") != settings.OIDC_ISSUER:
-        raise ProviderAway(f"{settings.OIDC_NAME} describes itself as another issuer than OIDC_ISSUER. Tell an admin.")
+        raise ProviderUnavailable(
+            f"{settings.OIDC_NAME} describes itself as another issuer than OIDC_ISSUER. Tell an admin."
+        )
     return found
 
 
 def _described(name: str, description: Mapping[str, Any]) -> str:
     place = description.get(name)
     if not isinstance(place, str) or not place.startswith(("https://", "http://")):
-        raise ProviderAway(f"{settings.OIDC_NAME} does not describe its {name}. Tell an admin.")
+        raise ProviderUnavailable(f"{settings.OIDC_NAME} does not describe its {name}. Tell an admin.")
     if settings.OIDC_ISSUER.startswith("https://") and not place.startswith("https://"):
-        raise ProviderAway(f"{settings.OIDC_NAME} has a {name} without TLS. Tell an admin.")
+        raise ProviderUnavailable(f"{settings.OIDC_NAME} has a {name} without TLS. Tell an admin.")
     return place
 
 
@@ -162,16 +164,16 @@ def _fetched(address: str, *, headers: Mapping[str, str] | None = None, body: by
     """The JSON object under an address.
 
     Raises:
-        ProviderAway: there is none.
+        ProviderUnavailable: there is none.
         SignOnRefused: it answers 4xx to what was sent.
     """
     name = settings.OIDC_NAME
     try:
         status, raw = asyncio.run(_exchanged(address, {"accept": "application/json"} | dict(headers or {}), body))
     except TimeoutError:
-        raise ProviderAway(f"{name} {AWAY}: no answer came within {TIMEOUT_SECONDS:g} s.") from None
+        raise ProviderUnavailable(f"{name} {AWAY}: no answer came within {TIMEOUT_SECONDS:g} s.") from None
     except OutboundError as error:
-        raise ProviderAway(f"{name} {AWAY}. {error}") from None
+        raise ProviderUnavailable(f"{name} {AWAY}. {error}") from None
     if body is not None and 400 <= status < 500:
         raise SignOnRefused(f"{name} does not take this sign-in any more. Begin again.")
     try:
@@ -179,7 +181,7 @@ def _fetched(address: str, *, headers: Mapping[str, str] | None = None, body: by
     except ValueError:
         found = None
     if not isinstance(found, dict):
-        raise ProviderAway(f"{name} {AWAY}: it answered {status}, or with what can't be read.")
+        raise ProviderUnavailable(f"{name} {AWAY}: it answered {status}, or with what can't be read.")
     return found
 
 

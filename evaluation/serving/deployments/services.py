@@ -15,8 +15,8 @@ from agentcore_site.lib.feedback_metrics import model_deployments
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.texts import uuid_of
-from agentcore_site.notices.events import event_tell
-from agentcore_site.outgoing import check_address
+from agentcore_site.notices.events import event_record
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import who_may
@@ -360,7 +360,7 @@ def _notify(deployment: Deployment, kind: str, *, note: str) -> None:
         return
     type, said = notified
     agent, number = deployment.agent, deployment.release.number
-    event_tell(
+    event_record(
         deployment.organization_id,
         type,
         text=f"{agent.name}: release {number} {said}." + (f" {note}" if note else ""),

@@ -148,7 +148,7 @@ class Payers:
         """Settles all blocks. End the calls first.
 
         Raises:
-            LedgerAway: the database was unavailable for too long; journals keep the missing entries.
+            LedgerUnavailable: the database was unavailable for too long; journals keep the missing entries.
         """
         for payer in self._payers.values():
             for client in payer.clients.values():

@@ -57,7 +57,7 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
 
     Raises:
         Conflict: the checkpoint can't be read, or the agent's prompt pack was altered.
-        ObjectsAway: the object storage is unavailable.
+        ObjectsUnavailable: the object storage is unavailable.
     """
     agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
     try:

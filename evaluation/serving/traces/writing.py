@@ -18,7 +18,7 @@ from django.utils.dateparse import parse_datetime
 
 from agentcore_site.encryption.columns import Sealer
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.row_scope import everything
 from evaluation.serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
 from evaluation.serving.traces.journal import Journal, Segment
@@ -92,7 +92,7 @@ class TraceWriter:
         while batch:
             try:
                 traces_write([one.row for one in batch])
-            except (KeyAway, *TROUBLE) as error:
+            except (KeyUnavailable, *TROUBLE) as error:
                 log.warning("%d traces wait: %s", len(batch), error)
                 connection.close()
                 time.sleep(AGAIN)

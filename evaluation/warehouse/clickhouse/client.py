@@ -37,7 +37,7 @@ class ClickHouseStore:
 
     def execute(self, sql: str, parameters: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Raises:
-        WarehouseAway, WarehouseRefused."""
+        WarehouseUnavailable, WarehouseRefused."""
         answer = orjson.loads(self.transport.send(sql + ANSWER, _written(parameters)))
         names = [column["name"] for column in answer["meta"]]
         readers = [READ.get(_plain(column["type"])) for column in answer["meta"]]
@@ -51,14 +51,14 @@ class ClickHouseStore:
 
     def command(self, sql: str, parameters: Mapping[str, Any] | None = None, *, database: str = "") -> None:
         """Raises:
-        WarehouseAway, WarehouseRefused."""
+        WarehouseUnavailable, WarehouseRefused."""
         self.transport.send(sql, _written(parameters), database=database)
 
     def insert(self, table: str, lines: Iterable[str]) -> None:
         """Rows, each as a line of JSON.
 
         Raises:
-            WarehouseAway, WarehouseRefused.
+            WarehouseUnavailable, WarehouseRefused.
         """
         if data := "\n".join(lines).encode():
             self.transport.send(f"INSERT INTO {table} FORMAT JSONEachRow", {}, data)

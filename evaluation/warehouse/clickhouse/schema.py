@@ -67,7 +67,7 @@ def schema_apply(store: ClickHouseStore) -> int:
     """Makes the database and what its tables lack. Returns how many versions were applied.
 
     Raises:
-        WarehouseAway, WarehouseRefused.
+        WarehouseUnavailable, WarehouseRefused.
     """
     store.command(f"CREATE DATABASE IF NOT EXISTS {store.transport.database}", database="default")
     store.command("CREATE TABLE IF NOT EXISTS warehouse_schema (version UInt32) ENGINE = MergeTree ORDER BY version")

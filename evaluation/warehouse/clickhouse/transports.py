@@ -1,7 +1,7 @@
 """Two ways to one SQL: ClickHouse's HTTP interface, and chdb, which is ClickHouse as a library.
 
 WarehouseError
-  WarehouseAway      it does not answer, or not in time
+  WarehouseUnavailable      it does not answer, or not in time
   WarehouseRefused   it answers, and says what is wrong with the query
 """
 
@@ -31,7 +31,7 @@ class WarehouseError(Exception):
     pass
 
 
-class WarehouseAway(WarehouseError):
+class WarehouseUnavailable(WarehouseError):
     pass
 
 
@@ -47,7 +47,7 @@ class WarehouseTransport(Protocol):
         tab separated values; ``data`` are the rows of an INSERT.
 
         Raises:
-            WarehouseAway, WarehouseRefused.
+            WarehouseUnavailable, WarehouseRefused.
         """
         ...
 
@@ -69,7 +69,7 @@ class HttpTransport:
         body = data or sql.encode()
         address = f"/?{urlencode(given | ({'query': sql} if data else {}), quote_via=quote)}"
         if in_request() and not self._server.server_answers():
-            raise WarehouseAway("ClickHouse does not answer")
+            raise WarehouseUnavailable("ClickHouse does not answer")
         seconds = WRITE_SECONDS if data else READ_SECONDS
         try:
             answer = self._server.exchange(
@@ -78,13 +78,13 @@ class HttpTransport:
         except AnswerTooLarge as error:
             raise WarehouseRefused(str(error)) from error
         except HttpFailed as error:
-            raise WarehouseAway(f"ClickHouse does not answer: {error}") from error
+            raise WarehouseUnavailable(f"ClickHouse does not answer: {error}") from error
         if answer.status == 200:
             return answer.body
         words = answer.body.decode(errors="replace")[:500].strip()
         # A proxy in front of it answers for one that is away, without this header.
         if answer.headers.get("X-ClickHouse-Exception-Code") is None and answer.status >= 500:
-            raise WarehouseAway(f"ClickHouse does not answer: {answer.status}")
+            raise WarehouseUnavailable(f"ClickHouse does not answer: {answer.status}")
         raise WarehouseRefused(words or f"ClickHouse answered {answer.status}")
 
 

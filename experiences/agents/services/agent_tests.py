@@ -14,13 +14,13 @@ from agentcore_site.audit.services import record
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.row_checks import check_secrets_stay
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import Unsealable, sealed
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint
-from budgets.metering.database_meter import DatabaseMeter, LedgerAway
+from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent
 from experiences.agents.http_agents import agent_headers, context_arrival_set
@@ -97,7 +97,7 @@ def agent_test(
     try:
         value, headers = endpoint_of_agent(tried), agent_headers(tried)
         trajectory = async_to_sync(_tried)(tried, value, headers, DatabasePriceBook.load(home.id))
-    except (BadEndpoint, Unsealable, Halted, LedgerAway, ValueError) as error:
+    except (BadEndpoint, Unsealable, Halted, LedgerUnavailable, ValueError) as error:
         found = AgentTest(False, str(error))
     else:
         found = _shown(trajectory)

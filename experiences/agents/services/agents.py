@@ -12,7 +12,7 @@ from agentcore_site.audit.services import archive, record
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import digest
 from agentcore_site.tenancy.permissions import current_organization, require

@@ -14,7 +14,7 @@ from agentcore_site.audit.services import archive, record
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, save_row, set_fields
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
@@ -24,7 +24,7 @@ from budgets.llm.portkey import config_text
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Endpoint, Message
 from budgets.meter_port import BudgetRefused, CallKey, UnknownPrice
-from budgets.metering.database_meter import DatabaseMeter, LedgerAway
+from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.pricing import Price
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
@@ -133,7 +133,7 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
             MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
         ):
             done = await client.complete([Message("user", TEST_PROMPT)], max_tokens=TEST_TOKENS, key=key)
-    except (LLMError, BudgetRefused, UnknownPrice, LedgerAway, ValueError) as error:
+    except (LLMError, BudgetRefused, UnknownPrice, LedgerUnavailable, ValueError) as error:
         return EndpointTest(False, value.model, str(error), price=price)
     sample = done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
     return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost, price)

@@ -7,7 +7,7 @@ from typing import Any
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.registry import UnknownName
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, AgentRuntime
 from experiences.rollouts.environments import environments

@@ -13,7 +13,7 @@ from django.db import transaction
 from agentcore_site.audit.services import archive, record
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, save_row, set_fields
-from agentcore_site.outgoing import check_address
+from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed

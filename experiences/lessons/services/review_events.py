@@ -6,7 +6,7 @@ from typing import Any
 
 from django.urls import reverse
 
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 
@@ -14,7 +14,7 @@ from experiences.models import Agent
 def review_ask(agent: Agent, count: int, noun: str, *, owner: Any = None) -> None:
     """So many wait for a person. In the transaction that made them. ``owner``: of the job that did."""
     many = f"{count} {noun}s wait" if count > 1 else f"a {noun} waits"
-    event_tell(
+    event_record(
         agent.organization_id,
         "review.requested",
         text=f"{agent.name}: {many} for a review.",
@@ -28,7 +28,7 @@ def review_ask(agent: Agent, count: int, noun: str, *, owner: Any = None) -> Non
 def review_tell(actor: Any, agent: Agent, decision: str, what: str, *, page: str) -> None:
     """A person decided. In the transaction of the decision."""
     who = Actor.of(actor)
-    event_tell(
+    event_record(
         agent.organization_id,
         "review.decided",
         text=f"{agent.name}: {who.name} {decision} {what}.",

@@ -32,8 +32,8 @@ from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.months import month_after
 from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
+from agentcore_site.lib.parallel_map import parallel_map
 from agentcore_site.lib.row_scope import everything
-from agentcore_site.lib.side_by_side import side_by_side
 from experiences.models import Annotation, ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
 from experiences.models.archives import folder_of
 from experiences.trajectories.archive.digests import NONE, file_marks
@@ -149,7 +149,7 @@ def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Generator[
 
     Raises:
         ArchiveUnsound: what was read back is something else.
-        ObjectsAway: the storage can't be reached.
+        ObjectsUnavailable: the storage can't be reached.
     """
     left = Event()
 
@@ -171,7 +171,7 @@ def archives_write(turn: ArchiveTurn, portions: Sequence[Portion]) -> Generator[
     # What a thread still writes there after the caller has left goes with the folder.
     with (
         tempfile.TemporaryDirectory(prefix="archive-", ignore_cleanup_errors=True) as folder,
-        closing(side_by_side(works(Path(folder)), AT_WORK)) as files,
+        closing(parallel_map(works(Path(folder)), AT_WORK)) as files,
     ):
         try:
             for file, jobs in files:
@@ -246,7 +246,7 @@ def file_prove(file: FileWritten, check: Callable[[], None]) -> list[ArchivedJob
     they nor the archive are saved.
 
     Raises:
-        ArchiveUnsound, ObjectsAway: there is no file that can be relied on.
+        ArchiveUnsound, ObjectsUnavailable: there is no file that can be relied on.
     """
     archive = file.archive
     object_save_file(archive.path, file.path)

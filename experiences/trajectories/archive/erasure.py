@@ -16,14 +16,14 @@ from agentcore_site.encryption.columns import opened_stored, tables
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.key_errors import Unopenable
 from agentcore_site.lib.object_storage import object_delete, object_open
-from agentcore_site.tenancy.erasure import ErasureFinding, places
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers
 from experiences.erasure import stored_queries
 from experiences.models import Annotation, ArchivedJob, ArchiveState, TrajectoryArchive, TrajectoryRecord
 from experiences.trajectories.archive.services import job_active
 from experiences.trajectories.storage import partition_make
 
 
-@places.register("archived trajectories")
+@erasure_handlers.register("archived trajectories")
 def archives(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an archive is being written."""

@@ -43,7 +43,7 @@ def job_rows(actor: Actor | None, job_id: Any, **wanted: Any) -> Iterator[Trajec
 
     Raises:
         Missing: the file is gone.
-        ObjectsAway: it can't be read.
+        ObjectsUnavailable: it can't be read.
     """
     parts = list(archived_visible(actor).filter(job_id=job_id)) if job_id else []
     if not parts:
@@ -59,7 +59,7 @@ def trajectory_rows(actor: Actor, *trajectory_ids: Any) -> Iterator[TrajectoryAr
 
     Raises:
         Forbidden: the actor's role does not read trajectories.
-        Missing, ObjectsAway: as above.
+        Missing, ObjectsUnavailable: as above.
     """
     require_somewhere(actor, "data.view")
     asked = [one for one in map(uuid_of, trajectory_ids) if one]
@@ -96,7 +96,7 @@ def row_group_rows(part: ArchivedJob, group: int) -> Iterator[None]:
     """Within the block, queries of trajectories see the rows of one row group of an archived job alone.
 
     Raises:
-        Missing, ObjectsAway: as above.
+        Missing, ObjectsUnavailable: as above.
     """
     with _shadowing() as put:
         put([part], {}, group)

@@ -33,7 +33,7 @@ def job_restore(archived: ArchivedJob) -> int:
     Raises:
         Missing: they are not archived any more.
         ArchiveUnsound: the file is not as it was written; nothing was put back.
-        ObjectsAway, FileNotFoundError: the file can't be read.
+        ObjectsUnavailable, FileNotFoundError: the file can't be read.
     """
     archive = archived.archive
     key = (archive.agent_id, archived.job_id)

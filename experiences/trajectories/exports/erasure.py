@@ -12,10 +12,10 @@ from django.db import transaction
 from django.utils import timezone
 
 from agentcore_site.jobs.models import ACTIVE, Job
-from agentcore_site.lib.erased import without
 from agentcore_site.lib.errors import Conflict, Missing
-from agentcore_site.lib.key_errors import KeyAway, Unopenable
-from agentcore_site.tenancy.erasure import ErasureFinding, holding, places
+from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
+from agentcore_site.lib.word_erasure import erase_words
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding
 from experiences.erasure import stored_queries
 from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.stored import KIND, files_delete, stored_part
@@ -25,7 +25,7 @@ NOTE: Final = (
 )
 
 
-@places.register("exports")
+@erasure_handlers.register("exports")
 def exports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     """Raises:
     Conflict: an export is being written."""
@@ -40,7 +40,7 @@ def exports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
         for one in found:
             transaction.on_commit(partial(files_delete, one), robust=True)
             one.parts.all().delete()
-            one.filters, one.deleted_at = without(one.filters, words), one.deleted_at or timezone.now()
+            one.filters, one.deleted_at = erase_words(one.filters, words), one.deleted_at or timezone.now()
             one.save(update_fields=["filters", "deleted_at"])
 
     return ErasureFinding(len(found), erase, NOTE if found else "")
@@ -51,7 +51,7 @@ def _holds(export: TrajectoryExport, said: Sequence[str]) -> bool:
     forms = {form.lower() for one in said for form in _written(one)}
     try:
         return any(form in text for part in export.parts.all() for text in _texts(export, part) for form in forms)
-    except (KeyAway, Unopenable):
+    except (KeyUnavailable, Unopenable):
         return True
     except Missing:
         return False

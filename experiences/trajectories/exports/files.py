@@ -92,7 +92,7 @@ class StoredPart:
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         """Raises:
         Missing: the file is gone.
-        ObjectsAway: the storage can't be asked.
+        ObjectsUnavailable: the storage can't be asked.
         Unopenable: it was altered, or moved here from elsewhere."""
         try:
             with object_open(self.path) as stored:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 import orjson
 
-from agentcore_site.lib.read_ahead import read_ahead
+from agentcore_site.lib.prefetch import prefetch
 from agentcore_site.lib.spreadsheets import csv_line
 from experiences.trajectories.annotations.selectors import as_noted
 from experiences.trajectories.exports.conversations import Rewarded, dpo_lines, sft_lines
@@ -139,7 +139,7 @@ def portions(
 ) -> Generator[tuple[list[ExportRow], Mark], None, None]:
     """The rows as a writer takes them, and the place behind them: of DPO the rollouts of a query are never torn."""
     waiting: list[tuple[ExportRow, ExportBatch]] = []
-    for batch in read_ahead(export.batches(after)):
+    for batch in prefetch(export.batches(after)):
         if format != DPO:
             yield batch.rows, batch.mark(batch.rows[-1])
             continue

@@ -58,7 +58,7 @@ def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
     for all advantages.
 
     Raises:
-        KeyAway, Unopenable: steps are encrypted, and can't be read.
+        KeyUnavailable, Unopenable: steps are encrypted, and can't be read.
     """
     texts = {f"{name}_text": Cast(name, TextField()) for name in (TIME, *TEXTS)}
     n, table = len(_READ), tables.get("trajectories")

@@ -150,7 +150,7 @@ def export_start(actor: Actor, filters: Mapping[str, Any], *, format: str) -> Ex
         Missing: job or agent are not there, or not the actor's.
         Forbidden: neither role nor data permission allow it.
         Invalid: a filter is wrong, or these rows have no such format.
-        KeyAway: rows are encrypted, and can't be read now.
+        KeyUnavailable: rows are encrypted, and can't be read now.
     """
     organizations, export = export_of(actor, filters, format=format)
     asked = {name: str(value) for name, value in filters.items() if value is not None}

@@ -101,7 +101,7 @@ def export_file(actor: Actor, export: TrajectoryExport, *, part: int | None = No
     Raises:
         Missing, Forbidden: the actor may not, or the file is gone.
         Conflict: it is not written yet.
-        KeyAway: it is encrypted, and can't be read now.
+        KeyUnavailable: it is encrypted, and can't be read now.
     """
     require(actor, "export", export.organization_id)
     if export.deleted_at is not None:

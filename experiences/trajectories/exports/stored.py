@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.encryption.data_keys import data_key
-from agentcore_site.lib.object_storage import ObjectsAway, object_delete
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_delete
 from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.files import StoredPart, place_of_part
 
@@ -40,12 +40,12 @@ def files_delete(export: TrajectoryExport, keep: Sequence[str] = ()) -> None:
     """Deletes what is stored of an export but for ``keep``: parts, and what a process that died left behind.
 
     Raises:
-        ObjectsAway: the storage can't be asked.
+        ObjectsUnavailable: the storage can't be asked.
     """
     try:
         _, names = default_storage.listdir(export.folder)
     except FileNotFoundError:
         return
     except Exception as error:
-        raise ObjectsAway from error
+        raise ObjectsUnavailable from error
     object_delete(*(path for name in names if (path := f"{export.folder}/{name}") not in keep))

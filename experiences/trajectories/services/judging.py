@@ -13,7 +13,7 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
-from budgets.metering.database_meter import DatabaseMeter, LedgerAway
+from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.price_book import DatabasePriceBook
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.models import Agent
@@ -39,7 +39,7 @@ def trajectories_judged(actor: Any, agent_id: Any, rubric: Rubric, trajectories:
         value = endpoint_value(agent.endpoint, rubric.model or agent.model)
         prices = DatabasePriceBook.load(agent.organization_id)
         async_to_sync(_judged)(agent, value, prices, rubric, trajectories)
-    except (BadEndpoint, Halted, LedgerAway) as error:
+    except (BadEndpoint, Halted, LedgerUnavailable) as error:
         message = f"The judge can't be asked: {error}"
         raise Invalid(message, fields={"reward": message}) from error
 

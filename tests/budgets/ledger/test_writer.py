@@ -15,7 +15,7 @@ from django.db import OperationalError, connections
 from agentcore_site.tenancy.models import Organization
 from budgets.ledger import Reserved, Settlement, reserve_many, settle_many
 from budgets.ledger.accounts import Chain, chain_open
-from budgets.ledger.writer import BATCH, LedgerAway, LedgerWriter
+from budgets.ledger.writer import BATCH, LedgerUnavailable, LedgerWriter
 from budgets.meter_port import Bill
 from budgets.models import Budget, Reservation
 from budgets.pricing import Usage
@@ -147,7 +147,7 @@ async def test_a_mistake_of_ours_in_a_batch_loses_no_bill_that_came_with_it(chai
     await asyncio.sleep(0)
     reserve.go()
     await asyncio.gather(*first)
-    with pytest.raises(LedgerAway, match="a mistake"):
+    with pytest.raises(LedgerUnavailable, match="a mistake"):
         await second[0]
     await writer.flush()
     assert await now(chain) == (CENT, 0, 0)
@@ -232,5 +232,5 @@ async def test_bills_that_come_while_others_wait_for_the_database_queue_behind_t
 def test_a_writer_that_wrote_nothing_has_nothing_to_close() -> None:
     writer = LedgerWriter()
     writer.close_now()
-    with pytest.raises(LedgerAway, match="closed"):
+    with pytest.raises(LedgerUnavailable, match="closed"):
         writer.settle(Settlement("a", bill(1)))

@@ -17,7 +17,7 @@ from budgets.ledger import Hold
 from budgets.ledger.accounts import Chain
 from budgets.ledger.writer import LedgerWriter
 from budgets.meter_port import BudgetRefused, CallKey, Meter
-from budgets.metering.database_meter import CallRepeated, DatabaseMeter, LedgerAway
+from budgets.metering.database_meter import CallRepeated, DatabaseMeter, LedgerUnavailable
 from budgets.models import LedgerEntry, Reservation
 from tests.budgets.support import balances, bill, hold, limits_set
 
@@ -183,7 +183,7 @@ async def test_a_hold_asked_for_again_that_may_have_been_written_is_given_back(c
         return outcomes
 
     broken.function = breaks
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await meter.reserve(call("b"), 80 * CENT)
     await until(lambda: balances(chain) == [(10 * CENT, 0, 0)] * 3)
     await writer.close()
@@ -220,7 +220,7 @@ async def test_a_connection_that_breaks_in_the_commit_holds_once(chain: Chain) -
 @pytest.mark.parametrize("after", [False, True])
 async def test_it_fails_closed_and_gives_back_what_may_have_been_written(chain: Chain, after: bool) -> None:
     meter = meter_of(chain, writer=(writer := LedgerWriter(reserve=Broken(ledger.reserve_many, 2, after=after))))
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await meter.reserve(call("a"), CENT)
     await until(lambda: balances(chain) == [(0, 0, 0)] * 3)
     await meter.reserve(call("b"), CENT)
@@ -245,7 +245,7 @@ async def test_nothing_is_reserved_while_settlements_wait(chain: Chain) -> None:
     await meter.settle(call("a"), bill(100))
     waiting = asyncio.create_task(meter.flush())
     await until(lambda: broken.calls >= 2)
-    with pytest.raises(LedgerAway):
+    with pytest.raises(LedgerUnavailable):
         await meter.reserve(call("b"), CENT)
     broken.times = 0
     await waiting
@@ -260,11 +260,11 @@ async def test_closing_says_what_was_left_unwritten(chain: Chain) -> None:
     await meter.settle(call("a"), bill(100))
     waiting = asyncio.create_task(meter.flush())
     await asyncio.sleep(0.05)
-    with pytest.raises(LedgerAway, match="1 settlements could not be written"):
+    with pytest.raises(LedgerUnavailable, match="1 settlements could not be written"):
         await writer.close(timeout=0.3)
-    with pytest.raises(LedgerAway, match="charged in full"):
+    with pytest.raises(LedgerUnavailable, match="charged in full"):
         await waiting
-    with pytest.raises(LedgerAway, match="closed"):
+    with pytest.raises(LedgerUnavailable, match="closed"):
         await meter.reserve(call("b"), CENT)
 
 
@@ -306,7 +306,7 @@ async def test_a_mistake_of_ours_leaves_nobody_waiting(chain: Chain) -> None:
     for writer in (LedgerWriter(settle=wrong), LedgerWriter(reserve=wrong)):
         meter = meter_of(chain, writer=writer)
         async with asyncio.timeout(20):
-            with pytest.raises(LedgerAway, match="a mistake"):
+            with pytest.raises(LedgerUnavailable, match="a mistake"):
                 await meter.reserve(call("a"), CENT)
                 await meter.settle(call("a"), bill(1))
                 await meter.flush()
@@ -329,7 +329,7 @@ async def test_one_that_the_database_refuses_costs_the_others_nothing(chain: Cha
     started.set()
     outcomes = await asyncio.gather(first, *rest, return_exceptions=True)
     await writer.close()
-    assert isinstance(outcomes[1], LedgerAway) and "1000000000" in str(outcomes[1])
+    assert isinstance(outcomes[1], LedgerUnavailable) and "1000000000" in str(outcomes[1])
     assert outcomes[2].fresh
     assert (await now(chain))[0] == (0, CENT + 1, 0)
 

@@ -25,7 +25,7 @@ from pydantic_ai import InstrumentationSettings
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
@@ -161,7 +161,7 @@ def test_a_trace_that_can_not_be_stored_holds_up_no_other(olivia: Any, agent: Ag
 
 def test_traces_wait_for_the_key_that_encrypts_them(olivia: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     def keyless(*_: Any) -> int:
-        raise KeyAway("The key server does not answer.")
+        raise KeyUnavailable("The key server does not answer.")
 
     root = {**span(1), "attributes": []}
     assert Caller(olivia).post(ADDRESS[8:], export(root, span(2, parent=1))).json() == {}

@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 
 from agentcore_site.health import board
 from agentcore_site.jobs import lifecycle
-from agentcore_site.lib.beats import beat
+from agentcore_site.lib.part_heartbeats import heartbeats_send
 from agentcore_site.lib.retention import rows_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -193,7 +193,7 @@ def test_the_streams_are_made_by_one_command_as_the_design_has_them(bus: Bus) ->
 
 def test_health_names_nats_and_each_part(bus: Bus) -> None:
     board().forget()
-    beat(("relay",))
+    heartbeats_send(("relay",))
     found = board().found()
     assert (found["nats"]["status"], found["relay"]["status"]) == ("ok", "ok")
     assert found["consumers"]["detail"] == "not seen: run manage.py feedback_loop"

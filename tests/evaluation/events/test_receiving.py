@@ -15,7 +15,7 @@ from nats.aio.client import Client
 from nats.js import JetStreamContext
 
 from agentcore_site.lib.errors import Conflict, Forbidden
-from agentcore_site.lib.key_errors import KeyAway
+from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.events import consuming
@@ -365,7 +365,7 @@ def test_a_message_waits_for_its_key_as_long_as_it_takes(
     def keyless(sender: Sender, payload: Any, stamp: Any) -> None:
         tried.append(stamp)
         if len(tried) <= MOST_TRIES + 3:
-            raise KeyAway("The key server does not answer.")
+            raise KeyUnavailable("The key server does not answer.")
         taken(sender, payload, stamp)
 
     monkeypatch.setitem(RECEIVERS, TRAJECTORY, keyless)

@@ -14,7 +14,7 @@ from agentcore_site.tenancy.models import Organization
 from budgets.models import Budget
 from evaluation.warehouse import loading
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
-from evaluation.warehouse.clickhouse.transports import WarehouseAway, WarehouseRefused
+from evaluation.warehouse.clickhouse.transports import WarehouseRefused, WarehouseUnavailable
 from evaluation.warehouse.dashboards import DASHBOARDS, DashboardQuestion
 from evaluation.warehouse.loading import fill, warehouse_setup
 from evaluation.warehouse.models import HourlyMeasure, RowChange
@@ -151,13 +151,13 @@ def test_what_is_sent_again_is_stored_once(
         insert(table, lines)
         calls.append(table)
         if len(calls) % 3 == 1:
-            raise WarehouseAway("killed between the insert and the mark")
+            raise WarehouseUnavailable("killed between the insert and the mark")
 
     monkeypatch.setattr(warehouse, "insert", dies)
     for _ in range(30):
         try:
             fill(warehouse)
-        except WarehouseAway:
+        except WarehouseUnavailable:
             continue
         break
     monkeypatch.undo()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcore_site.lib.recent import Recent
+from agentcore_site.lib.lru_cache import LruCache
 from training.data.pools import environment_pools
 
 SMALL = {"pool": {"train": 2, "selection": 1, "held_out": 1}}
@@ -18,7 +18,7 @@ class Clock:
 
 def test_what_is_asked_for_again_is_made_once_and_what_is_not_is_let_go_of() -> None:
     clock = Clock()
-    recent: Recent[str, object] = Recent(most=10, seconds=60, clock=clock)
+    recent: LruCache[str, object] = LruCache(most=10, seconds=60, clock=clock)
     first = recent.get("at work", object)
     recent.get("ended", object)
     for clock.now in (40.0, 80.0):
@@ -30,7 +30,7 @@ def test_what_is_asked_for_again_is_made_once_and_what_is_not_is_let_go_of() -> 
 
 
 def test_no_more_are_remembered_than_may_be_and_the_latest_stay() -> None:
-    recent: Recent[int, object] = Recent(most=3, seconds=60)
+    recent: LruCache[int, object] = LruCache(most=3, seconds=60)
     made = [recent.get(n, object) for n in range(4)]
     assert len(recent) == 3
     assert [recent.get(n, object) is made[n] for n in (3, 2, 1)] == [True] * 3

@@ -16,7 +16,7 @@ from agentcore_site import env
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import advance
-from agentcore_site.lib.object_storage import ObjectsAway
+from agentcore_site.lib.object_storage import ObjectsUnavailable
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 from tests.support.running import SMALL, SMALL_POOL
@@ -112,7 +112,7 @@ def test_a_job_waits_for_a_checkpoint_that_it_can_not_reach(
     there = settings.STORAGES
     settings.STORAGES = there | {"default": env.bucket_storage(BUCKET, "http://127.0.0.1:1")}
     row = PolicyCheckpoint.objects.filter(run=run).latest("iteration")
-    with pytest.raises(ObjectsAway, match="Try again in a minute"):
+    with pytest.raises(ObjectsUnavailable, match="Try again in a minute"):
         checkpoint_load(row)
     assert advance(str(run.job_id)) == "storage away"
     settings.STORAGES = there

@@ -1,4 +1,4 @@
-"""``manage.py audit_verify``: whether the audit log and the ledger are what was written, line by line."""
+"""``manage.py audit_verify``: checks line by line that the audit log and the ledger are unchanged."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.audit.lines import copy_compare
+from agentcore_site.audit.export_lines import copy_compare
 from agentcore_site.audit.sealing import tables, verify
 from agentcore_site.lib.errors import Invalid
 
@@ -31,7 +31,7 @@ class Command(BaseCommand):
         )
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Raises CommandError: a name that there is not, or a file that is no export."""
+        """Raises CommandError: a name is unknown, or a file is not an export."""
         heads = dict(one.partition("=")[::2] for one in options["head"])
         if unknown := set(heads) - set(tables):
             raise CommandError(f"There is no {unknown.pop()!r}; names: {', '.join(tables)}.")

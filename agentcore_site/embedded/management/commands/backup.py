@@ -1,4 +1,4 @@
-"""``manage.py backup FILE``: database, key and objects in one file, while everything runs or while nothing does."""
+"""``manage.py backup FILE``: database, key and objects in one file, with or without a running site."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         target = options["file"].absolute()
         key = "" if options["without_key"] else settings.SECRET_KEY
-        # Objects of a bucket are the bucket's to keep: it has versions and copies of its own.
+        # Objects of a bucket stay in the bucket, which has versions and copies of its own.
         objects = None if settings.BUCKET else Path(settings.STORAGES["default"]["OPTIONS"]["location"])
         stack: Stack | None = None
         try:

@@ -1,8 +1,8 @@
-"""``manage.py migrate``, which holds up nothing: a change of a table gives up after seconds where others use the table,
+"""``manage.py migrate`` without blocking others: a change of a table gives up after seconds if others use the table,
 and is tried again.
 
 A session that waits for a lock on a table makes all later ones wait behind it, so that without a limit one long read
-would stop the whole site for as long as it takes. Each migration is one transaction: what was applied stays applied.
+would stop the whole site for its duration. Each migration is one transaction: applied migrations stay applied.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from agentcore_site.secret_key import OtherSecretKey, require_same
 LOCK_SECONDS: Final = 5
 REFUSED: Final = 3  # the exit code of --check where this host may not work on the database
 TRIES: Final = 20
-PAUSE_SECONDS: Final = 2.0  # in which those who waited behind us have their turn
+PAUSE_SECONDS: Final = 2.0  # in which the sessions that waited behind this one have their turn
 
 
 class Command(migrate.Command):
     def handle(self, *args: Any, **options: Any) -> None:
-        """With ``--check`` also whether this host's SECRET_KEY is the database's: the one question that a role asks
-        before it starts, in one process.
+        """With ``--check`` also whether this host's SECRET_KEY is the database's: the single question of a role before
+        it starts, in one process.
 
         Raises:
-            CommandError: a table was in use through all tries.
-            SystemExit: with ``--check``, 1 where something is to be migrated, REFUSED where the key is another.
+            CommandError: a table was in use through all attempts.
+            SystemExit: with ``--check``, 1 if a migration is missing, REFUSED if the key differs.
         """
         connection = connections[options["database"]]
         for number in range(1, TRIES + 1):

@@ -1,4 +1,4 @@
-"""``manage.py restore FILE``: what ``backup`` wrote, into an empty data folder or an empty database."""
+"""``manage.py restore FILE``: restores a file of ``backup`` into an empty data folder or an empty database."""
 
 from __future__ import annotations
 
@@ -65,17 +65,17 @@ class Command(BaseCommand):
             raise BackupUnusable(f"{objects} is not empty. Restore into an empty DATA_DIR.")
 
     def _place_files(self, folder: Path) -> None:
-        """Puts the key and the objects where this data folder has them."""
+        """Puts the key and the objects into this data folder."""
         data = env.data_dir()
         if (folder / backup.KEY).exists() and not env.text("SECRET_KEY"):
-            # The process itself has made one already when it read its settings.
+            # The process itself created a key already when it read its settings.
             env.private_file(data / "secret_key", (folder / backup.KEY).read_text(encoding="utf-8"))
         if (folder / backup.OBJECTS).is_dir():
             shutil.copytree(folder / backup.OBJECTS, data / "objects", dirs_exist_ok=True)
 
     def _migrate(self, urls: dict[str, str]) -> None:
-        """What came since, the rights of the application's role, and whether the key is the database's. It gives up a
-        silent database by itself."""
+        """Applies newer migrations and the rights of the application's role, and checks that the key is the database's.
+        It gives up a silent database by itself."""
         self.say("migrating")
         done = subprocess.run(
             [sys.executable, str(env.ROOT / "manage.py"), "migrate", "--no-input", "--verbosity", "0"],

@@ -25,7 +25,7 @@ from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
-from agentcore_site.lib.places import PLACE, folder_name, place_of_processes
+from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, process_host_id
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 from agentcore_site.lib.service_paths import CannotStart
 
@@ -43,7 +43,7 @@ ROLES = {
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
-RANDOM_MODEL = "random"  # what `weights_door` makes by itself
+RANDOM_MODEL = "random"  # created by `weights_door` itself
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
@@ -145,7 +145,7 @@ class Command(BaseCommand):
         return port
 
     def _door(self, stack: Stack, model: str) -> Process:
-        """A door of weights (docs/weights.md), whose address the demo is told. torch loads in some ten seconds."""
+        """Starts a model server (docs/weights.md), whose address the demo gets. torch loads in some ten seconds."""
         port, key = free_port(WEIGHTS_PORT), stack.secrets / "weights_token"
         known = {
             "WEIGHTS_URL": f"http://127.0.0.1:{port}/v1",
@@ -159,7 +159,7 @@ class Command(BaseCommand):
         return Process("weights", command, ready=lambda: answers(port), environment=lean, cwd=str(env.ROOT))
 
     def _web_port(self, options: dict[str, Any]) -> int:
-        """A port that was asked for must be free; the default one may give way."""
+        """A port that was set must be free; the default port may be replaced."""
         asked = options["port"] or env.integer("PORT", 0, low=0, high=65535)
         if asked:
             if not is_free(asked):
@@ -171,8 +171,8 @@ class Command(BaseCommand):
         return port
 
     def _prepare(self, *, warehouse: bool) -> None:
-        """Migrations, prices, static files, tables of the warehouse: in processes of their own, since ours was set up
-        without a database. They may take long, and give up a silent database by themselves."""
+        """Migrations, prices, static files, tables of the warehouse: in processes of their own, since this one was set
+        up without a database. They may take long, and give up a silent database by themselves."""
         self._run("migrate", "--no-input", "--verbosity", "0")
         self._run("load_prices", "--verbosity", "0")
         self._run("collectstatic", "--no-input", "--verbosity", "0")
@@ -188,10 +188,11 @@ class Command(BaseCommand):
         return subprocess.run([*_manage(), *command], capture_output=True, text=True, env=_environment())
 
     def _await_migrations(self) -> None:
-        """Until another host, or a step of its own, has migrated: a role's process owns no tables.
+        """Waits until another host, or a separate step, has migrated: a role's process owns no tables.
 
         Raises:
-            CannotStart: it took too long, the database is away or has another SECRET_KEY, or this process is to stop.
+            CannotStart: it took too long, the database is unavailable or has another SECRET_KEY, or this process is to
+            stop.
         """
         ends = time.monotonic() + MIGRATION_SECONDS
         while (done := self._ran("migrate", "--check", "--skip-checks", "--verbosity", "0")).returncode:
@@ -203,13 +204,13 @@ class Command(BaseCommand):
 
     def _processes(self, stack: Stack, port: int, workers: int | None, bind: str) -> list[Process]:
         python, cwd = sys.executable, str(env.ROOT)
-        place = folder_name(stack.data_dir)  # two of a host need names of their own
+        place = folder_name(stack.data_dir)  # several on one host need different names
         count = workers or min(4, max(1, os.cpu_count() or 1))
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery", "--quiet"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", bind]
-        # Its own default is to believe every proxy header that comes over loopback.
+        # The default would be to trust every proxy header that comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
@@ -218,8 +219,8 @@ class Command(BaseCommand):
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
-        lean[PLACE] = place_of_processes(stack.data_dir)
-        lean["MALLOC_ARENA_MAX"] = "2"  # freed memory goes back to the system instead of to a thread
+        lean[HOST_ID_VARIABLE] = process_host_id(stack.data_dir)
+        lean["MALLOC_ARENA_MAX"] = "2"  # freed memory returns to the system instead of to a thread
         return [
             Process(
                 "web",
@@ -288,7 +289,7 @@ class Command(BaseCommand):
 
 
 class Demo:
-    """The demo's own process; its last line is held back, so that it can be the last of all."""
+    """The demo's own process; its last line is held back until the end."""
 
     def __init__(self, command: list[str]) -> None:
         self.last_line = ""
@@ -329,9 +330,9 @@ def _check_environment(role: str, options: dict[str, Any]) -> None:
 
 
 def _allow_loopback() -> None:
-    """The console is served on loopback, to people of this machine: their own model servers may be called at once."""
+    """The console is served on loopback, to people of this machine: they may call their own model servers at once."""
     if not {"OUTBOUND_ALLOW", "OUTBOUND_ALLOW_FILE"} & os.environ.keys():
-        os.environ["OUTBOUND_ALLOW"] = LOOPBACK  # of all that is started here
+        os.environ["OUTBOUND_ALLOW"] = LOOPBACK  # for all processes started here
 
 
 def _manage() -> list[str]:
@@ -351,9 +352,9 @@ def _status_server(stack: Stack) -> StatusServer | None:
 
 
 def _metrics_folder(stack: Stack) -> Path:
-    """Where web and workers leave their Prometheus figures for /metrics; emptied, since counters start anew.
+    """Folder for the Prometheus figures of web and workers for /metrics; emptied, since counters restart at zero.
 
-    In memory where there is a folder for that: the files are mapped, and a process that writes into one on a full disk
+    In memory if there is a folder for that: the files are mapped, and a process that writes into one on a full disk
     dies of SIGBUS.
     """
     folder = _folder_in_memory(stack) or stack.run_folder / f"metrics{stack.role}"
@@ -364,7 +365,7 @@ def _metrics_folder(stack: Stack) -> Path:
 
 
 def _folder_in_memory(stack: Stack) -> Path | None:
-    """A folder of ours for these data in the system's memory; None where there is none, or the name is another's."""
+    """A folder of this data folder in the system's memory; None if there is none, or another user has the name."""
     digest = hashlib.sha256(f"{stack.data_dir}{stack.role}".encode()).hexdigest()[:12]
     folder = Path("/dev/shm") / f"agentcore-{os.getuid()}-{digest}"  # noqa: S108  (made for its owner, or not taken)
     try:

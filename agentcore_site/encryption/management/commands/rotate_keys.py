@@ -1,4 +1,4 @@
-"""New data keys for organisations whose texts are encrypted, or the same ones sealed anew."""
+"""New data keys for organisations whose texts are encrypted, or the present keys sealed again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("--organization", metavar="SLUG", help="this one alone")
-        parser.add_argument("--seal", action="store_true", help="seal data keys anew, and touch no text")
+        parser.add_argument("--seal", action="store_true", help="seal data keys again, and touch no text")
 
     def handle(self, *args: Any, **options: Any) -> None:
         slug = options["organization"]
@@ -30,7 +30,7 @@ class Command(BaseCommand):
             raise CommandError(f"There is no organisation {slug}.")
         try:
             if options["seal"]:
-                self.stdout.write(f"{keys_seal_again(found.get() if slug else None)} data keys were sealed anew.")
+                self.stdout.write(f"{keys_seal_again(found.get() if slug else None)} data keys were sealed again.")
                 return
             if not found:
                 self.stdout.write("No organisation's texts are encrypted: there is no key to change.")

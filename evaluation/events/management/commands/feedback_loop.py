@@ -11,8 +11,8 @@ import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.lib.beats import PARTS
-from agentcore_site.lib.ticks import tick_in_loop
+from agentcore_site.lib.heartbeat_file import heartbeat_in_loop
+from agentcore_site.lib.part_heartbeats import PARTS
 from evaluation.events.loop import feedback_loop
 
 
@@ -29,7 +29,7 @@ class Command(BaseCommand):
 
 
 async def _run(parts: tuple[str, ...]) -> None:
-    tick_in_loop()
+    heartbeat_in_loop()
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)

@@ -1,7 +1,7 @@
-"""Lines of the audit log as they leave the database: JSON, each with its digest and its seal, and the check of such a
-copy.
+"""Records of an export of the audit log, and the check of an exported copy.
 
-The database itself writes them, so that numbers and texts are exactly those over which the digest is.
+A record is JSON with its digest and its seal. The database itself writes it, so that numbers and texts are exactly
+those that the digest covers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _SEALED: Final = (
 
 
 def lines_of(numbers: Sequence[int]) -> Iterator[bytes]:
-    """The lines with these numbers, in the order given. ``seal`` is null for one that is not sealed yet."""
+    """The records with these numbers, in the order given. ``seal`` is null for a record that is not sealed yet."""
     members = ", ".join(f"'{name}', {value}" for name, value in MEMBERS.items())
     with connection.cursor() as cursor:
         cursor.execute(
@@ -51,7 +51,7 @@ def lines_of(numbers: Sequence[int]) -> Iterator[bytes]:
 
 @dataclass(slots=True)
 class ComparedCopy:
-    """What was found of a copy. ``wrong``: in words, by line."""
+    """Result of the comparison of a copy. ``wrong``: faults as sentences, by line."""
 
     lines: int = 0
     unsealed: int = 0
@@ -59,11 +59,11 @@ class ComparedCopy:
 
 
 def copy_compare(lines: Iterable[bytes], *, most: int = 100) -> ComparedCopy:
-    """Whether a copy says what was sealed. A line whose words were erased since says what it said before, or what
-    stands there now. ``most``: how many faults are named.
+    """Compares a copy with the seals. A record whose words were erased since may have its earlier text or its present
+    text. ``most``: how many faults are named.
 
     Raises:
-        Invalid: a line is none of an export.
+        Invalid: a line is not an export record.
     """
     found, left = ComparedCopy(), iter(lines)
     while some := list(islice(left, AT_ONCE)):
@@ -77,7 +77,7 @@ def copy_compare(lines: Iterable[bytes], *, most: int = 100) -> ComparedCopy:
 
 
 def _compared(lines: Sequence[bytes], before: int) -> Iterator[tuple[int, bytes, bytes | None]]:
-    """Of each line its number, its digest by what the copy says, and what its seal keeps of the digest."""
+    """For each line: its number, its digest computed from the copy, and the digest that its seal holds."""
     for place, line in enumerate(lines, before + 1):
         _check(line, place)
     with connection.cursor() as cursor:
@@ -106,4 +106,4 @@ def _check(line: bytes, place: int) -> None:
     except ValueError:
         said = None
     if not isinstance(said, dict) or not said.keys() >= MEMBERS.keys():
-        raise Invalid(f"Line {place} of the file is none of an export of the audit log.")
+        raise Invalid(f"Line {place} of the file is not an export record of the audit log.")

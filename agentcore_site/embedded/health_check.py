@@ -1,4 +1,4 @@
-"""The image's health check: asks ``up`` in the same container. A program of its own, without Django: 40 ms."""
+"""The image's health check: requests the readiness of ``up`` in the same container. A script without Django: 40 ms."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""What a person finds by a word: places and actions of the console, and the things of their organisation by name."""
+"""Search by text: pages and actions of the console, and rows of the person's organisation by name."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class HitGroup:
 
 
 def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGroup]:
-    """Pages and actions whose name holds every word, the nearest names first; all of them where nothing is asked."""
+    """Pages and actions whose name contains every word, the nearest names first; all of them for an empty query."""
     words = query.casefold().split()
     groups = (("Do", ACTIONS), ("Go to", (*PLACES, *ADMINISTRATION)))
     found = [
@@ -62,7 +62,7 @@ def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGr
 
 
 def _far(hit: Hit, query: str) -> int:
-    """Whether a name is what was typed (0), begins so (1), or holds it somewhere (2)."""
+    """Distance of a name: the typed text itself (0), begins with it (1), or contains it elsewhere (2)."""
     name, typed = hit.title.casefold(), query.strip().casefold()
     return 0 if name == typed else 1 if name.startswith(typed) else 2
 
@@ -132,7 +132,7 @@ def _endpoints(actor: Actor, query: str) -> Iterable[Hit]:
     if not actor.may_somewhere("data.view"):
         return
     for one in endpoints_visible(actor).filter(_named(query, "name", "model")).order_by("name")[:SHOWN]:
-        # Who may not change one sees it in the list.
+        # People who may not change an endpoint see it in the list.
         may = actor.may("endpoint.edit", one.organization_id)
         url = reverse("experiences:endpoint_edit", args=[one.pk]) if may else reverse("experiences:endpoints")
         yield Hit(one.name, one.model, url)

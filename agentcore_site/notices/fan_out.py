@@ -46,7 +46,7 @@ class Audience:
         return wish.whose == Whose.AGENTS and event.agent_id in wish.agents
 
 
-def events_spread() -> int:
+def events_fan_out() -> int:
     """Spreads what was not yet. Returns how many events that were."""
     done = 0
     while taken := _batch():

@@ -14,9 +14,9 @@ from budgets.ledger import reserve_many, settle_many
 from budgets.ledger.accounts import Chain
 from budgets.ledger.values import Settlement
 from budgets.meter_port import Bill, CallKey, SpendingTooFast
-from budgets.metering.brake import Brake, Spent
 from budgets.metering.database_meter import DatabaseMeter
-from budgets.metering.spending_rate import job_spent_lately, site_brake
+from budgets.metering.rate_limiter import SpendingRateLimiter, Spent
+from budgets.metering.spending_rate import job_spent_lately, site_rate_limiter
 from tests.budgets.support import bill, hold
 
 DOLLAR = 1_000_000
@@ -35,20 +35,20 @@ CENT = 10_000
     ],
 )
 def test_it_stops_what_is_far_above_what_answers_need(minute: int, needed: int, stops: bool) -> None:
-    assert bool(Brake(5, DOLLAR).refusal(Spent(minute, needed))) is stops
+    assert bool(SpendingRateLimiter(5, DOLLAR).refusal(Spent(minute, needed))) is stops
 
 
 def test_it_names_the_rate_and_the_limit() -> None:
-    said = Brake(5, DOLLAR).refusal(Spent(12_340_000, 500_000))
+    said = SpendingRateLimiter(5, DOLLAR).refusal(Spent(12_340_000, 500_000))
     assert "$12.34" in said and "$0.50" in said and "more than $2.50 a minute" in said
 
 
 def test_a_factor_of_zero_turns_it_off() -> None:
-    assert Brake(0, DOLLAR).refusal(Spent(10**12, 0)) == ""
+    assert SpendingRateLimiter(0, DOLLAR).refusal(Spent(10**12, 0)) == ""
 
 
 def test_it_is_on_as_it_is_shipped() -> None:
-    assert site_brake() == Brake(5, DOLLAR)
+    assert site_rate_limiter() == SpendingRateLimiter(5, DOLLAR)
 
 
 def charged(chain: Chain, name: str, calls: int, amount: int, *, error: str = "") -> None:

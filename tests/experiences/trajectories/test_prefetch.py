@@ -11,7 +11,7 @@ import pytest
 from django.db import connection
 
 from agentcore_site.lib import row_scope
-from agentcore_site.lib.read_ahead import read_ahead
+from agentcore_site.lib.prefetch import prefetch
 from tests.support.workers import eventually
 
 working = pytest.mark.django_db(transaction=True)
@@ -47,7 +47,7 @@ def test_the_next_piece_is_read_while_the_caller_works_and_no_further_one() -> N
             yield number
 
     seen = []
-    for piece in read_ahead(counted()):
+    for piece in prefetch(counted()):
         eventually(lambda piece=piece: len(begun) == min(piece + 2, 5), why="the next one")
         seen.append(piece)
     assert seen == [0, 1, 2, 3, 4]
@@ -61,7 +61,7 @@ def test_the_thread_sees_the_callers_rows_by_a_connection_of_its_own_that_ends()
     before = sessions(own)
     organization = uuid.UUID("0197b3b0-0000-7000-8000-000000000001")
     with row_scope.limited(row_scope.scope_of([organization])):
-        found = list(read_ahead(told(4)))
+        found = list(prefetch(told(4)))
     assert [number for number, _, _ in found] == [0, 1, 2, 3]
     assert {scope for _, scope, _ in found} == {f"{{{organization}}}"}
     [other] = {pid for _, _, pid in found[1:]}
@@ -75,11 +75,11 @@ def test_who_stops_reading_leaves_no_thread_and_no_session_behind() -> None:
         cursor.execute("SELECT pg_backend_pid()")
         [own] = cursor.fetchone()
     before = sessions(own)
-    waiting = read_ahead(told(100))
+    waiting = prefetch(told(100))
     next(waiting)
     waiting.close()
     eventually(lambda: sessions(own) == before, why="the end of its session")
-    eventually(lambda: not any(t.name.startswith("read-ahead") for t in threading.enumerate()), why="its thread's end")
+    eventually(lambda: not any(t.name.startswith("prefetch") for t in threading.enumerate()), why="its thread's end")
 
 
 @working
@@ -90,8 +90,8 @@ def test_what_a_piece_raises_comes_in_its_place() -> None:
 
     seen: list[Any] = []
     with pytest.raises(ValueError, match="the second"):
-        seen.extend(read_ahead(broken()))
-    assert seen == [1] and list(read_ahead(iter(()))) == []
+        seen.extend(prefetch(broken()))
+    assert seen == [1] and list(prefetch(iter(()))) == []
 
 
 @pytest.mark.django_db
@@ -99,4 +99,4 @@ def test_inside_of_a_transaction_the_caller_reads() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         [own] = cursor.fetchone()
-    assert {pid for _, _, pid in read_ahead(told(3))} == {own}
+    assert {pid for _, _, pid in prefetch(told(3))} == {own}

@@ -1,4 +1,4 @@
-"""Actions of the audit log in words: what the actor did, to follow a name."""
+"""Texts for the actions of the audit log, to follow the actor's name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACTIONS: Final = {
     "audit.exported": "exported the audit log",
     "audit_stream.paused": "paused the audit webhook",
     "audit_stream.removed": "removed the audit webhook",
-    "audit_stream.restarted": "started the audit webhook anew",
+    "audit_stream.restarted": "restarted the audit webhook",
     "audit_stream.resumed": "resumed the audit webhook",
     "audit_stream.secret_made": "made the audit webhook a new secret",
     "audit_stream.set": "set the audit webhook",
@@ -53,7 +53,7 @@ ACTIONS: Final = {
     "deployment.started": "started a deployment",
     "deployment.stopped": "stopped a deployment",
     "encryption.changed": "switched encryption",
-    "encryption.key_sealed_again": "sealed a data key anew",
+    "encryption.key_sealed_again": "sealed a data key again",
     "endpoint.archived": "archived a model endpoint",
     "endpoint.changed": "changed a model endpoint",
     "endpoint.created": "made a model endpoint",
@@ -108,7 +108,7 @@ ACTIONS: Final = {
     "membership.changed": "changed a member's role",
     "membership.created": "made a person a member",
     "membership.deleted": "removed a member",
-    "notices.changed": "changed what they are told",
+    "notices.changed": "changed their notification settings",
     "organization.changed": "changed the organisation",
     "organization.created": "made the organisation",
     "passkey.added": "added a passkey",
@@ -184,11 +184,11 @@ ACTIONS: Final = {
 
 
 def actions_called(text: str) -> list[str]:
-    """The actions whose words hold this text."""
+    """The actions whose text contains this text."""
     return [action for action, words in ACTIONS.items() if text.lower() in words]
 
 
 def action_words(action: str) -> str:
-    """``budget.changed`` → changed a budget. An action that is not listed is said by its own parts."""
+    """``budget.changed`` → changed a budget. An action that is not listed is described by the parts of its name."""
     about, _, did = action.partition(".")
     return ACTIONS.get(action) or f"{did} ({about})".replace("_", " ")

@@ -1,4 +1,4 @@
-"""Celery's beat on several hosts: one of them asks for the tasks, another takes over when it is gone."""
+"""Celery's beat on several hosts: one of them schedules the tasks, another takes over when the first is gone."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.places import place_of_processes
-from agentcore_site.lib.ticks import tick
+from agentcore_site.lib.heartbeat_file import heartbeat
+from agentcore_site.lib.host_ids import process_host_id
 from agentcore_site.models import SiteFact
 
 log = logging.getLogger(__name__)
 
 FACT: Final = "beat_lease"
-SECONDS: Final = 10.0  # after so long without a word of its holder another may have it
+SECONDS: Final = 10.0  # after so long without a renewal another beat may take the lease
 RENEWED: Final = 3.0
 
-# A row and no advisory lock, which would not outlive a transaction behind a pooler. Its value: the holder, a space, and
-# until when it is theirs by the database's clock.
+# A row and not an advisory lock, which would not outlive a transaction behind a pooler. Its value: the holder, a space,
+# and
+# the end of the lease by the database's clock.
 TAKE: Final = f"""
 INSERT INTO {SiteFact._meta.db_table} (name, value, updated_at)
 VALUES (%(fact)s, %(holder)s || ' ' || (extract(epoch FROM clock_timestamp()) + %(seconds)s)::text, clock_timestamp())
@@ -33,14 +34,15 @@ WHERE split_part({SiteFact._meta.db_table}.value, ' ', 1) = %(holder)s
 
 
 class BeatLease:
-    """What one beat at a time holds. ``holder``: its name, the same after it was started anew at the same place."""
+    """The lease of one beat at a time. ``holder``: its name, the same after a restart on the same host and folder."""
 
     def __init__(self, holder: str, *, seconds: float = SECONDS, renewed: float = RENEWED) -> None:
         self._holder, self._seconds, self._renewed = holder.replace(" ", "_"), seconds, renewed
         self._mine, self._asked_at = False, float("-inf")
 
     def held(self) -> bool:
-        """Whether it is ours, asked of the database now and again. While that is away, what was so stays so."""
+        """True if this beat holds the lease, checked in the database at intervals. If the database is unavailable, the
+        last result stays."""
         if time.monotonic() - self._asked_at < self._renewed:
             return self._mine
         try:
@@ -51,7 +53,7 @@ class BeatLease:
         else:
             if mine != self._mine:
                 log.warning(
-                    "this beat %s", "asks for the tasks" if mine else "stands by: another one asks for the tasks"
+                    "this beat %s", "schedules the tasks" if mine else "is on standby: another beat schedules the tasks"
                 )
             self._mine = mine
         self._asked_at = time.monotonic()
@@ -64,13 +66,13 @@ class BeatLease:
 
 
 class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has no types
-    """Asks for tasks only while it holds the lease."""
+    """Schedules tasks only while it holds the lease."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
-        self._lease = BeatLease(place_of_processes(settings.DATA_DIR))
+        self._lease = BeatLease(process_host_id(settings.DATA_DIR))
         super().__init__(*args, **options)
 
-    def tick(self, *args: Any, **options: Any) -> float:
-        """Seconds until there is something to do."""
-        tick()
-        return float(super().tick(*args, **options)) if self._lease.held() else 1.0
+    def heartbeat(self, *args: Any, **options: Any) -> float:
+        """Seconds until the next task is due."""
+        heartbeat()
+        return float(super().heartbeat(*args, **options)) if self._lease.held() else 1.0

@@ -1,7 +1,7 @@
-"""Stored rows brought under the key that is active, or into plain where none is: some hundred in a transaction.
+"""Re-encrypts stored rows under the active key, or decrypts them if there is none: some hundred in a transaction.
 
-Rows are read and written under whatever version they have meanwhile, so a job that dies, pauses or is cancelled leaves
-nothing to repair: the next one passes over what is done.
+Rows are read and written under any version, so a job that dies, pauses or is cancelled leaves nothing to repair: the
+next job skips the rows that are done.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Counts = dict[str, dict[int, int]]
 
 
 def rows_by_version(organization_id: uuid.UUID) -> Counts:
-    """By table and version of the key (0: plain) how many rows there are, read from all of them."""
+    """Number of rows by table and version of the key (0: plain), read from all rows."""
     found: Counts = {}
     with connection.cursor() as cursor:
         for _, table in tables.items():
@@ -43,8 +43,8 @@ def rows_by_version(organization_id: uuid.UUID) -> Counts:
     return found
 
 
-def moving_slice(job: Job, lease: Lease) -> Progressed:
-    """Batches from where the last slice ended; at the end rows are counted."""
+def reencryption_slice(job: Job, lease: Lease) -> Progressed:
+    """Batches from the end of the last slice; at the end rows are counted."""
     marks = job.events.filter(type__in=(COUNTED, MOVED)).order_by("seq")
     first = marks.first() or _counted(job, lease)
     last = marks.last()
@@ -77,8 +77,8 @@ def _counted(job: Job, lease: Lease) -> Any:
 
 
 def _batch(table: EncryptedTable, job: Job, after: list[str] | None) -> tuple[int, list[str] | None]:
-    """Moves the rows of a batch that are not as they should be, in the caller's transaction. Returns how many rows it
-    looked at, and the key of the last one. A row that does not open stays as it is, and an event names it."""
+    """Re-encrypts the rows of a batch that need it, in the caller's transaction. Returns how many rows it checked, and
+    the key of the last one. A row that can't be decrypted stays unchanged, and an event names it."""
     sealer = Sealer(job.organization_id)
     wanted = sealer.key.version if sealer.key else 0
     n = len(table.key)
@@ -86,7 +86,7 @@ def _batch(table: EncryptedTable, job: Job, after: list[str] | None) -> tuple[in
     rows = _read(table, job.organization_id, after, wanted)
     for row in rows:
         key, stored = row[:n], row[n:]
-        if any(stored):  # those of a row that is right are not read
+        if any(stored):  # columns of a correct row are not read
             try:
                 changed.append((*key, *_moved(table, sealer, key[-1], stored)))
             except Unopenable as error:
@@ -97,7 +97,7 @@ def _batch(table: EncryptedTable, job: Job, after: list[str] | None) -> tuple[in
 
 
 def _read(table: EncryptedTable, organization_id: uuid.UUID, after: list[str] | None, wanted: int) -> list[list[Any]]:
-    """Key and columns of the next rows, as texts. Columns that are right already are null."""
+    """Key and columns of the next rows, as texts. Columns that are correct already are null."""
     key = ", ".join(table.key)
     texts = ", ".join(f"CASE WHEN encryption_version({one}) <> %s THEN {one}::text END" for one in table.columns)
     further = f" AND ({key}) > ({', '.join('%s::' + kind for kind in table.key.values())})" if after else ""
@@ -112,7 +112,7 @@ def _read(table: EncryptedTable, organization_id: uuid.UUID, after: list[str] | 
 
 
 def _moved(table: EncryptedTable, sealer: Sealer, row_id: str, stored: list[str | None]) -> Iterator[str | None]:
-    """The columns as they should be stored: of JSON the text of it."""
+    """The columns as they should be stored; JSON as text."""
     for (column, kind), text in zip(table.columns.items(), stored, strict=True):
         if text is None:
             yield None
@@ -125,7 +125,7 @@ def _moved(table: EncryptedTable, sealer: Sealer, row_id: str, stored: list[str 
 
 
 def _write(table: EncryptedTable, rows: list[tuple[Any, ...]]) -> None:
-    """What listens to the table (events, the warehouse) hears of new content, and this is none."""
+    """Writes without notifying the table's listeners (events, the warehouse): the content is unchanged."""
     types = [*table.key.values(), *("text" for _ in table.columns)]
     names = [*table.key, *table.columns]
     lists = ", ".join(f"%s::{kind}[]" for kind in types)

@@ -1,8 +1,8 @@
 """Counts the open sockets of a share link or a person, over all web processes.
 
-A sorted set in Redis for each subject: a member for each socket, its score the second at which it is given up. A socket
-renews its own at every poll, so that those of a killed process free themselves. While Redis is away each process counts
-its own.
+A sorted set in Redis for each subject: a member for each socket, its score the second at which it expires. A socket
+renews its own member at every poll, so that members of a killed process expire. Without Redis each process counts its
+own sockets.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _guard: Final = Lock()
 
 
 def slot_take(subject: str, socket: str, limit: int) -> bool:
-    """Whether this socket may stay open: it is one of at most ``limit``; with Redis away, of this process's."""
+    """True if this socket may stay open: at most ``limit`` are; without Redis, of this process."""
     taken = _counted(subject, socket, limit)
     if taken:
         with _guard:
@@ -64,7 +64,7 @@ def slot_renew(subject: str, socket: str) -> None:
 
 
 def slot_free(subject: str, socket: str) -> None:
-    """The socket is closed."""
+    """Removes a closed socket."""
     with _guard:
         _here.get(subject, set()).discard(socket)
         if not _here.get(subject):
@@ -73,7 +73,7 @@ def slot_free(subject: str, socket: str) -> None:
         with broker_asked():
             _redis().zrem(_key(subject), socket)
     except RedisError:
-        return  # it frees itself after its lease
+        return  # the member expires after its lease
 
 
 def _key(subject: str) -> str:

@@ -1,4 +1,4 @@
-"""Work that one worker does at a time."""
+"""A lock for work of one worker at a time."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Final
 
 from django.core.cache import cache
 
-LONGEST: Final = 120  # seconds; then its worker is taken for dead
+LONGEST: Final = 120  # seconds; then its worker is assumed dead
 
 
 @contextmanager
-def alone(name: str) -> Iterator[bool]:
-    """Whether no other worker is at it; none begins until the block ends."""
+def exclusive_lock(name: str) -> Iterator[bool]:
+    """True if the lock was taken; no other worker gets it until the block ends."""
     mine = cache.add(name, "", timeout=LONGEST)
     try:
         yield mine

@@ -1,4 +1,4 @@
-"""A cache that forgets what was not asked for lately."""
+"""A cache that drops the least recently used values."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
 
 
-class Recent(Generic[K, V]):
-    """Remembers at most ``most`` values, and, whenever another one is made, none that was not asked for within
-    ``seconds``: a cache that is bounded by number alone grows in a process for as long as new keys come."""
+class LruCache(Generic[K, V]):
+    """Stores at most ``most`` values. When a new value is made, it drops those unused for ``seconds``: a cache that is
+    bounded by number alone grows as long as new keys come."""
 
     def __init__(self, most: int, seconds: float, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._most, self._seconds, self._clock = most, seconds, clock
@@ -25,7 +25,7 @@ class Recent(Generic[K, V]):
         return len(self._kept)
 
     def get(self, key: K, make: Callable[[], V]) -> V:
-        """The value of ``key``, made where it is not remembered. Two who ask at once may each make it."""
+        """The value of ``key``, made if it is not stored. Two concurrent callers may each make it."""
         with self._lock:
             if (found := self._kept.get(key)) is not None:
                 self._keep(key, found[1])

@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 from django.db import OperationalError
 
-from agentcore_site.jobs.beat import BeatLease
+from agentcore_site.jobs.beat_lease import BeatLease
 
 pytestmark = pytest.mark.django_db
 
@@ -30,6 +30,6 @@ def test_what_was_so_stays_so_while_the_database_is_away() -> None:
     assert first.held() and not second.held()
     with (
         mock.patch.object(BeatLease, "_take", side_effect=OperationalError("away")),
-        mock.patch("agentcore_site.jobs.beat.connection.close"),
+        mock.patch("agentcore_site.jobs.beat_lease.connection.close"),
     ):
         assert first.held() and not second.held()

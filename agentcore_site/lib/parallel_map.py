@@ -1,4 +1,4 @@
-"""Pieces of work that are done beside each other by threads, each with a connection of its own."""
+"""Calls run in parallel by threads, each with a connection of its own."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from django.db import connection, connections
 T = TypeVar("T")
 
 
-def side_by_side(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[T, None, None]:
-    """What each returns, in their order. ``width`` of them are under way or wait to be taken, and no more: each is
-    asked for only when one before it was taken. What one raises is raised here, in its place.
+def parallel_map(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[T, None, None]:
+    """The results of the calls, in their order. At most ``width`` calls run or wait to be consumed: each next call is
+    requested only when an earlier result was taken. Exceptions are raised here, in their place.
 
-    The threads see the rows that the caller may see. Inside of a transaction the caller does all of it: another
-    connection would not see what was written there.
+    The threads see the same rows as the caller. Inside a transaction the caller makes all calls: another connection
+    would not see the transaction's writes.
     """
     if connection.in_atomic_block:
         for work in works:
             yield work()
         return
     left = iter(works)
-    beside = ThreadPoolExecutor(max_workers=width, thread_name_prefix="side-by-side")
+    beside = ThreadPoolExecutor(max_workers=width, thread_name_prefix="parallel-map")
     begun: deque[Future[T]] = deque()
     try:
         begun.extend(_begun(beside, work) for work in islice(left, width))
@@ -39,7 +39,7 @@ def side_by_side(works: Iterable[Callable[[], T]], width: int = 2) -> Generator[
 
 
 def _begun(beside: ThreadPoolExecutor, work: Callable[[], T]) -> Future[T]:
-    return beside.submit(copy_context().run, _done, work)  # the scope of rows is told to the thread
+    return beside.submit(copy_context().run, _done, work)  # the thread gets the caller's row scope
 
 
 def _done(work: Callable[[], T]) -> T:

@@ -1,4 +1,4 @@
-"""Words in encrypted texts: the database can't look for them there, so an erasure opens them row by row."""
+"""Search for words in encrypted texts: the database can't do it, so an erasure decrypts them row by row."""
 
 from __future__ import annotations
 
@@ -7,18 +7,20 @@ from typing import Any, Final
 
 from django.db.models import F, Func, IntegerField, Q, QuerySet
 
-from agentcore_site.lib.erased import holds
 from agentcore_site.lib.key_errors import Unopenable
+from agentcore_site.lib.word_erasure import contains_words
 
 AT_ONCE: Final = 500
 
 
-def sealed_holding(rows: QuerySet[Any], words: Sequence[str], *columns: str, fields: Sequence[str]) -> Iterator[Any]:
-    """The rows of which an encrypted column holds one of the words, in any case, with the values of ``fields``. One
-    that does not open says nothing to anybody, and is passed over.
+def encrypted_rows_containing(
+    rows: QuerySet[Any], words: Sequence[str], *columns: str, fields: Sequence[str]
+) -> Iterator[Any]:
+    """The rows in which an encrypted column contains one of the words, in any case, with the values of ``fields``. A
+    row that can't be decrypted can be read by no one, and is skipped.
 
     Raises:
-        KeyAway: it can't be told now.
+        KeyUnavailable: the key can't be read now.
     """
     sealed = {
         f"{one}_version": Func(F(one), function="encryption_version", output_field=IntegerField()) for one in columns
@@ -27,7 +29,7 @@ def sealed_holding(rows: QuerySet[Any], words: Sequence[str], *columns: str, fie
     found = rows.annotate(**sealed).filter(some).only("organization_id", *columns, *fields).order_by()
     for row in found.iterator(chunk_size=AT_ONCE):
         try:
-            if any(holds(getattr(row, one), words) for one in columns):
+            if any(contains_words(getattr(row, one), words) for one in columns):
                 yield row
         except Unopenable:
             continue

@@ -1,4 +1,4 @@
-"""What the moves of a job are told people and systems, in the transaction of the move."""
+"""Notifications of a job's transitions to people and systems, in the transaction of the transition."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from django.urls import get_script_prefix
 
 from agentcore_site.jobs.kinds import AboutAgent, JobKind
 from agentcore_site.jobs.models import Job, Reason, Status
-from agentcore_site.notices.events import event_tell
+from agentcore_site.notices.events import event_record
 
-# The page of a job, by its kind; of the others: that of training. Paths and not names: to reverse a name loads all
-# addresses and what is behind them, pages, REST and the admin, and workers tell of each job's moves.
+# The page of a job, by its kind; other kinds use that of training. Paths and not names: reversing a name loads all
+# addresses and the code behind them (pages, REST and the admin), and workers notify of each transition.
 JOB_PAGES: Final = {
     "evaluation": "evaluations/",
     "evolution": "evolutions/",
@@ -23,7 +23,7 @@ JOB_PAGES: Final = {
 }
 TRAINING_PAGE: Final = "jobs/"
 BUDGET_PAGE: Final = "budgets/of-job/"
-# What a person can do about a job that can't go on.
+# The remedy of a person for a job that can't continue.
 HOW: Final[dict[str, str]] = {
     Reason.BUDGET_EXCEEDED: "Raise its budget on the page that this leads to, then resume the job.",
     Reason.SPENDING_RATE: "It goes on by itself once its organisation may spend again, or raise that limit.",
@@ -33,7 +33,7 @@ HOW: Final[dict[str, str]] = {
     Reason.DISK_FULL: "It goes on by itself once there is room on the disk.",
     Reason.KEY_AWAY: "It goes on by itself once the encryption key can be had.",
 }
-TOLD: Final[dict[str, str]] = {
+EVENT_TYPE_OF: Final[dict[str, str]] = {
     Status.RUNNING: "job.started",
     Status.COMPLETED: "job.completed",
     Status.FAILED: "job.failed",
@@ -47,16 +47,16 @@ def job_page(job: Job) -> str:
     return _page(JOB_PAGES.get(job.kind, TRAINING_PAGE), job)
 
 
-def job_tell(job: Job, kind: JobKind | None) -> None:
-    """Tells where a job is now. ``kind``: None where its package was taken away."""
+def job_notify(job: Job, kind: JobKind | None) -> None:
+    """Records the job's present status as an event. ``kind``: None if its package was removed."""
     reason = job.status_reason
     stopped = job.status in (Status.PAUSED, Status.FAILED)
     how = HOW.get(reason, "Read its error, mend that, then resume it." if reason != Reason.USER else "")
     why = f": {job.get_status_reason_display()}" if reason else ""
     said = {Status.RUNNING: "started", Status.PAUSED: "is paused", Status.CANCELLED: "was cancelled"}
-    event_tell(
+    event_record(
         job.organization_id,
-        TOLD[job.status],
+        EVENT_TYPE_OF[job.status],
         text=f"“{job}” {said.get(Status(job.status), job.status)}{why}.",
         data={
             "job_id": str(job.id),
@@ -65,7 +65,7 @@ def job_tell(job: Job, kind: JobKind | None) -> None:
             "status": job.status,
             "reason": reason,
             "error": job.error[:300],
-            # It stopped short of its end though no person asked it to.
+            # It stopped before its end without a person's request.
             "degraded": job.status == Status.PAUSED and reason != Reason.USER,
             "how": how if stopped else "",
         },

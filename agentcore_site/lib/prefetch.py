@@ -1,4 +1,4 @@
-"""Pieces read from the database while the caller is at work with the ones before: both are at work."""
+"""Prefetch of pieces from the database while the caller works on the pieces before."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from django.db import connection, connections
 T = TypeVar("T")
 
 
-def read_ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
-    """The same pieces in the same order. A thread reads the next one while the caller works, and no more than that one:
-    two are in memory. What it raises is raised here, in its place.
+def prefetch(pieces: Iterator[T]) -> Generator[T, None, None]:
+    """The same pieces in the same order. A thread reads the next piece while the caller works, and only that one: two
+    are in memory. Its exceptions are raised here, in their place.
 
-    The thread has a connection of its own and sees the rows that the caller may see. A pool gets the connection back
-    after each piece, so that a slow reader of a stream holds up no other; without a pool it ends with the last piece.
-    The first piece is read by the caller: it may hold a connection of the pool still, and many who begin at once would
-    wait for second ones for ever. Inside of a transaction it reads all of them: another connection would not see what
-    was written there.
+    The thread has a connection of its own and sees the same rows as the caller. A pool gets the connection back after
+    each piece, so that a slow reader of a stream delays no other; without a pool it ends with the last piece. The
+    caller reads the first piece: it may hold a connection of the pool still, and many that begin at once would wait for
+    second ones for ever. Inside a transaction the caller reads all pieces: another connection would not see the
+    transaction's writes.
     """
     if connection.in_atomic_block:
         yield from pieces
@@ -29,7 +29,7 @@ def read_ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
     first = list(islice(pieces, 1))
     if not first:
         return
-    beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="read-ahead")
+    beside = ThreadPoolExecutor(max_workers=1, thread_name_prefix="prefetch")
     try:
         ahead = _asked(beside, pieces)
         yield first.pop()
@@ -38,13 +38,13 @@ def read_ahead(pieces: Iterator[T]) -> Generator[T, None, None]:
             yield found[0]
         beside.submit(connections.close_all).result()
     finally:
-        # Not waited for: a reader that left (its stream was cut off) may stand in an event loop.
+        # Without waiting: a reader that left (its stream was cut off) may run in an event loop.
         beside.submit(connections.close_all)
         beside.shutdown(wait=False)
 
 
 def _asked(beside: ThreadPoolExecutor, pieces: Iterator[T]) -> Future[tuple[T] | None]:
-    return beside.submit(copy_context().run, _next, pieces)  # the scope of rows is told to the thread
+    return beside.submit(copy_context().run, _next, pieces)  # the thread gets the caller's row scope
 
 
 def _next(pieces: Iterator[T]) -> tuple[T] | None:

@@ -21,7 +21,7 @@ class Spent:
 
 
 @dataclass(frozen=True, slots=True)
-class Brake:
+class SpendingRateLimiter:
     """Stops a job that spends more than ``factor`` times what its answered calls need, and more than ``floor``
     micro-dollars, in a minute. A factor of 0 turns it off."""
 
