@@ -425,3 +425,14 @@ def test_a_score_is_a_loss_turned_round() -> None:
     found.add(new=True, share=0.5, failures=0.25, score=0.9)
     assert found.known["failures"].total == 1.25 and found.known["score"].total == pytest.approx(1.1)
     assert found.unshown == ["failures", "score"] and found.known["score"].margin == 0.2
+
+
+def test_a_margin_that_no_difference_exceeds_gains_with_each_session() -> None:
+    for loss, new in ((1.0, True), (0.0, False)):
+        found = NonInferiority(3.0)
+        found.add(loss, new=new, share=0.5)
+        assert found.log > 0
+
+
+def test_a_band_of_sessions_that_never_differ_has_no_width() -> None:
+    assert Difference(n=100, new=50, total=50.0, squares=25.0).band() == (0.5, 0.5, 0.5)
