@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop chaos-hosts test test-all test-fast coverage bench lint manifests docs pictures openapi lock setup
+.PHONY: help run demo-loop chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs pictures openapi lock setup
 
 help: ## What there is
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -33,6 +33,10 @@ test-all: test ## And the thorough ones: other programs, browsers, kills, whole 
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
 	@.ci/setup dev
 	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m fast $(ARGS) || [ $$? -eq 5 ]
+
+mutants: ## Change the pure core and run its fast tests, which have to notice (SEED=, ARGS="--module NAME --sample 60")
+	@.ci/setup dev
+	@nice .venv/bin/python -m tests.mutants $(ARGS)
 
 coverage: ## Lines and branches of every module that the tests run in their own processes (ARGS="tests/jobs" narrows it)
 	@.ci/setup dev

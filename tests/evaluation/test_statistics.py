@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from agentcore_site.lib.statistics import finite_or_none
 from evaluation.statistics import holm, minimum_detectable_effect
 
 
@@ -36,3 +37,9 @@ def test_it_leaves_scipy_alone_until_it_is_needed() -> None:
     code = "import sys, evaluation.statistics; print(any(name.split('.')[0] == 'scipy' for name in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"
+
+
+def test_two_queries_are_enough_for_an_effect_and_what_is_not_measured_is_null() -> None:
+    assert minimum_detectable_effect(0.4, 2) == pytest.approx(2.8016 * 0.4 / math.sqrt(2), abs=1e-3)
+    assert finite_or_none(0.5) == 0.5
+    assert [finite_or_none(one) for one in (math.nan, math.inf, -math.inf)] == [None] * 3

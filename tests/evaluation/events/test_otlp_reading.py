@@ -320,3 +320,40 @@ def test_spans_without_ids_or_moments_are_counted_and_left_out() -> None:
     (found,) = from_json(json.dumps(body).encode())
     assert len(found.spans) == 1 and found.broken == 4
     assert read(found.spans[0]).kind is SpanKind.OTHER
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value", "kind"),
+    [
+        # https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
+        ("gen_ai.operation.name", "chat", SpanKind.MODEL),
+        ("gen_ai.operation.name", "text_completion", SpanKind.MODEL),
+        ("gen_ai.operation.name", "generate_content", SpanKind.MODEL),
+        ("gen_ai.operation.name", "execute_tool", SpanKind.TOOL),
+        ("gen_ai.operation.name", "retrieval", SpanKind.TOOL),
+        ("gen_ai.operation.name", "invoke_agent", SpanKind.AGENT),
+        ("gen_ai.operation.name", "create_agent", SpanKind.AGENT),
+        ("gen_ai.operation.name", "invoke_workflow", SpanKind.AGENT),
+        # https://arize-ai.github.io/openinference/spec/
+        ("openinference.span.kind", "LLM", SpanKind.MODEL),
+        ("openinference.span.kind", "TOOL", SpanKind.TOOL),
+        ("openinference.span.kind", "RETRIEVER", SpanKind.TOOL),
+        ("openinference.span.kind", "AGENT", SpanKind.AGENT),
+        ("openinference.span.kind", "CHAIN", SpanKind.AGENT),
+        ("openinference.span.kind", "EMBEDDING", SpanKind.OTHER),
+        # OpenLLMetry
+        ("llm.request.type", "chat", SpanKind.MODEL),
+        ("llm.request.type", "completion", SpanKind.MODEL),
+        ("traceloop.span.kind", "tool", SpanKind.TOOL),
+        ("traceloop.span.kind", "agent", SpanKind.AGENT),
+        ("traceloop.span.kind", "workflow", SpanKind.AGENT),
+        ("traceloop.span.kind", "task", SpanKind.AGENT),
+    ],
+)
+def test_it_knows_the_kinds_of_spans_of_each_convention(
+    traced: Traced, attribute: str, value: str, kind: SpanKind
+) -> None:
+    with traced.tracer.start_as_current_span("a span", attributes={attribute: value}):
+        pass
+    (resource,) = from_protobuf(traced.export)
+    assert [read(span).kind for span in resource.spans] == [kind]

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from scipy import stats
 
 from evaluation.serving.monitoring.bands import LEAST, Difference
 from evaluation.serving.monitoring.evidence import Evidence, FailureBets, ValueBets
-from evaluation.serving.monitoring.guardrails import ALPHA, WEIGHTS, CanarySession, Monitor
+from evaluation.serving.monitoring.fixed_rate import FixedRate
+from evaluation.serving.monitoring.guardrails import ALPHA, WATCHED, WEIGHTS, CanarySession, Monitor
 from evaluation.serving.monitoring.non_inferiority import NonInferiority, NoWorse
 from tests.support.ramps import Arm, promotion, ramp
 from tests.support.rounds import rounds
@@ -191,3 +193,254 @@ def test_no_worse_asks_for_scores_where_there_are_any_and_goes_on_from_a_row() -
     for wrong in ({"loss": 1.1, "share": 0.5}, {"loss": 0.5, "share": 1.0}):
         with pytest.raises(ValueError, match="between"):
             NonInferiority(0.05).add(wrong["loss"], new=True, share=wrong["share"])
+
+
+def failed(*, n: int, of: int, new: bool, begun: Evidence | None = None) -> Evidence:
+    found = begun or Evidence(FailureBets())
+    found.add((n, of), new=new, share=0.5)
+    return found
+
+
+def test_the_usual_rate_of_failure_is_that_of_the_old_arm_alone() -> None:
+    """A new arm that fails must not make failure usual: that would hide what it breaks."""
+    bets = FailureBets()
+    bets.see((0, 80), new=False)
+    before = bets.tilts((1, 1))
+    bets.see((50, 50), new=True)
+    assert bets.tilts((1, 1)) == before
+    bets.see((50, 50), new=False)
+    assert bets.tilts((1, 1)) != before
+
+
+@pytest.mark.parametrize(("past", "rate"), [((0, 0), 1 / 20), ((9, 80), 10 / 100), ((180, 200), 181 / 220)])
+def test_a_bet_on_failures_is_the_ratio_of_their_probabilities(past: tuple[int, int], rate: float) -> None:
+    """1.5, 2 and 4 times the old arm's rate, where 1 of 20 had failed before any session; .98 at most."""
+    bets = FailureBets()
+    bets.see(past, new=False)
+    for bad, n in ((0, 1), (1, 1), (2, 5)):
+        for tilt, ratio in zip(bets.tilts((bad, n)), (1.5, 2.0, 4.0), strict=True):
+            expected = stats.binom.pmf(bad, n, min(ratio * rate, 0.98)) / stats.binom.pmf(bad, n, rate)
+            assert math.exp(tilt) == pytest.approx(expected, rel=1e-9)
+
+
+def test_an_arm_that_always_failed_says_nothing_of_another_that_does() -> None:
+    bets = FailureBets(1e6, 1e6)
+    assert bets.tilts((3, 3)) == [0.0, 0.0, 0.0] and bets.tilts((0, 3)) == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("sign", [1, -1])
+def test_a_bet_on_a_value_is_the_ratio_of_normal_densities(sign: int) -> None:
+    """A quarter, a half and one standard deviation on the worse side, by mean and deviation of all sessions before."""
+    past = [3.0, 5.0, 4.0, 10.0, 2.5]
+    bets = ValueBets(sign)
+    for at, value in enumerate(past):
+        bets.see(value, new=at % 2 == 0)
+    mean, deviation = np.mean(past), np.std(past)
+    for value in (1.0, 4.5, 9.0):
+        for tilt, shift in zip(bets.tilts(value), (0.25, 0.5, 1.0), strict=True):
+            worse = stats.norm.pdf(value, mean + sign * shift * deviation, deviation)
+            assert math.exp(tilt) == pytest.approx(worse / stats.norm.pdf(value, mean, deviation), rel=1e-9)
+
+
+def test_a_single_value_counts_for_no_more_than_three_standard_deviations() -> None:
+    """Otherwise one outlier would take a release back."""
+    bets = ValueBets(n=100, mean=0.0, squares=100.0)
+    assert bets.tilts(1e9) == bets.tilts(3.0) and bets.tilts(-1e9) == bets.tilts(-3.0)
+    assert bets.tilts(2.99) != bets.tilts(3.0) and bets.tilts(-2.99) != bets.tilts(-3.0)
+
+
+def test_values_that_never_differed_say_nothing() -> None:
+    bets = ValueBets()
+    for value in (7.0, 7.0, 7.0):
+        assert bets.tilts(9.0) == [0.0, 0.0, 0.0]
+        bets.see(value, new=True)
+    assert ValueBets(n=1, squares=4.0).tilts(9.0) == [0.0, 0.0, 0.0]
+    assert any(ValueBets(n=2, squares=4.0).tilts(9.0))
+
+
+def test_an_e_value_is_the_mean_over_its_alternatives_and_may_be_infinite() -> None:
+    fresh = Evidence(FailureBets())
+    assert fresh.e_value == 1.0
+    assert Evidence(FailureBets(), [0.0, math.log(2), math.log(6)]).e_value == pytest.approx(3.0)
+    assert math.isfinite(Evidence(FailureBets(), [700.0, 0.0, 0.0]).e_value)
+    assert Evidence(FailureBets(), [0.0, 701.0, 0.0]).e_value == math.inf
+    assert failed(n=1, of=1, new=True).e_value > 1 > failed(n=1, of=1, new=False).e_value
+    for share in (0.0, 1.0):
+        with pytest.raises(ValueError, match="share"):
+            fresh.add((1, 1), new=True, share=share)
+
+
+def test_evidence_goes_on_from_a_row() -> None:
+    for begun in (Evidence(FailureBets()), Evidence(ValueBets(-1))):
+        for at in range(4):
+            begun.add(
+                (at % 2, 3) if isinstance(begun.bets, FailureBets) else float(at * at), new=at % 2 == 0, share=0.3
+            )
+        assert Evidence.from_json(json.loads(json.dumps(begun.as_json()))) == begun
+
+
+@given(st.lists(st.tuples(numbers, st.booleans()), max_size=6), numbers, numbers, st.floats(0.01, 0.99))
+def test_weighted_sessions_estimate_the_difference_of_the_arms_without_bias(
+    past: list[tuple[float, bool]], of_new: float, of_old: float, share: float
+) -> None:
+    """Whatever a session would bring with either arm, over its draw it adds their difference to the sum."""
+    added = {}
+    for new, value in ((True, of_new), (False, of_old)):
+        found = Difference()
+        for earlier, is_new in past:
+            found.add(earlier, new=is_new, share=0.5)
+        before = found.total
+        found.add(value, new=new, share=share)
+        added[new] = found.total - before
+    assert share * added[True] + (1 - share) * added[False] == pytest.approx(of_new - of_old, abs=1e-2)
+
+
+def test_what_is_usual_does_not_widen_a_band() -> None:
+    """Values are centred by the mean of all sessions before, of both arms."""
+    found = Difference()
+    for new in (True, False, True, False, False):
+        found.add(5.0, new=new, share=0.25)
+    assert found.total == 5 / 0.25 and found.squares == (5 / 0.25) ** 2  # those of the first session alone
+    found.add(11.0, new=False, share=0.25)  # the usual value is 5
+    assert found.total == pytest.approx(20 - 6 / 0.75) and found.squares == pytest.approx(400 + 64)
+    found.add(6.0, new=True, share=0.25)  # and now 36 / 6
+    assert found.total == pytest.approx(12.0) and found.means == (16 / 3, 26 / 4)
+    assert found.band() == (12 / 7, -math.inf, math.inf)
+
+
+@pytest.mark.parametrize("n", [60, 400, 4000])
+def test_the_band_is_the_boundary_of_the_normal_mixture(n: int) -> None:
+    """At its ends the mixture martingale exp(S^2 rho^2 / (2 (n rho^2 + 1))) / sqrt(n rho^2 + 1) is 1 / alpha. With this
+    rho the band is nearly the tightest at 400 sessions."""
+    found = Difference(n=n, new=n // 2, total=0.5 * n, squares=n * (0.25 + 4.0))  # a mean of .5, a deviation of 2
+    for alpha in (0.05, 0.2):
+        band = found.band(alpha)
+        assert band.difference == 0.5 and band.high - 0.5 == pytest.approx(0.5 - band.low)
+        s = n * (band.high - 0.5) / 2.0
+        rho2 = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / 400
+        scaled = n * rho2 + 1
+        assert math.exp(s * s * rho2 / (2 * scaled)) / math.sqrt(scaled) == pytest.approx(1 / alpha)
+    assert found.band() == found.band(0.05)
+
+
+def test_a_band_needs_thirty_sessions_of_each_arm() -> None:
+    for new, old, drawn in ((29, 99, False), (99, 29, False), (30, 30, True)):
+        band = Difference(n=new + old, new=new, total=1.0, squares=10.0).band()
+        assert math.isfinite(band.low) == math.isfinite(band.high) == drawn
+
+
+def test_a_rate_that_was_known_is_bounded_with_caution() -> None:
+    """Agresti and Coull's upper bound; of few requests nothing is known, and no rate is none or all."""
+    assert FixedRate.above(0, 19).rate == 0.1 and FixedRate.above(19, 19).rate == 0.1
+    assert FixedRate.above(0, 20).rate == pytest.approx(0.19617, abs=1e-5)  # 2/24 + 2 sqrt(2/24 * 22/24 / 24)
+    assert FixedRate.above(10, 196).rate == pytest.approx(0.09359, abs=1e-5)  # .06 + 2 sqrt(.06 * .94 / 200)
+    assert FixedRate.above(0, 10_000).rate == 0.02 and FixedRate.above(1000, 1000).rate == 0.98
+
+
+@pytest.mark.parametrize("rate", [0.02, 0.1, 0.3, 0.6])
+def test_a_rate_as_before_is_no_evidence_and_a_worse_one_is(rate: float) -> None:
+    ok, bad = FixedRate(rate), FixedRate(rate)
+    ok.add(failed=False)
+    bad.add(failed=True)
+    for at, ratio in enumerate((1.5, 2.0, 4.0)):
+        assert rate * math.exp(bad.logs[at]) + (1 - rate) * math.exp(ok.logs[at]) == pytest.approx(1.0)
+        assert math.exp(bad.logs[at]) == pytest.approx(min(ratio * rate, 0.98) / rate)
+    assert (ok.n, ok.failed, bad.n, bad.failed) == (1, 0, 1, 1) and ok.e_value < 1 < bad.e_value
+    bad.add(failed=True)
+    assert (bad.n, bad.failed) == (2, 2) and FixedRate.from_json(json.loads(json.dumps(bad.as_json()))) == bad
+
+
+def test_the_evidence_against_a_known_rate_is_a_mean_and_may_be_infinite() -> None:
+    assert FixedRate(0.1).e_value == 1.0
+    assert FixedRate(0.1, logs=[0.0, math.log(2), math.log(6)]).e_value == pytest.approx(3.0)
+    assert math.isfinite(FixedRate(0.1, logs=[700.0, 0.0, 0.0]).e_value)
+    assert FixedRate(0.1, logs=[0.0, 0.0, 701.0]).e_value == math.inf
+
+
+def with_logs(**logs: float) -> Monitor:
+    return Monitor({name: Evidence(FailureBets(), [log, log, log]) for name, log in logs.items()})
+
+
+def test_an_alarm_comes_at_twenty_over_all_guardrails_and_names_the_loudest() -> None:
+    """.76 of the weight is that of failures; what is not known counts as 1, and cost and latency for nothing."""
+    assert with_logs(failures=math.log(10)).e_value == pytest.approx(0.76 * 10 + 0.24)
+    assert with_logs(reward=math.log(10)).e_value == pytest.approx(0.06 * 10 + 0.94)
+    assert with_logs(cost=50.0, latency=50.0).alarm() is None
+    assert with_logs(failures=math.log(25.9)).alarm() is None  # 19.92
+    found = with_logs(failures=math.log(26.1)).alarm()
+    assert found is not None and found.guardrail == "failures" and found.e_value == pytest.approx(0.76 * 26.1 + 0.24)
+    loud = with_logs(failures=math.log(100), reward=math.log(1000), cost=99.0).alarm()
+    assert loud is not None and loud.guardrail == "failures"  # 76 of it, where the reward has 60
+    loud = with_logs(failures=math.log(100), reward=math.log(2000), safety=0.0).alarm()
+    assert loud is not None and loud.guardrail == "reward"
+    exact = Monitor({name: Evidence(FailureBets(), [math.log(20)] * 3) for name in WEIGHTS})
+    assert (exact.alarm() is not None) == (exact.e_value >= 20)
+
+
+def test_each_guardrail_knows_which_side_is_worse_and_counts_by_request() -> None:
+    worse = {"failures": 2, "safety": 2, "session_failures": 2, "reward": -9.0, "session_reward": -9.0}
+    worse |= {"cost": 9.0, "latency": 9.0}
+    usual = {"failures": 0, "safety": 0, "session_failures": 0, "reward": 0.5, "session_reward": 0.5}
+    usual |= {"cost": 0.5, "latency": 0.5}
+    found = Monitor()
+    for at in range(8):  # values vary a little, so that they have a deviation
+        moved = {name: value + at % 2 if isinstance(value, float) else value for name, value in usual.items()}
+        found.add(CanarySession(False, 0.5, 4, **moved))
+    before = {name: one.e_value for name, one in found.evidence.items()}
+    found.add(CanarySession(True, 0.5, 4, **worse))
+    assert set(before) == set(WATCHED) == {*WEIGHTS, "cost", "latency"}
+    assert all(found.evidence[name].e_value > before[name] for name in WATCHED)
+    assert found.differences["failures"].means == (2 / 4, 0.0) and found.differences["cost"].means == (9.0, 1.0)
+
+
+def test_a_first_session_stakes_by_the_usual_loss_and_the_margin() -> None:
+    """Of 20 sessions before any, 1 was lost: mean .05, variance .0475, which a share of .5 makes .19. The stake that
+    grows fastest for equal arms is margin / (variance + margin^2)."""
+    found = NonInferiority(0.02)
+    found.add(0.05, new=True, share=0.5)
+    stake = 0.02 / (0.19 + 0.0004)
+    assert math.exp(found.log) == pytest.approx(1 + stake * 0.02)
+    found.add(0.0, new=False, share=0.5)  # the usual loss is 1.05 / 21 = .05, the variance .95 / 21
+    variance = 0.95 / 21 / 0.25
+    after = 0.02 / (variance + 0.0004) * (0.02 - 0.05 * 2)
+    assert math.exp(found.log) == pytest.approx((1 + stake * 0.02) * (1 + after))
+    assert (found.n, found.total, found.squares) == (2, pytest.approx(1.05), pytest.approx(0.9525))
+
+
+@pytest.mark.parametrize(("margin", "share"), [(0.3, 0.5), (0.3, 0.1), (0.3, 0.95), (0.5, 0.9)])
+def test_no_session_costs_more_than_half_of_the_capital(margin: float, share: float) -> None:
+    worst = []
+    for loss, new in ((1.0, True), (0.0, False)):
+        found = NonInferiority(margin)
+        found.add(loss, new=new, share=share)
+        worst.append(math.exp(found.log))
+    assert min(worst) >= 0.5 - 1e-12
+    if share <= 0.5:
+        assert min(worst) == pytest.approx(0.5)  # the stake is as high as it may be
+
+
+def test_no_worse_is_shown_at_twenty_times_the_capital() -> None:
+    assert NonInferiority(0.1, log=math.log(20) + 1e-9).shown and not NonInferiority(0.1, log=math.log(19.9)).shown
+    for loss, share in ((-0.1, 0.5), (1.1, 0.5), (0.5, 0.0), (0.5, 1.0)):
+        with pytest.raises(ValueError, match="between"):
+            NonInferiority(0.1).add(loss, new=True, share=share)
+    for loss in (0.0, 1.0):
+        NonInferiority(0.1).add(loss, new=True, share=0.5)
+
+
+def test_a_score_is_a_loss_turned_round() -> None:
+    found = NoWorse(0.2)
+    found.add(new=True, share=0.5, failures=0.25, score=0.9)
+    assert found.known["failures"].total == 1.25 and found.known["score"].total == pytest.approx(1.1)
+    assert found.unshown == ["failures", "score"] and found.known["score"].margin == 0.2
+
+
+def test_a_margin_that_no_difference_exceeds_gains_with_each_session() -> None:
+    for loss, new in ((1.0, True), (0.0, False)):
+        found = NonInferiority(3.0)
+        found.add(loss, new=new, share=0.5)
+        assert found.log > 0
+
+
+def test_a_band_of_sessions_that_never_differ_has_no_width() -> None:
+    assert Difference(n=100, new=50, total=50.0, squares=25.0).band() == (0.5, 0.5, 0.5)

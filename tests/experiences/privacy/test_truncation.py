@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import random
 import time
+from base64 import b64encode
 
 import pytest
 
@@ -102,3 +104,33 @@ def test_what_a_tool_says_is_cut_so_too(secret: str) -> None:
     for text in around(secret, 300):
         shown = toolset._bounded(ToolResult(False, text, text))
         assert not halves(redact(shown.output)) and not halves(redact(shown.error))
+
+
+def test_a_word_that_is_no_longer_than_any_secret_goes_as_a_whole_and_a_longer_one_is_cut() -> None:
+    """A word of up to 512 characters may be a value; a longer one without a break is data."""
+    for length, kept in ((512, "see"), (513, "see " + "x" * 96)):
+        word = "x" * length
+        for text in (f"see {word} there", f"see {word}"):
+            assert cut_short(text, 100) == kept, (length, text[-6:])
+
+
+def test_the_longest_token_is_left_out_wherever_the_cut_falls() -> None:
+    header = b64encode(json.dumps({"alg": "HS256", "pad": "x" * 1470}).encode()).decode().rstrip("=")
+    token = f"{header}.{'p' * 8000}.{'s' * 2000}"
+    (whole,) = find(f"see {token} there")
+    assert (whole.start, whole.end) == (4, 4 + len(token)) and len(header) > 1990
+    for most in (12, 1000, 6000, len(token)):
+        assert cut_short(f"see {token} there", most) == "see", most
+
+
+def test_a_text_that_fits_stays_and_a_break_at_the_cut_keeps_the_word_before_it() -> None:
+    assert cut_short("one two", 7) == "one two"
+    assert cut_short("one two", 6) == "one"
+    for sign in " \t\r\n\"'<>()[]{},;":
+        assert cut_short(f"one{sign}two", 3) == "one"
+        assert cut_short(f"one{sign}two", 5) == f"one{sign}".rstrip()
+
+
+def test_an_address_that_ends_at_the_cut_stands_in_full_and_stays() -> None:
+    text = f"mail {MAIL} and so on"
+    assert cut_short(text, len(f"mail {MAIL}")) == f"mail {MAIL}"

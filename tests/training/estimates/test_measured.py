@@ -170,3 +170,14 @@ def test_a_plan_pays_training_calls_for_what_is_learned_from_only() -> None:
     pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
     only = Rates(1.0, 0.0, learned_micros=10.0)  # the model is free, its training is not: six rollouts an iteration
     assert affordable(config, only, 300, **pools) == 5
+
+
+def test_a_gate_is_expected_to_take_half_of_the_samples_after_its_first_look() -> None:
+    """It stops when it is decided: between its first look alone and all of its looks, at both sides."""
+
+    def looked(steps: int) -> int:
+        config = GRPOConfig(n_iterations=10, context={"gate_steps": steps, "gate_samples": 4 * steps})
+        return work(config, n_train=50, n_selection=5, n_held_out=5, told=True).looked
+
+    first_alone, all_looks = looked(1), looked(1) + 2 * (6 - 1) * 4 * 5
+    assert looked(6) == (first_alone + all_looks) / 2

@@ -516,3 +516,17 @@ def test_priorities_favour_what_fails_and_forget_nothing() -> None:
     assert counts.min() > 0
     assert draw_prioritised(success, 3, 7, seed=1) == draw_prioritised(success, 3, 7, seed=1)
     assert set(draw_prioritised(success, 5, 7, seed=1, taken=range(5))) == set(range(5, 10))
+
+
+def test_priorities_begin_once_half_of_the_pool_was_drawn() -> None:
+    """Until then each query is drawn once, in the order of uniform sampling. From then on a query that failed may come
+    again before others came at all."""
+
+    def drawn(sampling: str) -> list[list[str]]:
+        made = setup(selection=0, train=16, batch_size=2, n_iterations=8, exploration={"query_sampling": sampling})
+        return [[group.trajectories[0].query for group in report.groups] for report in run(made)[1]]
+
+    uniform, prioritised = drawn("uniform"), drawn("prioritised")
+    assert prioritised[:4] == uniform[:4]
+    assert len({query for queries in uniform for query in queries}) == 16
+    assert len({query for queries in prioritised for query in queries}) < 16

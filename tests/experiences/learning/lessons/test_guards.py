@@ -11,6 +11,7 @@ from experiences.learning.lessons.attempts import answers_of
 from experiences.learning.lessons.guards import LEAK_WORDS, Source, leak, lesson_fault
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.lessons.prompt_injection import suspicion
+from experiences.learning.lessons.removed import RemovedLessons, TakenOut
 from experiences.learning.lessons.similarity import ALIKE, similarity
 from experiences.learning.rendering import context_of
 from experiences.rollouts.types import Scenario
@@ -141,3 +142,22 @@ def test_a_long_text_is_read_in_time() -> None:
     for text in ("a " * 20_000, "aA1" * 20_000, "ignore " * 8_000, "1.2." * 10_000, "x@" * 20_000):
         suspicion(text)
     assert time.perf_counter() - began < 5
+
+
+@pytest.mark.parametrize(
+    ("lesson", "another"),
+    [
+        # Cosines of .88 and .86: below the .9 of docs/algorithms.md.
+        (
+            "When a customer asks for a refund, check the date of the order first.",
+            "When a customer asks for a refund, check the date of the delivery first.",
+        ),
+        (
+            "When a refund is above 50 dollars, ask a manager before you pay it.",
+            "When a refund is above 500 euros, ask a manager before you pay it.",
+        ),
+    ],
+)
+def test_two_lessons_that_differ_in_what_to_do_are_two(lesson: str, another: str) -> None:
+    removed = RemovedLessons((TakenOut(lesson, "a person took it out"),))
+    assert removed.why_not(another) == "" and removed.why_not(lesson.upper()) == "a person took it out"

@@ -114,10 +114,10 @@ class Says:
         return True
 
 
-async def played(text: str, metadata: dict[str, Any], **options: Any) -> Trajectory:
+async def played(text: str, metadata: dict[str, Any], runtime: type[Says] = Says, **options: Any) -> Trajectory:
     row = {"query": "Write area.", "expected_outcome": {"contains": "area"}, "metadata": metadata}
     environment = environments.get("dataset")({"rows": [row]})
-    plan = RolloutPlan(environment, Says(text), rewards.get("composite")(options), 0, RolloutLimits())
+    plan = RolloutPlan(environment, runtime(text), rewards.get("composite")(options), 0, RolloutLimits())
     return await run_rollout(environment.scenarios("all", 1, 0)[0], RolloutKey(0, 0, 0), plan)
 
 
@@ -132,3 +132,16 @@ async def test_a_rollouts_code_is_checked_for_the_reward_that_counts_it() -> Non
     without = await played("area is 3 r r", tests)
     assert "code_quality" not in without.evidence
     assert without.evidence["reward"]["measured"]["code_quality"] is False
+
+
+class SaysAndBreaks(Says):
+    async def play(self, attempt: RolloutAttempt) -> bool:
+        await super().play(attempt)
+        raise ValueError("the runtime broke after its answer")
+
+
+async def test_the_code_of_a_rollout_that_failed_is_not_checked() -> None:
+    """Such a rollout earns nothing, so that no process is spent on its code."""
+    found = await played(f"```python\n{GOOD}```", {"tests": ["assert area(1) == 3"]}, runtime=SaysAndBreaks)
+    assert "broke after its answer" in found.error and found.steps
+    assert "code_quality" not in found.evidence
