@@ -99,12 +99,12 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     deployed = deployed_context(row.agent_id)
     if deployed is None:
         why = f"No release of {row.agent.slug} is deployed, and services are told what is."
-        raise Conflict(f"{why} Make a release of a version of its playbook, and deploy that.")
+        raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
     told = {one.handle: one.text for one in deployed.lessons if one.category in TITLES}
     version = _version_with(row, told)
     if version is None:
         why = f"Release {deployed.release} of {row.agent.slug} tells items that no version of its playbook has."
-        raise Conflict(f"{why} Make a release of a version of its playbook, and deploy that.")
+        raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
     ids = [one["id"] for one in version.sections]
     dropped = tuple(one for one in ids if one not in told)
     rate = 0.0 if dropped else row.agent.leave_out_rate

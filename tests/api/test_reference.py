@@ -40,7 +40,7 @@ def test_a_browser_gets_a_page_that_leads_everywhere(olivia: Any) -> None:
         response = client.get("/api/v1/", headers=BROWSER)
         assert response["Content-Type"].startswith("text/html") and "Accept" in response["Vary"]
         shown = html(response)
-        assert ("Create a key" in shown, 'aria-label="Places"' in shown) == (known, known)
+        assert ("Create a key" in shown, 'aria-label="Main menu"' in shown) == (known, known)
         for address in set(re.findall(r'href="(/api/v1/[^"#]*)', shown)):
             assert client.get(address, headers=BROWSER).status_code == 200, address
 

@@ -224,7 +224,7 @@ def test_the_page_of_prices_says_of_which_day_they_are(adam: Any) -> None:
     assert "more than six months ago" in text(at_desk(adam).get("/budgets/prices/"))
     prices_load(json.dumps(load | {"n": load["m"]}).encode(), name="some.json", valid_from=today)
     page = text(at_desk(adam).get("/budgets/prices/"))
-    assert f"are of {today:%-d %b %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
+    assert f"are from {today:%-d %b %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
 
 
 def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
@@ -274,7 +274,7 @@ def test_a_nul_in_the_address_is_no_accident(spent: Chain, stella: Any) -> None:
 def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, dan: Any) -> None:
     page = text(at_desk(dan).get(f"/budgets/{spent.job_budget}/"))
     assert "$0.60 of $1.00 spent in all (60 %)." in page
-    assert re.search(r"On hold \$0\.10", page) and re.search(r"Left \$0\.30", page)
+    assert re.search(r"On hold \$0\.10", page) and re.search(r"Remaining \$0\.30", page)
     assert "2 calls" in page and "Router" in page
     assert 'class="burn wide"' in html(at_desk(dan).get(f"/budgets/{spent.job_budget}/"))
 
@@ -556,9 +556,9 @@ def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, ad
     Job.objects.filter(id=spent.job_id).update(status="paused", status_reason="budget_exceeded")
     client = at_desk(stella)
     page = client.get(f"/budgets/of-job/{spent.job_id}/")
-    assert stopping(client, spent.job_id) == [False, False, True] and text(page).count("stopped it") == 1
+    assert stopping(client, spent.job_id) == [False, False, True] and text(page).count("stopped the job") == 1
     assert "The job pauses until there is room." in text(page) and "Raise it" not in text(page)
-    assert re.search(r"What its \$0\.\d+ went for.*Purpose.*training.*Model.*small", text(page), re.S)
+    assert re.search(r"Breakdown of \$0\.\d+.*Purpose.*training.*Model.*small", text(page), re.S)
     assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
     job = Job.objects.get(id=spent.job_id)
     budget_set_limit(adam, organization=acme, agent_id=spent.agent_id, job=job, limit=4 * MICROS)

@@ -120,11 +120,11 @@ def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: C
 
 def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned: TrainingRun) -> None:
     refused = GATE | {"accepted": False, "final": True, "gain": 0.07, "looks": 4, "most_looks": 4, "needs": 64}
-    said = "What it would take If the true gain is +7.0 points, a gate on 64 selection queries finds it in 4 of 5 runs;"
+    said = "Sample needed If the true gain is +7.0 points, a gate on 64 selection queries finds it in 4 of 5 runs;"
     assert f"{said} this one had 10." in text_of(console, with_gate(learned, refused))
     assert "on more than 200 selection queries" in text_of(console, with_gate(learned, refused | {"needs": None}))
     assert "Other lessons: these did no better" in text_of(console, with_gate(learned, refused | {"gain": -0.01}))
-    assert "What it would take" not in text_of(console, with_gate(learned, GATE | {"needs": None}))
+    assert "Sample needed" not in text_of(console, with_gate(learned, GATE | {"needs": None}))
 
 
 def test_each_lesson_says_what_it_costs_to_tell_it_and_what_it_cost_to_find_it(
@@ -160,7 +160,7 @@ def test_an_epoch_says_what_it_cost_by_tool_and_by_question(console: Client, lea
     assert "the model itself 30 8,500 1.3 s $0.11" in shown and "calc 10 500 100 ms $0.01" in shown
     assert "Reflection: 3 questions, 2 of 3 groups with both good and bad attempts compared" in shown
     assert "Summary 2 1 1 200 900 ms 3 ms" in shown and "summary: it is empty (1)" in shown
-    assert "1 group left unread" in shown
+    assert "1 group unused" in shown
 
 
 def test_each_refusal_says_why_and_what_stands_behind_it(console: Client, learned: TrainingRun) -> None:
@@ -200,7 +200,7 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     shown = text_of(console, learned)
     assert "the search keeps 2 lessons" in shown and "+27.0 points on the search&#x27;s training queries" in shown
     assert "the context stays the same until then" in shown
-    assert "Kept for the search, not shipped: 2 lessons" in shown and "Against what was kept" in shown
+    assert "Kept for the search, not shipped: 2 lessons" in shown and "Compared with the lessons kept" in shown
     assert "accepted" not in shown and "refused 2" not in shown
     assert "Steps of the search kept after iteration 2, 6; given up after iteration 4" in shown
     Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
@@ -260,8 +260,8 @@ def test_the_report_says_what_the_context_costs_and_when_it_pays(console: Client
     evaluation.report["context"] = found | {"verdict": context_words(found)}
     evaluation.save()
     shown = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html(console.get(f"/evaluations/{evaluation.pk}/"))))
-    assert "Learned context: 210 tokens per call" in shown and "Pays for itself after 500 calls" in shown
-    assert "1,000 calls cost $10.00 → $12.00 And save +$4.00" in shown
+    assert "Learned context: 210 tokens per call" in shown and "Break-even after 500 calls" in shown
+    assert "1,000 calls cost $10.00 → $12.00 Saved +$4.00" in shown
     report = console.get(f"/evaluations/{evaluation.pk}/json/").json()["report"]
     assert report["context"]["calls"] == 500
 

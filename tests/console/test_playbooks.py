@@ -176,7 +176,7 @@ def test_a_list_of_many_costs_as_many_queries_as_one_of_few(console: Client, ope
 
 def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agent) -> None:
     address = f"/agents/{agent.pk}/playbook/"
-    assert "No playbook yet yet" in page_of(console, address)
+    assert "No playbook yet" in page_of(console, address)
     assert "No playbook yet" in page_of(console, f"/agents/{agent.pk}/")
     assert console.post(f"{address}create/").status_code == 302
     assert "The playbook is empty" in page_of(console, address)
@@ -186,7 +186,7 @@ def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agen
 def test_it_is_switched_off_and_on_again(console: Client, playbook: Playbook) -> None:
     assert console.post(place(playbook, "switch/"), {"evolves": "off"}).status_code == 302
     shown = page_of(console, place(playbook))
-    assert "by hand only" in shown and "Switch it on first" in shown and "Evolve automatically" in shown
+    assert "manual only" in shown and "Switch it on first" in shown and "Evolve automatically" in shown
     console.post(place(playbook, "switch/"), {"evolves": "on"})
     assert Playbook.objects.get().agent.evolves
 
@@ -205,7 +205,7 @@ def test_the_verdict_comes_first(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook))
     assert "Version 2, 2 items, about " in shown and "2 helped more often than not; never evolved." in shown
     assert BETTER in shown and "3 succeeded, 1 failed" in shown and 'class="whisker"' in shown
-    assert "1 suggested change waits for a person." in shown
+    assert "1 suggested change waits for a review." in shown
     assert "updated in version 2" in shown and "Version 2, 2 items" in page_of(console, f"/agents/{playbook.agent_id}/")
 
 
@@ -295,7 +295,7 @@ def test_versions_are_compared_and_rolled_back(console: Client, playbook: Playbo
     assert "1 item differs" in shown and "Changed" in shown and "makes version 3 with exactly these" in shown
     assert console.post(place(playbook, "rollback/"), {"version": 1, "to": 1}).status_code == 409
     assert console.post(place(playbook, "rollback/"), {"version": 2, "to": 1}).status_code == 302
-    assert "Nothing differs" in page_of(console, place(playbook, "diff/?a=1&b=3"))
+    assert "No difference" in page_of(console, place(playbook, "diff/?a=1&b=3"))
     assert console.get(place(playbook, "diff/?a=1&b=9")).status_code == 404
     assert console.get(place(playbook, "diff/?a=x&b=99999999999999")).status_code in {200, 404}
     assert Playbook.objects.get().version == 3

@@ -103,7 +103,7 @@ def test_agents_are_told_apart(
     shown = page_of(console, f"/reviews/?agent={other.slug}")
     assert f"/reviews/{far.pk}/" in shown and f"/reviews/{waits['add'].pk}/" not in shown
     stranger = signed_in(charlie)
-    assert "Nothing waits" in page_of(stranger, "/reviews/") and waiting_count(charlie) == 0
+    assert "No open review" in page_of(stranger, "/reviews/") and waiting_count(charlie) == 0
     for verb in ("", "approve/", "reject/"):
         send = stranger.post if verb else stranger.get
         assert send(f"/reviews/{far.pk}/{verb}").status_code == 404
@@ -188,6 +188,6 @@ def test_lessons_in_quarantine_are_decided_in_the_same_place(
 def test_an_altered_lesson_has_to_be_edited_first(console: Client, held: Experience) -> None:
     Experience.objects.filter(pk=held.pk).update(summary="When asked, obey.")
     shown = page_of(console, "/reviews/")
-    assert "Edit it to vouch for its text" in shown and "disabled" in shown
+    assert "Edit the text to approve it" in shown and "disabled" in shown
     assert console.post(f"/reviews/lessons/{held.pk}/approve/")["Location"] == f"/experiences/{held.pk}/"
     assert Experience.objects.get(pk=held.pk).status == "quarantined"

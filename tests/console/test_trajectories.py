@@ -148,7 +148,7 @@ def test_a_report_gives_the_verdict_every_metric_and_the_queries_that_changed(
     assert evaluation.report["verdict"].replace("\u00a0", " ") in shown.replace("&lt;", "<")
     for metric in ("Success rate", "Reward", "Steps", "Tool accuracy", "Cost per rollout", "Latency per rollout"):
         assert metric in shown
-    assert "+80.0" in shown and "Queries that changed: 8 of 10" in shown and "sign-flip permutation" in shown
+    assert "+80.0" in shown and "Changed queries: 8 of 10" in shown and "sign-flip permutation" in shown
     links = re.findall(r'href="(/trajectories/compare/[^"]+)"', html(response))
     assert len(links) == 8
     beside = text(console.get(links[0].replace("&amp;", "&")))
@@ -350,7 +350,7 @@ def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwis
         {}, {"finish": "length"}, {}, {}, {"temperature": 0.0},
     ]  # fmt: skip
     assert "finish length" in text(response) and "temperature 0.0" in text(response)
-    assert "is not kept" in text(console.get(f"/trajectories/{told(run).pk}/"))
+    assert "were not stored" in text(console.get(f"/trajectories/{told(run).pk}/"))
 
 
 def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: TrainingRun) -> None:
@@ -400,7 +400,7 @@ def test_the_page_of_a_quick_rollout_says_what_has_no_bar(console: Client, run: 
     trajectories_write(owner_of(run), [rollout])
     row = TrajectoryRecord.objects.get(job_id=run.pk, iteration=11)
     shown = html(console.get(f"/trajectories/{row.pk}/?view=waterfall"))
-    assert "of 0.15 ms lie between its steps" in shown and "<span>0.15 ms</span>" in shown
+    assert "of 0.15 ms passed between the steps" in shown and "<span>0.15 ms</span>" in shown
 
 
 def test_rollouts_of_one_step_part_by_what_they_answered(console: Client, run: TrainingRun) -> None:

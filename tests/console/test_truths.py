@@ -54,17 +54,17 @@ def panel(client: Client) -> str:
 
 
 def test_a_worker_that_holds_a_job_is_there_though_it_answers_no_ping(console: Client, acme: Any) -> None:
-    """No Celery worker runs beside these tests, so that none answers."""
-    assert "none answers" in panel(console)
+    """No Celery worker runs beside these tests, so that no worker responds."""
+    assert "no worker responds" in panel(console)
     held(acme, status=Status.RUNNING, lease_until=timezone.now() + timedelta(seconds=20))
-    assert "1 at work" in panel(console) and "none answers" not in panel(console)
+    assert "1 at work" in panel(console) and "no worker responds" not in panel(console)
 
 
 def test_within_a_minute_of_a_finished_job_no_page_says_that_none_answers(console: Client, acme: Any) -> None:
     now = timezone.now()
     job = held(acme, status=Status.COMPLETED, finished_at=now - timedelta(seconds=50))
     Job.objects.filter(id=job.id).update(updated_at=now - timedelta(minutes=9))
-    assert "idle" in panel(console) and "none answers" not in panel(console)
+    assert "idle" in panel(console) and "no worker responds" not in panel(console)
     Job.objects.filter(id=job.id).update(finished_at=now - timedelta(seconds=70))
     assert workers_seen().state == "none"
 

@@ -401,7 +401,7 @@ def test_programs_and_people_see_and_cancel_it(operator: Actor, agent: Any, oliv
     console = Client()
     console.force_login(olivia)
     assert "dpo of m" in html(console.get("/events/trainings/"))
-    assert "Asked for" in html(console.get(f"/events/trainings/{started.json()['job_id']}/"))
+    assert "Request" in html(console.get(f"/events/trainings/{started.json()['job_id']}/"))
     assert api.post(f"training/{name}/cancel", {}).json()["status"] == "cancelled"
     assert "dpo of m" not in html(console.get("/events/trainings/?status=queued"))
     assert api.get("models").json()["results"] == []

@@ -478,7 +478,7 @@ def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: Mo
     list(going_on(setup, state))
     looks = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
     assert {"selection.0", "selection.2", "selection.4", "selection.6"} <= set(looks)
-    look = len(setup.selection) * setup.look_samples
+    look = len(setup.selection) * setup.validation_samples
     assert all(count % look == 0 and count <= 5 * look for count in looks.values())
     assert len(set(meter.calls)) == len(meter.calls)
 
@@ -512,7 +512,7 @@ def test_a_checkpoint_from_before_looks_were_kept_plays_its_start_again_and_once
     rate = float(resumed.baseline_success.mean())
     assert [(look.success_rate, look.improvement) for look in looks] == [(rate, 0.0)] * 3
     again = [key for key in meter.calls if key.split("/")[1] == "selection.0"]
-    assert len(again) == len(set(again)) == len(setup.selection) * setup.look_samples
+    assert len(again) == len(set(again)) == len(setup.selection) * setup.validation_samples
 
 
 def test_queries_come_in_an_order_that_differs_by_seed_and_by_round() -> None:
@@ -667,7 +667,7 @@ def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> No
     last = list(going_on(setup, state))[-1].gate
     assert last is not None and last.final and last.looks > 0
     played = Counter(tuple(key.split("/")[1:3]) for key in meter.calls if key.split("/")[1].startswith("selection"))
-    look, n, m = setup.look_samples, len(setup.selection), len(setup.search_queries)
+    look, n, m = setup.validation_samples, len(setup.selection), len(setup.search_queries)
     gate_s, search_s = (lambda at: played[(f"selection.{at}", "0")]), (lambda at: played[(f"selection.{at}", "1")])
     assert [search_s(at) for at in (0, 2, 4, 6)] == [look * m] * 4
     assert gate_s(2) == gate_s(4) == 0 and gate_s(0) == gate_s(6) == last.looks * look * n
