@@ -48,7 +48,7 @@ bench: ## The table of measured figures
 
 lint: ## Format, lint, templates, types, import contracts
 	@.ci/setup dev
-	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports
+	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports && .ci/words
 
 manifests: ## Image, compose file, Kubernetes, alerts and licences, each by its own checker
 	@.ci/setup checks
