@@ -109,6 +109,7 @@ def is_as_if_undisturbed(run: TrainingRun, undisturbed: TrainingRun) -> None:
     np.testing.assert_array_equal(final_weights(run), final_weights(undisturbed))
 
 
+@pytest.mark.thorough(reason="half a minute of waiting for a lease")
 def test_a_stopped_worker_that_wakes_up_after_its_lease_writes_nothing(
     operator: Actor, agent: Agent, fleet: Fleet
 ) -> None:
