@@ -64,10 +64,11 @@ def test_equal_arms_are_hardly_ever_told_apart(drift: float) -> None:
 @pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
 @pytest.mark.rounds
 def test_twice_the_failures_are_found_after_some_two_hundred_sessions() -> None:
+    ramps, most = rounds((25, 300), (50, 230))  # the median of 25 ramps varies more
     rng = np.random.default_rng(12)
-    found = [ramp(rng, OLD, Arm(failures=0.1), steps=QUARTER) for _ in range(rounds(15, 50))]
+    found = [ramp(rng, OLD, Arm(failures=0.1), steps=QUARTER) for _ in range(ramps)]
     stopped = [one for one in found if one is not None]
-    assert len(stopped) >= 0.96 * len(found) - 0.4 and median(one.of_new for one in stopped) <= 230
+    assert len(stopped) >= 0.96 * len(found) - 0.4 and median(one.of_new for one in stopped) <= most
 
 
 def test_an_arm_that_always_fails_is_gone_at_once() -> None:
