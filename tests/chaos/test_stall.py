@@ -39,7 +39,7 @@ def test_a_process_whose_job_stands_still_says_where_and_ends(operator: Actor, a
         command, cwd=env.ROOT, env=environment() | extra, capture_output=True, text=True, timeout=60, check=False
     )
     assert hung.returncode == -signal.SIGKILL, hung.stderr
-    assert f"job {run.job_id} has stood still for 2 s" in hung.stderr
+    assert f"job {run.job_id} hangs for 2 s" in hung.stderr
     assert "most recent call first" in hung.stderr and 'File "<string>", line 10' in hung.stderr  # where it hangs
     assert Job.objects.get(id=run.job_id).status == Status.RUNNING
     fleet.worker()

@@ -272,7 +272,7 @@ def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
         moved = boss.post(f"/endpoints/{endpoint.pk}/", form | {"base_url": "http://other.example/v1", "api_key": ""})
         assert moved.status_code == 400 and "enter it again" in text(moved)
         tried = console.post("/endpoints/test/", {"endpoint": endpoint.pk})
-        assert "I am ready." in text(tried) and "The agent answered in" in text(tried)
+        assert "I am ready." in text(tried) and "The endpoint answered in" in text(tried)
         agent_form = {"name": "Talker", "philosophy": "cot", "runtime": "llm", "environment": "dataset"}
         lost = console.post("/agents/new/", agent_form)
         assert lost.status_code == 400 and "Choose a model endpoint" in text(lost)

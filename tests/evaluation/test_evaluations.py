@@ -115,7 +115,7 @@ def test_an_evaluation_in_which_nothing_could_be_measured_says_so(run: TrainingR
     evaluation.report = build(evaluation, looks=1, seconds=1.0)
     found = EvaluatedOut(evaluation).data
     assert found["metrics"]["success_rate"] is None and found["baseline_comparison"]["improvement_points"] is None
-    assert "No measurement" in found["verdict"]
+    assert "Nothing was measured" in found["verdict"]
     result_check(own_document(), "training.evaluate", found)
 
 

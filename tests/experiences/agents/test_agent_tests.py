@@ -77,13 +77,13 @@ def test_it_shows_whether_the_context_reaches_its_model_and_keeps_it(
         assert "Not known yet" in html(client.get(page))
         assert Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()["context_arrives"] is False
         assert Caller(olivia).get(f"agents/{agent.pk}").json()["context_arrives"] is False
-        assert "does not reach its model" in html(client.get(page))
+        assert "does not reach the agent's model" in html(client.get(page))
         agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), name="Still theirs")
         assert Agent.objects.get(pk=agent.pk).context_arrives is False
         agent_update(Actor(adam), Agent.objects.get(pk=agent.pk), url=passes.url)
         assert Agent.objects.get(pk=agent.pk).context_arrives is None  # another address is another agent
         assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk)).context_arrives is True
-        assert "reaches its model" in html(client.get(page))
+        assert "reaches the agent's model" in html(client.get(page))
         # An address that is only tried says nothing about the stored one.
         assert agent_test(Actor(adam), Agent.objects.get(pk=agent.pk), url=drops.url).context_arrives is False
         assert Agent.objects.get(pk=agent.pk).context_arrives is True
