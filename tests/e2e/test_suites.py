@@ -35,7 +35,7 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         sign_in(page, live_site, "olivia")
         page.click("nav >> text=Suites")
         page.select_option("#built_in", "safety")
-        page.click("text=Add it")
+        page.click("button >> text=Add")
         page.wait_for_selector("text=No run yet")
         page.click("text=Run safety")
         page.wait_for_selector("text=The results appear here automatically")
