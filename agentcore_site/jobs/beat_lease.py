@@ -72,7 +72,7 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
         self._lease = BeatLease(process_host_id(settings.DATA_DIR))
         super().__init__(*args, **options)
 
-    def heartbeat(self, *args: Any, **options: Any) -> float:
-        """Seconds until the next task is due."""
+    def tick(self, *args: Any, **options: Any) -> float:
+        """Celery calls this method again and again. Returns the seconds until the next task is due."""
         heartbeat()
-        return float(super().heartbeat(*args, **options)) if self._lease.held() else 1.0
+        return float(super().tick(*args, **options)) if self._lease.held() else 1.0
