@@ -6,9 +6,10 @@ passes the groups to ``reflect`` and ``update``, and lets ``validate`` measure t
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
@@ -22,6 +23,13 @@ if TYPE_CHECKING:
     from training.trainer.play import Played
     from training.trainer.setup import GateReport, SelectionReport, TrainerSetup
     from training.trainer.state import TrainerState
+
+
+FORMER_NAMES: Final = {
+    "tells": "learns_context",
+    "needs_door": "needs_model_server",
+    "look_samples": "validation_samples",
+}
 
 
 class ValidationPlayer(Protocol):
@@ -50,6 +58,14 @@ class Learner(ABC):
     learns_context: ClassVar[bool] = False
     needs_model_server: ClassVar[bool] = False
     defaults: ClassVar[Mapping[str, Any]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Takes the names of release 0.1 too, for the learners of other packages. The next release drops them."""
+        super().__init_subclass__(**options)
+        for old, name in FORMER_NAMES.items():
+            if old in vars(cls):
+                warnings.warn(f"{cls.__qualname__}.{old} is called {name} now.", DeprecationWarning, stacklevel=2)
+                setattr(cls, name, vars(cls)[old])
 
     # -- describe --------------------------------------------------------------------------------------------------
 
