@@ -43,7 +43,7 @@ REPLACED: Final[dict[type, type]] = {
     ast.Pow: ast.Mult, ast.BitOr: ast.BitAnd, ast.BitAnd: ast.BitOr, ast.And: ast.Or, ast.Or: ast.And,
 }  # fmt: skip
 CALLED: Final = {"min": "max", "max": "min", "any": "all", "all": "any"}
-UNREAD: Final = frozenset({"annotation", "returns", "decorator_list", "bases", "keywords_of_class"})
+UNREAD: Final = frozenset({"annotation", "returns", "decorator_list", "bases"})
 
 
 class Mutant(NamedTuple):
@@ -111,7 +111,7 @@ def mutants(path: str) -> Iterator[Mutant]:
                 put(node, name, at, child)
             inner = (*scope, child.name) if hasattr(child, "body") and hasattr(child, "name") else scope
             is_outermost = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not function
-            below = function if isinstance(child, ast.arguments) is False else ""
+            below = "" if isinstance(child, ast.arguments) else function
             yield from walk(child, inner, ".".join(inner) if is_outermost else below)
 
     yield from walk(tree, (), "")
@@ -240,18 +240,8 @@ def run(
         killed += not passed
         print(f"{'survived' if passed else 'killed  '}  {mutant.name}", file=sys.__stderr__, flush=True)
 
-    command = [
-        "-q",
-        "-m",
-        "fast",
-        "-n",
-        "0",
-        "-x",
-        "-p",
-        "no:cacheprovider",
-        f"--hypothesis-seed={seed}",
-        *module["tests"],
-    ]
+    options = ["-q", "-m", "fast", "-n", "0", "-x", "-p", "no:cacheprovider", f"--hypothesis-seed={seed}"]
+    command = [*options, *module["tests"]]
     early = [one for one in found if not one.where]
     runner = Runner([one for one in found if one.where], jobs, report)
     pytest.main(command, plugins=[runner])
@@ -292,8 +282,8 @@ def main() -> int:
             os.write(write, repr(result).encode())
             os._exit(0)
         os.close(write)
-        with os.fdopen(read) as told:
-            result = ast.literal_eval(told.read() or "None")
+        with os.fdopen(read) as pipe:
+            result = ast.literal_eval(pipe.read() or "None")
         os.waitpid(pid, 0)
         share = result[1] / max(result[0], 1) if result else 0.0
         bad |= share < config["least"]

@@ -21,9 +21,8 @@ FACT: Final = "beat_lease"
 SECONDS: Final = 10.0  # after so long without a renewal another beat may take the lease
 RENEWED: Final = 3.0
 
-# A row and not an advisory lock, which would not outlive a transaction behind a pooler. Its value: the holder, a space,
-# and
-# the end of the lease by the database's clock.
+# A row and not an advisory lock, which would not outlive a transaction behind a pooler. The row's value: the holder, a
+# space, and the end of the lease by the database's clock.
 TAKE: Final = f"""
 INSERT INTO {SiteFact._meta.db_table} (name, value, updated_at)
 VALUES (%(fact)s, %(holder)s || ' ' || (extract(epoch FROM clock_timestamp()) + %(seconds)s)::text, clock_timestamp())

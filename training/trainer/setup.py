@@ -66,7 +66,7 @@ def _not_stored(_: int, __: Trajectory) -> None:
     """The default ``store_validation``."""
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=1)  # of the run that the process works on; ``replace`` makes a second setup of it
 def _query_vectors(queries: tuple[str, ...]) -> QueryVectors:
     return QueryVectors.fitted(queries)
 
