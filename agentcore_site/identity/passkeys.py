@@ -40,7 +40,9 @@ from agentcore_site.tenancy.sign_in import Tries
 
 MOST: Final = 20  # of a person
 WAITS_SECONDS: Final = 600
-NOT_HERE: Final = "Passkeys are bound to the site's address: who runs it sets PUBLIC_URL to https and a name first."
+NOT_HERE: Final = (
+    "Passkeys are bound to the site's address: its administrator has to set PUBLIC_URL to https and a name first."
+)
 WRONG: Final = "This passkey was not accepted. Try again, or sign in another way."
 # What the library raises for an answer that is none, or not of this ceremony.
 REFUSED: Final = (ValueError, TypeError, KeyError, AttributeError, IndexError, AssertionError, NotImplementedError,

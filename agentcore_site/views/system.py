@@ -35,7 +35,7 @@ TONES: Final = {
 @page
 def system(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not actor.runs_site:
-        raise Forbidden("This page is for operators of the site.")
+        raise Forbidden("This page is for administrators of the site.")
     everything = processes()
     query, state = asked(request, "q", "state")
     rows = matching(everything.filter(state=state) if state in STATES else everything, query, "host", "name", "place")

@@ -322,11 +322,12 @@ STATUSES: Final = (
 TRAINING: Final = Dashboard(
     "training",
     "Training overview",
-    "What was trained, how it went, and what it cost.",
+    "Training jobs, their results and their cost.",
     (
-        DashboardChart("trainings", "Trainings", "By the moment at which they were started.", "bars", STARTS_BY_TIME,
+        DashboardChart("trainings", "Trainings", "By start time.", "bars", STARTS_BY_TIME,
             (AT, *STATUSES), starts),
-        DashboardChart("collected", "Trajectories", "How many were lived.", "bars", BY_TIME, (AT, TRAJECTORIES), lived),
+        DashboardChart("collected", "Trajectories", "Number of trajectories.", "bars", BY_TIME,
+            (AT, TRAJECTORIES), lived),
         DashboardChart("success", "Success", "Share of trajectories that succeeded, with its 95 % interval.", "lines",
             BY_TIME, (AT, SUCCESS, SUCCESS_LOW, SUCCESS_HIGH), lived, band=True),
         DashboardChart("cost", "Cost", "Of the calls of trajectories.", "bars", BY_TIME, (AT, COST), lived),
@@ -358,9 +359,9 @@ MODELS: Final = Dashboard(
 QUALITY: Final = Dashboard(
     "trajectories",
     "Trajectory quality",
-    "How trajectories end, how long they are, and what goes wrong.",
+    "Ends, lengths and faults of trajectories.",
     (
-        DashboardChart("ends", "How they end", "Shares of all trajectories.", "lines", BY_TIME,
+        DashboardChart("ends", "End of trajectories", "Shares of all trajectories.", "lines", BY_TIME,
             (AT, SUCCESS, ERRORS, CUT_OFF), lived),
         DashboardChart("steps", "Steps", "By their number of steps, from one mark to the next.", "bars",
             _distribution("steps"), (FROM, TRAJECTORIES), bits),
@@ -375,9 +376,9 @@ QUALITY: Final = Dashboard(
 REWARDS: Final = Dashboard(
     "rewards",
     "Rewards",
-    "What trajectories were worth, and what the rewards are made of.",
+    "Rewards of trajectories, and their components.",
     (
-        DashboardChart("distribution", "Distribution", "How many rewards were so high, or up to a tenth higher.",
+        DashboardChart("distribution", "Distribution", "Number of rewards of this value, or up to a tenth higher.",
             "bars", _distribution("reward"), (FROM, TRAJECTORIES), tenths),
         DashboardChart("over_time", "Mean over time", "With its 95 % interval.", "lines", BY_TIME,
             (AT, REWARD, REWARD_LOW, REWARD_HIGH), lived, band=True),

@@ -200,7 +200,7 @@ class AgentForm(RowForm):
     reward = forms.ChoiceField(
         choices=reward_choices,
         required=False,
-        help_text="Default budget of its jobs.",
+        help_text="Reward of jobs that name no other.",
     )
     reward_options = OptionsField(
         required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."

@@ -15,7 +15,7 @@ CHARTS: Final = (
     ("success", "Success rate", "Training rollouts (mean of 10 iterations) and the selection queries with 95 % band."),
     ("reward", "Reward", "Mean reward of training rollouts; the line is the mean of 10 iterations."),
     ("cost", "Cost", "Spent so far, against the budget."),
-    ("entropy", "Entropy and KL", "How undecided the policy is, and how far it moved in one update."),
+    ("entropy", "Entropy and KL", "Uncertainty of the policy, and its change in one update."),
     ("signal", "Groups without signal", "All rollouts of the group got the same reward: nothing to learn from."),
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )

@@ -45,7 +45,7 @@ RUN_SORTS = (
     Sort("newest", "newest first", "job__created_at"),
     Sort("oldest", "oldest first", "job__created_at", descending=False),
 )
-RESULT_SORTS = (Sort("order", "as asked", "place", descending=False), Sort("dearest", "dearest first", "cost_micros"))
+RESULT_SORTS = (Sort("order", "as asked", "place", descending=False), Sort("dearest", "highest cost", "cost_micros"))
 COLUMNS = {
     "id": "id",
     "name": "name",
