@@ -30,7 +30,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def test_a_typed_client_made_from_the_description_drives_a_job(
     live_site: LiveSite, olivia: Any, tmp_path: Path
 ) -> None:
-    page = "Typed client"
+    page = "A typed client"
     generator, *asked = example(page, "sh").replace("$SITE", live_site.url).replace('"', "").split()[1:]
     program = Path(sys.executable).with_name(generator.split("@")[0])
     ran([str(program), *asked], tmp_path)
