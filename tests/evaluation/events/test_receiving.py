@@ -264,7 +264,9 @@ def test_members_of_its_organisation_hear_what_is_told_by_the_plain_subject(
         for organization in (elsewhere, acme):
             await ours.publish(f"out.{organization.pk}.agent.rl.training.status.v1", organization.slug.encode())
         await ours.flush()
-        await asyncio.sleep(0.1)
+        async with asyncio.timeout(10):  # acme's was published last: a message of the others would be here before
+            while b"acme" not in heard:
+                await asyncio.sleep(0.02)
         await theirs.close()
 
     bus.speak(talk)
