@@ -8,7 +8,7 @@ from typing import Final
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.word_erasure import ProgramKeys
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, personal_rows, rewritten
 from evaluation.models import EvaluationResult, EvaluationRun
 from experiences.erasure import idle_require, rows_about, stored_queries
 
@@ -16,6 +16,8 @@ from experiences.erasure import idle_require, rows_about, stored_queries
 REPORT: Final = ProgramKeys.but(
     ("context", "verdict", "baseline", "primary", "seconds", "method", "looks", "lines"), "verdict"
 )
+
+personal_rows("reports of evaluations", EvaluationRun, rewritten, own={"report": REPORT})
 
 
 @erasure_handlers.register("evaluations at work on it")
@@ -48,8 +50,3 @@ def given(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     found = list(holding(mine, words, texts=(), values=("queries",)).values_list("pk", flat=True))
     idle_require(Job.objects.filter(evaluation_run__in=found))
     return ErasureFinding(len(found), lambda: EvaluationRun.objects.filter(pk__in=found).update(queries=[]))
-
-
-@erasure_handlers.register("reports of evaluations")
-def reports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(EvaluationRun.objects.filter(organization_id=organization_id), words, own={"report": REPORT})

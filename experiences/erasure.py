@@ -20,7 +20,7 @@ from agentcore_site.encryption.search import encrypted_rows_containing
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.word_erasure import ERASED, erase_words
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten, staying
+from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, personal_rows, rewritten, staying
 from experiences.lessons.services.packs import packs_restamp, prompt_replace
 from experiences.models import (
     Agent,
@@ -44,6 +44,35 @@ from experiences.privacy import redact
 SAME: Final = "Rows that read the same without addresses and numbers lost what was asked with them together."
 ERASURE: Final = "erasure"
 WHO_ACTED: Final = "Histories go on saying which of your people changed what."
+
+personal_rows("annotations", Annotation, rewritten, texts=("label", "comment", "answer"))
+personal_rows(
+    "model endpoints",
+    ModelEndpoint,
+    rewritten,
+    names=("name",),
+    texts=("base_url", "model"),
+    values=("options",),
+    note="Model endpoints were changed: test their connections.",
+)
+personal_rows(
+    "tool servers",
+    ToolServer,
+    rewritten,
+    names=("name",),
+    texts=("url", "command"),
+    values=("tools", "variables"),
+    note="Tool servers were changed: look at their addresses.",
+)
+personal_rows("names and domains of datasets", Dataset, rewritten, texts=("name", "domain", "origin_detail"))
+personal_rows(
+    "history of lessons: who acted",
+    ExperienceChange,
+    staying,
+    path="experience__organization_id",
+    texts=("by",),
+    note=WHO_ACTED,
+)
 
 
 def rows_about(organization_id: uuid.UUID, words: Sequence[str]) -> list[DatasetRow]:
@@ -89,12 +118,6 @@ def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
         Annotation.objects.filter(trajectory_id__in=ids).delete()  # what was said of it says what it said
 
     return ErasureFinding(len(found), erase, SAME if any("[" in query for query in asked) else "")
-
-
-@erasure_handlers.register("annotations")
-def annotated(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = Annotation.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, texts=("label", "comment", "answer"))
 
 
 @erasure_handlers.register("trajectory groups")
@@ -230,30 +253,3 @@ def agents(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
         written.erase()
 
     return ErasureFinding(found.count(), erase, "Agents were changed: look at their settings before you use them.")
-
-
-@erasure_handlers.register("model endpoints")
-def endpoints(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = ModelEndpoint.objects.filter(organization_id=organization_id)
-    note = "Model endpoints were changed: test their connections."
-    return rewritten(mine, words, names=("name",), texts=("base_url", "model"), values=("options",), note=note)
-
-
-@erasure_handlers.register("tool servers")
-def tool_servers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = ToolServer.objects.filter(organization_id=organization_id)
-    note = "Tool servers were changed: look at their addresses."
-    return rewritten(mine, words, names=("name",), texts=("url", "command"), values=("tools", "variables"), note=note)
-
-
-@erasure_handlers.register("names and domains of datasets")
-def datasets(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(
-        Dataset.objects.filter(organization_id=organization_id), words, texts=("name", "domain", "origin_detail")
-    )
-
-
-@erasure_handlers.register("history of lessons: who acted")
-def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
-    return staying(mine, words, texts=("by",), note=WHO_ACTED)

@@ -8,7 +8,14 @@ from typing import Final
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.word_erasure import ERASED, ProgramKeys, contains_words, erase_words
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten, rows_saying
+from agentcore_site.tenancy.erasure import (
+    ErasureFinding,
+    erasure_handlers,
+    holding,
+    personal_rows,
+    rewritten,
+    rows_saying,
+)
 from experiences.erasure import idle_require, rows_about
 from experiences.lessons.job_prompt import prompt_without
 from experiences.models.jobs_at_work import jobs_of
@@ -35,6 +42,10 @@ VERDICT: Final = ProgramKeys.but(
     "verdict",
 )  # fmt: skip
 UNREADABLE = "Some checkpoints can't be read, so it is not known what they hold: delete those that you don't need."
+
+personal_rows("tags of checkpoints", PolicyCheckpoint, rewritten, values=("tags",))
+personal_rows("notes and tags of training jobs", TrainingRun, rewritten, texts=("note",), values=("tags",))
+personal_rows("comments on training jobs", JobComment, rewritten, texts=("text",))
 
 
 @erasure_handlers.register("jobs at work on it")
@@ -107,22 +118,6 @@ def epochs(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
             Epoch.objects.filter(pk=epoch.pk).update(changes=erase_words(changes, words))
 
     return ErasureFinding(len(found), erase)
-
-
-@erasure_handlers.register("tags of checkpoints")
-def tags(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(PolicyCheckpoint.objects.filter(organization_id=organization_id), words, values=("tags",))
-
-
-@erasure_handlers.register("notes and tags of training jobs")
-def notes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = TrainingRun.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, texts=("note",), values=("tags",))
-
-
-@erasure_handlers.register("comments on training jobs")
-def comments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(JobComment.objects.filter(organization_id=organization_id), words, texts=("text",))
 
 
 @erasure_handlers.register("checkpoints that tell of it")

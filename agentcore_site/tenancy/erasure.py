@@ -1,9 +1,9 @@
 """Erasure by subject: everything that holds what names a person is found and deleted, and a report proves it.
 
-Each app registers its places. A place prepares (it finds, and holds what it will delete), then erases; afterwards every
-place is asked again, and what it still finds stands in the report: only what may not be changed, or can't be read, may
-be left. The report keeps a keyed digest of each identifier and not the identifier: one who knows it can check that it
-was erased, and it can't be read there.
+Each app registers its handlers: most are one call of ``personal_rows``. A handler prepares (it finds, and holds what it
+will delete), then erases. Afterwards every handler searches again, and the report states what is left: only what may
+not be changed, or can't be read, may be left. The report keeps a keyed digest of each identifier, not the identifier:
+a person who knows the identifier can check that it was erased, and cannot read it there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any, Final, Protocol
 
 from django.conf import settings
 from django.db import transaction
-from django.db.models import Func, Q, QuerySet, TextField
+from django.db.models import Func, Model, Q, QuerySet, TextField
 from django.db.models.functions import Cast
 
 from agentcore_site.audit.services import record
@@ -37,7 +37,7 @@ MOST: Final = 20
 
 @dataclass(frozen=True)
 class ErasureFinding:
-    """What a place found: how many rows, and how to erase them. ``stays`` of them can't be erased here: the report
+    """What a handler found: how many rows, and how to erase them. ``stays`` of them can't be erased here: the report
     counts them as left, and ``note`` says why."""
 
     rows: int
@@ -56,7 +56,7 @@ class ErasureHandler(Protocol):
     def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding: ...
 
 
-erasure_handlers: Registry[ErasureHandler] = Registry("place of personal data", entry_point_group="agentcore.erasure")
+erasure_handlers: Registry[ErasureHandler] = Registry("handler of personal data", entry_point_group="agentcore.erasure")
 
 
 def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
@@ -73,7 +73,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
     require(actor, "subject.erase", organization)
     words = _words(identifiers)
     with transaction.atomic():
-        found = {name: place(organization.id, words) for name, place in erasure_handlers.items()}
+        found = {name: handler(organization.id, words) for name, handler in erasure_handlers.items()}
         report = Erasure(
             organization=organization,
             requested_by=Actor.of(actor).user,
@@ -86,7 +86,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
             return report
         for one in found.values():
             one.erase()
-        after = {name: place(organization.id, words) for name, place in erasure_handlers.items()}
+        after = {name: handler(organization.id, words) for name, handler in erasure_handlers.items()}
         report.left = {name: one.rows for name, one in after.items()}
         if any(one.rows > one.stays for one in after.values()):
             where = ", ".join(f"{name}: {one.rows}" for name, one in after.items() if one.rows > one.stays)
@@ -178,10 +178,39 @@ def rewritten(
     return ErasureFinding(len(found), erase, note)
 
 
+def deleted(
+    rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str] = (), values: Sequence[str] = (), note: str = ""
+) -> ErasureFinding:
+    found = holding(rows, words, texts=texts, values=values)
+    return ErasureFinding(found.count(), found.delete, note)
+
+
+def emptied(rows: QuerySet[Any], words: Sequence[str], *, text: str, note: str) -> ErasureFinding:
+    """The column is emptied as a whole: the rest of an address could be another person's address."""
+    found = holding(rows, words, texts=(text,))
+    return ErasureFinding(found.count(), lambda: found.update(**{text: ""}), note)
+
+
 def staying(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], note: str) -> ErasureFinding:
     """The rows hold the words and stay as they are; the report says so."""
     found = holding(rows, words, texts=texts).count()
     return ErasureFinding(found, lambda: None, note, stays=found)
+
+
+def personal_rows(
+    name: str,
+    model: type[Model],
+    act: Callable[..., ErasureFinding],
+    *,
+    path: str = "organization_id",
+    **columns: Any,
+) -> None:
+    """Registers a handler: ``act`` (``rewritten``, ``deleted``, ``emptied`` or ``staying``) on the organisation's rows
+    of ``model``. ``path`` leads from a row to its organisation; ``columns`` are the arguments of ``act``."""
+
+    @erasure_handlers.register(name)
+    def handler(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+        return act(model._default_manager.filter(**{path: organization_id}), words, **columns)
 
 
 def _words(identifiers: Sequence[str]) -> list[str]:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
+from agentcore_site.tenancy.erasure import ErasureFinding, deleted, erasure_handlers, holding, personal_rows, rewritten
 from evaluation.events.models import (
     DeadLetter,
     ErasedMessage,
@@ -23,23 +23,13 @@ from evaluation.events.subjects import REQUEST, stream_of
 
 TRAININGS: Final = stream_of(REQUEST)  # and of the reports about them
 
-
-@erasure_handlers.register("publishers of events")
-def publishers(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(EventCredential.objects.filter(organization_id=organization_id), words, texts=("name",))
-
-
-@erasure_handlers.register("received trajectories")
-def trajectories(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The ids that senders gave to trajectories; the content is erased with trajectories."""
-    mine = ReceivedTrajectory.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, names=("trajectory_id",))
-
-
-@erasure_handlers.register("received rewards")
-def rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = ReceivedReward.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, names=("reward_id", "trajectory_id"), values=("components", "about"))
+personal_rows("publishers of events", EventCredential, rewritten, texts=("name",))
+# The ids that senders gave to trajectories; the content is erased with trajectories.
+personal_rows("received trajectories", ReceivedTrajectory, rewritten, names=("trajectory_id",))
+personal_rows(
+    "received rewards", ReceivedReward, rewritten, names=("reward_id", "trajectory_id"), values=("components", "about")
+)
+personal_rows("spans of traces that are not whole", WaitingSpan, deleted, texts=("body",))
 
 
 @erasure_handlers.register("dead letters of events")
@@ -86,11 +76,3 @@ def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
         found.erase()
 
     return ErasureFinding(len(rows), erase)
-
-
-@erasure_handlers.register("spans of traces that are not whole")
-def waiting_spans(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = WaitingSpan.objects.filter(organization_id=organization_id)
-    found = holding(mine, words, texts=("body",))
-    ids = list(found.values_list("pk", flat=True))
-    return ErasureFinding(len(ids), lambda: WaitingSpan.objects.filter(pk__in=ids).delete())

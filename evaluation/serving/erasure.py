@@ -15,7 +15,15 @@ from django.db.models import Q
 from agentcore_site.encryption.search import encrypted_rows_containing
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.word_erasure import ProgramKeys
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, rewritten
+from agentcore_site.tenancy.erasure import (
+    ErasureFinding,
+    deleted,
+    emptied,
+    erasure_handlers,
+    holding,
+    personal_rows,
+    rewritten,
+)
 from evaluation.serving.models import (
     AgentServing,
     CanaryObservation,
@@ -41,6 +49,32 @@ from training.config.versions import OWN
 FINDINGS: Final = ("sentence", "findings", "check")
 VERDICT: Final = ProgramKeys.but(("passed", *FINDINGS), *FINDINGS, foreign=["figures"])
 NOTE = "Releases were deleted, with what suites found of them: make new ones of what is left."
+
+personal_rows("feedback", Feedback, rewritten, texts=("text",), names=("metric",))
+personal_rows(
+    "webhooks of agents",
+    AgentServing,
+    emptied,
+    text="webhook_url",
+    note="The webhook of an agent is gone: give it another address.",
+)
+personal_rows("deployments", Deployment, rewritten, texts=("note", "reason"), own={"verdict": VERDICT})
+personal_rows("timelines of deployments", DeploymentEvent, deleted, path="deployment__organization_id", texts=("note",))
+# The names of sessions, as callers gave them.
+personal_rows(
+    "sessions of deployments", CanaryObservation, rewritten, path="deployment__organization_id", names=("session",)
+)
+personal_rows("learning loops", LearningLoop, rewritten, values=("environment_options",), own={"config": OWN})
+personal_rows("turns of learning loops", LoopTurn, rewritten, texts=("waits_for", "reason"))
+personal_rows(
+    "rows of learning loops",
+    LoopRow,
+    deleted,
+    path="turn__organization_id",
+    texts=("query", "expected"),
+    values=("flags",),
+)
+personal_rows("suites", Suite, rewritten, texts=("description",), names=("name",))
 
 
 @erasure_handlers.register("releases")
@@ -84,12 +118,6 @@ def production_traces(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     return ErasureFinding(len(ids), lambda: ProductionTrace.objects.filter(pk__in=ids).delete())
 
 
-@erasure_handlers.register("feedback")
-def feedback(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = Feedback.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, texts=("text",), names=("metric",))
-
-
 @erasure_handlers.register("rules of the gate")
 def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     from evaluation.serving.gate.verdict import (
@@ -99,63 +127,6 @@ def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = AgentServing.objects.filter(organization_id=organization_id)
     own = ProgramKeys.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
     return rewritten(mine, words, own={"gate": own})
-
-
-@erasure_handlers.register("webhooks of agents")
-def webhooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """Erases the whole address: the rest of it without the words could be another person's address."""
-    found = holding(AgentServing.objects.filter(organization_id=organization_id), words, texts=("webhook_url",))
-    note = "The webhook of an agent is gone: give it another address."
-    return ErasureFinding(found.count(), lambda: found.update(webhook_url=""), note)
-
-
-@erasure_handlers.register("deployments")
-def deployments(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(
-        Deployment.objects.filter(organization_id=organization_id),
-        words,
-        texts=("note", "reason"),
-        own={"verdict": VERDICT},
-    )
-
-
-@erasure_handlers.register("timelines of deployments")
-def deployment_events(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    found = holding(DeploymentEvent.objects.filter(deployment__organization_id=organization_id), words, texts=("note",))
-    ids = list(found.values_list("pk", flat=True))
-    return ErasureFinding(len(ids), lambda: DeploymentEvent.objects.filter(pk__in=ids).delete())
-
-
-@erasure_handlers.register("sessions of deployments")
-def observations(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """The names of sessions, as callers gave them."""
-    mine = CanaryObservation.objects.filter(deployment__organization_id=organization_id)
-    return rewritten(mine, words, names=("session",))
-
-
-@erasure_handlers.register("learning loops")
-def loops(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = LearningLoop.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, values=("environment_options",), own={"config": OWN})
-
-
-@erasure_handlers.register("turns of learning loops")
-def turns(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    return rewritten(LoopTurn.objects.filter(organization_id=organization_id), words, texts=("waits_for", "reason"))
-
-
-@erasure_handlers.register("rows of learning loops")
-def loop_rows(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = LoopRow.objects.filter(turn__organization_id=organization_id)
-    found = holding(mine, words, texts=("query", "expected"), values=("flags",))
-    ids = list(found.values_list("pk", flat=True))
-    return ErasureFinding(len(ids), lambda: LoopRow.objects.filter(pk__in=ids).delete())
-
-
-@erasure_handlers.register("suites")
-def suites(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    mine = Suite.objects.filter(organization_id=organization_id)
-    return rewritten(mine, words, texts=("description",), names=("name",))
 
 
 @erasure_handlers.register("versions of suites")

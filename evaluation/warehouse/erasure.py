@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from agentcore_site.lib.errors import Conflict
-from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding
+from agentcore_site.tenancy.erasure import ErasureFinding, deleted, erasure_handlers, personal_rows
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.transports import WarehouseError
 from evaluation.warehouse.loading import deleted_purge, store_configured
@@ -22,14 +22,8 @@ HOLDING: Final = (
 )
 AWAY: Final = "The warehouse does not answer, and may hold what is to be erased. Try again when it does."
 
-
-@erasure_handlers.register("roll-ups of trajectories")
-def rollups(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
-    """Names of models and of reward components; the hours are recounted without the erased trajectories."""
-    mine = HourlyMeasure.objects.filter(organization_id=organization_id)
-    found = holding(mine, words, texts=("model", "measure"))
-    ids = list(found.values_list("pk", flat=True))
-    return ErasureFinding(len(ids), lambda: HourlyMeasure.objects.filter(pk__in=ids).delete())
+# Names of models and of reward components; the hours are recounted without the erased trajectories.
+personal_rows("roll-ups of trajectories", HourlyMeasure, deleted, texts=("model", "measure"))
 
 
 @erasure_handlers.register("warehouse")
