@@ -14,55 +14,24 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs.models import HostProcess
 from agentcore_site.models import IdempotencyRecord, SavedView, SiteFact, TableSize
 from agentcore_site.tenancy.admin import ForSuperusers
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, list_page
 
-
-@admin.register(AuditEvent)
-class AuditEventAdmin(LongTableAdmin):
-    """Read-only: the database refuses changes as well."""
-
-    organization_path = "organization_id"
-    list_display = ["at", "actor", "action", "target", "door", "ip"]
-    list_filter = ["action", ("at", admin.DateFieldListFilter)]
-    search_fields = ["actor", "action", "target", "target_id"]
-    date_hierarchy = None
-    exclude = ["user"]
-
-
-@admin.register(AuditStream)
-class AuditStreamAdmin(ReadOnlyAdmin):
-    list_display = ["organization", "url", "paused", "sent_lines", "sent_at", "error", "failing_since"]
-    list_filter = ["paused"]
-    list_select_related = ["organization"]
-    search_fields = ["organization__name", "url"]
-
-
-@admin.register(IdempotencyRecord)
-class IdempotencyRecordAdmin(LongTableAdmin):
-    list_display = ["created_at", "operation", "key", "user", "organization", "status"]
-    list_filter = ["organization"]
-    list_select_related = ["user", "organization"]
-    search_fields = ["key", "operation", "user__username"]
-
-
-@admin.register(SavedView)
-class SavedViewAdmin(LongTableAdmin):
-    """Created and changed over the lists of the console."""
-
-    list_display = ["name", "page", "person", "organization", "shared", "created_at"]
-    list_filter = ["organization", "shared"]
-    list_select_related = ["person", "organization"]
-    search_fields = ["name", "page", "person__username"]
-
-
-@admin.register(DataKey)
-class DataKeyAdmin(LongTableAdmin):
-    """Created and changed on the page *Encryption*."""
-
-    list_display = ["organization", "version", "holder", "active", "created_at"]
-    list_filter = ["organization", "active"]
-    list_select_related = ["organization"]
-    exclude = ["sealed"]
+# Read-only: the database refuses changes as well.
+list_page(
+    AuditEvent,
+    "at actor action target door ip",
+    LongTableAdmin,
+    organization_path="organization_id",
+    list_filter=["action", ("at", admin.DateFieldListFilter)],
+    search_fields=["actor", "action", "target", "target_id"],
+    exclude=["user"],
+)
+list_page(AuditStream, "organization url paused sent_lines sent_at error failing_since")
+list_page(IdempotencyRecord, "created_at operation key user organization status", LongTableAdmin)
+# Created and changed over the lists of the console.
+list_page(SavedView, "name page person organization shared created_at", LongTableAdmin)
+# Created and changed on the page *Encryption*.
+list_page(DataKey, "organization version holder active created_at", LongTableAdmin, exclude=["sealed"])
 
 
 class SiteTableAdmin(ForSuperusers, LongTableAdmin):
@@ -83,31 +52,8 @@ class SiteTableAdmin(ForSuperusers, LongTableAdmin):
         return False
 
 
-@admin.register(SiteFact)
-class SiteFactAdmin(SiteTableAdmin):
-    list_display = ["name", "value", "updated_at"]
-    search_fields = ["name"]
-
-
-@admin.register(HostProcess)
-class HostProcessAdmin(SiteTableAdmin):
-    list_display = ["name", "host", "pid", "restarts", "started_at", "ticked_at", "seen_at"]
-    search_fields = ["name", "host"]
-
-
-@admin.register(TableSize)
-class TableSizeAdmin(SiteTableAdmin):
-    list_display = ["day", "name", "size"]
-    search_fields = ["name"]
-
-
-@admin.register(Seal)
-class SealAdmin(SiteTableAdmin):
-    list_display = ["kind", "id", "top", "sealed_at"]
-    list_filter = ["kind"]
-    fields = ["kind", "top", "sealed_at"]
-
-
-@admin.register(ErasedWords)
-class ErasedWordsAdmin(SiteTableAdmin):
-    list_display = ["number", "erased_at"]
+list_page(SiteFact, "name value updated_at", SiteTableAdmin)
+list_page(HostProcess, "name host pid restarts started_at ticked_at seen_at", SiteTableAdmin)
+list_page(TableSize, "day name size", SiteTableAdmin)
+list_page(Seal, "kind id top sealed_at", SiteTableAdmin, list_filter=["kind"], fields=["kind", "top", "sealed_at"])
+list_page(ErasedWords, "number erased_at", SiteTableAdmin)

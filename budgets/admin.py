@@ -19,9 +19,9 @@ from agentcore_site.lib.money_format import exact
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.administration import (
     KeyedTableAdmin,
-    ReadOnlyAdmin,
     ServiceAdmin,
     actor_at,
+    list_page,
     organizations_of,
 )
 from agentcore_site.tenancy.permissions import require
@@ -246,8 +246,6 @@ class ModelPriceAdmin(ServiceAdmin):
     form = PriceAdminForm
     list_display = ["model", "valid_from", "organization", "input_", "cached_", "output_", "free", "source"]
     list_filter = ["free", "valid_from", "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["model", "source"]
     autocomplete_fields = ["organization"]
     fields = [
         "organization", "model", "valid_from", "free", "input_usd", "cached_usd", "output_usd", "call_usd", "source",
@@ -306,8 +304,6 @@ class BudgetSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
 class BudgetSettingsAdmin(ServiceAdmin):
     form = BudgetSettingsForm
     list_display = ["organization", "email_admins", "webhook_url", "minute_"]
-    list_select_related = ["organization"]
-    search_fields = ["organization__name", "webhook_url"]
     autocomplete_fields = ["organization"]
     fields = ["organization", "email_admins", "webhook_url", "secret_version", "minute_usd"]
     minute_ = money_column("most_per_minute", "a minute", none="not limited")
@@ -348,21 +344,13 @@ class BudgetSettingsAdmin(ServiceAdmin):
         return response
 
 
-@admin.register(BudgetLimit)
-class BudgetLimitAdmin(ReadOnlyAdmin):
-    list_display = ["at", "organization", "scope", "owner_id", "before", "limit", "actor", "note"]
-    list_filter = ["scope", "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["actor", "note"]
-
-
-@admin.register(BudgetAlert)
-class BudgetAlertAdmin(ReadOnlyAdmin):
-    organization_path = "budget__organization"
-    list_display = ["created_at", "budget", "kind", "threshold", "spent", "limit", "delivered_at", "tries", "error"]
-    list_filter = ["kind", "threshold", ("delivered_at", admin.EmptyFieldListFilter)]
-    list_select_related = ["budget"]
-    search_fields = ["budget__organization__name"]
+list_page(BudgetLimit, "at organization scope owner_id before limit actor note")
+list_page(
+    BudgetAlert,
+    "created_at budget kind threshold spent limit delivered_at tries error",
+    list_filter=["kind", "threshold", ("delivered_at", admin.EmptyFieldListFilter)],
+    search_fields=["budget__organization__name"],
+)
 
 
 class BookAdmin(KeyedTableAdmin):
@@ -370,16 +358,16 @@ class BookAdmin(KeyedTableAdmin):
     search_help_text = "The id of a job or an agent."
 
 
-@admin.register(Reservation)
-class ReservationAdmin(BookAdmin):
-    list_display = ["key", "state", "amount", "actual", "model", "purpose", "created_at", "expires_at", "ended_at"]
-    list_filter = ["state", "purpose"]
-
-
-@admin.register(LedgerEntry)
-class LedgerEntryAdmin(BookAdmin):
-    list_display = [
-        "id", "at", "kind", "model", "purpose", "spent_delta", "reserved_delta", "debt_delta", "cost", "input_tokens",
-        "output_tokens", "source", "estimated", "job_id",
-    ]  # fmt: skip
-    list_filter = ["kind", "purpose", "source", "estimated"]
+list_page(
+    Reservation,
+    "key state amount actual model purpose created_at expires_at ended_at",
+    BookAdmin,
+    list_filter=["state", "purpose"],
+)
+list_page(
+    LedgerEntry,
+    "id at kind model purpose spent_delta reserved_delta debt_delta cost input_tokens output_tokens source estimated"
+    " job_id",
+    BookAdmin,
+    list_filter=["kind", "purpose", "source", "estimated"],
+)

@@ -15,7 +15,6 @@ class EvaluationRunAdmin(ReadOnlyAdmin):
     list_display = ["__str__", "agent", "status", "split", "samples", "final", "verdict"]
     list_filter = ["split", "final", "job__status", "organization"]
     list_select_related = ["job", "agent", "checkpoint", "checkpoint__run"]
-    search_fields = ["agent__name", "agent__slug"]
     show_full_result_count = False
 
     def get_queryset(self, request: Any) -> Any:
@@ -32,7 +31,6 @@ class EvaluationRunAdmin(ReadOnlyAdmin):
 
 @admin.register(EvaluationResult)
 class EvaluationResultAdmin(LongTableAdmin):
-    organization_path = "evaluation__organization"
     list_display = ["evaluation", "line", "scenario", "arm", "successes", "cost_micros"]
     list_filter = ["arm", "line"]
     search_fields = ["query", "evaluation__agent__slug"]
@@ -46,9 +44,6 @@ class EvaluationResultAdmin(LongTableAdmin):
 @admin.register(HeldOutLook)
 class HeldOutLookAdmin(ReadOnlyAdmin):
     list_display = ["at", "agent", "evaluation", "fingerprint"]
-    list_filter = ["organization"]
-    list_select_related = ["agent", "evaluation"]
-    search_fields = ["agent__slug", "fingerprint"]
 
     def get_queryset(self, request: Any) -> Any:
         rows = super().get_queryset(request).select_related("evaluation__checkpoint")

@@ -17,6 +17,7 @@ from agentcore_site.tenancy.administration import (
     LongTableAdmin,
     ReadOnlyAdmin,
     ScopedAdmin,
+    list_page,
     service_action,
 )
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
@@ -94,7 +95,6 @@ class AgentAdmin(ScopedAdmin):
     form = AgentAdminForm
     list_display = ["name", "slug", "organization", "philosophy", "runtime", "environment", "archived_at"]
     list_filter = ["philosophy", "runtime", "environment", ("archived_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["organization"]
     search_fields = ["name", "slug", "description"]
     autocomplete_fields = ["organization", "endpoint"]
     readonly_fields = ["tool_servers", "granted_tools", "archived_at", "created_by", "created_at", "updated_at"]
@@ -109,42 +109,19 @@ class AgentAdmin(ScopedAdmin):
     archive = service_action("Archive the selected agents", "Archived", agent_archive)
 
 
-@admin.register(ModelEndpoint)
-class ModelEndpointAdmin(ReadOnlyAdmin):
-    """Read-only: addresses and keys are changed in the console. A key is never shown there, and is required again when
-    the address moves to another host."""
-
-    list_display = ["name", "organization", "kind", "base_url", "model", "archived_at"]
-    list_filter = ["kind", ("archived_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["name", "base_url", "model"]
-
-
-@admin.register(ToolServer)
-class ToolServerAdmin(ReadOnlyAdmin):
-    """Read-only, like model endpoints."""
-
-    list_display = ["name", "organization", "transport", "url", "command", "archived_at"]
-    list_filter = ["transport", ("archived_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["name", "url", "command"]
-
-
-@admin.register(Dataset)
-class DatasetAdmin(ReadOnlyAdmin):
-    list_display = ["name", "organization", "domain", "size", "created_by", "created_at"]
-    list_filter = ["organization"]
-    list_select_related = ["organization", "created_by"]
-    search_fields = ["name", "domain", "sha256"]
-
-
-@admin.register(DatasetRow)
-class DatasetRowAdmin(LongTableAdmin):
-    organization_path = "dataset__organization"
-    list_display = ["dataset", "index", "__str__"]
-    list_select_related = ["dataset"]
-    search_fields = ["dataset__name", "query"]
-    ordering = ["-dataset__created_at", "index"]
+# Read-only: addresses and keys are changed in the console. A key is never shown there, and is required again when the
+# address moves to another host.
+list_page(ModelEndpoint, "name organization kind base_url model archived_at")
+# Read-only, like model endpoints.
+list_page(ToolServer, "name organization transport url command archived_at")
+list_page(Dataset, "name organization domain size created_by created_at", search_fields=["name", "domain", "sha256"])
+list_page(
+    DatasetRow,
+    "dataset index __str__",
+    LongTableAdmin,
+    search_fields=["dataset__name", "query"],
+    ordering=["-dataset__created_at", "index"],
+)
 
 
 @admin.register(TrajectoryRecord)
@@ -153,7 +130,6 @@ class TrajectoryAdmin(LongTableAdmin):
     so it is neither counted nor searched by text here (the console and the API do that within a job), and the list
     follows the primary key, newest month first; a job's rows come in the order of its training."""
 
-    organization_path = "organization_id"
     list_display = [
         "id",
         "job_id",
@@ -190,12 +166,13 @@ class TrajectoryAdmin(LongTableAdmin):
         return queryset.filter(Q(id=wanted) | Q(agent_id=wanted)), False
 
 
-@admin.register(GroupRecord)
-class TrajectoryGroupAdmin(KeyedTableAdmin):
-    key_fields = ("job_id",)
-    list_display = ["job_id", "iteration", "scenario", "query", "has_signal", "rewards"]
-    list_filter = ["has_signal"]
-    search_help_text = "The id of a job."
+list_page(
+    GroupRecord,
+    "job_id iteration scenario query has_signal rewards",
+    KeyedTableAdmin,
+    key_fields=("job_id",),
+    search_help_text="The id of a job.",
+)
 
 
 @admin.register(PromptPack)
@@ -203,9 +180,6 @@ class PromptPackAdmin(ReadOnlyAdmin):
     """Read-only: a pack is changed in the console, which stamps it, or loaded from its files."""
 
     list_display = ["name", "organization", "domain", "experience_slots", "max_words", "stamp", "archived_at"]
-    list_filter = [("archived_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["name", "domain", "stamp"]
     actions = ["archive"]
 
     archive = service_action("Archive the selected packs", "Archived", pack_archive)
@@ -216,8 +190,6 @@ class ExperienceAdmin(ReadOnlyAdmin):
     """Lessons are moved here by the services of the console; their text is edited there, where it is checked."""
 
     list_display = ["handle", "__str__", "agent", "status", "weight", "effect", "rollouts", "version", "created_at"]
-    list_filter = ["status", "organization"]
-    list_select_related = ["agent", "organization"]
     search_fields = ["handle", "summary", "agent__name", "agent__slug"]
     actions = ["restore", "prune", "quarantine", "approve"]
 
@@ -227,143 +199,64 @@ class ExperienceAdmin(ReadOnlyAdmin):
     approve = service_action("Let the selected lessons out of quarantine", "Let out", experience_approve)
 
 
-@admin.register(ExperienceChange)
-class ExperienceChangeAdmin(LongTableAdmin):
-    organization_path = "experience__organization"
-    list_display = ["experience", "action", "version", "by", "at"]
-    list_filter = ["action"]
-    list_select_related = ["experience"]
-    search_fields = ["experience__handle", "by"]
-    ordering = ["-id"]
-
-
-@admin.register(Question)
-class QuestionAdmin(LongTableAdmin):
-    list_display = ["stage", "key", "agent", "iteration", "usable", "reason", "tokens", "cost_micros", "at"]
-    list_filter = ["stage", "usable"]
-    list_select_related = ["agent"]
-    search_fields = ["key", "reason"]
-    ordering = ["-id"]
-
-
-@admin.register(Playbook)
-class PlaybookAdmin(ReadOnlyAdmin):
-    """Read-only: a playbook is changed by services, which keep its history."""
-
-    list_display = ["agent", "organization", "version", "section_count", "evolutions", "failures"]
-    list_filter = ["agent__evolves", "philosophy", "organization"]
-    list_select_related = ["agent", "organization"]
-    search_fields = ["agent__name", "agent__slug"]
-
-
-@admin.register(PlaybookVersion)
-class PlaybookVersionAdmin(LongTableAdmin):
-    organization_path = "playbook__organization"
-    list_display = ["playbook", "number", "action", "by", "at"]
-    list_filter = ["action"]
-    list_select_related = ["playbook__agent"]
-    search_fields = ["playbook__agent__slug", "by"]
-    ordering = ["-id"]
-
-
-@admin.register(PlaybookSection)
-class PlaybookSectionAdmin(LongTableAdmin):
-    organization_path = "playbook__organization"
-    list_display = ["playbook", "handle", "usage", "helpful", "harmful"]
-    list_select_related = ["playbook__agent"]
-    search_fields = ["playbook__agent__slug", "handle"]
-    ordering = ["-id"]
-
-
-@admin.register(PlaybookChange)
-class PlaybookChangeAdmin(LongTableAdmin):
-    organization_path = "playbook__organization"
-    list_display = ["playbook", "handle", "version", "action", "by", "at"]
-    list_filter = ["action"]
-    list_select_related = ["playbook__agent"]
-    search_fields = ["playbook__agent__slug", "handle", "by"]
-    ordering = ["-id"]
-
-
-@admin.register(ContextDelta)
-class ContextDeltaAdmin(LongTableAdmin):
-    list_display = ["agent", "type", "target", "confidence", "state", "reason", "by", "created_at"]
-    list_filter = ["state", "type"]
-    list_select_related = ["agent"]
-    search_fields = ["agent__slug", "target", "by"]
-    ordering = ["-created_at", "-id"]
-
-
-@admin.register(ExecutionTrace)
-class ExecutionTraceAdmin(LongTableAdmin):
-    """The table is long: search takes the slug of an agent or the id of a task."""
-
-    list_display = ["id", "agent", "task_id", "success", "duration_ms", "context_version", "recorded_at"]
-    list_filter = ["success"]
-    list_select_related = ["agent"]
-    search_fields = ["=agent__slug", "=task_id"]
-    ordering = ["-recorded_at", "-id"]
-
-
-@admin.register(Evolution)
-class EvolutionAdmin(ReadOnlyAdmin):
-    list_display = ["agent", "job", "trigger", "tries", "version_before", "version_after", "settled_at"]
-    list_filter = ["trigger", "organization"]
-    list_select_related = ["agent", "job", "organization"]
-    search_fields = ["agent__name", "agent__slug"]
-
-
-@admin.register(TrajectoryArchive)
-class TrajectoryArchiveAdmin(LongTableAdmin):
-    """Written, dropped and deleted by the work alone: a file stands behind each."""
-
-    list_display = ["month", "agent", "organization", "state", "rows", "size", "archived_at", "deleted_at"]
-    list_filter = ["state", "organization"]
-    list_select_related = ["agent", "organization"]
-    search_fields = ["agent__name", "sha256"]
-
-
-@admin.register(ArchivedJob)
-class ArchivedJobAdmin(KeyedTableAdmin):
-    key_fields = ("job_id",)
-    list_display = ["job_id", "archive", "rows", "restored_at"]
-    list_select_related = ["archive__agent"]
-
-
-@admin.register(TrajectoryExport)
-class TrajectoryExportAdmin(LongTableAdmin):
-    """Written and deleted by the work alone: files stand behind it."""
-
-    list_display = ["job", "organization", "format", "rows", "size", "deleted_at"]
-    list_filter = ["format", "organization"]
-    list_select_related = ["job", "organization"]
-    search_fields = ["format"]
-    ordering = ["-job_id"]
-
-
-@admin.register(ExportPart)
-class ExportPartAdmin(KeyedTableAdmin):
-    organization_path = "export__organization"
-    key_fields = ("export_id",)
-    list_display = ["id", "export", "number", "rows", "size", "sha256"]
-    list_select_related = ["export__job"]
-
-
-@admin.register(Annotation)
-class AnnotationAdmin(LongTableAdmin):
-    """Written, changed and removed by its author alone, where the right to do so is asked for."""
-
-    list_display = ["trajectory_id", "agent", "step", "label", "score", "author", "created_at"]
-    list_filter = ["organization"]
-    list_select_related = ["agent", "author"]
-    search_fields = ["label", "agent__slug"]
-    ordering = ["-id"]
-
-
-@admin.register(ArchiveRule)
-class ArchiveRuleAdmin(ReadOnlyAdmin):
-    """Changed on the page Storage and over REST, where the right to do so is asked for."""
-
-    list_display = ["organization", "agent", "keep_days", "updated_at"]
-    list_filter = ["organization"]
-    list_select_related = ["agent", "organization"]
+list_page(ExperienceChange, "experience action version by at", LongTableAdmin, list_filter=["action"], ordering=["-id"])
+list_page(
+    Question,
+    "stage key agent iteration usable reason tokens cost_micros at",
+    LongTableAdmin,
+    list_filter=["stage", "usable"],
+    ordering=["-id"],
+)
+# Read-only: a playbook is changed by services, which keep its history.
+list_page(
+    Playbook,
+    "agent organization version section_count evolutions failures",
+    list_filter=["agent__evolves", "philosophy", "organization"],
+)
+list_page(PlaybookVersion, "playbook number action by at", LongTableAdmin, list_filter=["action"], ordering=["-id"])
+list_page(PlaybookSection, "playbook handle usage helpful harmful", LongTableAdmin, ordering=["-id"])
+list_page(
+    PlaybookChange, "playbook handle version action by at", LongTableAdmin, list_filter=["action"], ordering=["-id"]
+)
+list_page(
+    ContextDelta,
+    "agent type target confidence state reason by created_at",
+    LongTableAdmin,
+    list_filter=["state", "type"],
+    ordering=["-created_at", "-id"],
+)
+# The table is long: search takes the slug of an agent or the id of a task.
+list_page(
+    ExecutionTrace,
+    "id agent task_id success duration_ms context_version recorded_at",
+    LongTableAdmin,
+    list_filter=["success"],
+    search_fields=["=agent__slug", "=task_id"],
+    ordering=["-recorded_at", "-id"],
+)
+list_page(
+    Evolution,
+    "agent job trigger tries version_before version_after settled_at",
+    list_filter=["trigger", "organization"],
+)
+# Written, dropped and deleted by the work alone: a file stands behind each.
+list_page(
+    TrajectoryArchive,
+    "month agent organization state rows size archived_at deleted_at",
+    LongTableAdmin,
+    search_fields=["agent__name", "sha256"],
+)
+list_page(ArchivedJob, "job_id archive rows restored_at", KeyedTableAdmin, key_fields=("job_id",))
+# Written and deleted by the work alone: files stand behind it.
+list_page(
+    TrajectoryExport,
+    "job organization format rows size deleted_at",
+    LongTableAdmin,
+    list_filter=["format", "organization"],
+    ordering=["-job_id"],
+)
+list_page(ExportPart, "id export number rows size sha256", KeyedTableAdmin, key_fields=("export_id",))
+# Written, changed and removed by its author alone, where the right to do so is asked for.
+list_page(Annotation, "trajectory_id agent step label score author created_at", LongTableAdmin, ordering=["-id"])
+# Changed on the page Storage and over REST, where the right to do so is asked for.
+list_page(ArchiveRule, "organization agent keep_days updated_at")

@@ -13,7 +13,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, service_action
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 from training.models import Epoch, Iteration, JobComment, JobPin, PolicyCheckpoint, TrainingRun
 from training.presenters.epochs import outcome
 
@@ -55,21 +55,12 @@ class TrainingRunAdmin(ReadOnlyAdmin):
     cancel = service_action("Cancel the selected runs", "Asked to cancel", on_job(job_cancel))
 
 
-@admin.register(Iteration)
-class IterationAdmin(LongTableAdmin):
-    organization_path = "run__organization"
-    list_display = ["run", "number", "trajectories", "rollout_ms", "update_ms", "created_at"]
-    list_select_related = ["run", "run__agent"]
-    search_fields = ["run__agent__name", "run__agent__slug"]
-    ordering = ["-id"]
+list_page(Iteration, "run number trajectories rollout_ms update_ms created_at", LongTableAdmin, ordering=["-id"])
 
 
 @admin.register(Epoch)
 class EpochAdmin(LongTableAdmin):
-    organization_path = "run__organization"
     list_display = ["run", "number", "iterations", "outcome", "started_at", "updated_at"]
-    list_select_related = ["run", "run__agent"]
-    search_fields = ["run__agent__name", "run__agent__slug"]
     ordering = ["-id"]
 
     @admin.display(description="gate")
@@ -80,7 +71,6 @@ class EpochAdmin(LongTableAdmin):
 @admin.register(PolicyCheckpoint)
 class PolicyCheckpointAdmin(ReadOnlyAdmin):
     list_display = ["label", "agent", "iteration", "validation_score", "validation_low", "size", "tags", "created_at"]
-    list_filter = ["organization"]
     list_select_related = ["agent", "run"]
     search_fields = ["agent__name", "agent__slug", "sha256"]
     exclude = ["data"]
@@ -89,17 +79,5 @@ class PolicyCheckpointAdmin(ReadOnlyAdmin):
         return super().get_queryset(request).defer("data")
 
 
-@admin.register(JobComment)
-class JobCommentAdmin(LongTableAdmin):
-    list_display = ["run", "author", "created_at"]
-    list_filter = ["organization"]
-    list_select_related = ["run", "run__agent", "author"]
-    search_fields = ["author__username", "run__agent__slug"]
-
-
-@admin.register(JobPin)
-class JobPinAdmin(LongTableAdmin):
-    list_display = ["run", "person", "created_at"]
-    list_filter = ["organization"]
-    list_select_related = ["run", "run__agent", "person"]
-    search_fields = ["person__username", "run__agent__slug"]
+list_page(JobComment, "run author created_at", LongTableAdmin)
+list_page(JobPin, "run person created_at", LongTableAdmin)

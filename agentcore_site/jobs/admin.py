@@ -11,7 +11,7 @@ from django.http import HttpRequest
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
 from agentcore_site.lib.texts import uuid_of
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, service_action
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 
 
 @admin.register(Job)
@@ -28,7 +28,6 @@ class JobAdmin(ReadOnlyAdmin):
         "worker",
     ]
     list_filter = ["status", "kind", "status_reason", "priority", "organization"]
-    list_select_related = ["created_by", "organization"]
     search_fields = ["id__exact", "title", "created_by__username"]
     actions = ["pause", "resume", "cancel"]
     show_full_result_count = False
@@ -49,22 +48,12 @@ class JobAdmin(ReadOnlyAdmin):
     cancel = service_action("Cancel the selected jobs", "Asked to cancel", job_cancel)
 
 
-@admin.register(JobEvent)
-class JobEventAdmin(LongTableAdmin):
-    organization_path = "job__organization"
-    list_display = ["job", "seq", "at", "type", "level", "message"]
-    list_filter = ["level", "type"]
-    list_select_related = ["job"]
-    search_fields = ["message", "job__title"]
-    ordering = ["-id"]
+list_page(JobEvent, "job seq at type level message", LongTableAdmin, list_filter=["level", "type"], ordering=["-id"])
 
 
 @admin.register(ShareLink)
 class ShareLinkAdmin(ReadOnlyAdmin):
     list_display = ["job", "created_by", "created_at", "expires_at", "last_seen_at", "revoked_at"]
-    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["job", "created_by"]
-    search_fields = ["job__title", "created_by__username"]
     exclude = ["digest"]
     actions = ["revoke"]
 

@@ -26,6 +26,7 @@ from agentcore_site.tenancy.administration import (
     ServiceAdmin,
     WithReasons,
     actor_at,
+    list_page,
     organizations_of,
     people_of,
     service_action,
@@ -173,7 +174,6 @@ class GroupAdmin(WithReasons, ForSuperusers, BaseGroupAdmin):  # type: ignore[mi
 class OrganizationAdmin(ScopedAdmin):
     organization_path = "id"
     list_display = ["name", "slug", "members", "max_active_jobs", "created_at"]
-    search_fields = ["name", "slug"]
     readonly_fields = ["created_at"]
     prepopulated_fields = {"slug": ["name"]}
 
@@ -191,8 +191,6 @@ class OrganizationAdmin(ScopedAdmin):
 @admin.register(Membership)
 class MembershipAdmin(ServiceAdmin):
     list_display = ["user", "organization", "role", "can_export", "created_at"]
-    list_filter = ["role", "can_export", "organization"]
-    list_select_related = ["user", "organization"]
     search_fields = ["user__username", "user__email", "organization__name"]
     readonly_fields = ["created_at"]
 
@@ -224,9 +222,6 @@ class MembershipAdmin(ServiceAdmin):
 @admin.register(Invitation)
 class InvitationAdmin(ServiceAdmin):
     list_display = ["email", "organization", "role", "invited_by", "sent_at", "expires_at", "outcome", "ended_at"]
-    list_filter = ["outcome", "role", "organization"]
-    list_select_related = ["organization", "invited_by"]
-    search_fields = ["email"]
     autocomplete_fields = ["organization"]
     fields = ["organization", "email", "role", "can_export"]
     actions = ["resend", "revoke"]
@@ -250,9 +245,6 @@ class InvitationAdmin(ServiceAdmin):
 @admin.register(ApiKey)
 class ApiKeyAdmin(ReadOnlyAdmin):
     list_display = ["name", "prefix", "user", "organization", "limits", "expires_at", "revoked_at", "last_used_at"]
-    list_filter = [("revoked_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["user", "organization"]
-    search_fields = ["name", "prefix", "user__username"]
     exclude = ["digest"]
     actions = ["revoke"]
 
@@ -268,55 +260,21 @@ class OfPeopleAdmin(ReadOnlyAdmin):
     """Rows of the people that one sees."""
 
     organization_path = ""
-    list_select_related = ["user"]
-    search_fields = ["user__username"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = self.model._default_manager.order_by(*self.get_ordering(request) or ["-created_at"])
         return rows if request.user.is_superuser else rows.filter(user__in=people_of(request))
 
 
-@admin.register(BrowserSession)
-class BrowserSessionAdmin(OfPeopleAdmin):
-    list_display = ["user", "created_at", "used_at", "ip", "browser"]
-    exclude = ["session_key"]
-
-
-@admin.register(SecondFactor)
-class SecondFactorAdmin(OfPeopleAdmin):
-    """It is taken off on the page *People*, or by ``manage.py take_off_second_factor``."""
-
-    list_display = ["user", "created_at", "confirmed_at"]
-    exclude = ["sealed", "recovery", "last_step"]
-
-
-@admin.register(Passkey)
-class PasskeyAdmin(OfPeopleAdmin):
-    """It is removed by its person on the page *Signing in*, or with the second factor by an admin."""
-
-    list_display = ["user", "name", "created_at", "used_at"]
-    exclude = ["credential_id", "key", "sign_count"]
-
-
-@admin.register(ProviderAccount)
-class ProviderAccountAdmin(OfPeopleAdmin):
-    list_display = ["user", "issuer", "subject", "created_at"]
-
-
-@admin.register(TokenFamily)
-class TokenFamilyAdmin(OfPeopleAdmin):
-    """Sign-ins of programs."""
-
-    list_display = ["user", "created_at", "renewed_at", "expires_at", "ended_at"]
-    list_filter = [("ended_at", admin.EmptyFieldListFilter)]
-    exclude = ["current"]
-
-
-@admin.register(Erasure)
-class ErasureAdmin(ReadOnlyAdmin):
-    list_display = ["created_at", "organization", "requested_by", "found", "left"]
-    list_filter = ["organization"]
-    list_select_related = ["organization", "requested_by"]
+list_page(BrowserSession, "user created_at used_at ip browser", OfPeopleAdmin, exclude=["session_key"])
+# It is taken off on the page *People*, or by ``manage.py take_off_second_factor``.
+list_page(SecondFactor, "user created_at confirmed_at", OfPeopleAdmin, exclude=["sealed", "recovery", "last_step"])
+# It is removed by its person on the page *Signing in*, or with the second factor by an admin.
+list_page(Passkey, "user name created_at used_at", OfPeopleAdmin, exclude=["credential_id", "key", "sign_count"])
+list_page(ProviderAccount, "user issuer subject created_at", OfPeopleAdmin)
+# Sign-ins of programs.
+list_page(TokenFamily, "user created_at renewed_at expires_at ended_at", OfPeopleAdmin, exclude=["current"])
+list_page(Erasure, "created_at organization requested_by found left")
 
 
 @admin.register(Mail)
@@ -325,8 +283,6 @@ class MailAdmin(ReadOnlyAdmin):
 
     list_display = ["created_at", "subject", "recipients", "state", "tries", "error", "organization"]
     list_filter = [("sent_at", admin.EmptyFieldListFilter), "organization"]
-    list_select_related = ["organization"]
-    search_fields = ["subject"]
     exclude = ["body"]
 
     @admin.display(description="status")

@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from functools import reduce
 from operator import or_
-from typing import Any
+from typing import Any, Final
 
 from django import forms
-from django.contrib import messages
-from django.contrib.admin import RelatedOnlyFieldListFilter
+from django.contrib import admin, messages
+from django.contrib.admin import EmptyFieldListFilter, RelatedOnlyFieldListFilter
 from django.contrib.auth import get_user_model
 from django.core.exceptions import ValidationError
-from django.db.models import Model, Q, QuerySet
+from django.db.models import BooleanField, CharField, Model, Q, QuerySet, TextField
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from unfold.admin import ModelAdmin
 from unfold.decorators import action
@@ -91,13 +91,53 @@ class AuditedAdmin(ModelAdmin):  # type: ignore[misc]
         return getattr(value, "pk", value) if self.organization_path else None
 
 
+NAMES: Final = ("username", "slug", "name", "title", "handle", "text")
+ENDS: Final = ("archived_at", "revoked_at", "ended_at", "deleted_at")
+
+
+def _lookups(model: type[Model]) -> list[str]:
+    """From a row to the texts that people know the row by: its own, else those of its agent or job."""
+    fields = {one.name: one for one in model._meta.concrete_fields}
+    for via in ("agent", "job"):
+        if via in fields and not fields.keys() & set(NAMES):
+            return [f"{via}__{one}" for one in _lookups(fields[via].related_model)]  # type: ignore[arg-type]
+    return [one for one in NAMES if one in fields]
+
+
 class ScopedAdmin(AuditedAdmin):
-    """Rows of one organisation. ``organization_path`` leads from the row to its organisation's key."""
+    """Rows of one organisation. ``organization_path`` leads from the row to its organisation's key: it is the path of
+    row security, where the model's manager has one. A page that names only its columns is filtered by their choices
+    and searched by their texts."""
 
     organization_path = "organization"
+    list_select_related: Any = False
+    search_fields: Any = ()
+    list_filter: Any = ()
     list_per_page = 50
     compressed_fields = True
     warn_unsaved_form = True
+
+    def __init__(self, model: type[Any], admin_site: Any) -> None:
+        super().__init__(model, admin_site)
+        self.organization_path = getattr(model._default_manager, "path", self.organization_path)
+        fields = {one.name: one for one in self.opts.concrete_fields}
+        shown = [fields[one] for one in self.list_display if one in fields]
+        lookups = _lookups(model) if "__str__" in self.list_display else []
+        for one in shown:
+            if one.is_relation:
+                lookups += [f"{one.name}__{rest}" for rest in _lookups(one.related_model) or ["pk"]]  # type: ignore[arg-type]
+        self.list_select_related = self.list_select_related or sorted(
+            {one.rpartition("__")[0] for one in lookups} - {""}
+        )
+        self.search_fields = self.search_fields or [
+            *(one.name for one in shown if isinstance(one, CharField | TextField) and not one.choices),
+            *(one for one in lookups if not one.endswith("__pk")),
+        ]
+        self.list_filter = self.list_filter or [
+            *(one.name for one in shown if one.choices or isinstance(one, BooleanField)),
+            *((one.name, EmptyFieldListFilter) for one in shown if one.name in ENDS),
+            *(["organization"] if self.organization_path == "organization" and "organization" in fields else []),
+        ]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
@@ -202,6 +242,11 @@ class ReadOnlyAdmin(ScopedAdmin):
         return False
 
 
+def list_page(model: type[Model], columns: str, base: type[ScopedAdmin] = ReadOnlyAdmin, **options: Any) -> None:
+    """Registers a page that needs no method: it names its ``columns``, and attributes of Django's class."""
+    admin.site.register(model, type(f"{model.__name__}Admin", (base,), {"list_display": columns.split(), **options}))
+
+
 class LongTableAdmin(ReadOnlyAdmin):
     """A table that is never counted: pages go on as long as there are rows."""
 
@@ -212,7 +257,6 @@ class LongTableAdmin(ReadOnlyAdmin):
 class KeyedTableAdmin(LongTableAdmin):
     """A long table whose search takes an id: that of a row that ``key_fields`` name."""
 
-    organization_path = "organization_id"
     key_fields: tuple[str, ...] = ()
     search_fields = ["pk"]  # shows the box
     ordering = ["-id"]

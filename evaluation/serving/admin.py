@@ -6,7 +6,7 @@ from typing import Any
 
 from django.contrib import admin
 
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page
 from evaluation.serving.models import (
     AgentServing,
     Deployment,
@@ -26,62 +26,33 @@ from evaluation.serving.models import (
 @admin.register(Release)
 class ReleaseAdmin(ReadOnlyAdmin):
     list_display = ["__str__", "source", "digest", "created_by", "created_at"]
-    list_filter = ["source", "organization"]
-    list_select_related = ["agent", "created_by"]
     search_fields = ["agent__slug", "agent__name", "digest", "note"]
 
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).defer("bundle")
 
 
-@admin.register(Deployment)
-class DeploymentAdmin(ReadOnlyAdmin):
-    list_display = ["__str__", "strategy", "state", "share", "created_by", "created_at", "ended_at"]
-    list_filter = ["strategy", "state", "organization"]
-    list_select_related = ["release__agent", "created_by"]
-    search_fields = ["agent__slug", "agent__name", "note", "reason"]
-
-
-@admin.register(AgentServing)
-class AgentServingAdmin(ReadOnlyAdmin):
-    list_display = ["agent", "release", "most_edits", "edits_by", "while_away_micros", "updated_at"]
-    list_filter = ["organization"]
-    list_select_related = ["agent", "release__agent", "edits_by"]
-    search_fields = ["agent__slug", "agent__name"]
+list_page(
+    Deployment,
+    "__str__ strategy state share created_by created_at ended_at",
+    list_select_related=["release__agent", "created_by"],
+    search_fields=["agent__slug", "agent__name", "note", "reason"],
+)
+list_page(AgentServing, "agent release most_edits edits_by while_away_micros updated_at")
 
 
 @admin.register(ProductionTrace)
 class ProductionTraceAdmin(ReadOnlyAdmin):
     list_display = ["id", "agent", "arm", "status", "model", "cost_micros", "duration_ms", "reward", "created_at"]
-    list_filter = ["status", "arm", "organization"]
-    list_select_related = ["agent"]
     search_fields = ["=id", "=session", "agent__slug", "model"]
 
     def get_queryset(self, request: Any) -> Any:
         return super().get_queryset(request).defer("request", "response")
 
 
-@admin.register(Feedback)
-class FeedbackAdmin(ReadOnlyAdmin):
-    list_display = ["metric", "value", "source", "giver", "trace_id", "updated_at"]
-    list_filter = ["source", "organization"]
-    search_fields = ["=trace__id", "metric", "giver"]
-
-
-@admin.register(Suite)
-class SuiteAdmin(ReadOnlyAdmin):
-    list_display = ["name", "kind", "description", "created_at", "archived_at"]
-    list_filter = ["kind", "organization"]
-    search_fields = ["name", "description"]
-
-
-@admin.register(SuiteVersion)
-class SuiteVersionAdmin(LongTableAdmin):
-    organization_path = "suite__organization"
-    list_display = ["suite", "number", "digest", "created_by", "created_at"]
-    list_select_related = ["suite", "created_by"]
-    search_fields = ["suite__name", "digest"]
-    ordering = ["-created_at"]
+list_page(Feedback, "metric value source giver trace_id updated_at", search_fields=["=trace__id", "metric", "giver"])
+list_page(Suite, "name kind description created_at archived_at")
+list_page(SuiteVersion, "suite number digest created_by created_at", LongTableAdmin, ordering=["-created_at"])
 
 
 @admin.register(SuiteRun)
@@ -100,36 +71,24 @@ class SuiteRunAdmin(ReadOnlyAdmin):
         return str(row.job.get_status_display())
 
 
-@admin.register(SuiteResult)
-class SuiteResultAdmin(LongTableAdmin):
-    organization_path = "run__organization"
-    list_display = ["run_id", "category", "scenario", "successes", "cost_micros"]
-    list_filter = ["category"]
-    search_fields = ["query", "run__agent__slug"]
-    ordering = ["-id"]
-
-
-@admin.register(LearningLoop)
-class LearningLoopAdmin(ReadOnlyAdmin):
-    list_display = ["agent", "on", "acts_as", "after_traces", "daily", "on_drift", "updated_at"]
-    list_filter = ["on", "organization"]
-    list_select_related = ["agent", "acts_as"]
-    search_fields = ["agent__slug", "agent__name"]
-
-
-@admin.register(LoopTurn)
-class LoopTurnAdmin(ReadOnlyAdmin):
-    list_display = ["__str__", "trigger", "state", "rows_found", "cost_micros", "created_by", "created_at", "ended_at"]
-    list_filter = ["state", "trigger", "organization"]
-    list_select_related = ["agent", "created_by"]
-    search_fields = ["agent__slug", "agent__name", "reason"]
-
-
-@admin.register(LoopRow)
-class LoopRowAdmin(LongTableAdmin):
-    organization_path = "turn__organization"
-    list_display = ["turn_id", "source", "state", "decided_by"]
-    list_filter = ["state", "source"]
-    list_select_related = ["decided_by"]
-    search_fields = ["query", "turn__agent__slug"]
-    ordering = ["-id"]
+list_page(
+    SuiteResult,
+    "run_id category scenario successes cost_micros",
+    LongTableAdmin,
+    list_filter=["category"],
+    search_fields=["query", "run__agent__slug"],
+    ordering=["-id"],
+)
+list_page(LearningLoop, "agent on acts_as after_traces daily on_drift updated_at")
+list_page(
+    LoopTurn,
+    "__str__ trigger state rows_found cost_micros created_by created_at ended_at",
+    search_fields=["agent__slug", "agent__name", "reason"],
+)
+list_page(
+    LoopRow,
+    "turn_id source state decided_by",
+    LongTableAdmin,
+    search_fields=["query", "turn__agent__slug"],
+    ordering=["-id"],
+)
