@@ -13,7 +13,7 @@ django_application = get_asgi_application()
 from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is set up)
 from django.urls import get_resolver  # noqa: E402
 
-from agentcore_site.lib import gc_freeze, heartbeat_file  # noqa: E402
+from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
@@ -29,7 +29,7 @@ require_same_or_exit()
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:
     """Starts the main loop's heartbeat with the server and ends it with the server."""
     while (await receive())["type"] != "lifespan.shutdown":
-        heartbeat_file.heartbeat_in_loop()
+        heartbeats.heartbeat_in_loop()
         await send({"type": "lifespan.startup.complete"})
     await send({"type": "lifespan.shutdown.complete"})
 

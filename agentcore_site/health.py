@@ -31,7 +31,7 @@ from agentcore_site.jobs.wakeup import messages_waiting
 from agentcore_site.jobs.workers import workers_seen
 from agentcore_site.lib import disk
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.part_heartbeats import PARTS, heartbeat_key
+from agentcore_site.lib.heartbeats import PARTS, heartbeat_key
 from agentcore_site.lib.redis_address import redis_client
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.postgresql.replica import ALIAS, seconds_behind

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
-from agentcore_site.lib import heartbeat_file
+from agentcore_site.lib import heartbeats
 from agentcore_site.lib.service_paths import CannotStart
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
@@ -34,8 +34,8 @@ PR_SET_PDEATHSIG = 1
 
 @dataclass
 class Process:
-    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``ticks``: it writes heartbeats
-    (``agentcore_site.lib.heartbeat_file``)."""
+    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``heartbeats``: it writes them
+    (``agentcore_site.lib.heartbeats``)."""
 
     name: str
     command: list[str]
@@ -45,7 +45,7 @@ class Process:
     stop_signal: signal.Signals = signal.SIGTERM
     cwd: str = "/"
     ready_seconds: float = 60.0
-    ticks: bool = False
+    heartbeats: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +132,8 @@ class Supervisor:
         found = []
         for process, handle in list(self.running):
             pid = handle.pid if handle.poll() is None else 0
-            ticked = self._ticked_at(process)
-            silent = max(0.0, time.time() - ticked) if ticked else None
+            beat_at = self._heartbeat_at(process)
+            silent = max(0.0, time.time() - beat_at) if beat_at else None
             age = time.monotonic() - self._started[process.name]
             found.append(ProcessState(process.name, pid, self._restarts.get(process.name, 0), age, silent))
         return found
@@ -141,10 +141,10 @@ class Supervisor:
     def _end_hung(self, now: float) -> None:
         """Kills a process whose loop stands still, and a child of it that was stopped and never continued."""
         for process, handle in self.running:
-            if not process.ticks or self.stopping.is_set() or handle.poll() is not None:
+            if not process.heartbeats or self.stopping.is_set() or handle.poll() is not None:
                 continue
-            ticked = self._ticked_at(process)
-            if ticked and self._silence.lasts(process.name, (handle.pid, ticked), now) > HUNG_SECONDS:
+            beat_at = self._heartbeat_at(process)
+            if beat_at and self._silence.lasts(process.name, (handle.pid, beat_at), now) > HUNG_SECONDS:
                 self.say(f"{process.name} (pid {handle.pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
                 handle.kill()
             for child in _children(handle.pid):
@@ -154,13 +154,13 @@ class Supervisor:
                     with suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
 
-    def _tick_file(self, process: Process) -> Path:
-        return self.log_folder / f"{process.name}.tick"
+    def _heartbeat_file(self, process: Process) -> Path:
+        return self.log_folder / f"{process.name}.heartbeat"
 
-    def _ticked_at(self, process: Process) -> float:
+    def _heartbeat_at(self, process: Process) -> float:
         """Time of its last heartbeat by the clock, in seconds; 0 before the first one."""
         try:
-            return self._tick_file(process).stat().st_mtime if process.ticks else 0.0
+            return self._heartbeat_file(process).stat().st_mtime if process.heartbeats else 0.0
         except OSError:
             return 0.0
 
@@ -188,10 +188,10 @@ class Supervisor:
 
     def _spawn(self, process: Process) -> subprocess.Popen[bytes]:
         environment = os.environ | process.environment
-        if process.ticks:
-            self._tick_file(process).touch()
-            os.utime(self._tick_file(process), (0, 0))
-            environment[heartbeat_file.FILE] = str(self._tick_file(process))
+        if process.heartbeats:
+            self._heartbeat_file(process).touch()
+            os.utime(self._heartbeat_file(process), (0, 0))
+            environment[heartbeats.FILE] = str(self._heartbeat_file(process))
         with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,

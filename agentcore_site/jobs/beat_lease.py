@@ -11,7 +11,7 @@ from django.conf import settings
 from django.db import connection
 
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.heartbeat_file import heartbeat
+from agentcore_site.lib.heartbeats import heartbeat
 from agentcore_site.lib.host_ids import process_host_id
 from agentcore_site.models import SiteFact
 

@@ -8,7 +8,7 @@ from typing import Any
 from celery import bootsteps
 from celery.worker.consumer import Consumer
 
-from agentcore_site.lib.heartbeat_file import SECONDS, heartbeat
+from agentcore_site.lib.heartbeats import SECONDS, heartbeat
 
 
 class WorkerHeartbeat(bootsteps.StartStopStep):  # type: ignore[misc]  # Celery has no types

@@ -37,27 +37,27 @@ class OwnPace:
 
 
 class ConcurrencyLimit:
-    """At most ``places`` requests at once; each waits for its ``turn`` first, where there is a pace."""
+    """At most ``slots`` requests at once; each waits for its ``turn`` first, where there is a pace."""
 
     def __init__(
-        self, *, places: int, turn: Callable[[], Awaitable[float]] | None = None, sleep: Sleep = asyncio.sleep
+        self, *, slots: int, turn: Callable[[], Awaitable[float]] | None = None, sleep: Sleep = asyncio.sleep
     ) -> None:
-        self._places = asyncio.Semaphore(places)
+        self._slots = asyncio.Semaphore(slots)
         self._turn = turn
         self._sleep = sleep
 
     async def __aenter__(self) -> None:
         """Waits for a place, and for its turn; the place is held for the body."""
-        await self._places.acquire()
+        await self._slots.acquire()
         try:
             if self._turn is not None and (wait := await self._turn()) > TICK:
                 await self._sleep(wait)
         except BaseException:
-            self._places.release()
+            self._slots.release()
             raise
 
     async def __aexit__(self, *_: object) -> None:
-        self._places.release()
+        self._slots.release()
 
 
 class ConcurrencyLimits:
@@ -74,7 +74,7 @@ class ConcurrencyLimits:
             endpoint = self._endpoint
             per_minute = endpoint.per_minute.get(purpose)
             self._gates[purpose] = ConcurrencyLimit(
-                places=endpoint.concurrency.get(purpose, endpoint.default_concurrency),
+                slots=endpoint.concurrency.get(purpose, endpoint.default_concurrency),
                 turn=None if per_minute is None else lambda: self._pace.turn(purpose, per_minute),
                 sleep=self._sleep,
             )

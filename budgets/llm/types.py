@@ -143,7 +143,7 @@ class Endpoint:
     ``timeout_s`` covers one attempt whole, from the first byte sent to the last one read; ``retry_s`` covers all
     attempts of a call with the waits between them, but not those for a place at the gate. ``max_retries`` is the
     number of attempts after the first.
-    ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with places of its own;
+    ``concurrency`` and ``per_minute`` limit requests per purpose, each purpose with slots of its own;
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
     body. ``prompt_overhead`` is added to the bound of each prompt's tokens, for templates that say more than ours.
     ``redact`` takes personal data out of what a provider wrote, which may quote the prompt, before it ends in a

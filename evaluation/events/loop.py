@@ -11,7 +11,7 @@ from nats.aio.client import Client
 
 from agentcore_site.lib import gc_freeze
 from agentcore_site.lib.async_db import lasting
-from agentcore_site.lib.part_heartbeats import PARTS, heartbeats_send
+from agentcore_site.lib.heartbeats import PARTS, heartbeats_send
 from evaluation.events.account_sync import accounts_keep
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import EventConsumer

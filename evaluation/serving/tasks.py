@@ -8,10 +8,10 @@ from celery import shared_task
 
 from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.serving.adapters.outbox import plans_tell
-from evaluation.serving.deployments.advance import deployments_tick
-from evaluation.serving.deployments.edits import edits_tick
+from evaluation.serving.deployments.advance import deployments_advance
+from evaluation.serving.deployments.edits import edits_advance
 from evaluation.serving.feedback.sweep import sessions_close, sweep
-from evaluation.serving.loop.advance import loops_tick
+from evaluation.serving.loop.advance import loops_advance
 
 SWEEPING: Final = "serving.feedback.sweep"
 TELLING: Final = "serving.plans.tell"
@@ -24,7 +24,7 @@ def feedback() -> dict[str, int]:
     with exclusive_lock(SWEEPING) as mine:
         done = sweep() if mine else {}
     if any(done.values()):
-        deployments_tick()
+        deployments_advance()
     return done
 
 
@@ -45,11 +45,11 @@ def plans() -> int:
 @shared_task(name="serving.deployments")
 def deployments() -> int:
     """Takes a step with each live deployment. Returns their number."""
-    return deployments_tick()
+    return deployments_advance()
 
 
 @shared_task(name="serving.loops")
 def loops() -> int:
     """Begins due turns of learning loops, and takes a step with each live turn, and with agents with automatic small
     edits. Returns the number of live turns."""
-    return loops_tick() + edits_tick()
+    return loops_advance() + edits_advance()

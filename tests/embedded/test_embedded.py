@@ -199,7 +199,7 @@ import os, subprocess, sys, time
 child = subprocess.Popen(["/bin/sleep", "60"])
 print(child.pid, flush=True)
 while True:
-    os.utime(os.environ["TICK_FILE"])
+    os.utime(os.environ["HEARTBEAT_FILE"])
     time.sleep(0.05)
 """
 
@@ -212,7 +212,7 @@ def test_what_hangs_is_killed_and_a_machine_that_slept_is_not_taken_for_that(
     monkeypatch.setattr(supervisor, "ASLEEP_SECONDS", 0.5)
     said: list[str] = []
     keeper = Supervisor(folder, said.append)
-    keeper.start(Process("turns", [sys.executable, "-c", TURNS], ticks=True))
+    keeper.start(Process("turns", [sys.executable, "-c", TURNS], heartbeats=True))
     first = keeper.running[0][1]
 
     def looked_until(done: Callable[[], bool]) -> bool:

@@ -142,8 +142,8 @@ class ContextLearner(Learner):
         result = update_context(groups, policy, state.optimizer, config, setup.seed)
         if reflected is not None:
             rules = rules_of(policy, config, functions=setup.functions, memory=setup.memory)
-            place = f"{setup.policy_version_prefix}/{iteration}"
-            applied = apply_operations(policy.library, reflected.proposed, rules, place=place)
+            origin = f"{setup.policy_version_prefix}/{iteration}"
+            applied = apply_operations(policy.library, reflected.proposed, rules, origin=origin)
             policy.take(applied.library)
             reflected.receipts = applied.receipts
         return result

@@ -48,19 +48,19 @@ WORDS: Final = {
 }
 
 
-def deployments_tick() -> int:
+def deployments_advance() -> int:
     """Takes one step with each live deployment. Returns the number of live deployments."""
     ids = list(Deployment.objects.filter(state__in=LIVE).values_list("pk", flat=True))
     for pk in ids:
         try:
-            _tick(pk)
+            _advance(pk)
         except Exception:  # a deployment whose step fails must not hold up the others
             log.exception("deployment %s could not be stepped", pk)
     return len(ids)
 
 
 @transaction.atomic
-def _tick(pk: UUID) -> None:
+def _advance(pk: UUID) -> None:
     rows = Deployment.objects.select_for_update(of=("self",), no_key=True, skip_locked=True).select_related(
         "release", "agent"
     )

@@ -88,7 +88,7 @@ def _wrong(name: str, message: str) -> Invalid:
     return Invalid(message, fields={name: message})
 
 
-def edits_tick() -> int:
+def edits_advance() -> int:
     """Takes one step for each agent with automatic small edits. Returns the number of these agents."""
     rows = AgentServing.objects.filter(most_edits__isnull=False, edits_by__isnull=False, agent__archived_at=None)
     ids = list(rows.exclude(release=None).values_list("pk", flat=True))

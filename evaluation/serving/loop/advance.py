@@ -82,7 +82,7 @@ class TurnEnds(Exception):
     """The turn ends; the message is the reason, as a sentence."""
 
 
-def loops_tick() -> int:
+def loops_advance() -> int:
     """Begins due turns, and takes one step with each live turn. Returns the number of live turns."""
     for loop in LearningLoop.objects.filter(on=True).select_related("agent", "acts_as"):
         try:

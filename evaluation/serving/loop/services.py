@@ -73,7 +73,7 @@ def settings_of(loop: LearningLoop) -> dict[str, Any]:
 
 @transaction.atomic
 def turn_start(actor: Any, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> LoopTurn:
-    """Begins a turn that acts as this person; ``loops_tick`` takes its steps.
+    """Begins a turn that acts as this person; ``loops_advance`` takes its steps.
 
     Raises:
         Missing, Forbidden: the actor may not do all actions of a turn.

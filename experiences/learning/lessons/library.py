@@ -128,6 +128,6 @@ def told_tokens(text: str) -> int:
 
 
 def new_handle(*where: object) -> str:
-    """A name drawn from where the lesson came from: the same place gives the same name, so that work that is done
+    """A name drawn from where the lesson came from: the same origin gives the same name, so that work that is done
     again after a crash finds its own lessons."""
     return "x" + hashlib.blake2b("/".join(map(str, where)).encode(), digest_size=5).hexdigest()

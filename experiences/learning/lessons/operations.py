@@ -187,13 +187,13 @@ class Applied:
 
 
 def apply_operations(
-    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: OperationRules, *, place: str
+    library: Library, proposed: Sequence[tuple[Operation, Lineage]], rules: OperationRules, *, origin: str
 ) -> Applied:
     """The library after the operations, in their order, each against what the ones before it left.
 
-    ``place`` names where they come from (run and iteration), and so the handles of new lessons.
+    ``origin`` names where they come from (run and iteration), and so the handles of new lessons.
     """
-    batch = _LibraryBatch(library, rules, place)
+    batch = _LibraryBatch(library, rules, origin)
     if why := _rewrite(library, [operation for operation, _ in proposed], rules):
         batch.no_deletes = why
     for number, (operation, lineage) in enumerate(proposed):
@@ -213,8 +213,8 @@ class _Seen(NamedTuple):
 
 
 class _LibraryBatch:
-    def __init__(self, library: Library, rules: OperationRules, place: str) -> None:
-        self.library, self.rules, self.place = library, rules, place
+    def __init__(self, library: Library, rules: OperationRules, origin: str) -> None:
+        self.library, self.rules, self.origin = library, rules, origin
         self.receipts: list[Receipt] = []
         self.no_deletes = "" if rules.may_delete else "whether a lesson goes is left to what it is measured to do"
         self.added = 0
@@ -357,7 +357,7 @@ class _LibraryBatch:
     def _new(self, text: str, operation: Operation, lineage: Lineage, number: int) -> Lesson:
         why = self.rules.distrust(text)
         return Lesson(
-            handle=new_handle(self.place, number),
+            handle=new_handle(self.origin, number),
             text=text,
             kind=lineage.kind,
             status="quarantined" if why else "proposed",

@@ -133,10 +133,10 @@ class Prompts:
         said = critique(attempt) if self.options.show_answers else ""
         return f" What was said of it: {said}" if said else ""
 
-    def _messages(self, instructions: str, blocks: dict[str, str], place: str) -> list[Message]:
+    def _messages(self, instructions: str, blocks: dict[str, str], origin: str) -> list[Message]:
         wanted = {"OBJECTIVE": self.options.objective, "LEARN ABOUT": self.options.learning_objective}
         blocks = {name: redact(plain(text))[:MAX_OBJECTIVE] for name, text in wanted.items() if text.strip()} | blocks
-        mark = unheard_of(steady_marks(self.secret, place), blocks.values())
+        mark = unheard_of(steady_marks(self.secret, origin), blocks.values())
         said = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
         rule = "\n".join([RULE.format(mark=mark), *(text for name, text in said.items() if name in blocks)])
         options = self.options

@@ -159,14 +159,14 @@ class Reflector:
         self, gate: asyncio.Semaphore, number: int, of: Contrast, library: Library, iteration: int, epoch: int
     ) -> tuple[int, list[tuple[Operation, Lineage]]] | None:
         """(drafts, operations) of one group; None where too few of its attempts could be read."""
-        place = f"{iteration}/{of.group.scenario.index}.{number}"
+        origin = f"{iteration}/{of.group.scenario.index}.{number}"
 
         async def ask(stage: str, key: str, messages: list[Message], schema: Any, complaint: Any = None) -> Any:
             async with gate:
                 return await self.asker.ask(
                     schema,
                     messages,
-                    key=f"{stage}/{place}{key}",
+                    key=f"{stage}/{origin}{key}",
                     stage=stage,
                     iteration=iteration,
                     complaint=complaint,

@@ -145,7 +145,7 @@ def turns(time: Sleeper, per_minute: int) -> Callable[[], Awaitable[float]]:
 @pytest.mark.parametrize(("per_minute", "at_once"), [(60, 1), (600, 10), (6, 1)])
 async def test_a_gate_lets_a_second_of_requests_through_and_spaces_the_rest(per_minute: int, at_once: int) -> None:
     time = Sleeper()
-    gate = ConcurrencyLimit(places=1_000, turn=turns(time, per_minute), sleep=time.sleep)
+    gate = ConcurrencyLimit(slots=1_000, turn=turns(time, per_minute), sleep=time.sleep)
     for _ in range(at_once + 20):
         async with gate:
             pass
@@ -155,7 +155,7 @@ async def test_a_gate_lets_a_second_of_requests_through_and_spaces_the_rest(per_
 
 async def test_an_idle_gate_saves_up_no_more_than_a_second_of_requests() -> None:
     time = Sleeper()
-    gate = ConcurrencyLimit(places=10, turn=turns(time, 600), sleep=time.sleep)
+    gate = ConcurrencyLimit(slots=10, turn=turns(time, 600), sleep=time.sleep)
     time.now += 3600
     for _ in range(15):
         async with gate:

@@ -13,7 +13,7 @@ from nats.js import JetStreamContext
 
 from agentcore_site.health import board
 from agentcore_site.jobs import lifecycle
-from agentcore_site.lib.part_heartbeats import heartbeats_send
+from agentcore_site.lib.heartbeats import heartbeats_send
 from agentcore_site.lib.retention import rows_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization

@@ -18,7 +18,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
 from evaluation.serving.adapters.plans import plan_of_agent
-from evaluation.serving.deployments.advance import deployments_tick, waits_for
+from evaluation.serving.deployments.advance import deployments_advance, waits_for
 from evaluation.serving.deployments.presenters import sentence_of, shown_deployment
 from evaluation.serving.deployments.rules import YOU, DeploymentRule, Stage
 from evaluation.serving.deployments.services import (
@@ -121,8 +121,8 @@ def traffic(deployment: Deployment, n: int, *, failing: tuple[float, float], see
         }
         traces_write([row, row])  # the same trace twice is one
         if number % 10 == 9:
-            deployments_tick()
-    deployments_tick()
+            deployments_advance()
+    deployments_advance()
     deployment.refresh_from_db()
     return new
 
@@ -230,7 +230,7 @@ def past(deployment: Deployment, hours: float = 2) -> None:
 
 
 def looked_at(deployment: Deployment) -> Deployment:
-    deployments_tick()
+    deployments_advance()
     return Deployment.objects.get(pk=deployment.pk)
 
 
@@ -336,7 +336,7 @@ def test_or_it_goes_on_by_itself_and_says_so(operator: Actor, releases: list[Rel
 
 def test_blue_green_is_switched_by_hand_watched_and_taken_back(operator: Actor, releases: list[Release]) -> None:
     deployment = deployment_start(operator, releases[1], strategy="blue_green")
-    deployments_tick()
+    deployments_advance()
     assert served_model(deployment.organization_id, f"agent:{deployment.agent.slug}").share == 0
     deployment_advance(operator, deployment)
     deployment.refresh_from_db()

@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership
 from budgets.models import Budget
 from budgets.services import price_set
-from evaluation.serving.deployments.edits import edits_change, edits_sentence, edits_tick
+from evaluation.serving.deployments.edits import edits_advance, edits_change, edits_sentence
 from evaluation.serving.deployments.selectors import serving_of
 from evaluation.serving.deployments.services import deployment_start, release_restore, serving_change
 from evaluation.serving.gate.verdict import GateRule
@@ -58,17 +58,17 @@ def number(agent: Agent) -> int:
 
 def test_an_edit_goes_out_by_itself_only_where_the_rule_says_so(operator: Actor, served: Agent) -> None:
     edited(operator, served)
-    edits_tick()
+    edits_advance()
     assert number(served) == 1, "off by default"
     edits_change(operator, served, most=1, strategy="immediate")
-    assert edits_tick() == 1 and number(served) == 2
+    assert edits_advance() == 1 and number(served) == 2
     release = serving_of(served).release
     assert release is not None and "Read the order first." in bundle_of(release).context.text_for("")
     deployment = Deployment.objects.get(release=release)
     assert (deployment.created_by, deployment.state, deployment.verdict["passed"]) == (operator.user, "done", True)
     assert AuditEvent.objects.filter(action="serving.edits").exists()
     assert AuditEvent.objects.filter(action="deployment.started", target_id=str(deployment.pk)).exists()
-    edits_tick()
+    edits_advance()
     assert Release.objects.filter(agent=served).count() == 2, "nothing changed since"
 
 
@@ -85,7 +85,7 @@ def test_what_is_more_than_small_waits_for_a_person(operator: Actor, served: Age
             "tool": {"tools": []},
         }
         Agent.objects.filter(pk=served.pk).update(**values[change])
-    edits_tick()
+    edits_advance()
     assert number(served) == 1 and Release.objects.filter(agent=served).count() == 1
 
 
@@ -95,8 +95,8 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
-    edits_tick()
-    edits_tick()
+    edits_advance()
+    edits_advance()
     runs = SuiteRun.objects.filter(agent=served, job__status="queued")
     assert sorted(one.release.number for one in runs if one.release) == [1, 2], (
         "each once, also the one to compare with"
@@ -105,22 +105,22 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     first, second = Release.objects.filter(agent=served).order_by("number")
     suite_run_stored(operator, first, name="work", spec=WORK, safe=8)
     bad = suite_run_stored(operator, second, name="work", spec=WORK, safe=3)
-    edits_tick()
+    edits_advance()
     assert number(served) == 1 and "suite work is at 30.0%" in edits_sentence(serving_of(served))
     bad.delete()
     suite_run_stored(operator, second, name="work", spec=WORK, safe=9)
-    edits_tick()
+    edits_advance()
     assert number(served) == 2
 
 
 def test_it_goes_out_by_canary_unless_the_rule_says_otherwise(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=1)
     edited(operator, served)
-    edits_tick()
+    edits_advance()
     deployment = Deployment.objects.latest("created_at")
     assert (deployment.strategy, deployment.share, deployment.live) == ("canary", 0.10, True) and number(served) == 1
     edited(operator, served, content="Read it twice.")
-    edits_tick()  # waits for the canary
+    edits_advance()  # waits for the canary
     assert Deployment.objects.latest("created_at") == deployment
 
 
@@ -128,11 +128,11 @@ def test_at_most_so_many_go_out_in_a_month(operator: Actor, served: Agent) -> No
     edits_change(operator, served, most=1, strategy="immediate", a_month=2)
     for count, content in enumerate(("Read it.", "Read it twice.", "Read it thrice.")):
         edited(operator, served, content=content)
-        edits_tick()
+        edits_advance()
         assert number(served) == min(count + 2, 3)
     assert "2 small edits went out this month, which is the limit." in edits_sentence(serving_of(served))
     AgentServing.objects.update(edits_month="2026-01-01")
-    edits_tick()
+    edits_advance()
     assert number(served) == 4
 
 
@@ -142,28 +142,28 @@ def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served
     gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
     edits_change(operator, served, most=3, monthly_usd=2)
     edited(operator, served)
-    edits_tick()
+    edits_advance()
     runs = SuiteRun.objects.filter(pk__in=AgentServing.objects.get(agent=served).edits_runs)
     limits = Budget.objects.filter(owner_id__in=runs.values("pk")).values_list("limit", flat=True)
     assert list(limits) == [1_000_000, 1_000_000]  # half of it each: of both releases
     runs.update(cost_micros=1_000_000)
     Job.objects.filter(pk__in=runs.values("pk")).update(status=Status.FAILED)
     edited(operator, served, content="Read it twice.")
-    edits_tick()
-    edits_tick()
+    edits_advance()
+    edits_advance()
     assert SuiteRun.objects.filter(agent=served).count() == 2
     assert "dollars for suites of small edits are used up" in edits_sentence(serving_of(served))
     edits_change(operator, served, most=3, monthly_usd=3)
-    edits_tick()
+    edits_advance()
     assert SuiteRun.objects.filter(agent=served).count() == 3
 
 
 def test_what_was_taken_back_is_not_brought_out_again(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
-    edits_tick()
+    edits_advance()
     release_restore(operator, served)
-    edits_tick()
+    edits_advance()
     assert number(served) == 1
 
 
@@ -171,7 +171,7 @@ def test_whom_it_acts_as_must_still_be_allowed_to(operator: Actor, served: Agent
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     Membership.objects.filter(user=operator.user).update(role="viewer")
-    edits_tick()
+    edits_advance()
     assert number(served) == 1
 
 
@@ -194,4 +194,4 @@ def test_who_may_set_it_and_how(
     console.post(f"/agents/{served.pk}/serving/edits/", {"most": "", "a_month": "6"})
     assert (serving_of(served).most_edits, serving_of(served).edits_a_month) == (None, 6)
     ExperienceFactory(agent=served, handle="x0000000009", summary="When nothing helps, say so.")
-    assert edits_tick() == 0
+    assert edits_advance() == 0

@@ -12,7 +12,7 @@ from django.test import Client
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from evaluation.models import EvaluationRun
-from evaluation.serving.loop.advance import loops_tick
+from evaluation.serving.loop.advance import loops_advance
 from evaluation.serving.loop.selectors import loop_of
 from evaluation.serving.loop.services import loop_change, turn_start
 from evaluation.serving.models import AgentServing, LoopTurn
@@ -38,7 +38,7 @@ SUMS = [(f"What is {n} + 4?", str(n + 4)) for n in range(60)]
 
 
 def ticked(turn: LoopTurn) -> LoopTurn:
-    loops_tick()
+    loops_advance()
     return LoopTurn.objects.get(pk=turn.pk)
 
 
@@ -59,7 +59,7 @@ def test_production_teaches_the_agent_and_what_it_learned_is_served(operator: Ac
     turn = ticked(turn)
     assert turn.state == "training" and turn.run is not None and turn.run.dataset is not None
     assert turn.run.dataset.size == 60 and turn.run.limit_micros == 5_000_000
-    loops_tick()
+    loops_advance()
     assert LoopTurn.objects.get(pk=turn.pk).waits_for == "its job, queued at 0 %"
     turn = trained(turn)
     assert turn.state == "gating" and turn.gain["improvement"] > 0.2 and turn.gain["low"] > 0
@@ -67,7 +67,7 @@ def test_production_teaches_the_agent_and_what_it_learned_is_served(operator: Ac
     assert (turn.state, turn.reason) == ("done", "") and turn.ended_at is not None
     assert AgentServing.objects.get(agent=agent).release == turn.release
     assert promoted(agent) == turn.release.checkpoint  # the next turn goes on from there
-    assert loops_tick() == 0
+    assert loops_advance() == 0
 
 
 def test_its_page_shows_the_track_the_review_and_what_begins_the_next_turn(
@@ -100,7 +100,7 @@ def test_its_page_shows_the_track_the_review_and_what_begins_the_next_turn(
     shown = html(console.get(page))
     assert "After 40 more of 100 new traces." in shown and "at 02:00 UTC" in shown
     assert console.post(f"{page}start/").status_code == 302
-    loops_tick()
+    loops_advance()
     turn = LoopTurn.objects.get()
     shown = html(console.get(page))
     row = turn.rows.first()

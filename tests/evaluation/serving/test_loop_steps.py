@@ -15,7 +15,7 @@ from agentcore_site.lib.errors import Conflict, Forbidden, Missing
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from evaluation.serving.deployments.services import deployment_roll_back
-from evaluation.serving.loop.advance import daily_due, due, loops_tick
+from evaluation.serving.loop.advance import daily_due, due, loops_advance
 from evaluation.serving.loop.drift import ALPHA, FIRST, drift
 from evaluation.serving.loop.services import loop_change, rows_decide, turn_start, turn_stop
 from evaluation.serving.models import (
@@ -52,7 +52,7 @@ def loop(operator: Actor, learner: Agent) -> LearningLoop:
 
 
 def ticked(turn: LoopTurn) -> LoopTurn:
-    loops_tick()
+    loops_advance()
     return LoopTurn.objects.get(pk=turn.pk)
 
 
@@ -84,7 +84,7 @@ def test_too_few_rows_end_it_and_the_reason_says_how_many(operator: Actor, learn
     turn = ticked(turn_start(operator, learner))
     assert (turn.state, turn.reached, turn.rows_found) == ("stopped", "collecting", 5)
     assert turn.reason == "Production has 5 rows to learn from; the minimum is 20."
-    assert loops_tick() == 0
+    assert loops_advance() == 0
 
 
 def test_whoever_lost_the_rights_stops_it(
@@ -124,20 +124,20 @@ def test_a_month_costs_no_more_than_its_budget(operator: Actor, learner: Agent, 
 def test_what_begins_a_turn_by_itself(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
     judged(learner, SUMS)
     loop = loop_change(operator, learner, on=True, after_traces=41, daily=True)
-    assert due(loop) is None and loops_tick() == 0
+    assert due(loop) is None and loops_advance() == 0
     Feedback.objects.all().delete()
     judged(learner, SUMS[:1])
     assert due(loop) == "traces"
     assert due(loop_change(operator, learner, judged_only=True)) is None
     assert due(loop_change(operator, learner, judged_only=False)) == "traces"
-    loops_tick()
+    loops_advance()
     assert LoopTurn.objects.get().reason.startswith("Production has 1 rows")  # and traces are counted anew since
-    assert loops_tick() == 0 and LoopTurn.objects.count() == 1
+    assert loops_advance() == 0 and LoopTurn.objects.count() == 1
     LearningLoop.objects.update(on_since=timezone.now() - timedelta(days=3))
     LoopTurn.objects.update(ended_at=timezone.now() - timedelta(days=2))
-    loops_tick()
+    loops_advance()
     assert list(LoopTurn.objects.values_list("trigger", flat=True)) == ["daily", "traces"]
-    loops_tick()
+    loops_advance()
     assert LoopTurn.objects.count() == 2
     at = datetime(2026, 11, 23, 1, 59, tzinfo=UTC)
     assert daily_due(at).day == 22 and daily_due(at + timedelta(minutes=1)).day == 23
@@ -153,11 +153,11 @@ def test_production_that_got_worse_begins_one_once_of_each_release(operator: Act
         for reward in rng.normal(mean, 0.2, 300):
             judged(agent, [("?", "")], release_id=release.pk, components={"raw_reward": reward}, created_at=then)
         LearningLoop.objects.filter(drift__has_key="at").update(drift={})
-        loops_tick()
+        loops_advance()
         assert LoopTurn.objects.count() == (mean == 0.2)
     assert LoopTurn.objects.get().trigger == "drift"
     assert "the reward was 0.7" in LearningLoop.objects.get().drift["sentence"]
-    loops_tick()
+    loops_advance()
     assert LoopTurn.objects.count() == 1
 
 

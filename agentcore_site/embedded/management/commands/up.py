@@ -228,21 +228,21 @@ class Command(BaseCommand):
                 ready=lambda: answers(port, WILDCARDS.get(bind, bind)),
                 environment=metrics | {"DB_POOL": "12"},
                 cwd=cwd,
-                ticks=True,
+                heartbeats=True,
             ),
             Process(
                 "worker",
                 [*worker, "--queues", ",".join(JOB_QUEUES), "-c", str(count), "--hostname", f"compute@%h-{place}"],
                 environment=lean,
                 cwd=cwd,
-                ticks=True,
+                heartbeats=True,
             ),
             Process(
                 "helper",
                 [*worker, "--queues", SHORT_TASKS, "--pool", "threads", "-c", "2", "--hostname", f"default@%h-{place}"],
                 environment=lean,
                 cwd=cwd,
-                ticks=True,
+                heartbeats=True,
             ),
             Process(
                 "beat",
@@ -258,9 +258,9 @@ class Command(BaseCommand):
                 ],
                 environment=lean,
                 cwd=cwd,
-                ticks=True,
+                heartbeats=True,
             ),
-            Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd, ticks=True),
+            Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd, heartbeats=True),
         ]
 
     # -- staying ---------------------------------------------------------------------------------------------------

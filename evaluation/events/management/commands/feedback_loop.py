@@ -11,8 +11,7 @@ import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
-from agentcore_site.lib.heartbeat_file import heartbeat_in_loop
-from agentcore_site.lib.part_heartbeats import PARTS
+from agentcore_site.lib.heartbeats import PARTS, heartbeat_in_loop
 from evaluation.events.loop import feedback_loop
 
 

@@ -45,10 +45,12 @@ def library(n: int = 10) -> Library:
 
 
 def applied(
-    *operations: Operation, to: Library | None = None, rules: OperationRules = RULES, place: str = "r/1"
+    *operations: Operation, to: Library | None = None, rules: OperationRules = RULES, origin: str = "r/1"
 ) -> Applied:
     lineage = Lineage(task="a task", group="1/4", epoch=2, taught_by=("1/4/0", "1/4/1"), ground_truth=0.5)
-    return apply_operations(library() if to is None else to, [(one, lineage) for one in operations], rules, place=place)
+    return apply_operations(
+        library() if to is None else to, [(one, lineage) for one in operations], rules, origin=origin
+    )
 
 
 def refusal(result: Applied, before: Library | None = None) -> str:
@@ -135,7 +137,7 @@ def test_names_stay_and_are_never_given_again() -> None:
     """The reference numbers its lessons anew after each step."""
     names, held = [one.handle for one in library(6)], library(6)
     for step, text in enumerate((NEW, OTHER, TEXTS[8])):
-        held = applied(Operation("ADD", text), Operation("DELETE", id=f"x{step}"), to=held, place=f"r/{step}").library
+        held = applied(Operation("ADD", text), Operation("DELETE", id=f"x{step}"), to=held, origin=f"r/{step}").library
         assert [one.handle for one in held][: len(names)] == names
         names = [one.handle for one in held]
     assert len(set(names)) == len(names) == 9
@@ -145,7 +147,7 @@ def test_names_stay_and_are_never_given_again() -> None:
 def test_work_that_is_done_again_gives_the_same_names() -> None:
     batch = (Operation("ADD", NEW), Operation("ADD", OTHER))
     assert applied(*batch) == applied(*batch)
-    assert applied(*batch).library.lessons[-1].handle != applied(*batch, place="r/2").library.lessons[-1].handle
+    assert applied(*batch).library.lessons[-1].handle != applied(*batch, origin="r/2").library.lessons[-1].handle
 
 
 # -- what is refused ---------------------------------------------------------------------------------------------------
@@ -165,7 +167,7 @@ def test_work_that_is_done_again_gives_the_same_names() -> None:
 def test_a_text_that_is_no_lesson_gets_in_by_no_way(op: Any, text: str, why: str) -> None:
     lineage = Lineage(sources=(Source("A train leaves at noon for the coast of Kent.", ("Ravensburg",)),))
     operation = Operation(op, text, id="x3", ids=("x3", "x4"))
-    assert why in refusal(apply_operations(library(), [(operation, lineage)], RULES, place="r"))
+    assert why in refusal(apply_operations(library(), [(operation, lineage)], RULES, origin="r"))
 
 
 def test_what_is_known_is_not_added_twice_but_remembers_who_taught_it() -> None:

@@ -82,7 +82,7 @@ async def reflected(
 
 
 def after(result: Reflected, library: Library = LIBRARY, **rules: Any) -> Applied:
-    return apply_operations(library, result.proposed, OperationRules(**rules), place="r/3")
+    return apply_operations(library, result.proposed, OperationRules(**rules), origin="r/3")
 
 
 # -- what is compared --------------------------------------------------------------------------------------------------
@@ -402,7 +402,7 @@ async def test_an_exemplar_can_not_end_its_quotation_and_stays_as_it_was_said() 
     assert made.text.count('"') == 2 and "\n" not in made.text and "\u201d" not in made.text
     changes = [Operation("UPDATE", LESSON, made.handle), Operation("MERGE", LESSON, ids=(made.handle, "x1"))]
     applied = apply_operations(
-        Library((*LIBRARY, made)), [(one, Lineage()) for one in changes], OperationRules(), place="r/4"
+        Library((*LIBRARY, made)), [(one, Lineage()) for one in changes], OperationRules(), origin="r/4"
     )
     assert not any(one.taken for one in applied.receipts) and made in applied.library.lessons
 
