@@ -22,7 +22,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.authentication import actor_of
@@ -44,7 +44,6 @@ from budgets.services import (
     settings_of,
 )
 
-TAG: Final = ["budgets"]
 BYS: Final = tuple(BY)
 
 
@@ -230,28 +229,22 @@ class PriceFilters(filters.FilterSet):
         return rows  # the view has chosen the rows by it
 
 
-class BudgetViewSet(ScopedViewSet):
+class BudgetViewSet(ReadViewSet):
     queryset = Budget.objects.none()
+    tag = "budgets"
+    serializer_class = BudgetOut
     filterset_class = BudgetFilters
     lookup_value_converter = "int"
     tiebreak = "id"
     orderings = {"-created_at": "created_at", "spent": "spent"}
     known_query = {"breakdown": ("by", "since", "until")}
     versioned = ("limit_micros",)
+    lists = ("List budgets", budgets_visible)
+    reads = ("One budget", budget_get)
 
-    @extend_schema(summary="List budgets", tags=TAG, responses=BudgetOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(budgets_visible(self.actor), BudgetOut)
-
-    @extend_schema(
-        summary="Set the limit of the organisation or of an agent",
-        description="From this month on, also where nothing was spent yet. A job's limit is set with its launch.",
-        tags=TAG,
-        request=BudgetIn,
-        responses={201: BudgetOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Set the limit of the organisation or of an agent", request=BudgetIn)
     def create(self, request: Request) -> Response:
+        """From this month on, also where nothing was spent yet. A job's limit is set with its launch."""
         organization = current_organization(self.actor)
         require(self.actor, "budget.edit", organization)
         values = parsed(BudgetIn, request.data)
@@ -269,18 +262,9 @@ class BudgetViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One budget", tags=TAG, responses=BudgetOut)
-    def retrieve(self, request: Request, pk: int) -> Response:
-        return Response(BudgetOut(budget_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Set a budget's limit",
-        description="From now on. Not below what is spent and on hold; not of a month that is over.",
-        tags=TAG,
-        request=LimitIn,
-        responses=BudgetOut,
-    )
+    @extend_schema(summary="Set a budget's limit", request=LimitIn)
     def partial_update(self, request: Request, pk: int) -> Response:
+        """From now on. Not below what is spent and on hold; not of a month that is over."""
         budget = budget_get(self.actor, pk)
         require(self.actor, "budget.edit", budget.organization_id)
         values = parsed(LimitIn, request.data)
@@ -290,14 +274,12 @@ class BudgetViewSet(ScopedViewSet):
     @extend_schema(
         summary="What the money went for",
         description="By day in order of time, else the dearest first. The total is what the budgets booked.",
-        tags=TAG,
         parameters=[
             OpenApiParameter("by", str, enum=BYS, default="model"),
             OpenApiParameter("since", date, description="The first day (UTC), included."),
             OpenApiParameter("until", date, description="The last day (UTC), included."),
         ],
         responses=BreakdownOut,
-        filters=False,
     )
     @action(detail=False, pagination_class=None)
     def breakdown(self, request: Request) -> Response:
@@ -311,11 +293,13 @@ class BudgetViewSet(ScopedViewSet):
 
 class LedgerViewSet(ScopedViewSet):
     queryset = LedgerEntry.objects.none()
+    tag = "budgets"
+    serializer_class = LedgerOut
     filterset_class = LedgerFilters
     orderings = {"-at": "at"}
     tiebreak = "id"
 
-    @extend_schema(summary="A budget's ledger", tags=TAG, responses=LedgerOut(many=True))
+    @extend_schema(summary="A budget's ledger")
     def list(self, request: Request, budget: int) -> Response:
         return self.page(entries_of(self.actor, budget_get(self.actor, budget)), LedgerOut)
 
@@ -354,14 +338,16 @@ class AlertViewSet(ScopedViewSet):
     """What admins were told of budgets: a share of a limit is spent, or a bill was above its hold."""
 
     queryset = BudgetAlert.objects.none()
+    tag = "budgets"
+    serializer_class = AlertOut
     filterset_class = AlertFilters
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="List alerts of budgets", tags=TAG, responses=AlertOut(many=True))
+    @extend_schema(summary="List alerts of budgets")
     def list(self, request: Request) -> Response:
         return self.page(alerts_visible(self.actor), AlertOut)
 
-    @extend_schema(summary="One alert of a budget", tags=TAG, responses=AlertOut)
+    @extend_schema(summary="One alert of a budget")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         row = alerts_visible(self.actor).filter(id=pk).first()
         if row is None:
@@ -379,12 +365,14 @@ SELF_HOSTED: Final = OpenApiExample("A model of your own", {"model": "qwen-local
 
 class PriceViewSet(ScopedViewSet):
     queryset = ModelPrice.objects.none()
+    tag = "prices"
+    serializer_class = PriceOut
     filterset_class = PriceFilters
     orderings = {"model": "model", "valid_from": "valid_from"}
     tiebreak = "id"
     lookup_value_converter = "int"
 
-    @extend_schema(summary="What models cost", tags=["prices"], responses=PriceOut(many=True))
+    @extend_schema(summary="What models cost")
     def list(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.view", organization)
@@ -392,7 +380,7 @@ class PriceViewSet(ScopedViewSet):
         rows = (prices_of if everything else prices_in_force)(self.actor, organization.id)
         return self.page(rows, PriceOut)
 
-    @extend_schema(summary="One price", tags=["prices"], responses=PriceOut)
+    @extend_schema(summary="One price")
     def retrieve(self, request: Request, pk: int) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.view", organization)
@@ -402,15 +390,10 @@ class PriceViewSet(ScopedViewSet):
         return Response(PriceOut(row).data)
 
     @extend_schema(
-        summary="Set your organisation's price of a model",
-        description="The same day corrects its price; another day is another row.",
-        tags=["prices"],
-        request=PriceIn,
-        responses={201: PriceOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[OWN_PRICE, SELF_HOSTED],
+        summary="Set your organisation's price of a model", request=PriceIn, examples=[OWN_PRICE, SELF_HOSTED]
     )
     def create(self, request: Request) -> Response:
+        """The same day corrects its price; another day is another row."""
         organization = current_organization(self.actor)
         require(self.actor, "price.edit", organization)
         asked = parsed(PriceIn, request.data)
@@ -441,13 +424,16 @@ class BudgetSettingsViewSet(ScopedViewSet):
     """Where alerts of the organisation go, and how fast it may spend. For those who may edit budgets."""
 
     queryset = Budget.objects.none()
+    tag = "budgets"
+    serializer_class = BudgetSettingsOut
     lookup_field = ""  # one of an organisation
     versioned = tuple(BudgetSettingsOut._declared_fields)
+    shown_once = {"secret": "secret"}
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
 
-    @extend_schema(summary="Where alerts go", tags=TAG, responses=BudgetSettingsOut)
+    @extend_schema(summary="Where alerts go")
     def retrieve(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.edit", organization)
@@ -456,9 +442,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
     @extend_schema(
         summary="Change where alerts go, and how fast is spent",
         description="What is not given stays.",
-        tags=TAG,
         request=BudgetSettingsPatch,
-        responses=BudgetSettingsOut,
     )
     def partial_update(self, request: Request) -> Response:
         organization, given = current_organization(self.actor), parsed(BudgetSettingsPatch, request.data)
@@ -476,10 +460,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
     @extend_schema(
         summary="Make another secret that signs alerts",
         description="What is sent from now on is signed by it.",
-        tags=TAG,
-        request=None,
         responses=NewBudgetSecretOut,
-        parameters=[IDEMPOTENCY_KEY_SECRET],
     )
     def secret(self, request: Request) -> Response:
         organization = current_organization(self.actor)
@@ -490,7 +471,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
             shown = {"secret": webhook_secret(organization.id, made.secret_version)}
             return Response(NewBudgetSecretOut(shown).data)
 
-        return self.once(request, work, secret="secret")  # noqa: S106 (a name)
+        return self.once(request, work)
 
 
 class RaiseAskedOut(serializers.Serializer[Any]):
@@ -499,16 +480,12 @@ class RaiseAskedOut(serializers.Serializer[Any]):
 
 class RaiseRequestViewSet(ScopedViewSet):
     queryset = Budget.objects.none()
+    tag = "budgets"
+    serializer_class = RaiseAskedOut
 
-    @extend_schema(
-        summary="Ask for a higher budget",
-        description="Mails those who may raise the budget that stopped the job; once an hour, at most.",
-        tags=TAG,
-        request=None,
-        responses=RaiseAskedOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Ask for a higher budget", responses=RaiseAskedOut)
     def create(self, request: Request, job: UUID) -> Response:
+        """Mails those who may raise the budget that stopped the job; once an hour, at most."""
         found = job_get(self.actor, job)
 
         def work() -> Response:

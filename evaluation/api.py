@@ -18,8 +18,7 @@ from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
@@ -121,40 +120,32 @@ NEW = OpenApiExample(
 )
 
 
-class EvaluationViewSet(ScopedViewSet):
+class EvaluationViewSet(ReadViewSet):
     queryset = EvaluationRun.objects.none()
+    tag = "evaluations"
+    serializer_class = EvaluationOut
     filterset_class = EvaluationFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "job__created_at"}
     known_query = {"queries": ("line", "only_changed")}
     versioned, locks = ("status",), Job
-
-    @extend_schema(summary="List evaluations", tags=["evaluations"], responses=EvaluationRow(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(evaluations_visible(self.actor), EvaluationRow)
+    list_class = EvaluationRow
+    lists = ("List evaluations", evaluations_visible)
+    reads = ("One evaluation with its report", evaluation_get)
 
     @extend_schema(
         summary="Evaluate a checkpoint against the context that its run began with, or against no context",
-        tags=["evaluations"],
         request=EvaluationIn,
-        responses={201: EvaluationOut},
-        parameters=[IDEMPOTENCY_KEY],
         examples=[NEW],
     )
     def create(self, request: Request) -> Response:
         values = parsed(EvaluationIn, request.data)
         return self.once(request, lambda: self._started(values))
 
-    @extend_schema(summary="One evaluation with its report", tags=["evaluations"], responses=EvaluationOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(EvaluationOut(evaluation_get(self.actor, pk)).data)
-
     @extend_schema(
         summary="Queries that changed, with the trajectories of both arms",
-        tags=["evaluations"],
         parameters=[QueriesQuery],
         responses=QueriesOut,
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def queries(self, request: Request, pk: UUID) -> Response:
@@ -168,15 +159,11 @@ class EvaluationViewSet(ScopedViewSet):
             {"line": line, "queries": changed_queries(evaluation, line, only_changed=asked["only_changed"])}
         )
 
-    @extend_schema(summary="Cancel an evaluation", tags=["evaluations"], request=None, responses=EvaluationOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Cancel an evaluation")
     def cancel(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_cancel)
 
-    @extend_schema(
-        summary="Resume a paused or failed evaluation", tags=["evaluations"], request=None, responses=EvaluationOut
-    )
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Resume a paused or failed evaluation")
     def resume(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_resume)
 

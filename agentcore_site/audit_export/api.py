@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any, Final
-from uuid import UUID
 
 from django.db.models import QuerySet
 from django.http import StreamingHttpResponse
@@ -31,7 +30,7 @@ from agentcore_site.audit_export.services import (
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.rest.filters import WORDS
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -59,20 +58,16 @@ class AuditEventOut(serializers.Serializer[Any]):
     after = serializers.JSONField(allow_null=True)
 
 
-class AuditEventViewSet(ScopedViewSet):
+class AuditEventViewSet(ReadViewSet):
     queryset = AuditEvent.objects.none()
+    tag = "audit"
+    serializer_class = AuditEventOut
     filterset_class = AuditEventFilters
     orderings = {"-at": "at"}
     lookup_value_converter = "uuid"
     known_query = {"export": ("site", *AuditEventFilters.base_filters)}
-
-    @extend_schema(summary="The audit log", tags=["audit"], responses=AuditEventOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(audit_visible(self.actor), AuditEventOut)
-
-    @extend_schema(summary="One event of the audit log", tags=["audit"], responses=AuditEventOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(AuditEventOut(audit_get(self.actor, pk)).data)
+    lists = ("The audit log", audit_visible)
+    reads = ("One event of the audit log", audit_get)
 
     @extend_schema(
         summary="Export the audit log",
@@ -80,7 +75,6 @@ class AuditEventViewSet(ScopedViewSet):
             "Each line with its digest, and with its seal where it is sealed already; `manage.py audit_verify --copy` "
             "checks such a copy. Streamed without a limit, in the order of `number`. Each export is itself in the log."
         ),
-        tags=["audit"],
         parameters=[SITE],
         filters=True,
         responses={(200, MEDIA): OpenApiResponse(OpenApiTypes.STR, "One event a line.")},
@@ -138,8 +132,12 @@ class AuditWebhookViewSet(ScopedViewSet):
     """The webhook that receives the organisation's audit log, and its progress."""
 
     queryset = AuditStream.objects.none()
+    tag = "audit"
+    serializer_class = AuditWebhookOut
     lookup_field = ""  # one of an organisation
     versioned = ("url", "paused", "secret_version")
+    idempotent = ("restart",)
+    shown_once = {"create": "secret", "secret": "secret"}
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return AuditStream._base_manager.filter(pk=current_organization(self.actor).pk)
@@ -147,16 +145,12 @@ class AuditWebhookViewSet(ScopedViewSet):
     def _row(self) -> AuditStream:
         return stream_get(self.actor, current_organization(self.actor))
 
-    @extend_schema(summary="Where the audit log is sent", tags=["audit"], responses=AuditWebhookOut)
+    @extend_schema(summary="Where the audit log is sent")
     def retrieve(self, request: Request) -> Response:
         return Response(AuditWebhookOut(self._row()).data)
 
     @extend_schema(
-        summary="Send the audit log to a webhook",
-        tags=["audit"],
-        request=AuditWebhookIn,
-        responses={201: NewAuditWebhookOut},
-        parameters=[IDEMPOTENCY_KEY_SECRET],
+        summary="Send the audit log to a webhook", request=AuditWebhookIn, responses={201: NewAuditWebhookOut}
     )
     def create(self, request: Request) -> Response:
         organization, values = current_organization(self.actor), parsed(AuditWebhookIn, request.data)
@@ -167,14 +161,9 @@ class AuditWebhookViewSet(ScopedViewSet):
                 raise Conflict("The audit log is sent to a webhook already: change its address, or remove it first.")
             return Response(NewAuditWebhookOut(stream_set(self.actor, organization, **values)).data, status=201)
 
-        return self.once(request, work, secret="secret")  # noqa: S106 (a name)
+        return self.once(request, work)
 
-    @extend_schema(
-        summary="Change where the audit log is sent, or pause it",
-        tags=["audit"],
-        request=AuditWebhookPatch,
-        responses=AuditWebhookOut,
-    )
+    @extend_schema(summary="Change where the audit log is sent, or pause it", request=AuditWebhookPatch)
     def partial_update(self, request: Request) -> Response:
         values, row = parsed(AuditWebhookPatch, request.data), self._row()
         if "url" in values:
@@ -183,29 +172,18 @@ class AuditWebhookViewSet(ScopedViewSet):
             stream_pause(self.actor, row, paused=values["paused"])
         return self.retrieve(request)
 
-    @extend_schema(summary="Send the audit log nowhere any more", tags=["audit"], responses={204: None})
+    @extend_schema(summary="Send the audit log nowhere any more")
     def destroy(self, request: Request) -> Response:
         stream_remove(self.actor, self._row())
         return Response(status=204)
 
-    @extend_schema(
-        summary="Send a test to the audit log's webhook",
-        description="A message without lines. 409 where it was not taken; the answer says why.",
-        tags=["audit"],
-        request=None,
-        responses=AuditWebhookOut,
-    )
+    @extend_schema(summary="Send a test to the audit log's webhook")
     def test(self, request: Request) -> Response:
+        """A message without lines. 409 where it was not taken; the answer says why."""
         stream_test(self.actor, self._row())
         return self.retrieve(request)
 
-    @extend_schema(
-        summary="Go on from the beginning of the audit log, or from now",
-        tags=["audit"],
-        request=AuditRestartIn,
-        responses=AuditWebhookOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Go on from the beginning of the audit log, or from now", request=AuditRestartIn)
     def restart(self, request: Request) -> Response:
         beginning, row = parsed(AuditRestartIn, request.data)["beginning"], self._row()
 
@@ -218,15 +196,8 @@ class AuditWebhookViewSet(ScopedViewSet):
     @extend_schema(
         summary="Make the audit log's webhook another signing secret",
         description="What is sent from now on is signed by it.",
-        tags=["audit"],
-        request=None,
         responses=NewAuditWebhookOut,
-        parameters=[IDEMPOTENCY_KEY_SECRET],
     )
     def secret(self, request: Request) -> Response:
         row = self._row()
-        return self.once(
-            request,
-            lambda: Response(NewAuditWebhookOut(stream_renew_secret(self.actor, row)).data),
-            secret="secret",  # noqa: S106 (a name)
-        )
+        return self.once(request, lambda: Response(NewAuditWebhookOut(stream_renew_secret(self.actor, row)).data))

@@ -15,11 +15,8 @@ from rest_framework.response import Response
 from agentcore_site.console.saved import view_change, view_of, view_remove, view_save, views_visible
 from agentcore_site.models import SavedView
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
-from agentcore_site.rest.views import ScopedViewSet
-
-TAG = ["saved views"]
 
 
 class SavedViewOut(Shape):
@@ -65,49 +62,36 @@ NEW = OpenApiExample(
 )
 
 
-class SavedViewViewSet(ScopedViewSet):
+class SavedViewViewSet(ReadViewSet):
     """Saved views of the console's lists: your own, and those shared by others of the organisation."""
 
     queryset = SavedView.objects.none()
+    tag = "saved views"
+    serializer_class = SavedViewOut
     filterset_class = SavedViewFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "name": "name"}
     versioned = ("name", "query", "shared", "opens")
+    lists = ("List saved views", lambda actor: views_visible(actor).select_related("person"))
+    reads = ("One saved view", view_of)
 
-    @extend_schema(summary="List saved views", tags=TAG, responses=SavedViewOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(views_visible(self.actor).select_related("person"), SavedViewOut)
-
-    @extend_schema(
-        summary="Save a view of a list",
-        description="To share it needs the right to edit agents.",
-        tags=TAG,
-        request=SavedViewIn,
-        responses={201: SavedViewOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
-    )
+    @extend_schema(summary="Save a view of a list", request=SavedViewIn, examples=[NEW])
     def create(self, request: Request) -> Response:
+        """To share it needs the right to edit agents."""
         values = parsed(SavedViewIn, request.data)
         return self.once(request, lambda: Response(SavedViewOut(view_save(self.actor, **values)).data, status=201))
-
-    @extend_schema(summary="One saved view", tags=TAG, responses=SavedViewOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(SavedViewOut(view_of(self.actor, pk)).data)
 
     @extend_schema(
         summary="Rename a saved view, share it, or open its list with it",
         description="What it asks never changes: save another one.",
-        tags=TAG,
         request=SavedViewPatch,
-        responses=SavedViewOut,
     )
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values, view = parsed(SavedViewPatch, request.data), view_of(self.actor, pk)
         kept: dict[str, Any] = {"name": view.name, "shared": view.shared, "opens": view.opens}
         return Response(SavedViewOut(view_change(self.actor, view, **kept | values)).data)
 
-    @extend_schema(summary="Remove a saved view", tags=TAG, responses={204: None})
+    @extend_schema(summary="Remove a saved view")
     def destroy(self, request: Request, pk: UUID) -> Response:
         view_remove(self.actor, view_of(self.actor, pk))
         return Response(status=204)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
@@ -14,13 +14,10 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.encryption.selectors import EncryptionStand, encryption_stand
 from agentcore_site.encryption.services import encryption_end, job_stop, key_rotate, texts_move
 from agentcore_site.jobs.models import Job
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
-
-TAG: Final = ["encryption"]
 
 
 class DataKeyOut(serializers.Serializer[Any]):
@@ -46,46 +43,45 @@ class EncryptionOut(Shape):
     computed = {"on": lambda one: one.active is not None, "job_id": lambda one: one.job and one.job.pk}
 
 
-ACT: Final[dict[str, Any]] = {
-    "tags": TAG,
-    "request": None,
-    "responses": EncryptionOut,
-    "parameters": [IDEMPOTENCY_KEY],
-}
-
-
 class EncryptionViewSet(ScopedViewSet):
     """Encryption at rest of the organisation's trajectories, traces and executions."""
 
     queryset = DataKey.objects.none()
+    tag = "encryption"
+    serializer_class = EncryptionOut
+    idempotent = ("rotate", "end", "move", "stop")
     lookup_field = ""  # one of an organisation
 
-    @extend_schema(summary="How the organisation's texts are encrypted", tags=TAG, responses=EncryptionOut)
+    @extend_schema(summary="How the organisation's texts are encrypted")
     def retrieve(self, request: Request) -> Response:
         return Response(EncryptionOut(self._stand()).data)
 
     @extend_schema(
         summary="Encrypt with a new key",
-        description="Switches encryption on, or takes a new key; a job encrypts with it what is stored.",
-        **ACT,
     )
     def rotate(self, request: Request) -> Response:
+        """Switches encryption on, or takes a new key; a job encrypts with it what is stored."""
         return self._act(request, key_rotate)
 
-    @extend_schema(summary="Switch encryption off", description="A job decrypts what is stored.", **ACT)
+    @extend_schema(
+        summary="Switch encryption off",
+    )
     def end(self, request: Request) -> Response:
+        """A job decrypts what is stored."""
         return self._act(request, encryption_end)
 
     @extend_schema(
         summary="Bring what is stored up to date",
         description="Where the job was cancelled, or rows came back from an archive.",
-        **ACT,
     )
     def move(self, request: Request) -> Response:
         return self._act(request, texts_move)
 
-    @extend_schema(summary="Stop the job that encrypts", description="All rows can be read as before.", **ACT)
+    @extend_schema(
+        summary="Stop the job that encrypts",
+    )
     def stop(self, request: Request) -> Response:
+        """All rows can be read as before."""
         return self._act(request, job_stop)
 
     def _stand(self) -> EncryptionStand:

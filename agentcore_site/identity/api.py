@@ -17,7 +17,6 @@ from rest_framework_simplejwt.views import TokenViewBase
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
 from agentcore_site.rest.throttling import TokenThrottle
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
@@ -105,10 +104,11 @@ class RefreshView(TokenViewBase):  # type: ignore[misc]
 class RevokeView(TokenViewBase):  # type: ignore[misc]
     """Ends the sign-in that a refresh token belongs to: every access and refresh token of it."""
 
+    tag = "me"
     serializer_class = RevokeIn
     throttle_classes = (TokenThrottle,)
 
-    @extend_schema(summary="Sign out: end the tokens of a sign-in", tags=["me"], responses={204: None})
+    @extend_schema(summary="Sign out: end the tokens of a sign-in", responses={204: None})
     def post(self, request: Request, *args: Any, **kwargs: Any) -> Response:
         super().post(request, *args, **kwargs)
         return Response(status=204)
@@ -135,7 +135,10 @@ class MeOut(serializers.Serializer[Any]):
 
 
 class MeViewSet(ScopedViewSet):
-    @extend_schema(summary="Who am I, and what may I do", tags=["me"], responses=MeOut)
+    tag = "me"
+    serializer_class = MeOut
+
+    @extend_schema(summary="Who am I, and what may I do")
     def retrieve(self, request: Request) -> Response:
         actor = self.actor
         me = {
@@ -146,14 +149,9 @@ class MeViewSet(ScopedViewSet):
         }
         return Response(MeOut(me, context={"actor": actor}).data)
 
-    @extend_schema(
-        summary="Sign out everywhere",
-        description="Ends every session of the console and every token of yours. API keys stay.",
-        tags=["me"],
-        request=None,
-        responses={204: None},
-    )
+    @extend_schema(summary="Sign out everywhere", responses={204: None})
     def sign_out(self, request: Request) -> Response:
+        """Ends every session of the console and every token of yours. API keys stay."""
         sign_out_everywhere(self.actor)
         return Response(status=204)
 
@@ -173,20 +171,18 @@ class SignInViewSet(ScopedViewSet):
     """My own sign-ins: few, and of two tables, so that they come on one page."""
 
     queryset = TokenFamily.objects.none()
+    tag = "me"
+    serializer_class = SignInOut
     pagination_class = None  # type: ignore[assignment]
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="Where I am signed in", tags=["me"], responses=SignInOut(many=True))
+    @extend_schema(summary="Where I am signed in")
     def list(self, request: Request) -> Response:
         return Response(SignInOut(sign_ins_of(self.actor), many=True).data)
 
-    @extend_schema(
-        summary="End one of my sign-ins",
-        description="The session, or all tokens of it, open nothing from the next request on.",
-        tags=["me"],
-        responses={204: None},
-    )
+    @extend_schema(summary="End one of my sign-ins")
     def destroy(self, request: Request, pk: UUID) -> Response:
+        """The session, or all tokens of it, open nothing from the next request on."""
         sign_in_end(self.actor, pk)
         return Response(status=204)
 
@@ -248,21 +244,17 @@ class ApiKeyViewSet(ScopedViewSet):
     """My own keys."""
 
     queryset = ApiKey.objects.none()
+    tag = "me"
+    serializer_class = ApiKeyOut
     lookup_value_converter = "uuid"
     versioned = ("name", "revoked_at")
+    shown_once = {"create": "key"}
 
-    @extend_schema(summary="My API keys", tags=["me"], responses=ApiKeyOut(many=True))
+    @extend_schema(summary="My API keys")
     def list(self, request: Request) -> Response:
         return self.page(ApiKey.objects.visible_to(self.actor).filter(user=self.actor.user), ApiKeyOut)
 
-    @extend_schema(
-        summary="Make an API key",
-        tags=["me"],
-        request=ApiKeyIn,
-        responses={201: NewApiKeyOut},
-        parameters=[IDEMPOTENCY_KEY_SECRET],
-        examples=[KEY],
-    )
+    @extend_schema(summary="Make an API key", request=ApiKeyIn, responses={201: NewApiKeyOut}, examples=[KEY])
     def create(self, request: Request) -> Response:
         values = parsed(ApiKeyIn, request.data)
 
@@ -270,13 +262,13 @@ class ApiKeyViewSet(ScopedViewSet):
             row, key = api_key_create(self.actor, **values)
             return Response({**ApiKeyOut(row).data, "key": key}, status=201)
 
-        return self.once(request, work, secret="key")  # noqa: S106 (a name)
+        return self.once(request, work)
 
-    @extend_schema(summary="One of my API keys", tags=["me"], responses=ApiKeyOut)
+    @extend_schema(summary="One of my API keys")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(ApiKeyOut(self._mine(pk)).data)
 
-    @extend_schema(summary="Revoke an API key", tags=["me"], responses={204: None})
+    @extend_schema(summary="Revoke an API key")
     def destroy(self, request: Request, pk: UUID) -> Response:
         api_key_revoke(self.actor, self._mine(pk))
         return Response(status=204)
@@ -306,22 +298,20 @@ class ErasureOut(serializers.Serializer[Any]):
 
 class ErasureViewSet(ScopedViewSet):
     queryset = Erasure.objects.none()
+    tag = "privacy"
+    serializer_class = ErasureOut
     orderings = {"-created_at": "created_at"}
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="Reports of erasures", tags=["privacy"], responses=ErasureOut(many=True))
+    @extend_schema(summary="Reports of erasures")
     def list(self, request: Request) -> Response:
         return self.page(erasures_visible(self.actor), ErasureOut)
 
     @extend_schema(
-        summary="Erase what is kept of a person",
-        description="All that holds an identifier is deleted, or loses these words. It can't be undone.",
-        tags=["privacy"],
-        request=ErasureIn,
-        responses={200: ErasureOut, 201: ErasureOut},
-        parameters=[IDEMPOTENCY_KEY],
+        summary="Erase what is kept of a person", request=ErasureIn, responses={200: ErasureOut, 201: ErasureOut}
     )
     def create(self, request: Request) -> Response:
+        """All that holds an identifier is deleted, or loses these words. It can't be undone."""
         values = parsed(ErasureIn, request.data)
 
         def work() -> Response:
@@ -330,7 +320,7 @@ class ErasureViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One report of an erasure", tags=["privacy"], responses=ErasureOut)
+    @extend_schema(summary="One report of an erasure")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         row = erasures_visible(self.actor).filter(id=pk).first()
         if row is None:

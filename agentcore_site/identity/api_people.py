@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.invitations import (
     invitation_create,
@@ -53,23 +53,20 @@ class OrganizationViewSet(ScopedViewSet):
     """The organisations that you belong to. They are made by who runs the site."""
 
     queryset = Organization.objects.none()
+    tag = "people"
+    serializer_class = OrganizationOut
     lookup_value_converter = "uuid"
     versioned = ("name", "max_active_jobs", "second_factor")
 
-    @extend_schema(summary="My organisations", tags=["people"], responses=OrganizationOut(many=True))
+    @extend_schema(summary="My organisations")
     def list(self, request: Request) -> Response:
         return self.page(organizations_visible(self.actor), OrganizationOut)
 
-    @extend_schema(summary="One organisation", tags=["people"], responses=OrganizationOut)
+    @extend_schema(summary="One organisation")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(OrganizationOut(self._mine(pk)).data)
 
-    @extend_schema(
-        summary="Say whether an organisation asks for a second factor",
-        tags=["people"],
-        request=OrganizationPatch,
-        responses=OrganizationOut,
-    )
+    @extend_schema(summary="Say whether an organisation asks for a second factor", request=OrganizationPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         found = self._mine(pk)
         requirement_set(self.actor, found, required=parsed(OrganizationPatch, request.data)["second_factor"])
@@ -98,39 +95,35 @@ class MemberIn(Strict):
 
 class MemberViewSet(ScopedViewSet):
     queryset = Membership.objects.none()
+    tag = "people"
+    serializer_class = MemberOut
     lookup_value_converter = "int"
     versioned = ("role", "can_export")
 
-    @extend_schema(summary="Members", tags=["people"], responses=MemberOut(many=True))
+    @extend_schema(summary="Members")
     def list(self, request: Request) -> Response:
         rows = members_of(self.actor, current_organization(self.actor)).order_by()
         return self.page(rows, MemberOut)
 
-    @extend_schema(summary="One member", tags=["people"], responses=MemberOut)
+    @extend_schema(summary="One member")
     def retrieve(self, request: Request, pk: int) -> Response:
         return Response(MemberOut(member_get(self.actor, current_organization(self.actor), pk)).data)
 
-    @extend_schema(summary="Change a member's role", tags=["people"], request=MemberIn, responses=MemberOut)
+    @extend_schema(summary="Change a member's role", request=MemberIn)
     def partial_update(self, request: Request, pk: int) -> Response:
         member = member_get(self.actor, current_organization(self.actor), pk)
         values: dict[str, Any] = {"role": member.role, "can_export": member.can_export} | parsed(MemberIn, request.data)
         return Response(MemberOut(member_change(self.actor, member, **values)).data)
 
-    @extend_schema(summary="Remove a member", tags=["people"], responses={204: None})
+    @extend_schema(summary="Remove a member")
     def destroy(self, request: Request, pk: int) -> Response:
         member_remove(self.actor, member_get(self.actor, current_organization(self.actor), pk))
         return Response(status=204)
 
-    @extend_schema(
-        operation_id="members_second_factor_destroy",
-        summary="Take the second factor off a member",
-        description="Their authenticator and passkeys, for who lost them. All their sign-ins end.",
-        tags=["people"],
-        request=None,
-        responses={204: None},
-    )
+    @extend_schema(operation_id="members_second_factor_destroy", summary="Take the second factor off a member")
     @action(detail=True, methods=["delete"], url_path="second-factor", pagination_class=None)
     def second_factor(self, request: Request, pk: int) -> Response:
+        """Their authenticator and passkeys, for who lost them. All their sign-ins end."""
         factor_take_off(self.actor, member_get(self.actor, current_organization(self.actor), pk))
         return Response(status=204)
 
@@ -152,22 +145,16 @@ class InvitationOut(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField()
 
 
-class InvitationViewSet(ScopedViewSet):
+class InvitationViewSet(ReadViewSet):
     queryset = Invitation.objects.none()
+    tag = "people"
+    serializer_class = InvitationOut
     lookup_value_converter = "uuid"
     versioned = ("sent_at", "expires_at")
+    lists = ("Open invitations", lambda actor: invitations_open(actor, current_organization(actor)))
+    reads = ("One open invitation", lambda actor, pk: invitation_get(actor, current_organization(actor), pk))
 
-    @extend_schema(summary="Open invitations", tags=["people"], responses=InvitationOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(invitations_open(self.actor, current_organization(self.actor)), InvitationOut)
-
-    @extend_schema(
-        summary="Invite a person by e-mail",
-        tags=["people"],
-        request=InvitationIn,
-        responses={201: InvitationOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Invite a person by e-mail", request=InvitationIn)
     def create(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         values = parsed(InvitationIn, request.data)
@@ -178,18 +165,14 @@ class InvitationViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One open invitation", tags=["people"], responses=InvitationOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(InvitationOut(invitation_get(self.actor, current_organization(self.actor), pk)).data)
-
-    @extend_schema(summary="Send an invitation again", tags=["people"], request=None, responses={204: None})
+    @extend_schema(summary="Send an invitation again", responses={204: None})
     @action(detail=True, methods=["post"], pagination_class=None)
     def resend(self, request: Request, pk: UUID) -> Response:
         row = invitation_get(self.actor, current_organization(self.actor), pk)
         invitation_resend(self.actor, row, link=link_at(request))
         return Response(status=204)
 
-    @extend_schema(summary="Revoke an invitation", tags=["people"], responses={204: None})
+    @extend_schema(summary="Revoke an invitation")
     def destroy(self, request: Request, pk: UUID) -> Response:
         invitation_revoke(self.actor, invitation_get(self.actor, current_organization(self.actor), pk))
         return Response(status=204)

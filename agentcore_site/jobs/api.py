@@ -28,7 +28,7 @@ from agentcore_site.jobs.services import (
 from agentcore_site.lib.links import absolute
 from agentcore_site.rest.filters import Moment
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 
 MAX_EVENTS = 500
@@ -121,50 +121,44 @@ class ShareLinkViewSet(ScopedViewSet):
     """Read-only links to jobs, for members who may share them. They are created at their job."""
 
     queryset = ShareLink.objects.none()
+    tag = "jobs"
+    serializer_class = LivingLinkOut
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="Living links", tags=["jobs"], responses=LivingLinkOut(many=True))
+    @extend_schema(summary="Living links")
     def list(self, request: Request) -> Response:
         return self.page(links_visible(self.actor), LivingLinkOut)
 
-    @extend_schema(summary="Revoke a link", tags=["jobs"], responses={204: None})
+    @extend_schema(summary="Revoke a link")
     def destroy(self, request: Request, pk: UUID) -> Response:
         link = link_get(self.actor, pk)
         share_revoke(self.actor, link.job, link.pk)
         return Response(status=204)
 
 
-class JobViewSet(ScopedViewSet):
+class JobViewSet(ReadViewSet):
     """Jobs of every kind: queued, running, waiting and ended."""
 
     queryset = Job.objects.none()
+    tag = "jobs"
+    serializer_class = JobOfAnyKindOut
     filterset_class = JobListFilters
     lookup_value_converter = "uuid"
     known_query = {"events": ("after", "limit")}
     versioned = ("status", "status_reason", "requested")
+    shown_once = {"share": "url"}
+    lists = ("List jobs of every kind", jobs_visible)
+    reads = ("One job of any kind", job_get)
 
-    @extend_schema(summary="List jobs of every kind", tags=["jobs"], responses=JobOfAnyKindOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(jobs_visible(self.actor), JobOfAnyKindOut)
-
-    @extend_schema(summary="One job of any kind", tags=["jobs"], responses=JobOfAnyKindOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(JobOfAnyKindOut(job_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Pause a job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Pause a job of any kind")
     def pause(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_pause)
 
-    @extend_schema(
-        summary="Resume a paused or failed job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut
-    )
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Resume a paused or failed job of any kind")
     def resume(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_resume)
 
-    @extend_schema(summary="Cancel a job of any kind", tags=["jobs"], request=None, responses=JobOfAnyKindOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Cancel a job of any kind")
     def cancel(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_cancel)
 
@@ -172,9 +166,7 @@ class JobViewSet(ScopedViewSet):
         move(self.actor, job_get(self.actor, pk))
         return Response(JobOfAnyKindOut(job_get(self.actor, pk)).data)
 
-    @extend_schema(
-        summary="A job's events in order", tags=["jobs"], parameters=[EventsQuery], responses=EventPage, filters=False
-    )
+    @extend_schema(summary="A job's events in order", parameters=[EventsQuery], responses=EventPage)
     @action(detail=True, pagination_class=None)
     def events(self, request: Request, pk: UUID) -> Response:
         asked = parsed(EventsQuery, request.query_params.dict())
@@ -191,18 +183,9 @@ class JobViewSet(ScopedViewSet):
             }
         )
 
-    @extend_schema(
-        methods=["GET"], summary="A job's living links", tags=["jobs"], responses=ShareLinkOut(many=True), filters=False
-    )
-    @extend_schema(
-        methods=["POST"],
-        summary="Make a read-only link",
-        tags=["jobs"],
-        request=ShareIn,
-        responses={201: ShareOut},
-        parameters=[IDEMPOTENCY_KEY_SECRET],
-    )
-    @extend_schema(methods=["DELETE"], summary="Revoke every link", tags=["jobs"], request=None, responses={204: None})
+    @extend_schema(methods=["GET"], summary="A job's living links", responses=ShareLinkOut(many=True))
+    @extend_schema(methods=["POST"], summary="Make a read-only link", request=ShareIn, responses={201: ShareOut})
+    @extend_schema(methods=["DELETE"], summary="Revoke every link")
     @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)
     def share(self, request: Request, pk: UUID) -> Response:
         job = job_get(self.actor, pk)
@@ -213,20 +196,14 @@ class JobViewSet(ScopedViewSet):
                 token = share_create(self.actor, job, **values)
                 return Response({"url": absolute(request, f"/shared/{token}/")}, status=201)
 
-            return self.once(request, work, secret="url")  # noqa: S106 (a name)
+            return self.once(request, work)
         if request.method == "DELETE":
             share_revoke_all(self.actor, job)
             return Response(status=204)
         # GET, and HEAD, which is handled by this method too.
         return Response(ShareLinkOut(share_links(self.actor, job), many=True).data)
 
-    @extend_schema(
-        operation_id="jobs_share_link_destroy",
-        summary="Revoke one link",
-        tags=["jobs"],
-        request=None,
-        responses={204: None},
-    )
+    @extend_schema(operation_id="jobs_share_link_destroy", summary="Revoke one link")
     @action(detail=True, methods=["delete"], url_path="share/<uuid:link>", pagination_class=None)
     def share_link(self, request: Request, pk: UUID, link: UUID) -> Response:
         share_revoke(self.actor, job_get(self.actor, pk), link)

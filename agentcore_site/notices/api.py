@@ -44,7 +44,7 @@ from agentcore_site.notices.services import (
 )
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization
 
@@ -132,76 +132,50 @@ class WebhookDeliveryOut(serializers.Serializer[Any]):
     attempts = WebhookAttemptOut(many=True)
 
 
-class WebhookEndpointViewSet(ScopedViewSet):
+class WebhookEndpointViewSet(ReadViewSet):
     """Webhooks of the organisation, for those who may edit them, and one's own."""
 
     queryset = WebhookEndpoint.objects.none()
+    tag = "webhooks"
+    serializer_class = WebhookEndpointOut
     lookup_value_converter = "uuid"
     versioned = ("name", "format", "url", "types", "on", "former_until")
     known_query = {"deliveries": ("cursor", "limit")}
-
-    @extend_schema(summary="List webhooks", tags=WEBHOOKS, responses=WebhookEndpointOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(endpoints_visible(self.actor), WebhookEndpointOut)
+    shown_once = {"create": "secret"}
+    lists = ("List webhooks", endpoints_visible)
+    reads = ("One webhook", endpoint_get)
 
     @extend_schema(
-        summary="Make a webhook",
-        tags=WEBHOOKS,
-        request=WebhookEndpointIn,
-        responses={201: NewWebhookEndpointOut},
-        parameters=[IDEMPOTENCY_KEY_SECRET],
-        examples=[NEW],
+        summary="Make a webhook", request=WebhookEndpointIn, responses={201: NewWebhookEndpointOut}, examples=[NEW]
     )
     def create(self, request: Request) -> Response:
         values, organization = parsed(WebhookEndpointIn, request.data), current_organization(self.actor)
-        return self.once(
-            request,
-            lambda: _made(endpoint_create(self.actor, organization, **values), status=201),
-            secret="secret",  # noqa: S106 (a name)
-        )
+        return self.once(request, lambda: _made(endpoint_create(self.actor, organization, **values), status=201))
 
-    @extend_schema(summary="One webhook", tags=WEBHOOKS, responses=WebhookEndpointOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(WebhookEndpointOut(endpoint_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Change a webhook", tags=WEBHOOKS, request=WebhookEndpointPatch, responses=WebhookEndpointOut
-    )
+    @extend_schema(summary="Change a webhook", request=WebhookEndpointPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(WebhookEndpointPatch, request.data)
         row = endpoint_update(self.actor, endpoint_get(self.actor, pk), **values)
         return Response(WebhookEndpointOut(row).data)
 
-    @extend_schema(summary="Remove a webhook", tags=WEBHOOKS, responses={204: None})
+    @extend_schema(summary="Remove a webhook")
     def destroy(self, request: Request, pk: UUID) -> Response:
         endpoint_remove(self.actor, endpoint_get(self.actor, pk))
         return Response(status=204)
 
-    @extend_schema(
-        summary="Send a test event",
-        description="By the way of all others, at once; it is in the log, and not repeated.",
-        tags=WEBHOOKS,
-        request=None,
-        responses=WebhookTestOut,
-    )
+    @extend_schema(summary="Send a test event", responses=WebhookTestOut)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: UUID) -> Response:
+        """By the way of all others, at once; it is in the log, and not repeated."""
         return Response(WebhookTestOut(endpoint_test(self.actor, endpoint_get(self.actor, pk))).data)
 
-    @extend_schema(
-        summary="Make another signing secret",
-        description="The former one signs too for a day, so that a receiver can change over.",
-        tags=WEBHOOKS,
-        request=None,
-        responses=NewWebhookEndpointOut,
-    )
+    @extend_schema(summary="Make another signing secret", responses=NewWebhookEndpointOut)
     @action(detail=True, methods=["post"])
     def rotate(self, request: Request, pk: UUID) -> Response:
+        """The former one signs too for a day, so that a receiver can change over."""
         return _made(endpoint_rotate(self.actor, endpoint_get(self.actor, pk)))
 
-    @extend_schema(
-        summary="What was sent to a webhook", tags=WEBHOOKS, responses=WebhookDeliveryOut(many=True), filters=False
-    )
+    @extend_schema(summary="What was sent to a webhook", responses=WebhookDeliveryOut(many=True))
     @action(detail=True)
     def deliveries(self, request: Request, pk: UUID) -> Response:
         rows = deliveries_of(endpoint_get(self.actor, pk))
@@ -213,21 +187,18 @@ class WebhookDeliveryViewSet(ScopedViewSet):
     """Events as they were sent to webhooks."""
 
     queryset = WebhookDelivery.objects.none()
+    tag = "webhooks"
+    serializer_class = WebhookDeliveryOut
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="One delivery, with its attempts", tags=WEBHOOKS, responses=WebhookDeliveryOut)
+    @extend_schema(summary="One delivery, with its attempts")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(WebhookDeliveryOut(delivery_get(self.actor, pk)).data)
 
-    @extend_schema(
-        summary="Send an event again",
-        description="By the same id, within seconds, also where it was taken or given up.",
-        tags=WEBHOOKS,
-        request=None,
-        responses={204: None},
-    )
+    @extend_schema(summary="Send an event again", responses={204: None})
     @action(detail=True, methods=["post"])
     def again(self, request: Request, pk: UUID) -> Response:
+        """By the same id, within seconds, also where it was taken or given up."""
         delivery_again(self.actor, delivery_get(self.actor, pk))
         return Response(status=204)
 
@@ -273,15 +244,15 @@ class NoticeViewSet(ScopedViewSet):
     """My own notices, as the bell has them."""
 
     queryset = Notice.objects.none()
+    tag = "notices"
+    serializer_class = NoticeOut
     filterset_class = NoticeFilters
 
-    @extend_schema(summary="My notices", tags=NOTICES, responses=NoticeOut(many=True))
+    @extend_schema(summary="My notices")
     def list(self, request: Request) -> Response:
         return self.page(notices_visible(self.actor), NoticeOut)
 
-    @extend_schema(
-        summary="Mark my notices as read", tags=NOTICES, request=NoticesReadIn, responses=NoticesReadOut, filters=False
-    )
+    @extend_schema(summary="Mark my notices as read", request=NoticesReadIn, responses=NoticesReadOut)
     @action(detail=False, methods=["post"], pagination_class=None)
     def read(self, request: Request) -> Response:
         values = parsed(NoticesReadIn, request.data)
@@ -312,22 +283,20 @@ class NoticePreferencesViewSet(ScopedViewSet):
     """What I am told in my organisation, and how."""
 
     queryset = Notice.objects.none()
+    tag = "notices"
+    serializer_class = NoticePreferencesOut
     lookup_field = ""  # one of a person
     versioned = tuple(NoticePreferencesOut._declared_fields)
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return get_user_model()._base_manager.filter(pk=self.actor.user.pk)
 
-    @extend_schema(summary="What I am told", tags=NOTICES, responses=NoticePreferencesOut)
+    @extend_schema(summary="What I am told")
     def retrieve(self, request: Request) -> Response:
         return Response(NoticePreferencesOut(self._row()).data)
 
     @extend_schema(
-        summary="Change what I am told",
-        description="What is not given stays.",
-        tags=NOTICES,
-        request=NoticePreferencesPatch,
-        responses=NoticePreferencesOut,
+        summary="Change what I am told", description="What is not given stays.", request=NoticePreferencesPatch
     )
     def partial_update(self, request: Request) -> Response:
         now = self._row()

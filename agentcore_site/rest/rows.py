@@ -1,4 +1,4 @@
-"""REST of rows that are made, changed and archived: the five operations, written once."""
+"""REST of rows that are read, made, changed and archived: the operations, written once."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from rest_framework.response import Response
 from rest_framework.serializers import Serializer
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 
@@ -29,8 +28,27 @@ class RowOperations:
     writes: tuple[Callable[..., Any], Callable[..., Any], Callable[[Actor, Any], Any]]
 
 
-class ArchivableViewSet(ScopedViewSet):
-    # No docstring: that of ScopedViewSet is public, as what is said of operations that say nothing of their own.
+# No docstrings: that of ScopedViewSet is public, as what is said of operations that say nothing of their own.
+class ReadViewSet(ScopedViewSet):
+    list_class: ClassVar[type[Serializer[Any]] | None] = None  # the shape of a list's row, if it is not that of one row
+    lists: ClassVar[tuple[str, Callable[[Actor], QuerySet[Any]]]]  # the summary, and all rows of an actor
+    reads: ClassVar[tuple[str, Callable[[Actor, Any], Any]]]
+
+    def list(self, request: Request) -> Response:
+        return self.page(self.lists[1](self.actor), self.list_class or self.serializer_class)
+
+    def retrieve(self, request: Request, **place: Any) -> Response:
+        return self.answer(self.row(place))
+
+    def row(self, place: dict[str, Any]) -> Any:
+        return self.reads[1](self.actor, place[self.lookup_field])
+
+    def answer(self, row: Any, *, status: int = 200) -> Response:
+        shape: Any = self.serializer_class
+        return Response(shape(row, context={"actor": self.actor}).data, status=status)
+
+
+class ArchivableViewSet(ReadViewSet):
     orderings = {"-created_at": "created_at", "name": "name"}
     operations: ClassVar[RowOperations]
     documented: ClassVar[dict[str, dict[str, Any]]] = {}  # by operation, what the schema says besides
@@ -41,40 +59,28 @@ class ArchivableViewSet(ScopedViewSet):
         changed = {*patch._declared_fields, "archived_at", "updated_at"}
         cls.versioned = tuple(name for name in out._declared_fields if name in changed)
         name = noun.partition(" ")[2]
-        made = {"request": given, "responses": {201: out}, "parameters": [IDEMPOTENCY_KEY]}
+        cls.tag, cls.serializer_class = f"{name}s", out
+        cls.lists, cls.reads = (f"List {name}s", cls.operations.reads[0]), (f"One {name}", cls.operations.reads[1])
         known: dict[str, dict[str, Any]] = {
-            "list": {"summary": f"List {name}s", "responses": out(many=True)},
-            "create": {"summary": f"Make {noun}", **made},
-            "retrieve": {"summary": f"One {name}", "responses": out},
-            "partial_update": {"summary": f"Change {noun}", "request": patch, "responses": out},
-            "destroy": {"summary": f"Archive {noun}", "responses": {204: None}},
+            "retrieve": {},
+            "create": {"summary": f"Make {noun}", "request": given},
+            "partial_update": {"summary": f"Change {noun}", "request": patch},
+            "destroy": {"summary": f"Archive {noun}"},
         }
-        said = {key: {"tags": [f"{name}s"], **values, **cls.documented.get(key, {})} for key, values in known.items()}
+        said = {key: {**values, **cls.documented.get(key, {})} for key, values in known.items()}
         extend_schema_view(**{key: extend_schema(**values) for key, values in said.items()})(cls)
 
     def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
         return parsed(shape, request.data)
 
-    def list(self, request: Request) -> Response:
-        return self.page(self.operations.reads[0](self.actor), self.operations.shapes[0])
-
     def create(self, request: Request) -> Response:
         values, create = self.values(request, self.operations.shapes[1]), self.operations.writes[0]
-        return self.once(request, lambda: self._answer(create(self.actor, **values), status=201))
-
-    def retrieve(self, request: Request, **place: Any) -> Response:
-        return self._answer(self._row(place))
+        return self.once(request, lambda: self.answer(create(self.actor, **values), status=201))
 
     def partial_update(self, request: Request, **place: Any) -> Response:
         values, update = self.values(request, self.operations.shapes[2]), self.operations.writes[1]
-        return self._answer(update(self.actor, self._row(place), **values))
+        return self.answer(update(self.actor, self.row(place), **values))
 
     def destroy(self, request: Request, **place: Any) -> Response:
-        self.operations.writes[2](self.actor, self._row(place))
+        self.operations.writes[2](self.actor, self.row(place))
         return Response(status=204)
-
-    def _row(self, place: dict[str, Any]) -> Any:
-        return self.operations.reads[1](self.actor, place[self.lookup_field])
-
-    def _answer(self, row: Any, *, status: int = 200) -> Response:
-        return Response(self.operations.shapes[0](row, context={"actor": self.actor}).data, status=status)

@@ -99,7 +99,28 @@ class SessionScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-
 
 
 class VersionedSchema(AutoSchema):
-    """Describes the versions of rows that people change: ``ETag`` in answers, ``If-Match`` in requests."""
+    """Describes what view sets declare once: their tag, their shape, and the versions of rows that people change
+    (``ETag`` in answers, ``If-Match`` in requests)."""
+
+    def get_tags(self) -> list[str]:
+        tag = getattr(self.view, "tag", "")
+        return [tag] if tag else super().get_tags()
+
+    def get_request_serializer(self) -> Any:
+        """No body, unless the operation of a view set names its shape."""
+        return None if hasattr(self.view, "action") else super().get_request_serializer()
+
+    def get_filter_backends(self) -> Any:
+        return super().get_filter_backends() if getattr(self.view, "action", "") == "list" else []
+
+    def get_summary(self) -> str | None:
+        of_rows = {"list": "lists", "retrieve": "reads"}.get(getattr(self.view, "action", None) or "", "")
+        summary, _ = getattr(self.view, of_rows, (None, None))
+        return summary or getattr(self.view, "name", None)  # the ``name`` of an ``@action``
+
+    def get_response_serializers(self) -> Any:
+        listed = getattr(self.view, "action", "") == "list" and getattr(self.view, "list_class", None)
+        return {204: None} if self.method == "DELETE" else listed or super().get_response_serializers()
 
     def get_description(self) -> str:  # type: ignore[override]
         """The operation's own words, or its view set's; not those of the base of all view sets, which are for us."""
@@ -111,7 +132,13 @@ class VersionedSchema(AutoSchema):
     def get_override_parameters(self) -> list[Any]:
         found: list[Any] = [*super().get_override_parameters()]
         view: Any = self.view
-        if not getattr(view, "versioned", ()) or view.action == "list":
+        if not hasattr(view, "idempotent"):  # not one of ours
+            return found
+        if self.method == "POST" and view.action in view.shown_once:
+            found.append(IDEMPOTENCY_KEY_SECRET)
+        elif self.method == "POST" and view.action in view.idempotent:
+            found.append(IDEMPOTENCY_KEY)
+        if not view.versioned or view.action == "list":
             return found
         named = [part.strip("{}") for part in self.path.split("/") if part.startswith("{")]
         place = [name for name in named if name not in view.parts]

@@ -41,11 +41,15 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
 
     pagination_class = CursorPages
     content_negotiation_class = OnlyJson
+    tag: ClassVar[str] = ""  # of its operations, in the schema; ``serializer_class`` is the shape of their answers
     orderings: ClassVar[dict[str, str]] = {"-created_at": "created_at"}
     tiebreak: ClassVar[str] = "pk"
     known_query: ClassVar[dict[str, tuple[str, ...]]] = {}  # query parameters by action, for those that aren't lists
     lookup_value_converter = "str"
     for_services: ClassVar[bool] = False  # whether a key that opens nothing else opens this
+    idempotent: ClassVar[tuple[str, ...]] = ("create",)  # actions that take an ``Idempotency-Key``
+    # Actions that take one and answer with a secret, by the secret's name in the answer: it is not kept.
+    shown_once: ClassVar[dict[str, str]] = {}
     blind: ClassVar[tuple[str, ...]] = ()  # actions that a key opens which sees nothing: they find their row themselves
 
     # Names in an answer of what people change (versions.py); none: its rows have no version.
@@ -109,9 +113,8 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         found = self.paginate_queryset(self.filter_queryset(rows))
         return self.get_paginated_response(serializer(found, many=True, context={"actor": self.actor}).data)
 
-    def once(self, request: Request, work: Callable[[], Response], *, secret: str = "") -> Response:
-        """Runs ``work``, at most once for each ``Idempotency-Key`` of this person. ``secret``: the name in the answer
-        of what is shown once, and so is not kept.
+    def once(self, request: Request, work: Callable[[], Response]) -> Response:
+        """Runs ``work``, at most once for each ``Idempotency-Key`` of this person.
 
         Raises:
             Conflict: the key was used for another request, or for this one, whose secret is not shown again.
@@ -119,6 +122,7 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         key = request.headers.get(IDEMPOTENCY_HEADER)
         if key is None:
             return work()
+        secret = self.shown_once.get(self.action, "")
         headers: dict[str, str] = {}
         shown: dict[str, Any] = {}
 

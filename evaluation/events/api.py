@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY, IDEMPOTENCY_KEY_SECRET
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
@@ -86,19 +86,19 @@ class EventPublishingViewSet(ScopedViewSet):
     """The organisation's publishing switch."""
 
     queryset = DeadLetter.objects.none()
+    tag = "events"
+    serializer_class = EventPublishingOut
     lookup_field = ""  # one of an organisation
     versioned = ("publishes",)
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
 
-    @extend_schema(summary="Are events published?", tags=["events"], responses=EventPublishingOut)
+    @extend_schema(summary="Are events published?")
     def retrieve(self, request: Request) -> Response:
         return self._answer()
 
-    @extend_schema(
-        summary="Publish events, or not", tags=["events"], request=EventPublishingIn, responses=EventPublishingOut
-    )
+    @extend_schema(summary="Publish events, or not", request=EventPublishingIn)
     def partial_update(self, request: Request) -> Response:
         values = parsed(EventPublishingIn, request.data)
         publishing_set(self.actor, current_organization(self.actor), on=values["publishes"])
@@ -110,24 +110,19 @@ class EventPublishingViewSet(ScopedViewSet):
         return Response(EventPublishingOut(values).data)
 
 
-class EventCredentialViewSet(ScopedViewSet):
+class EventCredentialViewSet(ReadViewSet):
     """Programs elsewhere that publish events: agents, and services for all of an organisation's agents."""
 
     queryset = EventCredential.objects.none()
+    tag = "events"
+    serializer_class = EventCredentialOut
     filterset_class = EventCredentialFilters
     versioned = ("revoked_at",)
+    shown_once = {"create": "password"}
+    lists = ("List publishers", event_credentials_visible)
+    reads = ("One publisher", event_credential_get)
 
-    @extend_schema(summary="List publishers", tags=["events"], responses=EventCredentialOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(event_credentials_visible(self.actor), EventCredentialOut)
-
-    @extend_schema(
-        summary="Make a publisher",
-        tags=["events"],
-        request=EventCredentialIn,
-        responses={201: EventCredentialMadeOut},
-        parameters=[IDEMPOTENCY_KEY_SECRET],
-    )
+    @extend_schema(summary="Make a publisher", request=EventCredentialIn, responses={201: EventCredentialMadeOut})
     def create(self, request: Request) -> Response:
         values = parsed(EventCredentialIn, request.data)
         agent = agent_get(self.actor, values["agent"]) if values.get("agent") else None
@@ -136,51 +131,32 @@ class EventCredentialViewSet(ScopedViewSet):
             row, password = event_credential_create(self.actor, name=values["name"], agent=agent)
             return Response(EventCredentialOut(row).data | {"password": password}, status=201)
 
-        return self.once(request, work, secret="password")  # noqa: S106 (a name)
+        return self.once(request, work)
 
-    @extend_schema(summary="One publisher", tags=["events"], responses=EventCredentialOut)
-    def retrieve(self, request: Request, pk: Any) -> Response:
-        return Response(EventCredentialOut(event_credential_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Revoke a publisher", tags=["events"], responses={204: None})
+    @extend_schema(summary="Revoke a publisher")
     def destroy(self, request: Request, pk: Any) -> Response:
         event_credential_revoke(self.actor, event_credential_get(self.actor, pk))
         return Response(status=204)
 
 
-class DeadLetterViewSet(ScopedViewSet):
+class DeadLetterViewSet(ReadViewSet):
     """Received messages that were refused, with the reason."""
 
     queryset = DeadLetter.objects.none()
+    tag = "events"
+    serializer_class = DeadLetterOut
     filterset_class = DeadLetterFilters
     versioned = ("settled_at", "outcome")
+    idempotent = ("retry", "dismiss")
+    lists = ("List dead letters", dead_letters_visible)
+    reads = ("One dead letter", dead_letter_get)
 
-    @extend_schema(summary="List dead letters", tags=["events"], responses=DeadLetterOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(dead_letters_visible(self.actor), DeadLetterOut)
-
-    @extend_schema(summary="One dead letter", tags=["events"], responses=DeadLetterOut)
-    def retrieve(self, request: Request, pk: Any) -> Response:
-        return Response(DeadLetterOut(dead_letter_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Try a dead letter again",
-        tags=["events"],
-        request=None,
-        responses=DeadLetterOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Try a dead letter again")
     def retry(self, request: Request, pk: Any) -> Response:
         row = dead_letter_get(self.actor, pk)
         return self.once(request, lambda: Response(DeadLetterOut(dead_letter_retry(self.actor, row)).data))
 
-    @extend_schema(
-        summary="Dismiss a dead letter",
-        tags=["events"],
-        request=None,
-        responses=DeadLetterOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Dismiss a dead letter")
     def dismiss(self, request: Request, pk: Any) -> Response:
         row = dead_letter_get(self.actor, pk)
         return self.once(request, lambda: Response(DeadLetterOut(dead_letter_dismiss(self.actor, row)).data))
@@ -212,16 +188,16 @@ class TrainingViewSet(ScopedViewSet):
     """Trainings by request, in the form of training services: here if a local learner can, else over NATS."""
 
     queryset = TrainingRequest.objects.none()
+    tag = "events"
+    serializer_class = TrainingStartedOut
     lookup_value_converter = "str"
+    idempotent = ("create", "cancel")
 
     @extend_schema(
         summary="Start a training",
         description="The body is a payload of `agent.rl.training.request.v1` (docs/events); `training_job_id` may be"
         " left out. The same request twice is one.",
-        tags=["events"],
         request=OpenApiTypes.OBJECT,
-        responses={201: TrainingStartedOut},
-        parameters=[IDEMPOTENCY_KEY],
     )
     def create(self, request: Request) -> Response:
         given: Any = request.data
@@ -229,22 +205,12 @@ class TrainingViewSet(ScopedViewSet):
             raise Invalid("The body is a JSON object.", fields={"request": "It is a JSON object."})
         return self.once(request, lambda: self._started(training_request(self.actor, given), status=201))
 
-    @extend_schema(
-        summary="How a training stands",
-        description="A payload of `agent.rl.training.status.v1` (docs/events).",
-        tags=["events"],
-        responses=OpenApiTypes.OBJECT,
-    )
+    @extend_schema(summary="How a training stands", responses=OpenApiTypes.OBJECT)
     def status(self, request: Request, pk: str) -> Response:
+        """A payload of `agent.rl.training.status.v1` (docs/events)."""
         return Response(status_of(training_request_get(self.actor, pk)))
 
-    @extend_schema(
-        summary="Cancel a training",
-        tags=["events"],
-        request=None,
-        responses=TrainingStartedOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Cancel a training")
     def cancel(self, request: Request, pk: str) -> Response:
         row = training_request_get(self.actor, pk)
         return self.once(request, lambda: self._started(training_request_cancel(self.actor, row)))
@@ -266,8 +232,10 @@ class ModelViewSet(ScopedViewSet):
     """Releases of agents as models to serve."""
 
     queryset = Release.objects.none()
+    tag = "events"
+    serializer_class = ModelOut
 
-    @extend_schema(summary="List models", tags=["events"], responses=ModelOut(many=True))
+    @extend_schema(summary="List models")
     def list(self, request: Request) -> Response:
         rows = releases_visible(self.actor).select_related("checkpoint").prefetch_related("serves")
         page = self.paginate_queryset(self.filter_queryset(rows))

@@ -15,7 +15,6 @@ from evaluation.warehouse.models import HourlyMeasure
 from evaluation.warehouse.presenters import chart_rows
 from evaluation.warehouse.selectors import DEFAULT_PERIOD, PERIODS, PURPOSES, dashboard_figures, dashboard_get, question
 
-TAG: Final = ["dashboards"]
 QUERY: Final = ("period", "agent", "purpose")
 
 
@@ -51,19 +50,19 @@ class DashboardViewSet(ScopedViewSet):
     """Figures of what agents lived, by the hour or day."""
 
     queryset = HourlyMeasure.objects.none()
+    tag = "dashboards"
+    serializer_class = DashboardOut
     lookup_field = "key"
     known_query = {"retrieve": QUERY}
 
     @extend_schema(
         summary="A dashboard's figures",
-        tags=TAG,
         parameters=[
             OpenApiParameter("key", enum=list(DASHBOARDS), location="path"),
             OpenApiParameter("period", enum=list(PERIODS), default=DEFAULT_PERIOD),
             OpenApiParameter("agent", description="One agent, by id or slug."),
             OpenApiParameter("purpose", enum=[name for name, _ in PURPOSES]),
         ],
-        responses=DashboardOut,
     )
     def retrieve(self, request: Request, key: str) -> Response:
         asked = {name: request.query_params.get(name, "") for name in QUERY}

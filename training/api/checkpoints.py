@@ -17,8 +17,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import OfAgent
 from experiences.models.agent_lookup import agent_get
@@ -114,28 +113,25 @@ IF_NONE_MATCH = OpenApiParameter(
 TAGS = OpenApiExample("Keep it", {"tags": ["release-candidate"]}, request_only=True)
 
 
-class CheckpointViewSet(ScopedViewSet):
+class CheckpointViewSet(ReadViewSet):
     queryset = PolicyCheckpoint.objects.none()
+    tag = "checkpoints"
+    serializer_class = CheckpointOut
     filterset_class = CheckpointFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "iteration": "iteration"}
     known_query = {"compare": ("a", "b")}
     parser_classes = [JsonParser, FileParser]
     versioned = ("tags", "promoted_at")
-
-    @extend_schema(summary="List checkpoints", tags=["checkpoints"], responses=CheckpointOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(checkpoints_visible(self.actor), CheckpointOut)
+    lists = ("List checkpoints", checkpoints_visible)
+    reads = ("One checkpoint", checkpoint_of)
 
     @extend_schema(
         summary="Upload a checkpoint",
         description="A download that comes back, here or at another site. Refused with the reason if a byte differs"
         " from what the SHA-256 is of, or if it is no checkpoint of this program or not one for this agent. Nothing in"
         " it is executed. One that the agent has and that is damaged gets its bytes back.",
-        tags=["checkpoints"],
         request={"multipart/form-data": CheckpointFile},
-        responses={201: CheckpointOut},
-        parameters=[IDEMPOTENCY_KEY],
     )
     def create(self, request: Request) -> Response:
         data: Any = request.data
@@ -148,34 +144,22 @@ class CheckpointViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One checkpoint", tags=["checkpoints"], responses=CheckpointOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(CheckpointOut(checkpoint_of(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Set a checkpoint's tags",
-        tags=["checkpoints"],
-        request=TagsIn,
-        responses=CheckpointOut,
-        examples=[TAGS],
-    )
+    @extend_schema(summary="Set a checkpoint's tags", request=TagsIn, examples=[TAGS])
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(TagsIn, request.data)
         return Response(CheckpointOut(checkpoint_tag(self.actor, checkpoint_of(self.actor, pk), values["tags"])).data)
 
     @extend_schema(
         summary="Download a checkpoint",
-        description="The bytes are checked against their SHA-256, which is the ETag. Each download is logged.",
-        tags=["checkpoints"],
         parameters=[IF_NONE_MATCH],
         responses={
             (200, "application/octet-stream"): OpenApiTypes.BINARY,
             304: OpenApiResponse(description="You have it."),
         },
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def download(self, request: Request, pk: UUID) -> HttpResponse:
+        """The bytes are checked against their SHA-256, which is the ETag. Each download is logged."""
         checkpoint = checkpoint_of(self.actor, pk)
         require(self.actor, "checkpoint.download", checkpoint.organization_id)
         etag = quote_etag(checkpoint.sha256)
@@ -186,13 +170,7 @@ class CheckpointViewSet(ScopedViewSet):
         response["Content-Disposition"] = f'attachment; filename="{download_name(checkpoint)}"'
         return response
 
-    @extend_schema(
-        summary="Two checkpoints side by side",
-        tags=["checkpoints"],
-        parameters=[CompareQuery],
-        responses=ComparisonOut,
-        filters=False,
-    )
+    @extend_schema(summary="Two checkpoints side by side", parameters=[CompareQuery], responses=ComparisonOut)
     @action(detail=False, pagination_class=None)
     def compare(self, request: Request) -> Response:
         asked = parsed(CompareQuery, request.query_params.dict())

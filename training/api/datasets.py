@@ -17,7 +17,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed, refuse_unknown
 from agentcore_site.rest.row_files import FORMAT, RESPONSES, row_file
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.selectors import dataset_get, dataset_rows_visible, datasets_visible
@@ -134,28 +134,26 @@ ROWS = OpenApiExample(
 )
 
 
-class DatasetViewSet(ScopedViewSet):
+class DatasetViewSet(ReadViewSet):
     queryset = Dataset.objects.none()
+    tag = "datasets"
+    serializer_class = DatasetOut
     filterset_class = DatasetFilters
     lookup_value_converter = "uuid"
     parser_classes = (JsonParser, FileParser)
     versioned = ("name", "domain", "archived_at")
     known_query = {"download": ("format",)}
-
-    @extend_schema(summary="List datasets", tags=["datasets"], responses=DatasetOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(datasets_visible(self.actor), DatasetOut)
+    idempotent = ("create", "annotated")
+    lists = ("List datasets", datasets_visible)
+    reads = ("One dataset", dataset_get)
 
     @extend_schema(
         summary="Store a dataset",
-        description="As JSON, or as a file in `multipart/form-data`. The same rows twice are one dataset.",
-        tags=["datasets"],
         request={"application/json": DatasetIn, "multipart/form-data": DatasetFile},
-        responses={201: DatasetOut},
-        parameters=[IDEMPOTENCY_KEY],
         examples=[ROWS],
     )
     def create(self, request: Request) -> Response:
+        """As JSON, or as a file in `multipart/form-data`. The same rows twice are one dataset."""
         values = read_request(request)
         if follows := values.pop("follows", None):
             values["follows"] = dataset_get(self.actor, follows)
@@ -165,10 +163,8 @@ class DatasetViewSet(ScopedViewSet):
         summary="Make a dataset of annotated trajectories",
         description="Of those that pass the filters, or of one (`trajectory`): each query with the answer that a person"
         " gave, or with its own where that was good.",
-        tags=["datasets"],
         request=AnnotatedIn,
         responses={201: DatasetOut},
-        parameters=[IDEMPOTENCY_KEY],
     )
     @action(detail=False, methods=["post"], parser_classes=[JsonParser], pagination_class=None, filter_backends=[])
     def annotated(self, request: Request) -> Response:
@@ -184,58 +180,31 @@ class DatasetViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One dataset", tags=["datasets"], responses=DatasetOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(DatasetOut(dataset_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Rename a dataset, or say what it is about",
-        description="Its rows never change. Jobs keep the prompt pack that they were launched with.",
-        tags=["datasets"],
-        request=DatasetPatch,
-        responses=DatasetOut,
-    )
+    @extend_schema(summary="Rename a dataset, or say what it is about", request=DatasetPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Its rows never change. Jobs keep the prompt pack that they were launched with."""
         values = parsed(DatasetPatch, request.data)
         return Response(DatasetOut(dataset_update(self.actor, dataset_get(self.actor, pk), **values)).data)
 
-    @extend_schema(
-        summary="Archive a dataset",
-        description="It is not offered any more, and no new job trains on it. Jobs that do go on.",
-        tags=["datasets"],
-        request=None,
-        responses=DatasetOut,
-    )
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Archive a dataset")
     def archive(self, request: Request, pk: UUID) -> Response:
+        """It is not offered any more, and no new job trains on it. Jobs that do go on."""
         return Response(DatasetOut(dataset_archive(self.actor, dataset_get(self.actor, pk))).data)
 
-    @extend_schema(summary="Restore a dataset", tags=["datasets"], request=None, responses=DatasetOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Restore a dataset")
     def restore(self, request: Request, pk: UUID) -> Response:
         return Response(DatasetOut(dataset_restore(self.actor, dataset_get(self.actor, pk))).data)
 
-    @extend_schema(
-        summary="What is wrong with a dataset's rows",
-        description="Duplicates, contradictions, possible attacks, one-sided outcomes. Flags are places to look.",
-        tags=["datasets"],
-        responses=DatasetChecksOut,
-    )
+    @extend_schema(summary="What is wrong with a dataset's rows", responses=DatasetChecksOut)
     @action(detail=True)
     def checks(self, request: Request, pk: UUID) -> Response:
+        """Duplicates, contradictions, possible attacks, one-sided outcomes. Flags are places to look."""
         return Response(DatasetChecksOut(checks_of(dataset_get(self.actor, pk))).data)
 
-    @extend_schema(
-        summary="Download a dataset's rows",
-        description="JSONL is what an upload takes. In CSV `expected_outcome` and `metadata` are JSON. Each download is"
-        " logged.",
-        tags=["datasets"],
-        parameters=[FORMAT],
-        responses=RESPONSES,
-        filters=False,
-    )
+    @extend_schema(summary="Download a dataset's rows", parameters=[FORMAT], responses=RESPONSES)
     @action(detail=True, pagination_class=None)
     def download(self, request: Request, pk: UUID) -> StreamingHttpResponse:
+        """JSONL is what an upload takes. In CSV `expected_outcome` and `metadata` are JSON. Each download is logged."""
         one = dataset_get(self.actor, pk)
         answer = row_file(request, dataset_file(self.actor, one))
         record(self.actor, "dataset.downloaded", one, after={"size": one.size})
@@ -244,9 +213,11 @@ class DatasetViewSet(ScopedViewSet):
 
 class RowViewSet(ScopedViewSet):
     queryset = DatasetRow.objects.none()
+    tag = "datasets"
+    serializer_class = NumberedRowOut
     orderings = {"index": "index"}
 
-    @extend_schema(summary="A dataset's rows", tags=["datasets"], responses=NumberedRowOut(many=True))
+    @extend_schema(summary="A dataset's rows")
     def list(self, request: Request, dataset: UUID) -> Response:
         return self.page(dataset_rows_visible(self.actor, dataset_get(self.actor, dataset)), NumberedRowOut)
 

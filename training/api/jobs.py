@@ -19,7 +19,6 @@ from rest_framework.response import Response
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import require
@@ -207,11 +206,10 @@ WITH_DATA = OpenApiExample(
 )
 
 
-PIN: dict[str, Any] = {"tags": ["training jobs"], "request": None, "responses": {204: None}}
-
-
 class TrainingJobViewSet(ScopedViewSet):
     queryset = TrainingRun.objects.none()
+    tag = "training jobs"
+    serializer_class = JobOut
     filterset_class = JobFilters
     lookup_value_converter = "uuid"
     orderings = {
@@ -223,29 +221,20 @@ class TrainingJobViewSet(ScopedViewSet):
     }
     known_query = {"series": ("after",), "groups": ("first", "last")}
     versioned, locks = ("status", "status_reason", "requested", "note", "tags"), Job
+    idempotent = ("create", "comments")
 
-    @extend_schema(summary="List training jobs", tags=["training jobs"], responses=JobRow(many=True))
+    @extend_schema(summary="List training jobs", responses=JobRow(many=True))
     def list(self, request: Request) -> Response:
         return self.page(runs_visible(self.actor), JobRow)
 
-    @extend_schema(
-        summary="Start a training job",
-        description="Data are a dataset, queries with the request, or the agent's environment.",
-        tags=["training jobs"],
-        request=JobIn,
-        responses={201: JobOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[START, WITH_DATA],
-    )
+    @extend_schema(summary="Start a training job", request=JobIn, examples=[START, WITH_DATA])
     def create(self, request: Request) -> Response:
+        """Data are a dataset, queries with the request, or the agent's environment."""
         values = parsed(JobIn, request.data)
         return self.once(request, lambda: self._started(values))
 
     @extend_schema(
-        summary="What a job would cost, take and be able to tell",
-        tags=["training jobs"],
-        request=EstimateIn,
-        responses=FullEstimateOut,
+        summary="What a job would cost, take and be able to tell", request=EstimateIn, responses=FullEstimateOut
     )
     @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
     def estimate(self, request: Request) -> Response:
@@ -253,37 +242,18 @@ class TrainingJobViewSet(ScopedViewSet):
         agent, dataset = self._sources(values)
         return Response(run_estimate(self.actor, agent=agent, dataset=dataset, **values))
 
-    @extend_schema(summary="One training job", tags=["training jobs"], responses=JobOut)
+    @extend_schema(summary="One training job")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return self._job(pk)
 
-    @extend_schema(
-        summary="Set a job's note and tags",
-        description="What is not given stays.",
-        tags=["training jobs"],
-        request=DescriptionIn,
-        responses=JobOut,
-    )
+    @extend_schema(summary="Set a job's note and tags", description="What is not given stays.", request=DescriptionIn)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(DescriptionIn, request.data)
         job_describe(self.actor, run_get(self.actor, pk), **values)
         return self._job(pk)
 
-    @extend_schema(
-        methods=["GET"],
-        summary="Comments on a job",
-        tags=["training jobs"],
-        responses=CommentOut(many=True),
-        filters=False,
-    )
-    @extend_schema(
-        methods=["POST"],
-        summary="Comment on a job",
-        tags=["training jobs"],
-        request=CommentIn,
-        responses={201: CommentOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(methods=["GET"], summary="Comments on a job", responses=CommentOut(many=True))
+    @extend_schema(methods=["POST"], summary="Comment on a job", request=CommentIn, responses={201: CommentOut})
     @action(detail=True, methods=["get", "post"], pagination_class=None, filter_backends=[])
     def comments(self, request: Request, pk: UUID) -> Response:
         run = run_get(self.actor, pk)
@@ -297,17 +267,11 @@ class TrainingJobViewSet(ScopedViewSet):
         methods=["PATCH"],
         operation_id="training_jobs_comment_partial_update",
         summary="Edit a comment of one's own",
-        tags=["training jobs"],
         request=CommentIn,
         responses=CommentOut,
     )
     @extend_schema(
-        methods=["DELETE"],
-        operation_id="training_jobs_comment_destroy",
-        summary="Remove a comment of one's own",
-        tags=["training jobs"],
-        request=None,
-        responses={204: None},
+        methods=["DELETE"], operation_id="training_jobs_comment_destroy", summary="Remove a comment of one's own"
     )
     @action(detail=True, methods=["patch", "delete"], url_path="comments/<uuid:comment>", pagination_class=None)
     def comment(self, request: Request, pk: UUID, comment: UUID) -> Response:
@@ -318,34 +282,20 @@ class TrainingJobViewSet(ScopedViewSet):
         comment_remove(self.actor, run, comment)
         return Response(status=204)
 
-    @extend_schema(summary="Pause a job", tags=["training jobs"], request=None, responses=JobOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Pause a job")
     def pause(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_pause)
 
-    @extend_schema(summary="Resume a paused or failed job", tags=["training jobs"], request=None, responses=JobOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Resume a paused or failed job")
     def resume(self, request: Request, pk: UUID) -> Response:
         return self._moved(pk, job_resume)
 
-    @extend_schema(
-        summary="Cancel a job",
-        description="A job that a worker holds ends within one rollout's step; until then `requested` says cancel.",
-        tags=["training jobs"],
-        request=None,
-        responses=JobOut,
-    )
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Cancel a job")
     def cancel(self, request: Request, pk: UUID) -> Response:
+        """A job that a worker holds ends within one rollout's step; until then `requested` says cancel."""
         return self._moved(pk, job_cancel)
 
-    @extend_schema(
-        summary="The curves of a job",
-        tags=["training jobs"],
-        parameters=[SeriesQuery],
-        responses=SeriesOut,
-        filters=False,
-    )
+    @extend_schema(summary="The curves of a job", parameters=[SeriesQuery], responses=SeriesOut)
     @action(detail=True, pagination_class=None)
     def series(self, request: Request, pk: UUID) -> Response:
         asked = parsed(SeriesQuery, request.query_params.dict())
@@ -354,10 +304,8 @@ class TrainingJobViewSet(ScopedViewSet):
     @extend_schema(
         summary="Groups of rollouts, by query and iteration",
         description=f"At most {MAX_GROUP_ITERATIONS} iterations at once; by default the last ten.",
-        tags=["training jobs"],
         parameters=[GroupsQuery],
         responses=GroupsOut,
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def groups(self, request: Request, pk: UUID) -> Response:
@@ -369,21 +317,18 @@ class TrainingJobViewSet(ScopedViewSet):
         rows = group_grid(run, first=first, last=last)
         return Response({"first": first, "last": last, "queries": GroupRowOut(rows, many=True).data})
 
-    @extend_schema(
-        summary="Why rollouts of a job failed",
-        description="Failures by reason: how many, since when, and whether they become rarer. Archived rollouts count.",
-        tags=["training jobs"],
-        responses=FailuresOut,
-        filters=False,
-    )
+    @extend_schema(summary="Why rollouts of a job failed", responses=FailuresOut)
     @action(detail=True, pagination_class=None)
     def failures(self, request: Request, pk: UUID) -> Response:
+        """Failures by reason: how many, since when, and whether they become rarer. Archived rollouts count."""
         groups, total = failures_of(self.actor, run_get(self.actor, pk))
         body = {"total": total, "failed": sum(one.n for one in groups), "reasons": groups}
         return Response(FailuresOut(body).data)
 
-    @extend_schema(methods=["POST"], summary="Pin a job", description="It comes first in your own list.", **PIN)
-    @extend_schema(methods=["DELETE"], summary="Take a pin off a job", **PIN)
+    @extend_schema(
+        methods=["POST"], summary="Pin a job", description="It comes first in your own list.", responses={204: None}
+    )
+    @extend_schema(methods=["DELETE"], summary="Take a pin off a job")
     @action(detail=True, methods=["post", "delete"], pagination_class=None, filter_backends=[])
     def pin(self, request: Request, pk: UUID) -> Response:
         (job_pin if request.method == "POST" else job_unpin)(self.actor, run_get(self.actor, pk))
@@ -393,9 +338,7 @@ class TrainingJobViewSet(ScopedViewSet):
         summary="Epochs of a job that learns what to tell its agent",
         description="Means, tools, questions of reflection, what became of every proposal, and the gate. Empty for "
         "jobs of agents that choose actions.",
-        tags=["training jobs"],
         responses=EpochOut(many=True),
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def epochs(self, request: Request, pk: UUID) -> Response:
@@ -405,9 +348,7 @@ class TrainingJobViewSet(ScopedViewSet):
         summary="The manifest of a job that learns what to tell its agent",
         description="Run, agent, data, epochs, lessons, scores, gates and the evidence of its guard-rails; see "
         "docs/learning-without-weights.md.",
-        tags=["training jobs"],
         responses=ManifestOut,
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def manifest(self, request: Request, pk: UUID) -> Response:
@@ -418,9 +359,7 @@ class TrainingJobViewSet(ScopedViewSet):
         summary="The figures of a job as a stream, metrics.jsonl",
         description="A line for each iteration, in order, and after the last of each epoch one with its means and"
         " tools. A job that broke off has all lines until then.",
-        tags=["training jobs"],
         responses={(200, "application/x-ndjson"): OpenApiResponse(OpenApiTypes.STR, "One JSON object a line.")},
-        filters=False,
     )
     @action(detail=True, pagination_class=None, url_path="metrics.jsonl", url_name="metrics")
     def metrics_file(self, request: Request, pk: UUID) -> StreamingHttpResponse:
@@ -430,22 +369,18 @@ class TrainingJobViewSet(ScopedViewSet):
     @extend_schema(
         operation_id="training_jobs_per_epoch_retrieve",
         summary="The means of each epoch of a job, per-epoch.json",
-        description="With its tools and questions, and the means over all of them; `complete`: the job has ended.",
-        tags=["training jobs"],
         responses=PerEpochOut,
-        filters=False,
     )
     @action(detail=True, pagination_class=None, url_path="per-epoch.json", url_name="per-epoch")
     def per_epoch_file(self, request: Request, pk: UUID) -> Response:
+        """With its tools and questions, and the means over all of them; `complete`: the job has ended."""
         return _file(Response(per_epoch(run_get(self.actor, pk))), "per-epoch.json")
 
     @extend_schema(
+        description="What was trained on what data, how it was proven, what it cost and what it warns of.",
         operation_id="training_jobs_model_card_retrieve",
         summary="The model card of a job, model-card.md",
-        description="What was trained on what data, how it was proven, what it cost and what it warns of.",
-        tags=["training jobs"],
         responses={(200, "text/markdown"): OpenApiResponse(OpenApiTypes.STR, "Markdown.")},
-        filters=False,
     )
     @action(detail=True, pagination_class=None, url_path="model-card.md", url_name="model-card")
     def model_card_file(self, request: Request, pk: UUID) -> HttpResponse:
@@ -455,13 +390,11 @@ class TrainingJobViewSet(ScopedViewSet):
     @extend_schema(
         operation_id="training_jobs_curves_retrieve",
         summary="The training curves of a job, curves.svg",
-        description="Success rate, reward, entropy and loss over the iterations so far, as a picture.",
-        tags=["training jobs"],
         responses={(200, "image/svg+xml"): OpenApiResponse(OpenApiTypes.STR, "SVG.")},
-        filters=False,
     )
     @action(detail=True, pagination_class=None, url_path="curves.svg", url_name="curves")
     def curves_file(self, request: Request, pk: UUID) -> HttpResponse:
+        """Success rate, reward, entropy and loss over the iterations so far, as a picture."""
         curves = training_curves(run_get(self.actor, pk))
         return _file(HttpResponse(curves, content_type="image/svg+xml"), "curves.svg")
 

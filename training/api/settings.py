@@ -27,9 +27,10 @@ class PresetOut(serializers.Serializer[Any]):
 
 
 class PresetViewSet(ScopedViewSet):
+    tag = "catalogue"
     pagination_class = None  # type: ignore[assignment]
 
-    @extend_schema(summary="Presets", tags=["catalogue"], responses=PresetOut(many=True), filters=False)
+    @extend_schema(summary="Presets", responses=PresetOut(many=True))
     def retrieve(self, request: Request) -> Response:
         found = [
             {
@@ -54,13 +55,9 @@ def _fits(preset: Preset) -> str:
 
 
 class ConfigSchemaViewSet(ScopedViewSet):
+    tag = "catalogue"
     pagination_class = None  # type: ignore[assignment]
 
-    @extend_schema(
-        summary="JSON schema of a training job's configuration",
-        tags=["catalogue"],
-        responses={200: OpenApiTypes.OBJECT},
-        filters=False,
-    )
+    @extend_schema(summary="JSON schema of a training job's configuration", responses={200: OpenApiTypes.OBJECT})
     def retrieve(self, request: Request) -> Response:
         return Response(GRPOConfig.model_json_schema())

@@ -53,6 +53,8 @@ class OtlpTraceViewSet(ScopedViewSet):
     """Traces of agents that run elsewhere."""
 
     queryset = WaitingSpan.objects.none()
+    tag = "events"
+    idempotent = ()
     parser_classes = [ProtobufBytes, JsonBytes]
     blind = ("create",)
 
@@ -61,7 +63,6 @@ class OtlpTraceViewSet(ScopedViewSet):
         description="OTLP over HTTP, binary or JSON, also as gzip: `OTEL_EXPORTER_OTLP_ENDPOINT` is this address"
         " without `/v1/traces`. A trace becomes a trajectory of the agent that its resource names by `service.name` or"
         " `agentcore.agent`. A key needs the scope `traces:write`, and no other.",
-        tags=["events"],
         parameters=[AGENT],
         request={PROTOBUF: OpenApiTypes.BINARY, JSON: OpenApiTypes.OBJECT},
         responses={(200, JSON): OpenApiTypes.OBJECT, (200, PROTOBUF): OpenApiTypes.BINARY},

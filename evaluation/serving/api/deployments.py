@@ -16,9 +16,8 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import micros
 from agentcore_site.lib.statistics import finite_or_none
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
-from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.deployments.filters import DeploymentFilters
 from evaluation.serving.deployments.presenters import sentence_of, shown_deployment
 from evaluation.serving.deployments.rules import HOUR, MARGIN, DeploymentRule, WhenOver
@@ -33,7 +32,6 @@ from evaluation.serving.deployments.services import (
 from evaluation.serving.models import Deployment, DeploymentState, DeploymentStrategy
 from evaluation.serving.releases.selectors import release_get
 
-TAG = ["deployments"]
 NEW = OpenApiExample(
     "A canary",
     value={"release": "0197f6c0-0000-7000-8000-000000000000", "strategy": "canary", "shares": [0.1, 0.25, 0.5]},
@@ -152,29 +150,23 @@ class DeploymentDetail(DeploymentRow):
     }
 
 
-class DeploymentViewSet(ScopedViewSet):
+class DeploymentViewSet(ReadViewSet):
     """Deployments of releases: their progress, evidence and result."""
 
     queryset = Deployment.objects.none()
+    tag = "deployments"
+    serializer_class = DeploymentDetail
     filterset_class = DeploymentFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at"}
     versioned = ("state", "share", "step")
+    list_class = DeploymentRow
+    lists = ("List deployments", lambda actor: deployments_visible(actor).defer("monitor"))
+    reads = ("One deployment", deployment_get)
 
-    @extend_schema(summary="List deployments", tags=TAG, responses=DeploymentRow(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(deployments_visible(self.actor).defer("monitor"), DeploymentRow)
-
-    @extend_schema(
-        summary="Deploy a release",
-        description="The only thing that changes what is served. Refused with the gate's sentence where it says no.",
-        tags=TAG,
-        request=DeploymentIn,
-        responses={201: DeploymentDetail},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
-    )
+    @extend_schema(summary="Deploy a release", request=DeploymentIn, examples=[NEW])
     def create(self, request: Request) -> Response:
+        """The only thing that changes what is served. Refused with the gate's sentence where it says no."""
         values = parsed(DeploymentIn, request.data)
 
         def work() -> Response:
@@ -191,28 +183,22 @@ class DeploymentViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One deployment", tags=TAG, responses=DeploymentDetail)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(DeploymentDetail(deployment_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Pause a deployment", tags=TAG, request=DeploymentNote, responses=DeploymentDetail)
+    @extend_schema(summary="Pause a deployment", request=DeploymentNote)
     @action(detail=True, methods=["post"])
     def pause(self, request: Request, pk: UUID) -> Response:
         return self._done(deployment_pause, request, pk)
 
-    @extend_schema(summary="Resume a deployment", tags=TAG, request=DeploymentNote, responses=DeploymentDetail)
+    @extend_schema(summary="Resume a deployment", request=DeploymentNote)
     @action(detail=True, methods=["post"])
     def resume(self, request: Request, pk: UUID) -> Response:
         return self._done(deployment_resume, request, pk)
 
-    @extend_schema(
-        summary="Take a deployment's next step now", tags=TAG, request=DeploymentNote, responses=DeploymentDetail
-    )
+    @extend_schema(summary="Take a deployment's next step now", request=DeploymentNote)
     @action(detail=True, methods=["post"])
     def advance(self, request: Request, pk: UUID) -> Response:
         return self._done(deployment_advance, request, pk)
 
-    @extend_schema(summary="Take a release back", tags=TAG, request=DeploymentNote, responses=DeploymentDetail)
+    @extend_schema(summary="Take a release back", request=DeploymentNote)
     @action(detail=True, methods=["post"], url_path="roll-back")
     def roll_back(self, request: Request, pk: UUID) -> Response:
         return self._done(deployment_roll_back, request, pk)

@@ -12,15 +12,12 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from evaluation.serving.feedback.opinions import MOST_TEXT
 from evaluation.serving.feedback.selectors import feedback_get, feedback_visible, trace_of
 from evaluation.serving.feedback.services import feedback_give, feedback_withdraw
 from evaluation.serving.models import Feedback, FeedbackSource
 from evaluation.serving.traces.filters import FeedbackFilters
-
-TAG = ["feedback"]
 
 
 class FeedbackOut(serializers.Serializer[Any]):
@@ -67,28 +64,26 @@ EXAMPLES = [
 ]
 
 
-class FeedbackViewSet(ScopedViewSet):
+class FeedbackViewSet(ReadViewSet):
     """Feedback of people, programs and rules on answers in production."""
 
     queryset = Feedback.objects.none()
+    tag = "feedback"
+    serializer_class = FeedbackOut
     filterset_class = FeedbackFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at"}
     versioned = ("value", "text", "updated_at")
     blind = ("create",)
-
-    @extend_schema(summary="List feedback", tags=TAG, responses=FeedbackOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(feedback_visible(self.actor), FeedbackOut)
+    lists = ("List feedback", feedback_visible)
+    reads = ("One feedback", feedback_get)
 
     @extend_schema(
         summary="Give feedback",
         description="One metric of one answer. What the same person or key gave before by this metric is replaced (200"
         " then, 201 where it is new). A key needs the scope `feedback:write`, and no other.",
-        tags=TAG,
         request=FeedbackIn,
         responses={200: FeedbackOut, 201: FeedbackOut},
-        parameters=[IDEMPOTENCY_KEY],
         examples=EXAMPLES,
     )
     def create(self, request: Request) -> Response:
@@ -101,13 +96,8 @@ class FeedbackViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One feedback", tags=TAG, responses=FeedbackOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(FeedbackOut(feedback_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Take feedback back", description="One's own alone.", tags=TAG, request=None, responses={204: None}
-    )
+    @extend_schema(summary="Take feedback back")
     def destroy(self, request: Request, pk: UUID) -> Response:
+        """One's own alone."""
         feedback_withdraw(self.actor, feedback_get(self.actor, pk))
         return Response(status=204)

@@ -28,10 +28,12 @@ class KeySpendingViewSet(ScopedViewSet):
     """Keys that may call models: your own, and all keys of organisations whose keys you manage."""
 
     queryset = ApiKey.objects.none()
+    tag = "budgets"
+    serializer_class = KeySpendingOut
     filterset_class = CallingKeyFilters
     orderings = {"-created_at": "created_at", "-spent": "spent", "-calls": "calls"}
 
-    @extend_schema(summary="What keys spent on calls of models", tags=["budgets"], responses=KeySpendingOut(many=True))
+    @extend_schema(summary="What keys spent on calls of models")
     def list(self, request: Request) -> Response:
         month: Any = request.query_params.get("month")
         return self.page(calling_keys_visible(self.actor, month_read(month) if month else None), KeySpendingOut)

@@ -13,7 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.loop.filters import LoopRowFilters, LoopTurnFilters
@@ -33,8 +33,6 @@ from evaluation.serving.models import (
 )
 from experiences.agents.api.versions import AgentVersions
 from experiences.models.agent_lookup import agent_get
-
-TAG = ["learning loops"]
 
 
 class LearningLoopPatch(Strict):
@@ -146,9 +144,12 @@ class LearningLoopViewSet(AgentVersions):
     """Learning loops of agents: triggers of turns, budget, and review of rows."""
 
     queryset = LearningLoop.objects.none()
+    tag = "learning loops"
+    serializer_class = LearningLoopOut
     versioned = tuple(LearningLoopPatch._declared_fields)
+    idempotent = ("start",)
 
-    @extend_schema(summary="An agent's learning loop", tags=TAG, responses=LearningLoopOut)
+    @extend_schema(summary="An agent's learning loop")
     def retrieve(self, request: Request, agent: str) -> Response:
         return Response(LearningLoopOut(loop_of(agent_get(self.actor, agent))).data)
 
@@ -156,45 +157,33 @@ class LearningLoopViewSet(AgentVersions):
         summary="Change an agent's learning loop",
         description="Who switches it on is whom its turns act as. A key needs the scopes of all that a turn does:"
         " `training:manage`, `training:start` and `training:evaluate`.",
-        tags=TAG,
         request=LearningLoopPatch,
-        responses=LearningLoopOut,
     )
     def partial_update(self, request: Request, agent: str) -> Response:
         found = agent_get(self.actor, agent)
         changed = loop_change(self.actor, found, **parsed(LearningLoopPatch, request.data))
         return Response(LearningLoopOut(changed).data)
 
-    @extend_schema(
-        summary="Begin a turn of an agent's learning loop",
-        tags=TAG,
-        request=None,
-        responses={201: LoopTurnOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Begin a turn of an agent's learning loop", responses={201: LoopTurnOut})
     def start(self, request: Request, agent: str) -> Response:
         found = agent_get(self.actor, agent)
         return self.once(request, lambda: Response(LoopTurnOut(turn_start(self.actor, found)).data, status=201))
 
 
-class LoopTurnViewSet(ScopedViewSet):
+class LoopTurnViewSet(ReadViewSet):
     """Turns of learning loops: rows, job, release, deployment, cost and gain of each."""
 
     queryset = LoopTurn.objects.none()
+    tag = "learning loops"
+    serializer_class = LoopTurnOut
     filterset_class = LoopTurnFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at"}
     versioned = ("state",)
+    lists = ("List turns of learning loops", turns_visible)
+    reads = ("One turn of a learning loop", turn_get)
 
-    @extend_schema(summary="List turns of learning loops", tags=TAG, responses=LoopTurnOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(turns_visible(self.actor), LoopTurnOut)
-
-    @extend_schema(summary="One turn of a learning loop", tags=TAG, responses=LoopTurnOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(LoopTurnOut(turn_get(self.actor, pk)).data)
-
-    @extend_schema(summary="Stop a turn of a learning loop", tags=TAG, request=TurnStop, responses=LoopTurnOut)
+    @extend_schema(summary="Stop a turn of a learning loop", request=TurnStop)
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: UUID) -> Response:
         turn_stop(self.actor, turn_get(self.actor, pk), note=parsed(TurnStop, request.data)["note"])
@@ -205,20 +194,16 @@ class LoopRowViewSet(ScopedViewSet):
     """Rows that a turn may learn from."""
 
     queryset = LoopRow.objects.none()
+    tag = "learning loops"
+    serializer_class = LoopRowOut
     filterset_class = LoopRowFilters
     orderings = {"id": "id"}
 
-    @extend_schema(summary="List a turn's rows", tags=TAG, responses=LoopRowOut(many=True))
+    @extend_schema(summary="List a turn's rows")
     def list(self, request: Request, turn: UUID) -> Response:
         return self.page(rows_visible(self.actor).filter(turn=turn_get(self.actor, turn)), LoopRowOut)
 
-    @extend_schema(
-        summary="Approve a turn's rows, or leave them out",
-        tags=TAG,
-        request=RowsDecision,
-        responses=RowsDecided,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Approve a turn's rows, or leave them out", request=RowsDecision, responses=RowsDecided)
     def create(self, request: Request, turn: UUID) -> Response:
         found = turn_get(self.actor, turn)
         given = parsed(RowsDecision, request.data)

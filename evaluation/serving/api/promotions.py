@@ -11,7 +11,6 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.api.releases import ReleaseOut
 from evaluation.serving.models import Release
@@ -28,18 +27,18 @@ class PromotionIn(Strict):
 PROMOTION: dict[str, Any] = {
     "request": PromotionIn,
     "responses": {201: ReleaseOut},
-    "parameters": [IDEMPOTENCY_KEY],
 }
 
 
 class PromotionViewSet(ScopedViewSet):
     queryset = Release.objects.none()
+    tag = "checkpoints"
+    idempotent = ("promote", "roll_back")
 
     @extend_schema(
         summary="Promote a checkpoint",
         description="The agent's later jobs go on from it, and its newest release, which is answered, serves it. What"
         " is served changes with a deployment of that release only.",
-        tags=["checkpoints"],
         **PROMOTION,
     )
     def promote(self, request: Request, pk: UUID) -> Response:

@@ -12,8 +12,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.deployments.services import release_approve
@@ -34,8 +33,6 @@ from evaluation.serving.releases.services import MOST_NOTE, release_make
 from evaluation.serving.suites.selectors import latest_results
 from experiences.models.agent_lookup import agent_get
 from training.services.checkpoints import checkpoint_of
-
-TAG = ["releases"]
 
 
 class ReleaseDifferenceOut(serializers.Serializer[Any]):
@@ -172,27 +169,26 @@ class ReleaseContextOut(serializers.Serializer[Any]):
 NEW = OpenApiExample("Of a checkpoint", {"agent": "support", "note": "After the March training"}, request_only=True)
 
 
-class ReleaseViewSet(ScopedViewSet):
+class ReleaseViewSet(ReadViewSet):
     """Releases of agents: immutable, numbered, with a digest and their evidence."""
 
     queryset = Release.objects.none()
+    tag = "releases"
+    serializer_class = ReleaseDetail
     filterset_class = ReleaseFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at"}
     known_query = {"diff": ("to",), "context": ("query",)}
-
-    @extend_schema(summary="List releases", tags=TAG, responses=ReleaseOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(releases_visible(self.actor), ReleaseOut)
+    list_class = ReleaseOut
+    lists = ("List releases", releases_visible)
+    reads = ("One release", release_get)
 
     @extend_schema(
         summary="Make a release",
         description="Of a checkpoint, with a version of the playbook, or of the agent as it stands. It changes nothing"
         " of what is served.",
-        tags=TAG,
         request=ReleaseIn,
         responses={201: ReleaseOut},
-        parameters=[IDEMPOTENCY_KEY],
         examples=[NEW],
     )
     def create(self, request: Request) -> Response:
@@ -211,25 +207,13 @@ class ReleaseViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One release", tags=TAG, responses=ReleaseDetail)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ReleaseDetail(release_get(self.actor, pk), context={"actor": self.actor}).data)
-
-    @extend_schema(
-        summary="Approve a release",
-        description="For an agent whose gate asks for a second person (409: you made it). Twice is once.",
-        tags=TAG,
-        request=None,
-        responses=ReleaseDetail,
-    )
-    @action(detail=True, methods=["post"], pagination_class=None)
+    @action(detail=True, methods=["post"], pagination_class=None, name="Approve a release")
     def approve(self, request: Request, pk: UUID) -> Response:
+        """For an agent whose gate asks for a second person (409: you made it). Twice is once."""
         release_approve(self.actor, release_get(self.actor, pk))
-        return self.retrieve(request, pk)
+        return self.retrieve(request, pk=pk)
 
-    @extend_schema(
-        summary="What a release serves otherwise", tags=TAG, parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut
-    )
+    @extend_schema(summary="What a release serves otherwise", parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut)
     @action(detail=True, methods=["get"])
     def diff(self, request: Request, pk: UUID) -> Response:
         release = release_get(self.actor, pk)
@@ -246,7 +230,6 @@ class ReleaseViewSet(ScopedViewSet):
         summary="A release for TensorZero",
         description="The configuration by which TensorZero's gateway serves it. It holds no key: the sentence names the"
         " variable of the environment that does.",
-        tags=TAG,
         responses={200: ServingFilesOut, 409: None},
     )
     @action(detail=True, methods=["get"])
@@ -255,19 +238,13 @@ class ReleaseViewSet(ScopedViewSet):
         require(self.actor, "data.view", release.organization_id)
         return Response(ServingFilesOut(tensorzero_of(plan_of_release(release))).data)
 
-    @extend_schema(
-        summary="What suites found of a release",
-        description="Of each suite the last completed run that played exactly what the release serves.",
-        tags=TAG,
-        responses=ReleaseResultsOut,
-    )
+    @extend_schema(summary="What suites found of a release", responses=ReleaseResultsOut)
     @action(detail=True, methods=["get"], pagination_class=None)
     def results(self, request: Request, pk: UUID) -> Response:
+        """Of each suite the last completed run that played exactly what the release serves."""
         return Response(ReleaseResultsOut(latest_results(release_get(self.actor, pk))).data)
 
-    @extend_schema(
-        summary="The context of a query", tags=TAG, parameters=[ReleaseContextQuery], responses=ReleaseContextOut
-    )
+    @extend_schema(summary="The context of a query", parameters=[ReleaseContextQuery], responses=ReleaseContextOut)
     @action(detail=True, methods=["get"])
     def context(self, request: Request, pk: UUID) -> Response:
         served = bundle_of(release_get(self.actor, pk)).context

@@ -19,7 +19,6 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.models import Suite, SuiteResult, SuiteRun
@@ -44,8 +43,6 @@ from evaluation.serving.suites.services import (
     suite_version_add,
 )
 from experiences.models.agent_lookup import agent_get
-
-TAG = ["suites"]
 
 
 class SuiteVersionOut(serializers.Serializer[Any]):
@@ -152,25 +149,21 @@ class SuiteViewSet(ScopedViewSet):
     """Named suites: the same queries for each agent and release. Versions never change."""
 
     queryset = Suite.objects.none()
+    tag = "suites"
+    serializer_class = SuiteOut
     filterset_class = SuiteFilters
     orderings = {"name": "name", "-created_at": "created_at"}
     lookup_value_converter = "uuid"
     versioned = ("version", "archived_at")
+    idempotent = ("create", "versions")
 
-    @extend_schema(summary="List suites", tags=TAG, responses=SuiteOut(many=True))
+    @extend_schema(summary="List suites")
     def list(self, request: Request) -> Response:
         return self.page(suites_visible(self.actor), SuiteOut)
 
-    @extend_schema(
-        summary="Make a suite",
-        description="With its first version; or add one of the program's, or its next version.",
-        tags=TAG,
-        request=SuiteIn,
-        responses={201: SuiteOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[NEW],
-    )
+    @extend_schema(summary="Make a suite", request=SuiteIn, examples=[NEW])
     def create(self, request: Request) -> Response:
+        """With its first version; or add one of the program's, or its next version."""
         values = parsed(SuiteIn, request.data)
 
         def work() -> Response:
@@ -185,22 +178,16 @@ class SuiteViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One suite with its versions", tags=TAG, responses=SuiteDetail)
+    @extend_schema(summary="One suite with its versions", responses=SuiteDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(SuiteDetail(suite_get(self.actor, pk)).data)
 
-    @extend_schema(summary="Archive a suite", tags=TAG, responses={204: None})
+    @extend_schema(summary="Archive a suite")
     def destroy(self, request: Request, pk: UUID) -> Response:
         suite_archive(self.actor, suite_get(self.actor, pk))
         return Response(status=204)
 
-    @extend_schema(
-        summary="Make the next version",
-        tags=TAG,
-        request=SuiteVersionIn,
-        responses={201: SuiteVersionOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Make the next version", request=SuiteVersionIn, responses={201: SuiteVersionOut})
     @action(detail=True, methods=["post"], pagination_class=None)
     def versions(self, request: Request, pk: UUID) -> Response:
         values = parsed(SuiteVersionIn, request.data)
@@ -216,25 +203,20 @@ class SuiteRunViewSet(ScopedViewSet):
     """Runs of suites, on a release or on an agent's state at that time."""
 
     queryset = SuiteRun.objects.none()
+    tag = "suites"
+    serializer_class = SuiteRunOut
     filterset_class = SuiteRunFilters
     orderings = {"-created_at": "job__created_at"}
     lookup_value_converter = "uuid"
     versioned, locks = ("status", "status_reason"), Job
 
-    @extend_schema(summary="List runs of suites", tags=TAG, responses=SuiteRunOut(many=True))
+    @extend_schema(summary="List runs of suites")
     def list(self, request: Request) -> Response:
         return self.page(suite_runs_visible(self.actor), SuiteRunOut)
 
-    @extend_schema(
-        summary="Run a suite",
-        description="On a release, or on an agent as it stands. It is paid from a budget of its own.",
-        tags=TAG,
-        request=SuiteRunIn,
-        responses={201: SuiteRunOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[RUN],
-    )
+    @extend_schema(summary="Run a suite", request=SuiteRunIn, examples=[RUN])
     def create(self, request: Request) -> Response:
+        """On a release, or on an agent as it stands. It is paid from a budget of its own."""
         values = parsed(SuiteRunIn, request.data)
 
         def work() -> Response:
@@ -252,18 +234,16 @@ class SuiteRunViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One run with its report", tags=TAG, responses=SuiteRunDetail)
+    @extend_schema(summary="One run with its report", responses=SuiteRunDetail)
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(SuiteRunDetail(suite_run_get(self.actor, pk)).data)
 
-    @extend_schema(summary="Cancel a run", tags=TAG, request=None, responses=SuiteRunOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Cancel a run")
     def cancel(self, request: Request, pk: UUID) -> Response:
         job_cancel(self.actor, suite_run_get(self.actor, pk).job)
         return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
 
-    @extend_schema(summary="Resume a paused run", tags=TAG, request=None, responses=SuiteRunOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Resume a paused run")
     def resume(self, request: Request, pk: UUID) -> Response:
         job_resume(self.actor, suite_run_get(self.actor, pk).job)
         return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
@@ -273,11 +253,13 @@ class SuiteResultViewSet(ScopedViewSet):
     """Every query of a run, with the answer and its trajectories."""
 
     queryset = SuiteResult.objects.none()
+    tag = "suites"
+    serializer_class = SuiteResultOut
     filterset_class = SuiteResultFilters
     orderings = {"id": "id"}
     known_query = {"export": ("format", *SuiteResultFilters.base_filters)}
 
-    @extend_schema(summary="Results of a run, query by query", tags=TAG, responses=SuiteResultOut(many=True))
+    @extend_schema(summary="Results of a run, query by query")
     def list(self, request: Request, run: UUID) -> Response:
         found = suite_run_get(self.actor, run)
         rows = list(self.paginate_queryset(self.filter_queryset(results_visible(self.actor, found))) or ())
@@ -287,13 +269,12 @@ class SuiteResultViewSet(ScopedViewSet):
     @extend_schema(
         operation_id="suite_run_results_export",
         summary="Results of a run as a file",
-        description="All of them, or those that pass the list's filters. Each export is logged.",
-        tags=TAG,
         parameters=[FORMAT],
         responses=RESPONSES,
         filters=True,
     )
     def export(self, request: Request, run: UUID) -> StreamingHttpResponse:
+        """All of them, or those that pass the list's filters. Each export is logged."""
         found = suite_run_get(self.actor, run)
         file = RowFile(
             f"{found.version.suite.name}-{found.pk}",

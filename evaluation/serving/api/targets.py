@@ -12,7 +12,6 @@ from rest_framework.response import Response
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import require
@@ -67,18 +66,18 @@ class SmallEditsViewSet(AgentVersions):
     """Small edits of an agent's context, which go out automatically through its gate."""
 
     queryset = Release.objects.none()
+    tag = "agents"
+    serializer_class = SmallEditsOut
     versioned = tuple(SmallEditsPatch._declared_fields)
 
-    @extend_schema(summary="An agent's rule of small edits", tags=["agents"], responses=SmallEditsOut)
+    @extend_schema(summary="An agent's rule of small edits")
     def retrieve(self, request: Request, agent: str) -> Response:
         return Response(SmallEditsOut(serving_of(agent_get(self.actor, agent))).data)
 
     @extend_schema(
         summary="Change an agent's rule of small edits",
         description="Who sets it is whom it acts as. A key needs `training:manage` and `training:evaluate`.",
-        tags=["agents"],
         request=SmallEditsPatch,
-        responses=SmallEditsOut,
     )
     def partial_update(self, request: Request, agent: str) -> Response:
         values = parsed(SmallEditsPatch, request.data)
@@ -133,20 +132,17 @@ class ServingSettingsViewSet(AgentVersions):
     """An agent's fallbacks, its gate, and the webhook that receives its serving releases."""
 
     queryset = Release.objects.none()
+    tag = "agents"
+    serializer_class = ServingSettingsOut
     versioned = tuple(ServingSettingsPatch._declared_fields)
 
-    @extend_schema(summary="How an agent is served", tags=["agents"], responses=ServingSettingsOut)
+    @extend_schema(summary="How an agent is served")
     def retrieve(self, request: Request, agent: str) -> Response:
         return self._shown(serving_of(agent_get(self.actor, agent)))
 
-    @extend_schema(
-        summary="Change how an agent is served",
-        description="Missing fields stay unchanged. A new webhook address is called at once.",
-        tags=["agents"],
-        request=ServingSettingsPatch,
-        responses=ServingSettingsOut,
-    )
+    @extend_schema(summary="Change how an agent is served", request=ServingSettingsPatch)
     def partial_update(self, request: Request, agent: str) -> Response:
+        """Missing fields stay unchanged. A new webhook address is called at once."""
         values, found = parsed(ServingSettingsPatch, request.data), agent_get(self.actor, agent)
         require(self.actor, "deployment.edit", found.organization_id)
         now = serving_of(found)
@@ -174,12 +170,14 @@ class ServingSettingsViewSet(AgentVersions):
 
 class ServingTargetViewSet(ScopedViewSet):
     queryset = Release.objects.none()
+    tag = "agents"
+    serializer_class = DeploymentDetail
+    idempotent = ("back",)
 
     @extend_schema(
         summary="How an agent is served, for TensorZero",
         description="The release that serves it, and the one on its way with its share of the sessions, as the"
         " configuration of TensorZero's gateway. It holds no key: the sentence names the variables that do.",
-        tags=["agents"],
         responses={200: ServingFilesOut, 409: None},
     )
     def retrieve(self, request: Request, agent: str) -> Response:
@@ -187,15 +185,9 @@ class ServingTargetViewSet(ScopedViewSet):
         require(self.actor, "data.view", found.organization_id)
         return Response(ServingFilesOut(tensorzero_of(plan_of_agent(found))).data)
 
-    @extend_schema(
-        summary="Serve the release before",
-        description="The one that was served before the current one, at once and without asking the gate.",
-        tags=["agents"],
-        request=DeploymentNote,
-        responses={201: DeploymentDetail},
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Serve the release before", request=DeploymentNote, responses={201: DeploymentDetail})
     def back(self, request: Request, agent: str) -> Response:
+        """The one that was served before the current one, at once and without asking the gate."""
         note, found = parsed(DeploymentNote, request.data)["note"], agent_get(self.actor, agent)
 
         def work() -> Response:

@@ -19,8 +19,6 @@ from evaluation.serving.models import ArmName, ProductionTrace, TraceStatus
 from evaluation.serving.traces.filters import ProductionTraceFilters
 from evaluation.serving.traces.selectors import production_trace_get, production_traces_visible
 
-TAG = ["traces"]
-
 
 class ProductionTraceRow(Shape):
     id = serializers.UUIDField(help_text="The `x-agentcore-trace-id` of the answer.")
@@ -77,16 +75,18 @@ class ProductionTraceViewSet(ScopedViewSet):
     """Calls through the gateway: request, answer, release and cost."""
 
     queryset = ProductionTrace.objects.none()
+    tag = "traces"
+    serializer_class = ProductionTraceDetail
     filterset_class = ProductionTraceFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "-cost": "cost_micros", "-duration": "duration_ms"}
 
-    @extend_schema(summary="List production traces", tags=TAG, responses=ProductionTraceRow(many=True))
+    @extend_schema(summary="List production traces", responses=ProductionTraceRow(many=True))
     def list(self, request: Request) -> Response:
         heavy = ("request", "response", "components", "metadata", "told", "sampled")
         return self.page(production_traces_visible(self.actor).defer(*heavy), ProductionTraceRow)
 
-    @extend_schema(summary="One production trace", tags=TAG, responses=ProductionTraceDetail)
+    @extend_schema(summary="One production trace")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         row = production_trace_get(self.actor, pk)
         return Response(ProductionTraceDetail(row, context={"actor": self.actor}).data)

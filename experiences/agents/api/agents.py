@@ -284,15 +284,10 @@ class AgentViewSet(AgentVersions, ArchivableViewSet):
         "destroy": {"description": "It is hidden and takes no new jobs; its runs, checkpoints and trajectories stay."},
     }
 
-    @extend_schema(
-        summary="Give an agent over HTTP a small test task",
-        description="With a key that is good for this call. What the agent asks its model is paid for like any call.",
-        tags=["agents"],
-        request=AgentTestIn,
-        responses=AgentTestOut,
-    )
+    @extend_schema(summary="Give an agent over HTTP a small test task", request=AgentTestIn, responses=AgentTestOut)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, agent: str) -> Response:
+        """With a key that is good for this call. What the agent asks its model is paid for like any call."""
         found = agent_test(self.actor, agent_get(self.actor, agent), **parsed(AgentTestIn, request.data))
         return Response(AgentTestOut(found).data)
 

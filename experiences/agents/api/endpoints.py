@@ -25,8 +25,6 @@ from experiences.agents.services.endpoints import (
 )
 from experiences.models import EndpointKind, ModelEndpoint
 
-TAG = ["model endpoints"]
-
 
 class EndpointOut(serializers.Serializer[Any]):
     """Keys and configs are never given out; ``has_api_key`` and its like say whether there is one."""
@@ -126,15 +124,10 @@ class ModelEndpointViewSet(ArchivableViewSet):
         "destroy": {"description": "Its keys are forgotten. Refused while agents use it."},
     }
 
-    @extend_schema(
-        summary="Try a model endpoint",
-        description="Makes one small call, paid for like any other.",
-        tags=TAG,
-        request=TestIn,
-        responses=TestOut,
-    )
+    @extend_schema(summary="Try a model endpoint", request=TestIn, responses=TestOut)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: UUID) -> Response:
+        """Makes one small call, paid for like any other."""
         values = parsed(TestIn, request.data)
         endpoint = endpoint_get(self.actor, pk)
         return Response(TestOut(endpoint_test(self.actor, endpoint=endpoint, **values)).data)

@@ -27,10 +27,9 @@ def described(registry: Any) -> list[dict[str, Any]]:
 
 
 class EnvironmentViewSet(ScopedViewSet):
+    tag = "catalogue"
     pagination_class = None  # type: ignore[assignment]
 
-    @extend_schema(
-        summary="Environments and their options", tags=["catalogue"], responses=PluginOut(many=True), filters=False
-    )
+    @extend_schema(summary="Environments and their options", responses=PluginOut(many=True))
     def retrieve(self, request: Request) -> Response:
         return Response(described(environments))

@@ -24,8 +24,6 @@ from experiences.agents.services.tool_servers import (
 from experiences.agents.toolset_of import tool_names
 from experiences.models import ToolServer
 
-TAG = ["tool servers"]
-
 
 class ToolOut(serializers.Serializer[Any]):
     name = serializers.CharField()
@@ -102,24 +100,18 @@ class ToolServerViewSet(ArchivableViewSet):
     )
     documented = {"create": {"examples": [NEW]}, "destroy": {"summary": "Take a tool server out of use"}}
 
-    @extend_schema(
-        summary="What a tool server offers",
-        description="Connects to it and lists the tools that agents would get.",
-        tags=TAG,
-        request=None,
-        responses=OfferOut,
-    )
+    @extend_schema(summary="What a tool server offers", responses=OfferOut)
     @action(detail=True, methods=["post"])
     def offer(self, request: Request, pk: UUID) -> Response:
+        """Connects to it and lists the tools that agents would get."""
         found = tool_server_offer(self.actor, tool_server_get(self.actor, pk))
         return Response(OfferOut(found).data)
 
 
 class ToolViewSet(ScopedViewSet):
+    tag = "catalogue"
     pagination_class = None  # type: ignore[assignment]
 
-    @extend_schema(
-        summary="Tools that agents may call", tags=["catalogue"], responses=ToolOut(many=True), filters=False
-    )
+    @extend_schema(summary="Tools that agents may call", responses=ToolOut(many=True))
     def retrieve(self, request: Request) -> Response:
         return Response([{"name": name, "description": description} for name, description in tool_names()])

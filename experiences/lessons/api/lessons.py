@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, cast
+from typing import Any, cast
 from uuid import UUID
 
 from django.utils.functional import cached_property
@@ -14,8 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
 from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
@@ -32,8 +31,6 @@ from experiences.lessons.services.merging import experience_merge
 from experiences.lessons.stamps import Stamp, stamps
 from experiences.models import Experience, ExperienceKind, ExperienceStatus
 from experiences.models.agent_lookup import agent_get
-
-TAG = ["experiences"]
 
 
 class ExperienceOut(serializers.Serializer[Any]):
@@ -140,36 +137,24 @@ EDIT = OpenApiExample(
 )
 
 
-ACT: Final[dict[str, Any]] = {  # what a person does to one lesson
-    "tags": TAG,
-    "request": ActionIn,
-    "responses": ExperienceDetail,
-    "parameters": [IDEMPOTENCY_KEY],
-}
-
-
-class ExperienceViewSet(ScopedViewSet):
+class ExperienceViewSet(ReadViewSet):
     queryset = Experience.objects.none()
+    tag = "experiences"
+    serializer_class = ExperienceDetail
     filterset_class = ExperienceFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "weight": "weight", "tokens": "tokens", "rollouts": "rollouts"}
     known_query = {"top": ("agent", "domain", "min_reward", "limit")}
     versioned = ("status", "version")
+    idempotent = ("bring", "restore", "prune", "quarantine", "approve", "reject", "merge")
+    list_class = ExperienceOut
+    lists = ("List what agents learned", experiences_visible)
+    reads = ("One lesson, with its history", experience_get)
 
-    @extend_schema(summary="List what agents learned", tags=TAG, responses=ExperienceOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(experiences_visible(self.actor), ExperienceOut)
-
-    @extend_schema(
-        summary="The active lessons that add most to the reward",
-        description="The largest measured effect first; what was not measured yet comes last.",
-        tags=TAG,
-        parameters=[TopQuery],
-        responses=TopOut,
-        filters=False,
-    )
+    @extend_schema(summary="The active lessons that add most to the reward", parameters=[TopQuery], responses=TopOut)
     @action(detail=False, pagination_class=None)
     def top(self, request: Request) -> Response:
+        """The largest measured effect first; what was not measured yet comes last."""
         asked = parsed(TopQuery, request.query_params.dict())
         if "agent" in asked:
             asked["agent"] = agent_get(self.actor, asked["agent"])
@@ -179,10 +164,8 @@ class ExperienceViewSet(ScopedViewSet):
         summary="Import lessons that others stamped",
         description="As JSON, or as a file of JSON Lines in `multipart/form-data`: lessons as the list gives them, from"
         " an agent with the same prompt. All of them or none; what the agent has already stays as it is.",
-        tags=TAG,
         request={"application/json": ImportIn, "multipart/form-data": ImportFile},
         responses=ImportedOut,
-        parameters=[IDEMPOTENCY_KEY],
         examples=[IMPORT],
     )
     @action(detail=False, methods=["post"], url_path="import", parser_classes=[JsonParser, FileParser])
@@ -191,28 +174,18 @@ class ExperienceViewSet(ScopedViewSet):
         agent = agent_get(self.actor, ref)
         return self.once(request, lambda: Response(ImportedOut(record_batch(self.actor, records, agent=agent)).data))
 
-    @extend_schema(summary="One lesson, with its history", tags=TAG, responses=ExperienceDetail)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ExperienceDetail(experience_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Write a lesson anew",
-        description="Its version rises, it is stamped, and what was measured of the old text is put aside.",
-        tags=TAG,
-        request=ExperiencePatch,
-        responses=ExperienceDetail,
-        examples=[EDIT],
-    )
+    @extend_schema(summary="Write a lesson anew", request=ExperiencePatch, examples=[EDIT])
     def partial_update(self, request: Request, pk: UUID) -> Response:
+        """Its version rises, it is stamped, and what was measured of the old text is put aside."""
         values = parsed(ExperiencePatch, request.data)
         return Response(ExperienceDetail(experience_edit(self.actor, experience_get(self.actor, pk), **values)).data)
 
-    @extend_schema(summary="Bring a pruned lesson back", **ACT)
+    @extend_schema(summary="Bring a pruned lesson back", request=ActionIn)
     @action(detail=True, methods=["post"])
     def restore(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_restore)
 
-    @extend_schema(summary="Take a lesson out", **ACT)
+    @extend_schema(summary="Take a lesson out", request=ActionIn)
     @action(detail=True, methods=["post"])
     def prune(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_prune)
@@ -220,27 +193,28 @@ class ExperienceViewSet(ScopedViewSet):
     @extend_schema(
         summary="Put a lesson in quarantine",
         description="No agent is told it until a person approves it.",
-        **ACT,
+        request=ActionIn,
     )
     @action(detail=True, methods=["post"])
     def quarantine(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_quarantine)
 
-    @extend_schema(summary="Let a lesson out of quarantine", **ACT)
+    @extend_schema(summary="Let a lesson out of quarantine", request=ActionIn)
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
         return self._act(request, pk, experience_approve)
 
-    @extend_schema(summary="Refuse a lesson in quarantine", description="It can be brought back.", **ACT)
+    @extend_schema(summary="Refuse a lesson in quarantine", request=ActionIn)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: UUID) -> Response:
+        """It can be brought back."""
         return self._act(request, pk, experience_reject)
 
     @extend_schema(
         summary="Merge the lessons that say the same to the agent",
         description="The newest keeps its handle and is answered; the rollouts that saw them add up, and the others are"
         " taken out.",
-        **ACT,
+        request=ActionIn,
     )
     @action(detail=True, methods=["post"])
     def merge(self, request: Request, pk: UUID) -> Response:

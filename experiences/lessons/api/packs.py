@@ -17,8 +17,6 @@ from experiences.lessons.services.packs import pack_archive, pack_create, pack_u
 from experiences.lessons.stamps import pack_fault
 from experiences.models import PromptPack
 
-TAG = ["prompt packs"]
-
 
 class SourceOut(serializers.Serializer[Any]):
     path = serializers.CharField()

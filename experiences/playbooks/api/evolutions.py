@@ -20,7 +20,7 @@ from agentcore_site.lib.errors import Conflict, Unavailable
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag, Moment
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
@@ -37,8 +37,6 @@ from experiences.playbooks.selectors import (
     traces_visible,
 )
 from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
-
-TAG = ["evolutions"]
 
 
 class EvolutionRow(serializers.Serializer[Any]):
@@ -153,44 +151,35 @@ class EvolutionViewSet(ScopedViewSet):
     """Evolutions of playbooks, by the id of their job."""
 
     queryset = Evolution.objects.none()
+    tag = "evolutions"
+    serializer_class = EvolutionOut
     filterset_class = EvolutionFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "job__created_at"}
     versioned, locks = ("status",), Job
 
-    @extend_schema(summary="List evolutions, the newest first", tags=TAG, responses=EvolutionRow(many=True))
+    @extend_schema(summary="List evolutions, the newest first", responses=EvolutionRow(many=True))
     def list(self, request: Request) -> Response:
         return self.page(evolutions_visible(self.actor), EvolutionRow)
 
-    @extend_schema(
-        summary="One evolution, with the insights of its reflector and its changes", tags=TAG, responses=EvolutionOut
-    )
+    @extend_schema(summary="One evolution, with the insights of its reflector and its changes")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return self._answer(pk)
 
-    @extend_schema(
-        summary="Let a playbook evolve now",
-        description="Its newest executions are read, and changes are suggested; what they may cost is held first.",
-        tags=TAG,
-        request=EvolutionIn,
-        responses={201: EvolutionOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[EVOLVE],
-    )
+    @extend_schema(summary="Let a playbook evolve now", request=EvolutionIn, examples=[EVOLVE])
     def create(self, request: Request) -> Response:
+        """Its newest executions are read, and changes are suggested; what they may cost is held first."""
         playbook = playbook_get(self.actor, parsed(EvolutionIn, request.data)["agent"])
         with switched_on():
             return self.once(request, lambda: self._answer(evolution_queue(self.actor, playbook).job_id, status=201))
 
-    @extend_schema(summary="Try a failed evolution again", tags=TAG, request=None, responses=EvolutionOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Try a failed evolution again")
     def retry(self, request: Request, pk: UUID) -> Response:
         with switched_on():
             evolution_retry(self.actor, evolution_get(self.actor, pk))
         return self._answer(pk)
 
-    @extend_schema(summary="Cancel an evolution", tags=TAG, request=None, responses=EvolutionOut)
-    @action(detail=True, methods=["post"])
+    @action(detail=True, methods=["post"], name="Cancel an evolution")
     def cancel(self, request: Request, pk: UUID) -> Response:
         job_cancel(self.actor, evolution_get(self.actor, pk).job)
         return self._answer(pk)
@@ -236,18 +225,15 @@ class ExecutionFilters(OfAgent):
         fields: list[str] = []
 
 
-class ExecutionViewSet(ScopedViewSet):
+class ExecutionViewSet(ReadViewSet):
     """Executions that services recorded, from which playbooks evolve. They are never changed, and age."""
 
     queryset = ExecutionTrace.objects.none()
+    tag = "executions"
+    serializer_class = ExecutionOut
     filterset_class = ExecutionFilters
     lookup_value_converter = "uuid"
     orderings = {"-recorded_at": "recorded_at", "duration_ms": "duration_ms"}
-
-    @extend_schema(summary="List executions", tags=["executions"], responses=ExecutionRow(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(traces_visible(self.actor).defer("inputs", "outputs"), ExecutionRow)
-
-    @extend_schema(summary="One execution, with what came in and went out", tags=["executions"], responses=ExecutionOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ExecutionOut(trace_get(self.actor, pk)).data)
+    list_class = ExecutionRow
+    lists = ("List executions", lambda actor: traces_visible(actor).defer("inputs", "outputs"))
+    reads = ("One execution, with what came in and went out", trace_get)

@@ -12,11 +12,10 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
 from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, PlaybookItem, section_of
 from experiences.models import Playbook
-from experiences.playbooks.api.playbooks import HIGHEST, TAG, SectionOut
+from experiences.playbooks.api.playbooks import HIGHEST, SectionOut
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.selectors import changes_of, playbook_get, sections_of
 from experiences.playbooks.services.playbooks import playbook_edit, section_revert
@@ -70,16 +69,16 @@ class PlaybookItemViewSet(AgentVersions):
     agents are told changes with a deployment."""
 
     queryset = Playbook.objects.none()
+    tag = "playbooks"
+    serializer_class = ItemDetail
     versioned, parts = ("version", "evolves"), ("handle",)
+    idempotent = ("create", "revert")
 
     @extend_schema(
         summary="Write an item",
         description="The text is redacted. One that says what an item says already is merged with it: `Location` is"
         " that item's.",
-        tags=TAG,
         request=ItemIn,
-        responses={201: ItemDetail},
-        parameters=[IDEMPOTENCY_KEY],
         examples=[NEW],
     )
     def create(self, request: Request, agent: str) -> Response:
@@ -92,17 +91,11 @@ class PlaybookItemViewSet(AgentVersions):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One item, with its history", tags=TAG, responses=ItemDetail)
+    @extend_schema(summary="One item, with its history")
     def retrieve(self, request: Request, agent: str, handle: str) -> Response:
         return Response(_detail(playbook_get(self.actor, agent), handle))
 
-    @extend_schema(
-        summary="Write an item anew",
-        description="What is not given stays.",
-        tags=TAG,
-        request=ItemPatch,
-        responses=ItemDetail,
-    )
+    @extend_schema(summary="Write an item anew", description="What is not given stays.", request=ItemPatch)
     def partial_update(self, request: Request, agent: str, handle: str) -> Response:
         values, playbook = parsed(ItemPatch, request.data), playbook_get(self.actor, agent)
         now = _there(playbook, handle)
@@ -110,27 +103,17 @@ class PlaybookItemViewSet(AgentVersions):
         playbook_edit(self.actor, playbook, type="update", target=handle, **kept | values)
         return Response(_detail(playbook, handle))
 
-    @extend_schema(
-        summary="Remove an item",
-        description="Its history stays, and it can be put back by `revert`.",
-        tags=TAG,
-        responses={204: None},
-    )
+    @extend_schema(summary="Remove an item")
     def destroy(self, request: Request, agent: str, handle: str) -> Response:
+        """Its history stays, and it can be put back by `revert`."""
         playbook = playbook_get(self.actor, agent)
         _there(playbook, handle)
         playbook_edit(self.actor, playbook, type="remove", target=handle)
         return Response(status=204)
 
-    @extend_schema(
-        summary="Make an item what it was",
-        description="Its text in an earlier version of the playbook: gone if it was not there then, or back again.",
-        tags=TAG,
-        request=RevertIn,
-        responses=ItemDetail,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Make an item what it was", request=RevertIn)
     def revert(self, request: Request, agent: str, handle: str) -> Response:
+        """Its text in an earlier version of the playbook: gone if it was not there then, or back again."""
         values, playbook = parsed(RevertIn, request.data), playbook_get(self.actor, agent)
 
         def work() -> Response:

@@ -14,7 +14,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
@@ -41,7 +41,6 @@ from experiences.playbooks.services.adoption import playbook_adopt
 from experiences.playbooks.services.playbooks import playbook_create, playbook_delete, playbook_rollback
 from experiences.playbooks.services.reviews import delta_approve, delta_reject
 
-TAG, REVIEW_TAG = ["playbooks"], ["reviews"]
 HIGHEST = 2**31 - 1
 MOST_VERSIONS = 200
 
@@ -277,29 +276,24 @@ EDITED = OpenApiExample(
 )
 
 
-class PlaybookViewSet(AgentVersions):
+class PlaybookViewSet(AgentVersions, ReadViewSet):
     """Playbooks by their agent's id or slug."""
 
     queryset = Playbook.objects.none()
+    tag = "playbooks"
+    serializer_class = PlaybookDetail
     filterset_class = PlaybookFilters
     versioned = ("version", "evolves")
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at", "items": "section_count"}
     known_query = {"versions": ("before", "limit"), "diff": ("a", "b")}
+    idempotent = ("create", "roll_back", "adopt")
+    list_class = PlaybookOut
+    lists = ("List playbooks", playbooks_visible)
+    reads = ("One agent's playbook, with its items", playbook_get)
 
-    @extend_schema(summary="List playbooks", tags=TAG, responses=PlaybookOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(playbooks_visible(self.actor), PlaybookOut)
-
-    @extend_schema(
-        summary="Make an agent's playbook",
-        description="It evolves if the agent does (`evolves`, PATCH `agents`).",
-        tags=TAG,
-        request=NewPlaybookIn,
-        responses={201: PlaybookDetail},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[FIRST],
-    )
+    @extend_schema(summary="Make an agent's playbook", request=NewPlaybookIn, examples=[FIRST])
     def create(self, request: Request) -> Response:
+        """It evolves if the agent does (`evolves`, PATCH `agents`)."""
         values = parsed(NewPlaybookIn, request.data)
         agent, items = agent_get(self.actor, values["agent"]), [dict(one) for one in values["items"]]
 
@@ -309,27 +303,16 @@ class PlaybookViewSet(AgentVersions):
 
         return self.once(request, work)
 
-    @extend_schema(
-        summary="Delete a playbook",
-        description="With all its history; an evolution under way is cancelled. Executions stay. It can't be undone.",
-        tags=TAG,
-        responses={204: None},
-    )
+    @extend_schema(summary="Delete a playbook")
     def destroy(self, request: Request, agent: str) -> Response:
+        """With all its history; an evolution under way is cancelled. Executions stay. It can't be undone."""
         playbook_delete(self.actor, playbook_get(self.actor, agent))
         return Response(status=204)
 
-    @extend_schema(
-        summary="Roll a playbook back",
-        description="A new version with the items of an earlier one.",
-        tags=TAG,
-        request=RollBackIn,
-        responses=PlaybookDetail,
-        parameters=[IDEMPOTENCY_KEY],
-        filters=False,
-    )
+    @extend_schema(summary="Roll a playbook back", request=RollBackIn)
     @action(detail=True, methods=["post"], pagination_class=None, url_path="roll-back")
     def roll_back(self, request: Request, agent: str) -> Response:
+        """A new version with the items of an earlier one."""
         to, playbook = parsed(RollBackIn, request.data)["to"], playbook_get(self.actor, agent)
 
         def work() -> Response:
@@ -338,16 +321,10 @@ class PlaybookViewSet(AgentVersions):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One agent's playbook, with its items", tags=TAG, responses=PlaybookDetail)
-    def retrieve(self, request: Request, agent: str) -> Response:
-        return Response(PlaybookDetail(playbook_get(self.actor, agent)).data)
-
     @extend_schema(
         summary="Its versions, the newest first",
-        tags=TAG,
         parameters=[VersionsQuery],
         responses=VersionsOut,
-        filters=False,
     )
     @action(detail=True, pagination_class=None)
     def versions(self, request: Request, agent: str) -> Response:
@@ -359,9 +336,7 @@ class PlaybookViewSet(AgentVersions):
         following = shown[-1].number if len(found) > len(shown) else None
         return Response({"results": VersionOut(shown, many=True).data, "next": following})
 
-    @extend_schema(
-        summary="What two versions do not share", tags=TAG, parameters=[DiffQuery], responses=DiffOut, filters=False
-    )
+    @extend_schema(summary="What two versions do not share", parameters=[DiffQuery], responses=DiffOut)
     @action(detail=True, pagination_class=None)
     def diff(self, request: Request, agent: str) -> Response:
         playbook = playbook_get(self.actor, agent)
@@ -373,12 +348,8 @@ class PlaybookViewSet(AgentVersions):
         summary="Put what the agent learned into production",
         description="Active lessons become items, all of them or none, in one new version. A lesson that says what an"
         " item says is merged with it. Makes the playbook if there is none. 409 while a job changes the agent.",
-        tags=TAG,
         request=AdoptIn,
-        responses=PlaybookDetail,
-        parameters=[IDEMPOTENCY_KEY],
         examples=[ADOPT],
-        filters=False,
     )
     @action(detail=True, methods=["post"], pagination_class=None)
     def adopt(self, request: Request, agent: str) -> Response:
@@ -404,48 +375,34 @@ class ReviewViewSet(ScopedViewSet):
     """Suggested changes; those that wait for a person if nothing else is asked for."""
 
     queryset = ContextDelta.objects.none()
+    tag = "reviews"
+    serializer_class = DeltaOut
     filterset_class = ReviewFilters
     lookup_value_converter = "uuid"
     orderings = {"created_at": "created_at", "confidence": "confidence"}
     versioned = ("state", "content", "category")
+    idempotent = ("approve", "reject")
 
-    @extend_schema(
-        summary="List what waits for a review",
-        description="The oldest first. Lessons in quarantine are at `/experiences?status=quarantined`.",
-        tags=REVIEW_TAG,
-        responses=DeltaOut(many=True),
-    )
+    @extend_schema(summary="List what waits for a review")
     def list(self, request: Request) -> Response:
+        """The oldest first. Lessons in quarantine are at `/experiences?status=quarantined`."""
         rows = deltas_visible(self.actor)
         if not request.query_params.get("state"):
             rows = rows.filter(state__in=WAITING)
         return self.page(rows, DeltaOut)
 
-    @extend_schema(summary="One suggested change", tags=REVIEW_TAG, responses=DeltaOut)
+    @extend_schema(summary="One suggested change")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return Response(DeltaOut(delta_get(self.actor, pk)).data)
 
-    @extend_schema(
-        summary="Approve a suggested change",
-        description="As it is, or with another text. The approver vouches for it.",
-        tags=REVIEW_TAG,
-        request=ApproveIn,
-        responses=DeltaOut,
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[EDITED],
-    )
+    @extend_schema(summary="Approve a suggested change", request=ApproveIn, examples=[EDITED])
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
+        """As it is, or with another text. The approver vouches for it."""
         given, delta = parsed(ApproveIn, request.data), delta_get(self.actor, pk)
         return self.once(request, lambda: Response(DeltaOut(delta_approve(self.actor, delta, **given)).data))
 
-    @extend_schema(
-        summary="Reject a suggested change",
-        tags=REVIEW_TAG,
-        request=RejectIn,
-        responses=DeltaOut,
-        parameters=[IDEMPOTENCY_KEY],
-    )
+    @extend_schema(summary="Reject a suggested change", request=RejectIn)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: UUID) -> Response:
         given, delta = parsed(RejectIn, request.data), delta_get(self.actor, pk)

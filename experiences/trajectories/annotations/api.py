@@ -13,8 +13,7 @@ from rest_framework.response import Response
 
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from experiences.lessons.filters import OfAgent
 from experiences.models import Annotation
 from experiences.trajectories.annotations.selectors import annotation_get, annotations_visible
@@ -28,8 +27,6 @@ from experiences.trajectories.annotations.services import (
 )
 from experiences.trajectories.archive.reading import trajectory_rows
 from experiences.trajectories.step_window import trajectory_light
-
-TAG = ["annotations"]
 
 
 class AnnotationOut(serializers.Serializer[Any]):
@@ -91,29 +88,22 @@ EXAMPLE = OpenApiExample(
 )
 
 
-class AnnotationViewSet(ScopedViewSet):
+class AnnotationViewSet(ReadViewSet):
     """Annotations of trajectories and of their steps."""
 
     queryset = Annotation.objects.none()
+    tag = "annotations"
+    serializer_class = AnnotationOut
     filterset_class = AnnotationFilters
     lookup_value_converter = "uuid"
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at"}
     versioned = ("label", "score", "comment", "answer", "updated_at")
+    lists = ("List annotations", annotations_visible)
+    reads = ("One annotation", annotation_get)
 
-    @extend_schema(summary="List annotations", tags=TAG, responses=AnnotationOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(annotations_visible(self.actor), AnnotationOut)
-
-    @extend_schema(
-        summary="Annotate a trajectory",
-        description="A comment, a label, a score or the correct answer, on the whole or on one step.",
-        tags=TAG,
-        request=AnnotationIn,
-        responses={201: AnnotationOut},
-        parameters=[IDEMPOTENCY_KEY],
-        examples=[EXAMPLE],
-    )
+    @extend_schema(summary="Annotate a trajectory", request=AnnotationIn, examples=[EXAMPLE])
     def create(self, request: Request) -> Response:
+        """A comment, a label, a score or the correct answer, on the whole or on one step."""
         values = parsed(AnnotationIn, request.data)
 
         def work() -> Response:
@@ -124,24 +114,14 @@ class AnnotationViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="One annotation", tags=TAG, responses=AnnotationOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(AnnotationOut(annotation_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Change an annotation",
-        description="One's own alone.",
-        tags=TAG,
-        request=AnnotationPatch,
-        responses=AnnotationOut,
-    )
+    @extend_schema(summary="Change an annotation", request=AnnotationPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
+        """One's own alone."""
         values = parsed(AnnotationPatch, request.data)
         return Response(AnnotationOut(annotation_update(self.actor, annotation_get(self.actor, pk), **values)).data)
 
-    @extend_schema(
-        summary="Delete an annotation", description="One's own alone.", tags=TAG, request=None, responses={204: None}
-    )
+    @extend_schema(summary="Delete an annotation")
     def destroy(self, request: Request, pk: UUID) -> Response:
+        """One's own alone."""
         annotation_delete(self.actor, annotation_get(self.actor, pk))
         return Response(status=204)

@@ -16,8 +16,6 @@ from experiences.rollouts.rewards import rewards
 from experiences.rollouts.rewards.trial import reward_faults
 from experiences.trajectories.services.rewards import MAX_TRIED, reward_try
 
-TAG = ["rewards"]
-
 
 class RewardIn(Strict):
     reward = serializers.CharField(max_length=100, help_text="Its name; GET /api/v1/rewards lists them.")
@@ -77,28 +75,28 @@ EXAMPLE = OpenApiExample("Composite", {"reward": "composite", "options": {"feedb
 
 
 class RewardViewSet(ScopedViewSet):
+    tag = "catalogue"
     pagination_class = None  # type: ignore[assignment]
 
-    @extend_schema(
-        summary="Rewards and their options", tags=["catalogue"], responses=PluginOut(many=True), filters=False
-    )
+    @extend_schema(summary="Rewards and their options", responses=PluginOut(many=True))
     def retrieve(self, request: Request) -> Response:
         return Response(described(rewards))
 
 
 class RewardCheckViewSet(ScopedViewSet):
+    tag = "rewards"
+    idempotent = ()
+    serializer_class = RewardCheckOut
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
         summary="Check a reward and its options",
-        description="Answers 200 either way: `ok` says whether a job would take them.",
-        tags=TAG,
         request=RewardIn,
         responses={200: RewardCheckOut},
         examples=[EXAMPLE],
-        filters=False,
     )
     def create(self, request: Request) -> Response:
+        """Answers 200 either way: `ok` says whether a job would take them."""
         values = parsed(RewardIn, request.data)
         problems = reward_faults(values["reward"], values.get("options", {}))
         messages = [{"field": field, "message": message} for field, message in problems.items()]
@@ -106,6 +104,9 @@ class RewardCheckViewSet(ScopedViewSet):
 
 
 class RewardTryViewSet(ScopedViewSet):
+    tag = "rewards"
+    idempotent = ()
+    serializer_class = RewardTryOut
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
@@ -115,10 +116,8 @@ class RewardTryViewSet(ScopedViewSet):
             " stores nothing. Groups are ranked as far as"
             " they are among them; a reward that learns starts empty."
         ),
-        tags=TAG,
         request=RewardTryIn,
         responses={200: RewardTryOut},
-        filters=False,
     )
     def create(self, request: Request) -> Response:
         values = parsed(RewardTryIn, request.data)

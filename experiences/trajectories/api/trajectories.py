@@ -62,20 +62,20 @@ FORMAT = OpenApiParameter(
 
 class TrajectoryViewSet(ScopedViewSet):
     queryset = TrajectoryRecord.objects.none()
+    tag = "trajectories"
+    serializer_class = WholeTrajectoryOut
     filterset_class = TrajectoryFilters
     lookup_value_converter = "uuid"
     tiebreak = "id"
     known_query = {"export": ("format", *TrajectoryFilters.base_filters)}
 
-    @extend_schema(summary="Search trajectories", tags=["trajectories"], responses=TrajectoryRow(many=True))
+    @extend_schema(summary="Search trajectories", responses=TrajectoryRow(many=True))
     def list(self, request: Request) -> Response:
         with job_rows(self.actor, uuid_of(request.query_params.get("job"))):
             rows = trajectories_visible(self.actor).annotate(short_query=Left("query", 200))
             return self.page(rows.only("id", "cost_micros", *LISTED), TrajectoryRow)
 
-    @extend_schema(
-        summary="One trajectory with its steps and advantages", tags=["trajectories"], responses=WholeTrajectoryOut
-    )
+    @extend_schema(summary="One trajectory with its steps and advantages")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         with trajectory_rows(self.actor, pk):
             row = trajectory_get(self.actor, pk)
@@ -96,7 +96,6 @@ class TrajectoryViewSet(ScopedViewSet):
             "where no filter says which, `dpo` pairs the rollouts of each query; of agents that choose actions there "
             "are neither."
         ),
-        tags=["trajectories"],
         parameters=[FORMAT],
         filters=True,
         responses={

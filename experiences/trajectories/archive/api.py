@@ -18,7 +18,7 @@ from agentcore_site.lib.errors import Forbidden
 from agentcore_site.lib.retention import rules
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
+from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.storage import storage_stand
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -27,8 +27,6 @@ from experiences.models import ArchiveRule, ArchiveState, TrajectoryArchive
 from experiences.models.agent_lookup import agent_get
 from experiences.trajectories.archive.selectors import archive_get, archive_rules_visible, archives_visible
 from experiences.trajectories.archive.services import LONGEST, archive_rule_set, restore_ask, retention_start
-
-TAG = ["archives"]
 
 
 class ArchiveFilters(OfAgent):
@@ -101,30 +99,25 @@ class StorageStandOut(serializers.Serializer[Any]):
         return [{"rule": name, "tables": list(rule.tables), "says": rule.says} for name, rule in rules.items()]
 
 
-class ArchiveViewSet(ScopedViewSet):
+class ArchiveViewSet(ReadViewSet):
     """Months of trajectories that are in the object storage, and no longer in the database."""
 
     queryset = TrajectoryArchive.objects.none()
+    tag = "archives"
+    serializer_class = ArchiveOut
     filterset_class = ArchiveFilters
     orderings = {"-month": "month", "-size": "size", "-rows": "rows"}
     versioned = ("archive_state", "jobs_restored")
     lookup_value_converter = "uuid"
     known_query = {"export": ("format", *ArchiveFilters.base_filters)}
+    idempotent = ("create", "restore")
+    lists = ("List archives", archives_visible)
+    reads = ("One archive", archive_get)
 
-    @extend_schema(summary="List archives", tags=TAG, responses=ArchiveOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(archives_visible(self.actor), ArchiveOut)
-
-    @extend_schema(
-        summary="The list of archives as a file",
-        description="All of them, or those that pass the list's filters. Each export is logged.",
-        tags=TAG,
-        parameters=[FORMAT],
-        responses=RESPONSES,
-        filters=True,
-    )
+    @extend_schema(summary="The list of archives as a file", parameters=[FORMAT], responses=RESPONSES, filters=True)
     @action(detail=False, pagination_class=None)
     def export(self, request: Request) -> StreamingHttpResponse:
+        """All of them, or those that pass the list's filters. Each export is logged."""
         file = RowFile("archives", self.filter_queryset(archives_visible(self.actor)), ArchiveOut)
         answer = row_file(request, file)
         record(
@@ -135,22 +128,12 @@ class ArchiveViewSet(ScopedViewSet):
         )
         return answer
 
-    @extend_schema(summary="One archive", tags=TAG, responses=ArchiveOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ArchiveOut(archive_get(self.actor, pk)).data)
-
-    @extend_schema(
-        summary="Archive what is due now", tags=TAG, request=RetentionIn, responses={201: RetentionJobOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )  # fmt: skip
+    @extend_schema(summary="Archive what is due now", request=RetentionIn, responses={201: RetentionJobOut})
     def create(self, request: Request) -> Response:
         parsed(RetentionIn, request.data)
         return self.once(request, lambda: _queued(retention_start(self.actor, current_organization(self.actor))))
 
-    @extend_schema(
-        summary="Bring trajectories back", tags=TAG, request=RestoreIn, responses={201: RetentionJobOut},
-        parameters=[IDEMPOTENCY_KEY],
-    )  # fmt: skip
+    @extend_schema(summary="Bring trajectories back", request=RestoreIn, responses={201: RetentionJobOut})
     @action(detail=True, methods=["post"], pagination_class=None)
     def restore(self, request: Request, pk: UUID) -> Response:
         job = parsed(RestoreIn, request.data).get("job")
@@ -161,13 +144,16 @@ class ArchiveRuleViewSet(ScopedViewSet):
     """Retention of archives: the agent's rule, else the organisation's, else the site's."""
 
     queryset = ArchiveRule.objects.none()
+    tag = "archives"
+    idempotent = ()
+    serializer_class = ArchiveRuleOut
     orderings = {"id": "id"}
 
-    @extend_schema(summary="Rules of archives", tags=TAG, responses=ArchiveRuleOut(many=True))
+    @extend_schema(summary="Rules of archives")
     def list(self, request: Request) -> Response:
         return self.page(archive_rules_visible(self.actor), ArchiveRuleOut)
 
-    @extend_schema(summary="Set a rule of archives", tags=TAG, request=ArchiveRuleIn, responses={204: None})
+    @extend_schema(summary="Set a rule of archives", request=ArchiveRuleIn, responses={204: None})
     def create(self, request: Request) -> Response:
         given = parsed(ArchiveRuleIn, request.data)
         organization = current_organization(self.actor)
@@ -180,7 +166,10 @@ class ArchiveRuleViewSet(ScopedViewSet):
 class StorageViewSet(ScopedViewSet):
     """Size and growth of the database, and the retention rules."""
 
-    @extend_schema(summary="Storage and retention", tags=TAG, responses=StorageStandOut)
+    tag = "archives"
+    serializer_class = StorageStandOut
+
+    @extend_schema(summary="Storage and retention")
     def retrieve(self, request: Request) -> Response:
         require(self.actor, "retention.run", current_organization(self.actor))
         if not self.actor.runs_site:

@@ -17,15 +17,13 @@ from rest_framework.response import Response
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.schema import IDEMPOTENCY_KEY
-from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.rest.rows import ReadViewSet
 from experiences.models import TrajectoryExport
 from experiences.trajectories.exports.downloads import file_answer
 from experiences.trajectories.exports.formats import FORMATS
 from experiences.trajectories.exports.selectors import export_get, exports_visible
 from experiences.trajectories.exports.services import export_cancel, export_file, export_queue
 
-TAG = ["exports"]
 EXAMPLE = OpenApiExample(
     "Pairs of a job", {"format": "dpo", "filters": {"job": "018f6d2a-0000-7000-8000-000000000000"}}, request_only=True
 )
@@ -74,23 +72,20 @@ class WholeExportOut(ExportJobOut):
     parts = ExportPartOut(many=True)
 
 
-class ExportViewSet(ScopedViewSet):
+class ExportViewSet(ReadViewSet):
     """Exports of trajectories that are written in the background."""
 
     queryset = TrajectoryExport.objects.none()
+    tag = "exports"
+    serializer_class = WholeExportOut
     filterset_class = ExportListFilters
     orderings = {"-created_at": "job__created_at"}
     versioned, locks = ("status", "deleted_at"), Job
     lookup_value_converter = "uuid"
     known_query = {"download": ("part",)}
-
-    @extend_schema(summary="List exports", tags=TAG, responses=ExportJobOut(many=True))
-    def list(self, request: Request) -> Response:
-        return self.page(exports_visible(self.actor), ExportJobOut)
-
-    @extend_schema(summary="One export with its parts", tags=TAG, responses=WholeExportOut)
-    def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(WholeExportOut(_with_parts(export_get(self.actor, pk))).data)
+    list_class = ExportJobOut
+    lists = ("List exports", exports_visible)
+    reads = ("One export with its parts", lambda actor, pk: _with_parts(export_get(actor, pk)))
 
     @extend_schema(
         summary="Write an export in the background",
@@ -98,10 +93,7 @@ class ExportViewSet(ScopedViewSet):
             "Needs the permission to export. A job writes all trajectories that began up to now and pass the filters;"
             " its progress is here and at `GET /api/v1/jobs/{id}/events`. The file is kept for some days."
         ),
-        tags=TAG,
         request=ExportIn,
-        responses={201: WholeExportOut},
-        parameters=[IDEMPOTENCY_KEY],
         examples=[EXAMPLE],
     )
     def create(self, request: Request) -> Response:
@@ -113,10 +105,7 @@ class ExportViewSet(ScopedViewSet):
 
         return self.once(request, queued)
 
-    @extend_schema(
-        summary="Cancel an export", description="What was written is deleted.", tags=TAG, request=None,
-        responses={200: WholeExportOut},
-    )  # fmt: skip
+    @extend_schema(summary="Cancel an export", description="What was written is deleted.")
     @action(detail=True, methods=["post"], pagination_class=None)
     def cancel(self, request: Request, pk: UUID) -> Response:
         export_cancel(self.actor, export_get(self.actor, pk))
@@ -128,7 +117,6 @@ class ExportViewSet(ScopedViewSet):
             "Asks for the permission to export each time, and each download is logged. `Range` with `If-Range` resumes"
             " one. Several parts of Parquet are files of their own: without `part` they come as a tar archive."
         ),
-        tags=TAG,
         parameters=[OpenApiParameter("part", int, description="One part, from 1, instead of the whole file.")],
         responses={
             (200, "application/octet-stream"): OpenApiResponse(OpenApiTypes.BINARY, "The file, by its own type."),
