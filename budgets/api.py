@@ -20,7 +20,7 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.links import absolute
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag
-from agentcore_site.rest.money import Usd, UsdIn
+from agentcore_site.rest.money import Money, Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
@@ -47,7 +47,7 @@ from budgets.services import (
 BYS: Final = tuple(BY)
 
 
-class BudgetOut(serializers.Serializer[Any]):
+class BudgetOut(Shape):
     """``left`` is the limit less what is spent, on hold and owed; null without a limit."""
 
     id = serializers.IntegerField()
@@ -57,16 +57,11 @@ class BudgetOut(serializers.Serializer[Any]):
     job_id = serializers.UUIDField(allow_null=True)
     period = serializers.ChoiceField(choices=Period.choices)
     period_start = serializers.SerializerMethodField(help_text="First day of the month (UTC); null for a total.")
-    limit_usd = Usd(source="limit", allow_null=True, help_text="Null: not limited.")
-    limit_micros = serializers.IntegerField(source="limit", allow_null=True)
-    spent_usd = Usd(source="spent")
-    spent_micros = serializers.IntegerField(source="spent")
-    reserved_usd = Usd(source="reserved", help_text="On hold for calls that are under way.")
-    reserved_micros = serializers.IntegerField(source="reserved")
-    debt_usd = Usd(source="debt", help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
-    debt_micros = serializers.IntegerField(source="debt")
-    left_usd = Usd(source="left", allow_null=True)
-    left_micros = serializers.IntegerField(source="left", allow_null=True)
+    limit = Money(allow_null=True, help_text="Null: not limited.")
+    spent = Money()
+    reserved = Money(help_text="On hold for calls that are under way.")
+    debt = Money(help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
+    left = Money(allow_null=True)
     created_at = serializers.DateTimeField()
 
     def get_period_start(self, row: Budget) -> date | None:
@@ -84,7 +79,7 @@ class BudgetIn(LimitIn):
     )
 
 
-class LedgerOut(serializers.Serializer[Any]):
+class LedgerOut(Shape):
     """One movement of money. The sum of ``spent`` and ``debt`` over any entries is what they cost."""
 
     id = serializers.IntegerField()
@@ -96,14 +91,10 @@ class LedgerOut(serializers.Serializer[Any]):
     model = serializers.CharField()
     iteration = serializers.IntegerField(allow_null=True)
     rollout = serializers.CharField()
-    spent_usd = Usd(source="spent_delta")
-    spent_micros = serializers.IntegerField(source="spent_delta")
-    reserved_usd = Usd(source="reserved_delta")
-    reserved_micros = serializers.IntegerField(source="reserved_delta")
-    debt_usd = Usd(source="debt_delta")
-    debt_micros = serializers.IntegerField(source="debt_delta")
-    cost_usd = Usd(source="cost", allow_null=True)
-    cost_micros = serializers.IntegerField(source="cost", allow_null=True)
+    spent = Money(source="spent_delta")
+    reserved = Money(source="reserved_delta")
+    debt = Money(source="debt_delta")
+    cost = Money(allow_null=True)
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField()
@@ -120,10 +111,9 @@ class BreakdownQuery(Strict):
     until = serializers.DateField(required=False)
 
 
-class SpendingOut(serializers.Serializer[Any]):
+class SpendingOut(Shape):
     key = serializers.CharField(allow_null=True, help_text="An id, a name or a day; null: of none.")
-    cost_usd = Usd(source="cost")
-    cost_micros = serializers.IntegerField(source="cost")
+    cost = Money()
     calls = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
@@ -149,7 +139,7 @@ def _total(found: dict[str, Any]) -> int:
     return sum(one.cost for one in found["results"])
 
 
-class PriceOut(serializers.Serializer[Any]):
+class PriceOut(Shape):
     """Prices are per million tokens."""
 
     id = serializers.IntegerField()
@@ -157,14 +147,10 @@ class PriceOut(serializers.Serializer[Any]):
     own = serializers.SerializerMethodField(help_text="Your organisation's own; else it is for all.")
     valid_from = serializers.DateField()
     free = serializers.BooleanField()
-    input_usd = Usd(source="input")
-    input_micros = serializers.IntegerField(source="input")
-    cached_input_usd = Usd(source="cached_input", allow_null=True, help_text="Null: priced as input.")
-    cached_input_micros = serializers.IntegerField(source="cached_input", allow_null=True)
-    output_usd = Usd(source="output")
-    output_micros = serializers.IntegerField(source="output")
-    per_call_usd = Usd(source="per_call")
-    per_call_micros = serializers.IntegerField(source="per_call")
+    input = Money()
+    cached_input = Money(allow_null=True, help_text="Null: priced as input.")
+    output = Money()
+    per_call = Money()
     price_source = serializers.CharField(source="source")
     updated_at = serializers.DateTimeField()
 
@@ -304,17 +290,14 @@ class LedgerViewSet(ScopedViewSet):
         return self.page(entries_of(self.actor, budget_get(self.actor, budget)), LedgerOut)
 
 
-class AlertOut(serializers.Serializer[Any]):
+class AlertOut(Shape):
     id = serializers.UUIDField()
     budget_id = serializers.IntegerField()
     alert_kind = serializers.ChoiceField(choices=AlertKind.choices, source="kind")
     threshold = serializers.IntegerField(help_text="Per cent of the limit: 75, 90 or 100; 0 for other kinds.")
-    limit_usd = Usd(source="limit", help_text="That it was, 0 where there was none.")
-    limit_micros = serializers.IntegerField(source="limit")
-    spent_usd = Usd(source="spent")
-    spent_micros = serializers.IntegerField(source="spent")
-    excess_usd = Usd(source="excess", help_text="By which a bill was above its hold.")
-    excess_micros = serializers.IntegerField(source="excess")
+    limit = Money(help_text="That it was, 0 where there was none.")
+    spent = Money()
+    excess = Money(help_text="By which a bill was above its hold.")
     created_at = serializers.DateTimeField()
     mailed_at = serializers.DateTimeField(allow_null=True)
     posted_at = serializers.DateTimeField(allow_null=True, help_text="To the webhook.")

@@ -16,7 +16,7 @@ from rest_framework.response import Response
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.money import dollars
+from agentcore_site.rest.money import Usd
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from evaluation.models import Against, EvaluationRun, Split
@@ -42,7 +42,7 @@ class EvaluationRow(serializers.Serializer[Any]):
     samples = serializers.IntegerField(help_text="Rollouts of each query and arm.")
     final = serializers.BooleanField(help_text="Requested at the end of its run.")
     verdict = serializers.SerializerMethodField(help_text="The finding as a sentence; empty until it is done.")
-    cost_usd = serializers.SerializerMethodField()
+    cost_usd = Usd(source="cost_micros")
     created_at = serializers.DateTimeField(source="job.created_at")
     finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
 
@@ -51,9 +51,6 @@ class EvaluationRow(serializers.Serializer[Any]):
 
     def get_verdict(self, row: EvaluationRun) -> str:
         return str(row.report.get("verdict", ""))
-
-    def get_cost_usd(self, row: EvaluationRun) -> float:
-        return dollars(row.cost_micros)
 
 
 class EvaluationOut(EvaluationRow):

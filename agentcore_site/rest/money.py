@@ -21,6 +21,15 @@ class Usd(serializers.Field):  # type: ignore[type-arg]
         return dollars(value)
 
 
+class Money(serializers.Field):  # type: ignore[type-arg]
+    """Two fields of a ``Shape`` for one column of micro-dollars: ``<name>_usd`` and ``<name>_micros``."""
+
+    def named(self, name: str) -> dict[str, Any]:
+        plain: dict[str, Any] = {"source": self.source or name, "allow_null": self.allow_null}
+        usd = Usd(help_text=self.help_text, **plain)
+        return {f"{name}_usd": usd, f"{name}_micros": serializers.IntegerField(**plain)}
+
+
 class UsdIn(serializers.DecimalField):
     """Dollars with at most six decimals, as integer micro-dollars."""
 

@@ -8,11 +8,19 @@ from typing import Any, ClassVar
 
 from rest_framework import serializers
 
+from agentcore_site.rest.money import Money
+
 
 # A comment, since OpenAPI would describe every shape by a docstring: a serializer whose fields are attributes of the
 # row, but for those in ``computed``. Unlike a ``SerializerMethodField`` such a field keeps its type and its help text.
 class Shape(serializers.Serializer[Any]):
     computed: ClassVar[Mapping[str, Callable[[Any], Any]]] = {}
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        declared, cls._declared_fields = cls._declared_fields, {}
+        for name, field in declared.items():
+            cls._declared_fields |= field.named(name) if isinstance(field, Money) else {name: field}
 
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         fields = super().get_fields()

@@ -17,8 +17,8 @@ from rest_framework.response import Response
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel
 from agentcore_site.lib.errors import Conflict, Unavailable
-from agentcore_site.lib.money import dollars
 from agentcore_site.rest.filters import Flag, Moment
+from agentcore_site.rest.money import Usd
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
@@ -49,13 +49,10 @@ class EvolutionRow(serializers.Serializer[Any]):
     )
     version_before = serializers.IntegerField(allow_null=True, help_text="The playbook's version; null until it ends.")
     version_after = serializers.IntegerField(allow_null=True)
-    cost_usd = serializers.SerializerMethodField(help_text="Of all questions, once it ended.")
+    cost_usd = Usd(source="cost_micros", help_text="Of all questions, once it ended.")
     tokens = serializers.IntegerField()
     created_at = serializers.DateTimeField(source="job.created_at")
     ended_at = serializers.DateTimeField(source="settled_at", allow_null=True, help_text="Null until changes are made.")
-
-    def get_cost_usd(self, row: Evolution) -> float:
-        return dollars(row.cost_micros)
 
 
 class ItemVerdictOut(serializers.Serializer[Any]):
@@ -84,10 +81,7 @@ class RoundOut(serializers.Serializer[Any]):
     reason = serializers.CharField(help_text="Why the answer could not be used.")
     calls = serializers.IntegerField(help_text="0: answered in an earlier evolution, at no cost.")
     tokens = serializers.IntegerField()
-    cost_usd = serializers.SerializerMethodField()
-
-    def get_cost_usd(self, row: Any) -> float:
-        return dollars(row.cost_micros)
+    cost_usd = Usd(source="cost_micros")
 
 
 class EvolutionOut(EvolutionRow):

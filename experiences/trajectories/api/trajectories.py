@@ -15,8 +15,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.money import dollars
 from agentcore_site.lib.texts import uuid_of
+from agentcore_site.rest.money import Usd
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.annotations.api import AnnotationOut
@@ -39,10 +39,7 @@ class TrajectoryRow(TrajectoryColumns):
 
     trajectory_id = serializers.UUIDField(source="id")
     query = serializers.CharField(source="short_query")
-    cost_usd = serializers.SerializerMethodField()
-
-    def get_cost_usd(self, row: TrajectoryRecord) -> float:
-        return dollars(row.cost_micros)
+    cost_usd = Usd(source="cost_micros")
 
 
 class WholeTrajectoryOut(TrajectoryOut):
