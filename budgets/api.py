@@ -236,17 +236,16 @@ class BudgetViewSet(ReadViewSet):
         values = parsed(BudgetIn, request.data)
         agent = agent_find(self.actor, values["agent"]) if "agent" in values else None
 
-        def work() -> Response:
-            made = budget_set_limit(
+        return self.made(
+            request,
+            lambda: budget_set_limit(
                 self.actor,
                 organization=agent.organization_id if agent else organization,
                 agent_id=agent.id if agent else None,
                 limit=values["limit_usd"],
                 note=values.get("note", ""),
-            )
-            return Response(BudgetOut(made).data, status=201)
-
-        return self.once(request, work)
+            ),
+        )
 
     @extend_schema(summary="Set a budget's limit", request=LimitIn)
     def partial_update(self, request: Request, pk: int) -> Response:
@@ -255,7 +254,7 @@ class BudgetViewSet(ReadViewSet):
         require(self.actor, "budget.edit", budget.organization_id)
         values = parsed(LimitIn, request.data)
         changed = budget_change_limit(self.actor, budget, values["limit_usd"], note=values.get("note", ""))
-        return Response(BudgetOut(changed).data)
+        return self.answer(changed)
 
     @extend_schema(
         summary="What the money went for",
@@ -335,7 +334,7 @@ class AlertViewSet(ScopedViewSet):
         row = alerts_visible(self.actor).filter(id=pk).first()
         if row is None:
             raise Missing(f"There is no alert {pk}.")
-        return Response(AlertOut(row).data)
+        return self.answer(row)
 
 
 OWN_PRICE: Final = OpenApiExample(
@@ -370,7 +369,7 @@ class PriceViewSet(ScopedViewSet):
         row = prices_of(self.actor, organization.id).filter(id=pk).first()
         if row is None:
             raise Missing("There is no such price.")
-        return Response(PriceOut(row).data)
+        return self.answer(row)
 
     @extend_schema(
         summary="Set your organisation's price of a model", request=PriceIn, examples=[OWN_PRICE, SELF_HOSTED]
@@ -381,10 +380,7 @@ class PriceViewSet(ScopedViewSet):
         require(self.actor, "price.edit", organization)
         asked = parsed(PriceIn, request.data)
         values = {name.removesuffix("_usd").removeprefix("price_"): value for name, value in asked.items()}
-        return self.once(
-            request,
-            lambda: Response(PriceOut(price_set(self.actor, organization=organization, **values)).data, status=201),
-        )
+        return self.made(request, lambda: price_set(self.actor, organization=organization, **values))
 
 
 class BudgetSettingsOut(serializers.Serializer[Any]):
@@ -420,7 +416,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
     def retrieve(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.edit", organization)
-        return Response(BudgetSettingsOut(settings_of(organization)).data)
+        return self.answer(settings_of(organization))
 
     @extend_schema(
         summary="Change where alerts go, and how fast is spent",
@@ -438,7 +434,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
             webhook_url=given.get("webhook_url", now.webhook_url),
             most_per_minute=given.get("most_per_minute_usd", now.most_per_minute),
         )
-        return Response(BudgetSettingsOut(made).data)
+        return self.answer(made)
 
     @extend_schema(
         summary="Make another secret that signs alerts",
@@ -473,6 +469,6 @@ class RaiseRequestViewSet(ScopedViewSet):
 
         def work() -> Response:
             people = raise_ask(self.actor, found, link=absolute(request, job_page(found)))
-            return Response(RaiseAskedOut({"asked": [one.username for one in people]}).data)
+            return self.answer({"asked": [one.username for one in people]})
 
         return self.once(request, work)

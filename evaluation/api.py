@@ -166,7 +166,7 @@ class EvaluationViewSet(ReadViewSet):
 
     def _moved(self, pk: UUID, move: Callable[[Any, Job], Job]) -> Response:
         move(self.actor, evaluation_get(self.actor, pk).job)
-        return Response(EvaluationOut(evaluation_get(self.actor, pk)).data)
+        return self.answer(evaluation_get(self.actor, pk))
 
     def _started(self, values: dict[str, Any]) -> Response:
         checkpoint_id, job_id = values.pop("checkpoint_id", None), values.pop("training_job_id", None)

@@ -147,7 +147,7 @@ class AuditWebhookViewSet(ScopedViewSet):
 
     @extend_schema(summary="Where the audit log is sent")
     def retrieve(self, request: Request) -> Response:
-        return Response(AuditWebhookOut(self._row()).data)
+        return self.answer(self._row())
 
     @extend_schema(
         summary="Send the audit log to a webhook", request=AuditWebhookIn, responses={201: NewAuditWebhookOut}

@@ -79,7 +79,7 @@ class SavedViewViewSet(ReadViewSet):
     def create(self, request: Request) -> Response:
         """To share it needs the right to edit agents."""
         values = parsed(SavedViewIn, request.data)
-        return self.once(request, lambda: Response(SavedViewOut(view_save(self.actor, **values)).data, status=201))
+        return self.made(request, lambda: view_save(self.actor, **values))
 
     @extend_schema(
         summary="Rename a saved view, share it, or open its list with it",
@@ -89,7 +89,7 @@ class SavedViewViewSet(ReadViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values, view = parsed(SavedViewPatch, request.data), view_of(self.actor, pk)
         kept: dict[str, Any] = {"name": view.name, "shared": view.shared, "opens": view.opens}
-        return Response(SavedViewOut(view_change(self.actor, view, **kept | values)).data)
+        return self.answer(view_change(self.actor, view, **kept | values))
 
     @extend_schema(summary="Remove a saved view")
     def destroy(self, request: Request, pk: UUID) -> Response:

@@ -54,7 +54,7 @@ class EncryptionViewSet(ScopedViewSet):
 
     @extend_schema(summary="How the organisation's texts are encrypted")
     def retrieve(self, request: Request) -> Response:
-        return Response(EncryptionOut(self._stand()).data)
+        return self.answer(self._stand())
 
     @extend_schema(
         summary="Encrypt with a new key",
@@ -90,6 +90,6 @@ class EncryptionViewSet(ScopedViewSet):
     def _act(self, request: Request, service: Callable[[Any, Organization], Job]) -> Response:
         def work() -> Response:
             service(self.actor, current_organization(self.actor))
-            return Response(EncryptionOut(self._stand()).data)
+            return self.answer(self._stand())
 
         return self.once(request, work)

@@ -147,7 +147,7 @@ class MeViewSet(ScopedViewSet):
             "scopes": None if actor.scopes is None else sorted(actor.scopes),
             "organizations": list(actor.memberships.values()),
         }
-        return Response(MeOut(me, context={"actor": actor}).data)
+        return self.answer(me)
 
     @extend_schema(summary="Sign out everywhere", responses={204: None})
     def sign_out(self, request: Request) -> Response:
@@ -266,7 +266,7 @@ class ApiKeyViewSet(ScopedViewSet):
 
     @extend_schema(summary="One of my API keys")
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(ApiKeyOut(self._mine(pk)).data)
+        return self.answer(self._mine(pk))
 
     @extend_schema(summary="Revoke an API key")
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -316,7 +316,7 @@ class ErasureViewSet(ScopedViewSet):
 
         def work() -> Response:
             report = subject_erase(self.actor, values["identifiers"], dry_run=values["dry_run"])
-            return Response(ErasureOut(report).data, status=200 if values["dry_run"] else 201)
+            return self.answer(report, status=200 if values["dry_run"] else 201)
 
         return self.once(request, work)
 
@@ -325,4 +325,4 @@ class ErasureViewSet(ScopedViewSet):
         row = erasures_visible(self.actor).filter(id=pk).first()
         if row is None:
             raise Missing(f"There is no erasure {pk}.")
-        return Response(ErasureOut(row).data)
+        return self.answer(row)

@@ -64,13 +64,13 @@ class OrganizationViewSet(ScopedViewSet):
 
     @extend_schema(summary="One organisation")
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(OrganizationOut(self._mine(pk)).data)
+        return self.answer(self._mine(pk))
 
     @extend_schema(summary="Say whether an organisation asks for a second factor", request=OrganizationPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         found = self._mine(pk)
         requirement_set(self.actor, found, required=parsed(OrganizationPatch, request.data)["second_factor"])
-        return Response(OrganizationOut(self._mine(pk)).data)
+        return self.answer(self._mine(pk))
 
     def _mine(self, pk: UUID) -> Organization:
         row = organizations_visible(self.actor).filter(pk=pk).first()
@@ -107,13 +107,13 @@ class MemberViewSet(ScopedViewSet):
 
     @extend_schema(summary="One member")
     def retrieve(self, request: Request, pk: int) -> Response:
-        return Response(MemberOut(member_get(self.actor, current_organization(self.actor), pk)).data)
+        return self.answer(member_get(self.actor, current_organization(self.actor), pk))
 
     @extend_schema(summary="Change a member's role", request=MemberIn)
     def partial_update(self, request: Request, pk: int) -> Response:
         member = member_get(self.actor, current_organization(self.actor), pk)
         values: dict[str, Any] = {"role": member.role, "can_export": member.can_export} | parsed(MemberIn, request.data)
-        return Response(MemberOut(member_change(self.actor, member, **values)).data)
+        return self.answer(member_change(self.actor, member, **values))
 
     @extend_schema(summary="Remove a member")
     def destroy(self, request: Request, pk: int) -> Response:
@@ -159,11 +159,7 @@ class InvitationViewSet(ReadViewSet):
         organization = current_organization(self.actor)
         values = parsed(InvitationIn, request.data)
 
-        def work() -> Response:
-            row = invitation_create(self.actor, organization, **values, link=link_at(request))
-            return Response(InvitationOut(row).data, status=201)
-
-        return self.once(request, work)
+        return self.made(request, lambda: invitation_create(self.actor, organization, **values, link=link_at(request)))
 
     @extend_schema(summary="Send an invitation again", responses={204: None})
     @action(detail=True, methods=["post"], pagination_class=None)

@@ -164,7 +164,7 @@ class JobViewSet(ReadViewSet):
 
     def _moved(self, pk: UUID, move: Callable[[Any, Job], Job]) -> Response:
         move(self.actor, job_get(self.actor, pk))
-        return Response(JobOfAnyKindOut(job_get(self.actor, pk)).data)
+        return self.answer(job_get(self.actor, pk))
 
     @extend_schema(summary="A job's events in order", parameters=[EventsQuery], responses=EventPage)
     @action(detail=True, pagination_class=None)

@@ -156,7 +156,7 @@ class WebhookEndpointViewSet(ReadViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(WebhookEndpointPatch, request.data)
         row = endpoint_update(self.actor, endpoint_get(self.actor, pk), **values)
-        return Response(WebhookEndpointOut(row).data)
+        return self.answer(row)
 
     @extend_schema(summary="Remove a webhook")
     def destroy(self, request: Request, pk: UUID) -> Response:
@@ -193,7 +193,7 @@ class WebhookDeliveryViewSet(ScopedViewSet):
 
     @extend_schema(summary="One delivery, with its attempts")
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(WebhookDeliveryOut(delivery_get(self.actor, pk)).data)
+        return self.answer(delivery_get(self.actor, pk))
 
     @extend_schema(summary="Send an event again", responses={204: None})
     @action(detail=True, methods=["post"])
@@ -293,7 +293,7 @@ class NoticePreferencesViewSet(ScopedViewSet):
 
     @extend_schema(summary="What I am told")
     def retrieve(self, request: Request) -> Response:
-        return Response(NoticePreferencesOut(self._row()).data)
+        return self.answer(self._row())
 
     @extend_schema(
         summary="Change what I am told", description="What is not given stays.", request=NoticePreferencesPatch
@@ -303,7 +303,7 @@ class NoticePreferencesViewSet(ScopedViewSet):
         kept = {name: getattr(now, name) for name in NoticePreferencesPatch._declared_fields}
         values = kept | parsed(NoticePreferencesPatch, request.data)
         made = preferences_set(self.actor, current_organization(self.actor), **values)
-        return Response(NoticePreferencesOut(made).data)
+        return self.answer(made)
 
     def _row(self) -> NoticePreferences:
         return preferences_of(self.actor, current_organization(self.actor).pk)

@@ -43,10 +43,6 @@ class ReadViewSet(ScopedViewSet):
     def row(self, place: dict[str, Any]) -> Any:
         return self.reads[1](self.actor, place[self.lookup_field])
 
-    def answer(self, row: Any, *, status: int = 200) -> Response:
-        shape: Any = self.serializer_class
-        return Response(shape(row, context={"actor": self.actor}).data, status=status)
-
 
 class ArchivableViewSet(ReadViewSet):
     orderings = {"-created_at": "created_at", "name": "name"}
@@ -75,7 +71,7 @@ class ArchivableViewSet(ReadViewSet):
 
     def create(self, request: Request) -> Response:
         values, create = self.values(request, self.operations.shapes[1]), self.operations.writes[0]
-        return self.once(request, lambda: self.answer(create(self.actor, **values), status=201))
+        return self.made(request, lambda: create(self.actor, **values))
 
     def partial_update(self, request: Request, **place: Any) -> Response:
         values, update = self.values(request, self.operations.shapes[2]), self.operations.writes[1]

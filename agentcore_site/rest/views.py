@@ -113,6 +113,15 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         found = self.paginate_queryset(self.filter_queryset(rows))
         return self.get_paginated_response(serializer(found, many=True, context={"actor": self.actor}).data)
 
+    def answer(self, row: Any, *, status: int = 200) -> Response:
+        """One row in the shape of ``serializer_class``."""
+        shape: Any = self.serializer_class
+        return Response(shape(row, context={"actor": self.actor}).data, status=status)
+
+    def made(self, request: Request, make: Callable[[], Any]) -> Response:
+        """A row that is made ``once``."""
+        return self.once(request, lambda: self.answer(make(), status=201))
+
     def once(self, request: Request, work: Callable[[], Response]) -> Response:
         """Runs ``work``, at most once for each ``Idempotency-Key`` of this person.
 

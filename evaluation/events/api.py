@@ -107,7 +107,7 @@ class EventPublishingViewSet(ScopedViewSet):
     def _answer(self) -> Response:
         id = current_organization(self.actor).pk
         values = {"publishes": publishing_since(self.actor, id) is not None, "waiting": waiting(id)}
-        return Response(EventPublishingOut(values).data)
+        return self.answer(values)
 
 
 class EventCredentialViewSet(ReadViewSet):
@@ -154,12 +154,12 @@ class DeadLetterViewSet(ReadViewSet):
     @extend_schema(summary="Try a dead letter again")
     def retry(self, request: Request, pk: Any) -> Response:
         row = dead_letter_get(self.actor, pk)
-        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_retry(self.actor, row)).data))
+        return self.once(request, lambda: self.answer(dead_letter_retry(self.actor, row)))
 
     @extend_schema(summary="Dismiss a dead letter")
     def dismiss(self, request: Request, pk: Any) -> Response:
         row = dead_letter_get(self.actor, pk)
-        return self.once(request, lambda: Response(DeadLetterOut(dead_letter_dismiss(self.actor, row)).data))
+        return self.once(request, lambda: self.answer(dead_letter_dismiss(self.actor, row)))
 
 
 class TrainingStartedOut(serializers.Serializer[Any]):
@@ -215,8 +215,7 @@ class TrainingViewSet(ScopedViewSet):
         row = training_request_get(self.actor, pk)
         return self.once(request, lambda: self._started(training_request_cancel(self.actor, row)))
 
-    @staticmethod
-    def _started(row: TrainingRequest, *, status: int = 200) -> Response:
+    def _started(self, row: TrainingRequest, *, status: int = 200) -> Response:
         values = {
             "training_job_id": row.training_job_id,
             "status": row.job.status,
@@ -225,7 +224,7 @@ class TrainingViewSet(ScopedViewSet):
             "selected": row.selected,
             "unused": unused_here(row.agent, row.request) if row.agent and row.mode == RequestMode.HERE else [],
         }
-        return Response(TrainingStartedOut(values).data, status=status)
+        return self.answer(values, status=status)
 
 
 class ModelViewSet(ScopedViewSet):

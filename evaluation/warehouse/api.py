@@ -67,4 +67,4 @@ class DashboardViewSet(ScopedViewSet):
     def retrieve(self, request: Request, key: str) -> Response:
         asked = {name: request.query_params.get(name, "") for name in QUERY}
         found = dashboard_figures(dashboard_get(key), question(self.actor, **asked))
-        return Response(DashboardOut(found).data)
+        return self.answer(found)

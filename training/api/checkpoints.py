@@ -140,14 +140,14 @@ class CheckpointViewSet(ReadViewSet):
         def work() -> Response:
             agent, content = agent_get(self.actor, values["agent"]), read_upload(values["file"])
             made = checkpoint_upload(self.actor, agent, content, sha256=values["sha256"])
-            return Response(CheckpointOut(made).data, status=201)
+            return self.answer(made, status=201)
 
         return self.once(request, work)
 
     @extend_schema(summary="Set a checkpoint's tags", request=TagsIn, examples=[TAGS])
     def partial_update(self, request: Request, pk: UUID) -> Response:
         values = parsed(TagsIn, request.data)
-        return Response(CheckpointOut(checkpoint_tag(self.actor, checkpoint_of(self.actor, pk), values["tags"])).data)
+        return self.answer(checkpoint_tag(self.actor, checkpoint_of(self.actor, pk), values["tags"]))
 
     @extend_schema(
         summary="Download a checkpoint",

@@ -157,7 +157,7 @@ class DatasetViewSet(ReadViewSet):
         values = read_request(request)
         if follows := values.pop("follows", None):
             values["follows"] = dataset_get(self.actor, follows)
-        return self.once(request, lambda: Response(DatasetOut(dataset_create(self.actor, **values)).data, status=201))
+        return self.made(request, lambda: dataset_create(self.actor, **values))
 
     @extend_schema(
         summary="Make a dataset of annotated trajectories",
@@ -175,25 +175,22 @@ class DatasetViewSet(ReadViewSet):
         if follows := values.pop("follows", None):
             values["follows"] = dataset_get(self.actor, follows)
 
-        def work() -> Response:
-            return Response(DatasetOut(dataset_from_annotated(self.actor, asked, **values)).data, status=201)
-
-        return self.once(request, work)
+        return self.made(request, lambda: dataset_from_annotated(self.actor, asked, **values))
 
     @extend_schema(summary="Rename a dataset, or say what it is about", request=DatasetPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Its rows never change. Jobs keep the prompt pack that they were launched with."""
         values = parsed(DatasetPatch, request.data)
-        return Response(DatasetOut(dataset_update(self.actor, dataset_get(self.actor, pk), **values)).data)
+        return self.answer(dataset_update(self.actor, dataset_get(self.actor, pk), **values))
 
     @action(detail=True, methods=["post"], name="Archive a dataset")
     def archive(self, request: Request, pk: UUID) -> Response:
         """It is not offered any more, and no new job trains on it. Jobs that do go on."""
-        return Response(DatasetOut(dataset_archive(self.actor, dataset_get(self.actor, pk))).data)
+        return self.answer(dataset_archive(self.actor, dataset_get(self.actor, pk)))
 
     @action(detail=True, methods=["post"], name="Restore a dataset")
     def restore(self, request: Request, pk: UUID) -> Response:
-        return Response(DatasetOut(dataset_restore(self.actor, dataset_get(self.actor, pk))).data)
+        return self.answer(dataset_restore(self.actor, dataset_get(self.actor, pk)))
 
     @extend_schema(summary="What is wrong with a dataset's rows", responses=DatasetChecksOut)
     @action(detail=True)

@@ -179,7 +179,7 @@ class DeploymentViewSet(ReadViewSet):
                 note=values["note"],
                 override=values["override"],
             )
-            return Response(DeploymentDetail(made).data, status=201)
+            return self.answer(made, status=201)
 
         return self.once(request, work)
 
@@ -206,7 +206,7 @@ class DeploymentViewSet(ReadViewSet):
     def _done(self, service: Callable[..., None], request: Request, pk: UUID) -> Response:
         found = deployment_get(self.actor, pk)
         service(self.actor, found, note=parsed(DeploymentNote, request.data)["note"])
-        return Response(DeploymentDetail(deployment_get(self.actor, pk)).data)
+        return self.answer(deployment_get(self.actor, pk))
 
 
 def _rule(values: dict[str, Any]) -> DeploymentRule:

@@ -92,7 +92,7 @@ class FeedbackViewSet(ReadViewSet):
         def work() -> Response:
             trace = trace_of(self.actor, values.pop("trace"))
             row, new = feedback_give(self.actor, trace, **values)
-            return Response(FeedbackOut(row).data, status=201 if new else 200)
+            return self.answer(row, status=201 if new else 200)
 
         return self.once(request, work)
 

@@ -151,7 +151,7 @@ class LearningLoopViewSet(AgentVersions):
 
     @extend_schema(summary="An agent's learning loop")
     def retrieve(self, request: Request, agent: str) -> Response:
-        return Response(LearningLoopOut(loop_of(agent_get(self.actor, agent))).data)
+        return self.answer(loop_of(agent_get(self.actor, agent)))
 
     @extend_schema(
         summary="Change an agent's learning loop",
@@ -162,7 +162,7 @@ class LearningLoopViewSet(AgentVersions):
     def partial_update(self, request: Request, agent: str) -> Response:
         found = agent_get(self.actor, agent)
         changed = loop_change(self.actor, found, **parsed(LearningLoopPatch, request.data))
-        return Response(LearningLoopOut(changed).data)
+        return self.answer(changed)
 
     @extend_schema(summary="Begin a turn of an agent's learning loop", responses={201: LoopTurnOut})
     def start(self, request: Request, agent: str) -> Response:
@@ -187,7 +187,7 @@ class LoopTurnViewSet(ReadViewSet):
     @action(detail=True, methods=["post"])
     def stop(self, request: Request, pk: UUID) -> Response:
         turn_stop(self.actor, turn_get(self.actor, pk), note=parsed(TurnStop, request.data)["note"])
-        return Response(LoopTurnOut(turn_get(self.actor, pk)).data)
+        return self.answer(turn_get(self.actor, pk))
 
 
 class LoopRowViewSet(ScopedViewSet):

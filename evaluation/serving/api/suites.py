@@ -174,7 +174,7 @@ class SuiteViewSet(ScopedViewSet):
             else:
                 message = "Give built_in alone, or a name with a spec."
                 raise Invalid(message, fields={"name": message})
-            return Response(SuiteOut(suite_get(self.actor, made.pk)).data, status=201)
+            return self.answer(suite_get(self.actor, made.pk), status=201)
 
         return self.once(request, work)
 
@@ -241,12 +241,12 @@ class SuiteRunViewSet(ScopedViewSet):
     @action(detail=True, methods=["post"], name="Cancel a run")
     def cancel(self, request: Request, pk: UUID) -> Response:
         job_cancel(self.actor, suite_run_get(self.actor, pk).job)
-        return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
+        return self.answer(suite_run_get(self.actor, pk))
 
     @action(detail=True, methods=["post"], name="Resume a paused run")
     def resume(self, request: Request, pk: UUID) -> Response:
         job_resume(self.actor, suite_run_get(self.actor, pk).job)
-        return Response(SuiteRunOut(suite_run_get(self.actor, pk)).data)
+        return self.answer(suite_run_get(self.actor, pk))
 
 
 class SuiteResultViewSet(ScopedViewSet):

@@ -72,7 +72,7 @@ class SmallEditsViewSet(AgentVersions):
 
     @extend_schema(summary="An agent's rule of small edits")
     def retrieve(self, request: Request, agent: str) -> Response:
-        return Response(SmallEditsOut(serving_of(agent_get(self.actor, agent))).data)
+        return self.answer(serving_of(agent_get(self.actor, agent)))
 
     @extend_schema(
         summary="Change an agent's rule of small edits",
@@ -81,7 +81,7 @@ class SmallEditsViewSet(AgentVersions):
     )
     def partial_update(self, request: Request, agent: str) -> Response:
         values = parsed(SmallEditsPatch, request.data)
-        return Response(SmallEditsOut(edits_change(self.actor, agent_get(self.actor, agent), **values)).data)
+        return self.answer(edits_change(self.actor, agent_get(self.actor, agent), **values))
 
 
 class ReleaseGateOut(Shape):
@@ -190,7 +190,4 @@ class ServingTargetViewSet(ScopedViewSet):
         """The one that was served before the current one, at once and without asking the gate."""
         note, found = parsed(DeploymentNote, request.data)["note"], agent_get(self.actor, agent)
 
-        def work() -> Response:
-            return Response(DeploymentDetail(release_restore(self.actor, found, note=note)).data, status=201)
-
-        return self.once(request, work)
+        return self.made(request, lambda: release_restore(self.actor, found, note=note))

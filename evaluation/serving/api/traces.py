@@ -89,4 +89,4 @@ class ProductionTraceViewSet(ScopedViewSet):
     @extend_schema(summary="One production trace")
     def retrieve(self, request: Request, pk: UUID) -> Response:
         row = production_trace_get(self.actor, pk)
-        return Response(ProductionTraceDetail(row, context={"actor": self.actor}).data)
+        return self.answer(row)

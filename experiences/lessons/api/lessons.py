@@ -178,7 +178,7 @@ class ExperienceViewSet(ReadViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Its version rises, it is stamped, and what was measured of the old text is put aside."""
         values = parsed(ExperiencePatch, request.data)
-        return Response(ExperienceDetail(experience_edit(self.actor, experience_get(self.actor, pk), **values)).data)
+        return self.answer(experience_edit(self.actor, experience_get(self.actor, pk), **values))
 
     @extend_schema(summary="Bring a pruned lesson back", request=ActionIn)
     @action(detail=True, methods=["post"])
@@ -223,4 +223,4 @@ class ExperienceViewSet(ReadViewSet):
     def _act(self, request: Request, pk: UUID, service: Callable[..., Experience]) -> Response:
         values = parsed(ActionIn, request.data)
         row = experience_get(self.actor, pk)
-        return self.once(request, lambda: Response(ExperienceDetail(service(self.actor, row, **values)).data))
+        return self.once(request, lambda: self.answer(service(self.actor, row, **values)))

@@ -180,7 +180,7 @@ class EvolutionViewSet(ScopedViewSet):
 
     def _answer(self, pk: UUID, *, status: int = 200) -> Response:
         found = evolution_get(self.actor, pk)
-        return Response(EvolutionOut(found, context={"actor": self.actor}).data, status=status)
+        return self.answer(found, status=status)
 
 
 class ExecutionRow(serializers.Serializer[Any]):

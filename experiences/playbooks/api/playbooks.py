@@ -299,7 +299,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
 
         def work() -> Response:
             playbook_create(self.actor, agent=agent, initial_sections=items)
-            return Response(PlaybookDetail(playbook_get(self.actor, agent.pk)).data, status=201)
+            return self.answer(playbook_get(self.actor, agent.pk), status=201)
 
         return self.once(request, work)
 
@@ -317,7 +317,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
 
         def work() -> Response:
             playbook_rollback(self.actor, playbook, version=to)
-            return Response(PlaybookDetail(playbook_get(self.actor, playbook.agent_id)).data)
+            return self.answer(playbook_get(self.actor, playbook.agent_id))
 
         return self.once(request, work)
 
@@ -360,10 +360,8 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
         category = given.get("category", "learnings")
         return self.once(
             request,
-            lambda: Response(
-                PlaybookDetail(
-                    playbook_adopt(self.actor, found, chosen, category=category, expected=given.get("version"))
-                ).data
+            lambda: self.answer(
+                playbook_adopt(self.actor, found, chosen, category=category, expected=given.get("version"))
             ),
         )
 
@@ -393,17 +391,17 @@ class ReviewViewSet(ScopedViewSet):
 
     @extend_schema(summary="One suggested change")
     def retrieve(self, request: Request, pk: UUID) -> Response:
-        return Response(DeltaOut(delta_get(self.actor, pk)).data)
+        return self.answer(delta_get(self.actor, pk))
 
     @extend_schema(summary="Approve a suggested change", request=ApproveIn, examples=[EDITED])
     @action(detail=True, methods=["post"])
     def approve(self, request: Request, pk: UUID) -> Response:
         """As it is, or with another text. The approver vouches for it."""
         given, delta = parsed(ApproveIn, request.data), delta_get(self.actor, pk)
-        return self.once(request, lambda: Response(DeltaOut(delta_approve(self.actor, delta, **given)).data))
+        return self.once(request, lambda: self.answer(delta_approve(self.actor, delta, **given)))
 
     @extend_schema(summary="Reject a suggested change", request=RejectIn)
     @action(detail=True, methods=["post"])
     def reject(self, request: Request, pk: UUID) -> Response:
         given, delta = parsed(RejectIn, request.data), delta_get(self.actor, pk)
-        return self.once(request, lambda: Response(DeltaOut(delta_reject(self.actor, delta, **given)).data))
+        return self.once(request, lambda: self.answer(delta_reject(self.actor, delta, **given)))

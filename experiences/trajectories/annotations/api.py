@@ -110,7 +110,7 @@ class AnnotationViewSet(ReadViewSet):
             trajectory_id = values.pop("trajectory")
             with trajectory_rows(self.actor, trajectory_id):
                 row = trajectory_light(self.actor, trajectory_id)
-            return Response(AnnotationOut(annotation_create(self.actor, row, **values)).data, status=201)
+            return self.answer(annotation_create(self.actor, row, **values), status=201)
 
         return self.once(request, work)
 
@@ -118,7 +118,7 @@ class AnnotationViewSet(ReadViewSet):
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """One's own alone."""
         values = parsed(AnnotationPatch, request.data)
-        return Response(AnnotationOut(annotation_update(self.actor, annotation_get(self.actor, pk), **values)).data)
+        return self.answer(annotation_update(self.actor, annotation_get(self.actor, pk), **values))
 
     @extend_schema(summary="Delete an annotation")
     def destroy(self, request: Request, pk: UUID) -> Response:

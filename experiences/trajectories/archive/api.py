@@ -174,7 +174,7 @@ class StorageViewSet(ScopedViewSet):
         require(self.actor, "retention.run", current_organization(self.actor))
         if not self.actor.runs_site:
             raise Forbidden("How much the site stores, of all organisations, is for people who run it.")
-        return Response(StorageStandOut(storage_stand()).data)
+        return self.answer(storage_stand())
 
 
 def _queued(job: Any) -> Response:

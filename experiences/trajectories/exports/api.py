@@ -101,7 +101,7 @@ class ExportViewSet(ReadViewSet):
 
         def queued() -> Response:
             made = export_queue(self.actor, given.get("filters") or {}, format=given["format"])
-            return Response(WholeExportOut(_with_parts(made)).data, status=201)
+            return self.answer(_with_parts(made), status=201)
 
         return self.once(request, queued)
 
@@ -109,7 +109,7 @@ class ExportViewSet(ReadViewSet):
     @action(detail=True, methods=["post"], pagination_class=None)
     def cancel(self, request: Request, pk: UUID) -> Response:
         export_cancel(self.actor, export_get(self.actor, pk))
-        return Response(WholeExportOut(_with_parts(export_get(self.actor, pk))).data)
+        return self.answer(_with_parts(export_get(self.actor, pk)))
 
     @extend_schema(
         summary="Download the file of an export",
