@@ -127,7 +127,8 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
     if run.verdict:
         return None
     try:
-        if _changed_nothing(run, chosen):
+        # If the context is unchanged since the start of the run, both arms of a proof would be equal.
+        if run.learns_context and changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(chosen)))):
             run_verdict_set(run, {"verdict": nothing_changed(run), "changed": False})
             return None
         return _create(None, run, chosen, split=Split.HELD_OUT, samples=run.configuration.eval_samples, final=True)
@@ -136,13 +137,6 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
     except DomainError as error:
         log.warning("the final evaluation of run %s waits: %s", run_id, error.message)
         return None
-
-
-def _changed_nothing(run: TrainingRun, checkpoint: PolicyCheckpoint) -> bool:
-    """Whether the context is unchanged since the start of the run: then both arms of a proof would be equal."""
-    if not run.learns_context:
-        return False
-    return changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(checkpoint))))
 
 
 def _create(

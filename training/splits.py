@@ -44,7 +44,9 @@ def split_queries(
         raise ValueError("There is no query to split.")
     if not (0 <= held_out_share < 1 and 0 <= selection_share < 1):
         raise ValueError("Shares must lie in [0, 1).")
-    texts = sorted({normalized(query) for query in queries}, key=lambda text: _rank(text, seed))
+    texts = sorted(
+        {normalized(query) for query in queries}, key=lambda text: hashlib.sha256(f"{seed}\n{text}".encode()).digest()
+    )
     _, selection, held_out = split_counts(
         len(texts),
         held_out_share=held_out_share,
@@ -88,10 +90,6 @@ def _share(n: int, share: float, *, leave: int) -> int:
     """round(n * share), at least 1 where the share is positive, but always leaving ``leave`` for the others."""
     wanted = max(round(n * share), 1) if share > 0 else 0
     return max(min(wanted, n - leave), 0)
-
-
-def _rank(text: str, seed: int) -> bytes:
-    return hashlib.sha256(f"{seed}\n{text}".encode()).digest()
 
 
 def search_size(n_train: int, n_selection: int) -> int:

@@ -148,7 +148,7 @@ class Supervisor:
                 self.say(f"{process.name} (pid {handle.pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
                 handle.kill()
             for child in _children(handle.pid):
-                stopped = _is_stopped(child)
+                stopped = _state(child) == "T"
                 if self._silence.lasts(child, stopped, now) > HUNG_SECONDS and stopped:
                     self.say(f"a child of {process.name} (pid {child}) was stopped and is killed")
                     with suppress(ProcessLookupError):
@@ -221,10 +221,6 @@ def _children(pid: int) -> list[int]:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:  # it ended, or this is not Linux
         return []
-
-
-def _is_stopped(pid: int) -> bool:
-    return _state(pid) == "T"
 
 
 def is_alive(pid: int) -> bool:

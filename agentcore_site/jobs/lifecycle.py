@@ -71,7 +71,8 @@ def submit(
     kinds.get(kind)
     disk.require_room()
     user = Actor.of(actor).user if actor is not None else None
-    _check_limits(user, organization)
+    # The organisation's row is the lock: two submissions at once can't both take the last slot.
+    _check_active(user, Organization.objects.select_for_update(no_key=True).get(id=organization.id))
     try:
         with transaction.atomic():
             job = Job.objects.create(
@@ -419,11 +420,6 @@ def _held(kind: str, exclusive_key: str) -> str:
     if holder is None:
         return ""
     return f"The job “{holder}” ({holder.kind}, {holder.status}) holds this. Wait until it ends, or cancel it."
-
-
-def _check_limits(user: Any, organization: Organization) -> None:
-    # The organisation's row is the lock: two submissions at once can't both take the last place.
-    _check_active(user, Organization.objects.select_for_update(no_key=True).get(id=organization.id))
 
 
 def _check_active(user: Any, organization: Organization) -> None:

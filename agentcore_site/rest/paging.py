@@ -61,7 +61,7 @@ class CursorPages(BasePagination):
         self.names = self._ordering(request, view)
         limit = self._limit(request)
         values, backwards = self._cursor(request, queryset.model)
-        names = [_turned(name) for name in self.names] if backwards else self.names
+        names = [name[1:] if name.startswith("-") else f"-{name}" for name in self.names] if backwards else self.names
         rows = queryset.order_by(*names)
         if values is not None:
             rows = keyset(rows, names, values)
@@ -152,10 +152,6 @@ class CursorPages(BasePagination):
 
 def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
-
-
-def _turned(name: str) -> str:
-    return name[1:] if name.startswith("-") else f"-{name}"
 
 
 def _plain(value: Any) -> Any:

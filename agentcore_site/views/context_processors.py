@@ -13,7 +13,7 @@ from agentcore_site.console.menu import ShownEntry, menu
 from agentcore_site.notices.selectors import own_time_zone, unread_count
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of
-from budgets.presenters.topbar import Pill, budget_pill
+from budgets.presenters.topbar import budget_pill
 from experiences.playbooks.selectors import waiting_count
 
 
@@ -27,7 +27,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
     return {
         "membership": membership,
         "may": may,
-        "pill": SimpleLazyObject(lambda: _pill(membership)),
+        "pill": SimpleLazyObject(lambda: budget_pill(membership.organization_id) if membership else None),
         "unread": SimpleLazyObject(lambda: unread_count(actor())),
         "zone": SimpleLazyObject(lambda: own_time_zone(actor())),
         "menu": lambda: _menu(request, may, lambda: waiting_count(actor())),
@@ -44,7 +44,3 @@ def _may(actor: Actor, membership: Any) -> frozenset[str]:
     if not membership:
         return frozenset()
     return allowed(actor, membership.organization_id)
-
-
-def _pill(membership: Any) -> Pill | None:
-    return budget_pill(membership.organization_id) if membership else None

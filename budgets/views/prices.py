@@ -16,7 +16,6 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
-from budgets.models import ModelPrice
 from budgets.presenters.price_list import list_age, price_history, price_lines, prices_in_force
 from budgets.services import price_set
 from budgets.views.query_params import one_of
@@ -75,7 +74,7 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
     now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
     form = PriceForm(request.POST) if request.method == "POST" else PriceForm.of(now, model)
     if price := form.applied(price_set, actor, organization=organization):
-        messages.success(request, _done(price))
+        messages.success(request, f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on.")
         return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")
     return render(request, "budgets/price_form.html", {"form": form}, status=form.status)
 
@@ -83,7 +82,3 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
 def of_whom(whose: str, organization: Organization) -> Q:
     """The rows of a chip: "own", "all" or "free"."""
     return {"own": Q(organization=organization), "all": Q(organization=None), "free": Q(free=True)}[whose]
-
-
-def _done(price: ModelPrice) -> str:
-    return f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on."

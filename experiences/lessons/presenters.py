@@ -94,7 +94,7 @@ def lessons(rows: Sequence[Experience], costs: Mapping[UUID, int] | None = None)
             row,
             stamped[row.pk].fault,
             *span,
-            _picture(row, span, scale),
+            None if row.effect is None else svg.whisker(row.effect, *span, scale, label=effect_words(row).text),
             ICONS[ExperienceStatus(row.status)],
             TONES[ExperienceStatus(row.status)],
             (costs or {}).get(row.pk),
@@ -186,9 +186,3 @@ def _are(number: int) -> str:
 
 def _rollouts(row: Experience) -> str:
     return f"{count(row.rollouts)} rollout{'' if row.rollouts == 1 else 's'}"
-
-
-def _picture(row: Experience, span: tuple[float | None, float | None], scale: float) -> Picture | None:
-    if row.effect is None:
-        return None
-    return svg.whisker(row.effect, *span, scale, label=effect_words(row).text)

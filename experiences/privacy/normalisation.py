@@ -40,11 +40,7 @@ def folded(text: str) -> str:
         text = text.replace("\\n", "  ").replace("\\t", "  ").replace("\\r", "  ")
     if text.isascii() or not _FOLDS.search(text):
         return text
-    return _FOLDS.sub(_fold, text)
-
-
-def _fold(found: re.Match[str]) -> str:
-    return _TABLE[ord(found[0])]
+    return _FOLDS.sub(lambda found: _TABLE[ord(found[0])], text)
 
 
 class Reading(NamedTuple):

@@ -108,7 +108,7 @@ def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[Trajec
             [finite_or_none(trajectory.reward) for trajectory in group.trajectories],
             list(map(float, group.normalized_rewards)),
             list(map(float, group.advantages)),
-            orjson.dumps([_rounded(steps) for steps in group.step_advantages]).decode(),
+            orjson.dumps([[round(float(value), 6) for value in steps] for steps in group.step_advantages]).decode(),
         )
         for group in groups
     ]
@@ -225,7 +225,7 @@ def _lines(owner: TrajectoryScope, trajectories: Iterable[Trajectory]) -> Iterat
             f"\t{one.duration_ms:.3f}\t{_text(one.policy_version)}\t{_text(one.model)}"
         )
         steps = sealer.json(TABLE, "steps", id, _json([step_json(step) for step in one.steps]))
-        columns = map(_escaped, (_json(one.components), _json(one.evidence), steps))
+        columns = (part.replace(b"\\", b"\\\\") for part in (_json(one.components), _json(one.evidence), steps))
         yield b"\t".join((fields.encode("utf-8"), *columns, _moment(one.started_at) + b"\n"))
 
 
@@ -315,10 +315,6 @@ def _json(value: Any) -> bytes:
     return raw
 
 
-def _escaped(written: bytes) -> bytes:
-    return written.replace(b"\\", b"\\\\")
-
-
 def _text(value: str) -> str:
     if value.isalnum() or not value:
         return value
@@ -326,10 +322,6 @@ def _text(value: str) -> str:
     if "\\" in value or "\n" in value or "\t" in value or "\r" in value:
         value = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\t", "\\t").replace("\r", "\\r")
     return value
-
-
-def _rounded(values: Iterable[float]) -> list[float]:
-    return [round(float(value), 6) for value in values]
 
 
 @lru_cache(maxsize=64)

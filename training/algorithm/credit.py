@@ -72,25 +72,9 @@ def terminal_discount(steps: FlatSteps, gamma: float) -> FloatArray:
     return np.power(gamma, remaining.astype(np.float64))
 
 
-def _uniform(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
-    return whole.advantages[steps.trajectory]
-
-
-def _discounted(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
-    return whole.advantages[steps.trajectory] * terminal_discount(steps, rule.gamma)
-
-
-def _pooled(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
-    return _within(_spread_reward(steps, rule), steps.step_group, rule)
-
-
 def _step_index(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
     longest = int(steps.position.max(initial=0)) + 1
     return _within(_spread_reward(steps, rule), steps.step_group * longest + steps.position, rule)
-
-
-def _reward_to_go(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
-    return _within(_returns(steps, rule), steps.step_group, rule)
 
 
 def _gigpo(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatArray:
@@ -109,11 +93,11 @@ def _value(steps: FlatSteps, whole: GroupAdvantages, rule: CreditRule) -> FloatA
 
 
 _MODES: dict[str, Callable[[FlatSteps, GroupAdvantages, CreditRule], FloatArray]] = {
-    "uniform": _uniform,
-    "discounted": _discounted,
-    "pooled": _pooled,
+    "uniform": lambda steps, whole, rule: whole.advantages[steps.trajectory],
+    "discounted": lambda steps, whole, rule: whole.advantages[steps.trajectory] * terminal_discount(steps, rule.gamma),
+    "pooled": lambda steps, whole, rule: _within(_spread_reward(steps, rule), steps.step_group, rule),
     "step_index": _step_index,
-    "reward_to_go": _reward_to_go,
+    "reward_to_go": lambda steps, whole, rule: _within(_returns(steps, rule), steps.step_group, rule),
     "gigpo": _gigpo,
     "value": _value,
 }

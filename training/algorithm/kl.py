@@ -29,16 +29,8 @@ def kl_term(logp: FloatArray, logp_ref: FloatArray, estimator: KLEstimator) -> K
     return _ESTIMATORS[estimator](np.clip(logp - logp_ref, -MAX_LOG_RATIO, MAX_LOG_RATIO))
 
 
-def _k1(x: FloatArray) -> KLTerm:
-    return KLTerm(x, np.ones_like(x))
-
-
-def _k2(x: FloatArray) -> KLTerm:
-    return KLTerm(x * x / 2, x)
-
-
-def _k3(x: FloatArray) -> KLTerm:
-    return KLTerm(np.exp(-x) + x - 1, 1 - np.exp(-x))
-
-
-_ESTIMATORS: dict[str, Callable[[FloatArray], KLTerm]] = {"k1": _k1, "k2": _k2, "k3": _k3}
+_ESTIMATORS: dict[str, Callable[[FloatArray], KLTerm]] = {
+    "k1": lambda x: KLTerm(x, np.ones_like(x)),
+    "k2": lambda x: KLTerm(x * x / 2, x),
+    "k3": lambda x: KLTerm(np.exp(-x) + x - 1, 1 - np.exp(-x)),
+}

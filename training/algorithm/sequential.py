@@ -161,7 +161,7 @@ def crossing(looks: int, bound: float) -> float:
     density = _normal_density(x)
     reached = 1.0 - NORMAL.cdf(bound)
     kernel = _normal_density(_GRID * np.arange(-_REACH, _REACH + 1, dtype=np.float64)) * _GRID
-    upper = _upper_tail(bound - x)
+    upper = np.array([0.5 * math.erfc(one / math.sqrt(2)) for one in bound - x])
     for _ in range(1, looks):
         reached += float(density @ upper) * _GRID
         density = np.convolve(density, kernel)[_REACH : _REACH + cells]
@@ -171,7 +171,3 @@ def crossing(looks: int, bound: float) -> float:
 def _normal_density(x: FloatArray) -> FloatArray:
     result: FloatArray = np.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     return result
-
-
-def _upper_tail(x: FloatArray) -> FloatArray:
-    return np.array([0.5 * math.erfc(one / math.sqrt(2)) for one in x])

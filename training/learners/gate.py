@@ -84,7 +84,7 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
         if (have := played.success.shape[1]) < wanted:
             played = played.followed_by(more(have, wanted - have))
         if (have := state.baseline_success.shape[1]) < wanted:
-            state.baseline_success = _beside(state.baseline_success, more_of_start(have, wanted - have).success)
+            state.baseline_success = np.hstack([state.baseline_success, more_of_start(have, wanted - have).success])
         before = state.baseline_success[:, :wanted]
         look = planned.look(per_query(played.success[:, :wanted]) - per_query(before), at)
     return Compared(played, before, look, at, planned.looks)
@@ -211,7 +211,3 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
 
 def _paired(treatment: FloatArray, control: FloatArray) -> PairedDifference:
     return paired_difference(treatment, control, resamples=RESAMPLES)
-
-
-def _beside(a: FloatArray, b: FloatArray) -> FloatArray:
-    return np.hstack([a, b])

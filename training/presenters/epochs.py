@@ -86,7 +86,7 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
         cost = f"they add {count(gate['tokens'])} tokens per call"
         tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
         return LessonVerdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
-    left = _still_told(gate)
+    left = len(set(gate["current"]) - set(gate["rolled_back"]))
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "no lessons"
     return LessonVerdict(f"{head} refused a candidate of {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
@@ -183,10 +183,6 @@ def takes_words(gate: Mapping[str, Any]) -> str:
 def explained(why: str) -> str:
     """Reason behind a refusal, as a sentence; "" where the receipt is sufficient."""
     return next((text for part, text in EXPLAINED.items() if part in why), "")
-
-
-def _still_told(gate: Mapping[str, Any]) -> int:
-    return len(set(gate["current"]) - set(gate["rolled_back"]))
 
 
 def _lessons(number: int) -> str:

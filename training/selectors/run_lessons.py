@@ -25,7 +25,7 @@ def learns_context(run: TrainingRun) -> bool:
 def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:
     """The epochs of a run as JSON values: means, tools, questions, what became of every proposal, and the gate."""
     asked = _questions(run)
-    looks = _looks(run)
+    looks = dict(Iteration.objects.filter(run=run, selection__isnull=False).values_list("number", "selection"))
     return [_epoch(row, asked.get(row.number, []), looks) for row in Epoch.objects.filter(run=run).order_by("number")]
 
 
@@ -122,12 +122,6 @@ def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 # -- what stands in other rows -----------------------------------------------------------------------------------------
-
-
-def _looks(run: TrainingRun) -> dict[int, dict[str, Any]]:
-    """The looks at the selection queries, by iteration: against what the run began with, with their interval."""
-    rows = Iteration.objects.filter(run=run, selection__isnull=False)
-    return dict(rows.values_list("number", "selection"))
 
 
 def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:

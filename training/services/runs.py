@@ -40,7 +40,7 @@ from training.services.admission import place, refusals
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.promotion import warm_start
 from training.services.run_lessons import starting_library, starting_rule
-from training.services.starting_points import StartingPoint, starting_point
+from training.services.starting_points import starting_point
 from training.splits import split_counts
 
 
@@ -105,7 +105,7 @@ def run_start(
     start_from = starting_point(agent, asked.config, pools, prompt.pack)
     start = warm_start(agent, asked.config, pools.environment)
     acting = with_pack(agent, prompt.pack)
-    library = _library(acting, start_from)
+    library = [] if acting.runtime == AgentRuntime.ACTION else [*starting_library(acting), *start_from.lessons]
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         stored = asked.dataset
@@ -253,11 +253,6 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
         raise Invalid(message, fields={"domain": message})
     known = dataset if rows is None else dataset_of_rows(agent.organization, rows)
     return given or (known.domain if known is not None else "")
-
-
-def _library(agent: Agent, start_from: StartingPoint) -> list[dict[str, Any]]:
-    """Each lesson once: active ones, and those that an earlier run tried and that may be tried again."""
-    return [] if agent.runtime == AgentRuntime.ACTION else [*starting_library(agent), *start_from.lessons]
 
 
 def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:

@@ -95,7 +95,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     pinned, choices = pinned_jobs(actor), column_choices(request)
     found = listing(
         request,
-        rows.annotate(gain=_gain()),
+        rows.annotate(gain=Coalesce(Cast(F("verdict__improvement"), FloatField()), Value(-10.0))),
         SORTS,
         one="job",
         of=everything,
@@ -253,8 +253,3 @@ def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:
         "raisers": [] if raising else who_may(run.organization_id, "budget.edit"),
         "raise_asked": asked_at(run.job),
     }
-
-
-def _gain() -> Coalesce:
-    """The proven gain as a number; runs without one come last."""
-    return Coalesce(Cast(F("verdict__improvement"), FloatField()), Value(-10.0))

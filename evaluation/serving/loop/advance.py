@@ -245,7 +245,10 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
     if waiting := turn.rows.filter(state=RowState.WAITING).count():
         return f"a person's decision on {waiting:,} rows"
     loop = loop_of(turn.agent)
-    rows = [_as_dict(one) for one in turn.rows.filter(state__in=LEARNED_FROM)]
+    rows = [
+        LearnableRow(one.trace_id, one.query, one.expected, one.source, "").as_dict()
+        for one in turn.rows.filter(state__in=LEARNED_FROM)
+    ]
     if len(rows) < loop.least_rows:
         raise TurnEnds(f"{len(rows):,} rows were left after the review; the minimum is {loop.least_rows:,}.")
     if other := Job.objects.filter(exclusive_key=f"agent:{turn.agent_id}", status__in=ACTIVE).first():
@@ -265,11 +268,6 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
         title=title,
     )
     return _on(turn, TurnState.TRAINING)
-
-
-def _as_dict(row: LoopRow) -> dict[str, Any]:
-    learnable = LearnableRow(row.trace_id, row.query, row.expected, row.source, "")
-    return learnable.as_dict()
 
 
 def _train(turn: LoopTurn, actor: Actor) -> str:

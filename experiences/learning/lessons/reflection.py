@@ -119,7 +119,8 @@ class Reflector:
         Raises:
             Halted: a question could not be paid for, or the model is away; what was answered is kept.
         """
-        found = [one for group in groups if (one := self._contrast(group))]
+        # The whole group where it fits a question, else its best and worst attempts; none without spread.
+        found = [one for group in groups if (one := self._whole(group) or contrast(group, self.options.each))]
         result = Reflected(groups=len(groups), with_spread=len(found))
         chosen = sorted(found, key=lambda one: -one.spread)[: self.options.max_groups]
         gate = asyncio.Semaphore(self.options.concurrency)
@@ -146,10 +147,6 @@ class Reflector:
             if text := exemplar(of, lineage.sources[0], max_words=self.options.max_words):
                 found.append((Operation("ADD", text), replace(lineage, kind="exemplar")))
         return found[: self.options.exemplars]
-
-    def _contrast(self, group: TrajectoryGroup) -> Contrast | None:
-        """The whole group where it fits a question, else its best and worst attempts; None without spread."""
-        return self._whole(group) or contrast(group, self.options.each)
 
     def _whole(self, group: TrajectoryGroup) -> Contrast | None:
         whole = contrast(group, len(group.trajectories))

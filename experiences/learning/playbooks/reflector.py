@@ -130,7 +130,7 @@ async def reflected(
         if said is None:
             return found or None
         fresh = [_of_playbook(one, evidence) for one in said.insights]
-        if found and (said.unchanged or _alike(fresh, found)):
+        if found and (said.unchanged or sorted(map(_plainly, fresh)) == sorted(map(_plainly, found))):
             return found
         found = fresh
         if not found:
@@ -147,11 +147,6 @@ def _of_playbook(one: Insight, evidence: EvolutionEvidence) -> Insight:
             "executions": [number for number in dict.fromkeys(one.executions) if 1 <= number <= n],
         }
     )
-
-
-def _alike(fresh: Sequence[Insight], earlier: Sequence[Insight]) -> bool:
-    """Whether two lists say the same, in any order, case and spacing."""
-    return sorted(map(_plainly, fresh)) == sorted(map(_plainly, earlier))
 
 
 def _plainly(one: Insight) -> str:

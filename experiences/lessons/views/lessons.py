@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib import messages
-from django.db.models import Q, QuerySet, Value
+from django.db.models import Q, Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
@@ -107,7 +107,9 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "agent": agent,
         "statuses": ExperienceStatus.choices,
         "agents": agents_visible(actor).filter(experiences__isnull=False).distinct().order_by("name")[:CHIPS],
-        "domains": _domains(scope),
+        "domains": list(
+            scope.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS]
+        ),
         **beside(request, "lessons/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
     }
     return render(request, "lessons/library.html", context)
@@ -156,10 +158,6 @@ def merge(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpRespons
     made = experience_merge(actor, row, version=whole_number(request.POST, "version"))
     messages.success(request, f"Merged into {made.handle}. The other lessons are pruned and can be restored.")
     return redirect("experiences:experience", experience_id=made.pk)
-
-
-def _domains(rows: QuerySet[Experience]) -> list[str]:
-    return list(rows.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS])
 
 
 def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None) -> HttpResponse:

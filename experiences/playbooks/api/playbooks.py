@@ -356,7 +356,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
         given = parsed(AdoptIn, request.data)
         found = agent_get(self.actor, agent)
         named = given.get("experiences")
-        chosen = self._lessons(named) if named else None
+        chosen = [experience_get(self.actor, key) for key in dict.fromkeys(named)] if named else None
         category = given.get("category", "learnings")
         return self.once(
             request,
@@ -364,9 +364,6 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
                 playbook_adopt(self.actor, found, chosen, category=category, expected=given.get("version"))
             ),
         )
-
-    def _lessons(self, named: Any) -> Any:
-        return [experience_get(self.actor, key) for key in dict.fromkeys(named)]
 
 
 class ReviewViewSet(ScopedViewSet):

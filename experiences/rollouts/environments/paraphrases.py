@@ -166,18 +166,6 @@ def _bases(question: str, metadata: Mapping[str, Any]) -> dict[str, str]:
     return {"source": source, "target": target, "value": metadata["source_repr"]}
 
 
-def _animals(question: str, metadata: Mapping[str, Any]) -> dict[str, str]:
-    return {"animals": ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in metadata["animals"].items())}
-
-
-def _letters(question: str, metadata: Mapping[str, Any]) -> dict[str, str]:
-    return {"letter": metadata["target_letter"], "text": " ".join(metadata["span"])}
-
-
-def _cipher(question: str, metadata: Mapping[str, Any]) -> dict[str, str]:
-    return {"cipher": metadata["cipher_text"]}
-
-
 def _calendar(question: str, metadata: Mapping[str, Any]) -> dict[str, str]:
     trained, unseen = _CALENDAR[metadata["task"]]
     fields = {name: str(value) for name, value in metadata.items()}
@@ -233,8 +221,10 @@ _FIELDS: Mapping[str, Fields] = {
     "number_sorting": _joined("original_numbers", "numbers"),
     "fraction_simplification": _fraction,
     "base_conversion": _bases,
-    "leg_counting": _animals,
-    "letter_counting": _letters,
-    "caesar_cipher": _cipher,
+    "leg_counting": lambda _, metadata: {
+        "animals": ", ".join(f"{n} {name}{'s' * (n > 1)}" for name, n in metadata["animals"].items())
+    },
+    "letter_counting": lambda _, metadata: {"letter": metadata["target_letter"], "text": " ".join(metadata["span"])},
+    "caesar_cipher": lambda _, metadata: {"cipher": metadata["cipher_text"]},
     "calendar_arithmetic": _calendar,
 }

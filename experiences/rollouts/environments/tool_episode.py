@@ -129,7 +129,9 @@ class ToolEpisode:
             return self._call(choice)
         if world.actions[choice].kind == "verify":
             return self._verify()
-        return self._submit()
+        self._answer = self._last
+        action = {"type": "answer", "tool": "", "parameters": {"text": self._last}}
+        return StepOutcome(action, result(True, self._last), done=True)
 
     @property
     def one_answer(self) -> bool:
@@ -215,11 +217,6 @@ class ToolEpisode:
             output = self._world.toolbox.run(tool, self._query, last).output
             last = corrupted(output, manner) if fault == "corrupted" and output else output
         return last
-
-    def _submit(self) -> StepOutcome:
-        self._answer = self._last
-        action = {"type": "answer", "tool": "", "parameters": {"text": self._last}}
-        return StepOutcome(action, result(True, self._last), done=True)
 
     def _tag(self, tag: str) -> None:
         self._tags.add(tag)

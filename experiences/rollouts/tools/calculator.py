@@ -243,10 +243,6 @@ def _as_decimal(value: Fraction) -> Decimal:
     return Decimal(value.numerator) / Decimal(value.denominator)
 
 
-def _sqrt(value: Fraction) -> Fraction:
-    return _power(value, Fraction(1, 2))
-
-
 def _round(value: Fraction, places: Fraction = Fraction(0)) -> Fraction:
     """Half is rounded away from zero, as at school."""
     if places.denominator != 1 or abs(places) > 100:
@@ -295,7 +291,7 @@ _PRODUCTS: Mapping[str, Callable[[Fraction, Fraction], Fraction]] = {
 }
 MANY: Final = 1_000
 FUNCTIONS: Mapping[str, tuple[Callable[..., Fraction], int, int]] = {
-    "sqrt": (_sqrt, 1, 1),
+    "sqrt": (lambda value: _power(value, Fraction(1, 2)), 1, 1),
     "cbrt": (lambda value: _power(abs(value), Fraction(1, 3)) * (-1 if value < 0 else 1), 1, 1),
     "abs": (abs, 1, 1),
     "round": (_round, 1, 2),
