@@ -26,7 +26,6 @@ from budgets.models import (
     BudgetLimit,
     LedgerEntry,
     ModelPrice,
-    Reservation,
     Scope,
 )
 
@@ -103,10 +102,6 @@ def alerts_standing(actor: Any, *, since: datetime, limit: int) -> list[BudgetAl
 
 def ledger_visible(actor: Any) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.visible_to(actor)
-
-
-def reservations_visible(actor: Any) -> QuerySet[Reservation]:
-    return Reservation.objects.visible_to(actor)
 
 
 def prices_visible(actor: Any) -> QuerySet[ModelPrice]:

@@ -16,7 +16,7 @@ from agentcore_site.tenancy.roles import Role
 from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.datasets import dataset_create
-from experiences.agents.services.demo_agent import DEMO_SLUG, demo_agent
+from experiences.agents.services.demo_agent import demo_agent
 from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import Agent, Dataset, ModelEndpoint
 from training.weights.random_model import LETTERS
@@ -28,7 +28,6 @@ PEOPLE: Final = {
     "stella": Role.STAKEHOLDER,
 }
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
-AGENT_SLUG: Final = DEMO_SLUG
 LOOP_SLUG: Final = "helper"
 WEIGHTS_SLUG: Final = "letters"
 DOOR, LETTERS_NAME = "Door of weights", "Letters"

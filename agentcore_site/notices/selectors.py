@@ -11,7 +11,6 @@ from agentcore_site.lib.errors import Missing
 from agentcore_site.notices.models import (
     Notice,
     NoticePreferences,
-    WebhookAttempt,
     WebhookDelivery,
     WebhookEndpoint,
 )
@@ -110,7 +109,3 @@ def delivery_get(actor: Any, delivery_id: Any) -> WebhookDelivery:
         raise Missing("There is no such delivery.")
     found.endpoint = endpoint_get(actor, found.endpoint_id)
     return found
-
-
-def attempts_of(delivery: WebhookDelivery) -> QuerySet[WebhookAttempt]:
-    return WebhookAttempt.objects.filter(delivery=delivery)

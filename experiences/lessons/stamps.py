@@ -107,11 +107,6 @@ def stamped(experience: Experience, pack: str) -> str:
     return experience_stamp(pack, experience.handle, experience.version, experience.domain, experience.summary)
 
 
-def verify_stamp(experience: Experience) -> bool:
-    """Whether the lesson's text is the one that was learned or vouched for, under the prompt that its agent has now."""
-    return not stamp_fault(experience)
-
-
 def stamp_fault(experience: Experience) -> str:
     """The reason why a lesson enters no context; "" if its stamp fits."""
     return stamp_faults([experience]).get(experience.pk, "")

@@ -31,7 +31,6 @@ from experiences.rollouts.types import RolloutKey, Step, Trajectory, TrajectoryG
 TABLE = TrajectoryRecord._meta.db_table
 COLUMNS = ", ".join(field.attname for field in TrajectoryRecord._meta.concrete_fields)
 GROUP_COLUMNS = ", ".join(field.attname for field in GroupRecord._meta.concrete_fields if not field.primary_key)
-MONTHS_AHEAD = 1
 # While hosts of two releases work, the older one reads of a step what it knows.
 STEP_FIELDS = frozenset(field.name for field in fields(Step))
 

@@ -20,7 +20,7 @@ from budgets.job_chain import chain_of
 from budgets.ledger import charge_expired, reserve, settle
 from budgets.ledger.accounts import BudgetOwner, Chain, chain_open, month_of, owners
 from budgets.meter_port import BudgetRefused
-from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Scope
+from budgets.models import Budget, BudgetAlert, BudgetLimit, LedgerEntry, Reservation, Scope
 from budgets.selectors import (
     alerts_standing,
     alerts_visible,
@@ -29,7 +29,6 @@ from budgets.selectors import (
     budgets_visible,
     ledger_visible,
     limits_visible,
-    reservations_visible,
 )
 from budgets.services import ShownLimit, budget_change_limit, budget_open_job, budget_set_limit, limit_change
 from budgets.views.chain import chain_shown
@@ -199,10 +198,10 @@ def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, cha
     reserve(hold(chain, "a", 100 * CENT))
     settle("a", bill(100 * CENT))
     assert budgets_visible(stella, month=chain.month).count() == 3
-    assert ledger_visible(stella).count() == 2 and reservations_visible(stella).count() == 1
+    assert ledger_visible(stella).count() == 2 and Reservation.objects.visible_to(stella).count() == 1
     assert alerts_visible(stella).count() == 3
     assert [link.room.spent for link in chain_shown(stella, job).links] == [100 * CENT] * 3
-    for rows in (budgets_visible, ledger_visible, reservations_visible, alerts_visible, limits_visible):
+    for rows in (budgets_visible, ledger_visible, Reservation.objects.visible_to, alerts_visible, limits_visible):
         assert rows(charlie).count() == 0
     for act in (lambda: budget_get(charlie, chain.job_budget), lambda: chain_shown(charlie, job)):
         with pytest.raises(Missing):

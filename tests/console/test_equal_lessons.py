@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.learning.playbooks.evidence import EvolutionEvidence, ExecutionEvidence
 from experiences.learning.playbooks.generator import proposed
 from experiences.lessons.services.merging import experience_merge
-from experiences.lessons.stamps import verify_stamp
+from experiences.lessons.stamps import stamp_fault
 from experiences.models import Agent, Experience, ExperienceChange
 from tests.console.conftest import SignIn
 from tests.factories import ExperienceFactory
@@ -75,7 +75,7 @@ def test_merging_keeps_the_newest_handle_and_adds_up_what_was_seen(
     # Equal precision: the mean, with the error of twice as much evidence.
     assert new.effect == pytest.approx(0.2) and new.effect_error == pytest.approx(0.1 / 2**0.5)
     assert {*new.taught_by} == {*old.taught_by, *new.taught_by} and len(new.taught_by) == 2
-    assert new.parents == ["old1"] and verify_stamp(new)
+    assert new.parents == ["old1"] and not stamp_fault(new)
     assert (old.status, old.rollouts, old.why) == ("pruned", 300, "Of counting.")
     assert ExperienceChange.objects.get(experience=old).why == "merged into new1"
     logged = AuditEvent.objects.get(action="experience.merged")

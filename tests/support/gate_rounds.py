@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.serving.gate.statistics import ALPHA, Looks
+from evaluation.serving.gate.statistics import ALPHA, Looks, statistics
 from training.algorithm.sequential import BASE_LOGIT, BASE_SPREAD
 
 
@@ -36,6 +36,6 @@ def promoted_after(world: Round, seed: int, shared_by: int | None = None) -> int
     differences = (candidates - current) / world.samples
     looks = Looks(world.queries, shared_by or world.candidates, ALPHA)
     for n in range(1, world.queries + 1):
-        if looks.shown_above(differences[:, :n], world.least).any():
+        if (statistics(differences[:, :n] - world.least) >= looks.critical(n)).any():
             return n
     return None

@@ -217,13 +217,6 @@ def preset_values(name: str, learner: Learner) -> dict[str, Any]:
     return merged({**preset.own.get(learner.name, learner.defaults), "preset": name}, preset.changes)
 
 
-def diff_to_preset(config: GRPOConfig, runtime: str = "action") -> dict[str, tuple[Any, Any]]:
-    """Differences from the preset: {dotted field: (the preset's value, the configuration's value)}."""
-    mine = _flat(config.as_dict())
-    theirs = _flat(preset_config(config.preset, runtime, config.learner).as_dict())
-    return {name: (theirs[name], value) for name, value in mine.items() if value != theirs[name]}
-
-
 def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
     """``base`` with ``changes`` laid over it; nested mappings are merged, everything else is replaced."""
     result = dict(base)
@@ -232,10 +225,3 @@ def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(below, Mapping) and isinstance(value, Mapping)
         result[name] = merged(below, value) if both else value  # type: ignore[arg-type]
     return result
-
-
-def _flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value})
-    return flat

@@ -6,9 +6,8 @@ gradients are computed is the policy's own matter.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -67,28 +66,3 @@ class Policy(Protocol):
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values, with "kind"."""
         ...
-
-
-@runtime_checkable
-class TrainablePolicy(Protocol):
-    """A policy whose actions have a gradient. ``parameters`` are moved in place by an optimiser, after which
-    ``updated`` must be called with the new version's name."""
-
-    kind: str
-    version: str
-    parameters: Arrays
-
-    def choose(self, observation: Observation, rng: np.random.Generator, *, temperature: float) -> tuple[int, float]:
-        """(index, exact log-probability of it); temperature 0 takes the best, ties broken at random."""
-        ...
-
-    def encode(self, decisions: Sequence[Decision]) -> EncodedDecisions: ...
-
-    def evaluate(self, encoded: EncodedDecisions, *, temperature: float) -> Evaluation: ...
-
-    def updated(self, version: str) -> None: ...
-
-    def state_dict(self) -> dict[str, Any]: ...
-
-
-PolicyState = Mapping[str, Any]

@@ -63,13 +63,6 @@ class Looks:
             raise ValueError(f"{self.planned} queries were planned; got {n}.")
         return -NORMAL.inv_cdf(self.alpha / self.candidates / 2) * math.sqrt(self.planned / n)
 
-    def shown_above(self, differences: FloatArray, least: float) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """Of each row of ``differences`` (m, n), whether its mean is shown to lie above ``least``."""
-        reached: np.ndarray[tuple[int], np.dtype[np.bool_]] = statistics(differences - least) >= self.critical(
-            differences.shape[1]
-        )
-        return reached
-
     def bounds(self, candidate: ArrayLike, current: ArrayLike) -> Bounds:
         """Of scores between 0 and 1 of the same queries, (n,) or (n, k) with k samples each. A query that one of them
         has no score of is left out.

@@ -8,7 +8,7 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agentcore_site.lib.retention import kept, old_rows, rows_delete
+from agentcore_site.lib.retention import kept, old_rows
 from evaluation.serving.models import LIVE, CanaryObservation, ProductionTrace
 
 
@@ -22,11 +22,6 @@ def traces() -> QuerySet[ProductionTrace]:
 
 def observations() -> QuerySet[CanaryObservation]:
     return CanaryObservation.objects.filter(at__lt=_before()).exclude(deployment__state__in=LIVE)
-
-
-def traces_forget() -> dict[str, int]:
-    """Deletes what is older than ``PRODUCTION_TRACE_DAYS``. Returns how many rows of each there were."""
-    return {"traces": rows_delete(traces()), "observations": rows_delete(observations())}
 
 
 SETTING = "PRODUCTION_TRACE_DAYS"

@@ -15,6 +15,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
+from agentcore_site.lib.retention import rows_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
 from evaluation.serving.adapters.plans import plan_of_agent
@@ -39,7 +40,7 @@ from evaluation.serving.gateway.served_models import served_model
 from evaluation.serving.models import AgentServing, Deployment, Feedback, ProductionTrace, Release
 from evaluation.serving.releases.selectors import bundle_of
 from evaluation.serving.releases.services import release_make
-from evaluation.serving.traces.retention import traces_forget
+from evaluation.serving.traces.retention import observations, traces
 from evaluation.serving.traces.writing import traces_write
 from experiences.models import Agent
 from experiences.rollouts.rewards.composite import WEIGHTS
@@ -415,7 +416,7 @@ def test_old_traces_go_with_their_feedback_and_what_a_live_canary_counts_stays(
     with unguarded():
         ProductionTrace.objects.filter(pk=old.pk).update(created_at=long_ago)
     deployment.observations.update(at=long_ago)
-    assert traces_forget() == {"traces": 1, "observations": 0}
+    assert (rows_delete(traces()), rows_delete(observations())) == (1, 0)
     assert ProductionTrace.objects.count() == 4 and not Feedback.objects.exists()
     deployment_roll_back(operator, deployment)
-    assert traces_forget() == {"traces": 0, "observations": 5}
+    assert (rows_delete(traces()), rows_delete(observations())) == (0, 5)

@@ -14,7 +14,7 @@ import pytest
 from agentcore_site.lib.statistics import NORMAL
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.deployments.gate import MOST_UNSAFE, rule_of, rule_stored, verdict_of
-from evaluation.serving.gate.statistics import Looks
+from evaluation.serving.gate.statistics import Looks, statistics
 from evaluation.serving.gate.verdict import GateInputs, GateRule, SafetyScore, SuiteScores, decide
 from evaluation.serving.models import AgentServing, ReleaseApproval
 from evaluation.serving.releases.services import release_make
@@ -45,7 +45,7 @@ def test_a_bound_says_what_the_test_says() -> None:
         current, gain = rng.random(40), rng.normal(0.1, 0.3, 40)
         found = looks.bounds(current + gain, current)
         for least, shown in ((found.low - 1e-6, True), (found.low + 1e-6, False)):
-            assert looks.shown_above(gain[None], least)[0] is np.bool_(shown)
+            assert (statistics(gain[None] - least)[0] >= looks.critical(40)) is np.bool_(shown)
         assert found.low < found.difference < found.high
         assert (found.p_value < 0.05) is (found.low > 0)
 

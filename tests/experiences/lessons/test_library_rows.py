@@ -42,7 +42,7 @@ from experiences.lessons.services.lessons import (
 )
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update, system_text
 from experiences.lessons.services.recording import experiences_sync
-from experiences.lessons.stamps import stamp_of_agent, stamps, verify_stamp
+from experiences.lessons.stamps import stamp_fault, stamp_of_agent, stamps
 from experiences.models import Agent, Experience, ExperienceChange, PromptPack, Question
 from tests import factories
 from tests.support.rows import queued_run
@@ -106,7 +106,7 @@ def test_a_batch_is_written_redacted_and_once(agent: Agent, operator: Actor) -> 
     done = record_batch(operator, batch, agent=agent)
     assert done == Imported(added=2)
     row = Experience.objects.get(handle="x1")
-    assert "[email]" in row.summary and "jane" not in row.summary and verify_stamp(row)
+    assert "[email]" in row.summary and "jane" not in row.summary and not stamp_fault(row)
     line = row.changes.get()
     assert (line.action, line.after, line.why, line.by) == ("imported", row.summary, "It paid.", "olivia")
     kept = Experience.objects.get(handle="x2")
@@ -274,7 +274,7 @@ def test_an_iteration_adds_updates_moves_and_measures(agent: Agent, job: Job) ->
         ["added", "activated"], ["added", "pruned"], ["added", "merged"], ["added"],
     ]  # fmt: skip
     assert rows["x0"].effect == 0.2 and rows["x3"].weight == 0.7 and rows["x2"].version == 2
-    assert all(verify_stamp(row) for row in rows.values())
+    assert all(not stamp_fault(row) for row in rows.values())
     line = rows["x1"].changes.last()
     assert line is not None and (line.before, line.after, line.why, line.by) == (
         "proposed", "pruned", "it hurts", "iteration 2",
@@ -385,7 +385,7 @@ def test_an_edit_is_checked_redacted_stamped_and_measured_anew(lesson: Experienc
     lesson.refresh_from_db()
     assert "[phone]" in lesson.summary and lesson.summary == done.summary
     assert (lesson.version, lesson.effect, lesson.effect_error, lesson.rollouts) == (2, None, None, 0)
-    assert verify_stamp(lesson) and lesson.status == "active" and actions(lesson) == ["edited"]
+    assert not stamp_fault(lesson) and lesson.status == "active" and actions(lesson) == ["edited"]
     for text, words in ((LONG, "33 words"), (" ", "empty"), ("a\x00b", "NUL")):
         with pytest.raises(Invalid) as refused:
             experience_edit(operator, lesson, summary=text)
@@ -454,11 +454,11 @@ def test_a_pack_is_made_stamped_changed_and_archived(operator: Actor, acme: Orga
     assert system_text(agent) == "Be careful.\n\nThink.\n\nAnswer."
     lesson = factories.ExperienceFactory(agent=agent)
     pack_update(operator, pack, domain="care")
-    assert verify_stamp(Experience.objects.get())
+    assert not stamp_fault(Experience.objects.get())
     pack_update(operator, pack, system="Be very careful.", keep_lessons=True)
-    assert verify_stamp(Experience.objects.get())
+    assert not stamp_fault(Experience.objects.get())
     pack_update(operator, pack, system="Be quick.")
-    assert not verify_stamp(Experience.objects.get(pk=lesson.pk))
+    assert stamp_fault(Experience.objects.get(pk=lesson.pk))
     with pytest.raises(Conflict, match="One use it"):
         pack_archive(operator, pack)
     agent_update(operator, agent, prompt_pack=None)

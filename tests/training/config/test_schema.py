@@ -8,7 +8,7 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from experiences.rollouts.rewards import rewards
-from training.config.presets import PRESETS, diff_to_preset, preset_config, preset_values
+from training.config.presets import PRESETS, preset_config, preset_values
 from training.config.validation import ConfigError, FieldError, parse_config, parse_queries, query_warnings
 from training.learners.action import ActionLearner
 from training.schema import GRPOConfig
@@ -135,7 +135,6 @@ def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: s
     config, _ = parse_config({"preset": name}, runtime=kind)
     assert config == preset_config(name, kind)
     assert config.preset == name
-    assert diff_to_preset(config, kind) == {}
     assert PRESETS[name].when.startswith("Take this")
     assert PRESETS[name].when.endswith(".")
 
@@ -149,12 +148,6 @@ def test_a_language_model_learns_from_groups_of_two_at_least(given: dict[str, An
 def test_an_unknown_preset_names_the_known_ones() -> None:
     with pytest.raises(LookupError, match="recommended, flow_spec"):
         preset_config("nope")
-
-
-def test_differences_to_the_preset_are_named_field_by_field() -> None:
-    config, _ = parse_config({"n_iterations": 7, "shaping": {"step": -0.05}})
-    planned = preset_config().n_iterations
-    assert diff_to_preset(config) == {"n_iterations": (planned, 7), "shaping.step": (-0.01, -0.05)}
 
 
 def test_a_stored_configuration_comes_back_equal() -> None:

@@ -13,7 +13,7 @@ from experiences.rollouts.runtimes.action import observation_of
 from experiences.rollouts.types import ActionSpec, Observation
 from training.policies.action import ActionPolicy
 from training.policies.archive import pack, unpack
-from training.policies.base import Decision, TrainablePolicy
+from training.policies.base import Decision
 from training.policies.exploration import FailureMemory, PoolEvidence
 from training.policies.features import FeatureOptions
 
@@ -48,10 +48,6 @@ def memory_of(made: ActionPolicy, strength: float = 0.8) -> FailureMemory:
     memory = FailureMemory(made.encoder, [True, True, True, False], strength)
     memory.count_failure([(decisions()[0].observation, 0), (decisions()[2].observation, 2)])
     return memory
-
-
-def test_it_is_a_trainable_policy() -> None:
-    assert isinstance(policy(), TrainablePolicy)
 
 
 def test_untrained_it_is_uniform_over_what_is_allowed_at_every_temperature() -> None:
