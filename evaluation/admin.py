@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin
+from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page
 from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
 
 
@@ -16,9 +14,7 @@ class EvaluationRunAdmin(ReadOnlyAdmin):
     list_filter = ["split", "final", "job__status", "organization"]
     list_select_related = ["job", "agent", "checkpoint", "checkpoint__run"]
     show_full_result_count = False
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).defer("checkpoint__data")
+    deferred = ("checkpoint__data",)
 
     @admin.display(description="status", ordering="job__status")
     def status(self, row: EvaluationRun) -> str:
@@ -29,22 +25,19 @@ class EvaluationRunAdmin(ReadOnlyAdmin):
         return str(row.report.get("verdict", ""))
 
 
-@admin.register(EvaluationResult)
-class EvaluationResultAdmin(LongTableAdmin):
-    list_display = ["evaluation", "line", "scenario", "arm", "successes", "cost_micros"]
-    list_filter = ["arm", "line"]
-    search_fields = ["query", "evaluation__agent__slug"]
-    ordering = ["-id"]
-
-    def get_queryset(self, request: Any) -> Any:
-        rows = super().get_queryset(request).select_related("evaluation", "evaluation__checkpoint")
-        return rows.defer("evaluation__checkpoint__data")
-
-
-@admin.register(HeldOutLook)
-class HeldOutLookAdmin(ReadOnlyAdmin):
-    list_display = ["at", "agent", "evaluation", "fingerprint"]
-
-    def get_queryset(self, request: Any) -> Any:
-        rows = super().get_queryset(request).select_related("evaluation__checkpoint")
-        return rows.defer("evaluation__checkpoint__data")
+list_page(
+    EvaluationResult,
+    "evaluation line scenario arm successes cost_micros",
+    LongTableAdmin,
+    list_filter=["arm", "line"],
+    list_select_related=["evaluation__checkpoint"],
+    search_fields=["query", "evaluation__agent__slug"],
+    ordering=["-id"],
+    deferred=("evaluation__checkpoint__data",),
+)
+list_page(
+    HeldOutLook,
+    "at agent evaluation fingerprint",
+    list_select_related=["agent", "evaluation__checkpoint"],
+    deferred=("evaluation__checkpoint__data",),
+)

@@ -6,8 +6,6 @@ from collections.abc import Callable
 from typing import Any
 
 from django.contrib import admin
-from django.db.models import QuerySet
-from django.http import HttpRequest
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
@@ -68,16 +66,13 @@ class EpochAdmin(LongTableAdmin):
         return "" if epoch.gate is None else outcome(epoch.gate)
 
 
-@admin.register(PolicyCheckpoint)
-class PolicyCheckpointAdmin(ReadOnlyAdmin):
-    list_display = ["label", "agent", "iteration", "validation_score", "validation_low", "size", "tags", "created_at"]
-    list_select_related = ["agent", "run"]
-    search_fields = ["agent__name", "agent__slug", "sha256"]
-    exclude = ["data"]
-
-    def get_queryset(self, request: HttpRequest) -> QuerySet[PolicyCheckpoint]:
-        return super().get_queryset(request).defer("data")
-
-
+list_page(
+    PolicyCheckpoint,
+    "label agent iteration validation_score validation_low size tags created_at",
+    list_select_related=["agent", "run"],
+    search_fields=["agent__name", "agent__slug", "sha256"],
+    exclude=["data"],
+    deferred=("data",),
+)
 list_page(JobComment, "run author created_at", LongTableAdmin)
 list_page(JobPin, "run person created_at", LongTableAdmin)

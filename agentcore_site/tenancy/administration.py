@@ -110,6 +110,7 @@ class ScopedAdmin(AuditedAdmin):
     and searched by their texts."""
 
     organization_path = "organization"
+    deferred: tuple[str, ...] = ()  # long columns, which a page reads only where it shows them
     list_select_related: Any = False
     search_fields: Any = ()
     list_filter: Any = ()
@@ -141,6 +142,7 @@ class ScopedAdmin(AuditedAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows: QuerySet[Any] = super().get_queryset(request)
+        rows = rows.select_related(*self.list_select_related or [None]).defer(*self.deferred)
         if request.user.is_superuser:
             return rows
         return rows.filter(**{f"{self.organization_path}__in": organizations_of(request)})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.contrib import admin
 
 from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page
@@ -22,16 +20,12 @@ from evaluation.serving.models import (
     SuiteVersion,
 )
 
-
-@admin.register(Release)
-class ReleaseAdmin(ReadOnlyAdmin):
-    list_display = ["__str__", "source", "digest", "created_by", "created_at"]
-    search_fields = ["agent__slug", "agent__name", "digest", "note"]
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).defer("bundle")
-
-
+list_page(
+    Release,
+    "__str__ source digest created_by created_at",
+    search_fields=["agent__slug", "agent__name", "digest", "note"],
+    deferred=("bundle",),
+)
 list_page(
     Deployment,
     "__str__ strategy state share created_by created_at ended_at",
@@ -39,17 +33,12 @@ list_page(
     search_fields=["agent__slug", "agent__name", "note", "reason"],
 )
 list_page(AgentServing, "agent release most_edits edits_by while_away_micros updated_at")
-
-
-@admin.register(ProductionTrace)
-class ProductionTraceAdmin(ReadOnlyAdmin):
-    list_display = ["id", "agent", "arm", "status", "model", "cost_micros", "duration_ms", "reward", "created_at"]
-    search_fields = ["=id", "=session", "agent__slug", "model"]
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).defer("request", "response")
-
-
+list_page(
+    ProductionTrace,
+    "id agent arm status model cost_micros duration_ms reward created_at",
+    search_fields=["=id", "=session", "agent__slug", "model"],
+    deferred=("request", "response"),
+)
 list_page(Feedback, "metric value source giver trace_id updated_at", search_fields=["=trace__id", "metric", "giver"])
 list_page(Suite, "name kind description created_at archived_at")
 list_page(SuiteVersion, "suite number digest created_by created_at", LongTableAdmin, ordering=["-created_at"])
@@ -62,9 +51,7 @@ class SuiteRunAdmin(ReadOnlyAdmin):
     list_select_related = ["version__suite", "agent", "release__agent", "job"]
     search_fields = ["agent__name", "agent__slug", "version__suite__name", "digest"]
     show_full_result_count = False
-
-    def get_queryset(self, request: Any) -> Any:
-        return super().get_queryset(request).defer("bundle", "release__bundle")
+    deferred = ("bundle", "release__bundle")
 
     @admin.display(description="status", ordering="job__status")
     def status(self, row: SuiteRun) -> str:

@@ -91,13 +91,8 @@ def run_start(
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     pools = _pools(asked, asked.config.seed)
-    planned = planning.planned(
-        asked.config,
-        agent,
-        n_train=len(pools.train),
-        n_selection=len(pools.selection),
-        n_held_out=len(pools.held_out),
-    )
+    sizes = {"n_train": len(pools.train), "n_selection": len(pools.selection), "n_held_out": len(pools.held_out)}
+    planned = planning.planned(asked.config, agent, **sizes)
     choose = cache(partial(prompt_for, agent, asked.domain))
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
@@ -141,9 +136,7 @@ def run_start(
             continues=start_from.run,
             origin=start_from.origin,
             known=start_from.known_of(library),
-            n_train=len(pools.train),
-            n_selection=len(pools.selection),
-            n_held_out=len(pools.held_out),
+            **sizes,
             estimate=planned.as_json() | {"prompt": prompt.of(agent)},
             starts_from=start.checkpoint,
             warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
