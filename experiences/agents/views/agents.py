@@ -8,10 +8,10 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import page, post_page, sent
+from agentcore_site.console.pages import page, post_page
+from agentcore_site.console.row_pages import RowPages
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.forms import AgentForm
 from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import AgentTest, agent_test
@@ -19,18 +19,34 @@ from experiences.agents.services.agents import agent_archive, agent_create, agen
 from experiences.agents.services.demo_agent import demo_agent
 from experiences.agents.services.tool_servers import tool_server_offer
 from experiences.models import Agent
-from experiences.models.agent_lookup import agent_get
+from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.rollouts.environments import environments
 
 
-@page
-def new(request: HttpRequest, actor: Actor) -> HttpResponse:
-    require(actor, "agent.edit", current_organization(actor))
-    form = AgentForm(sent(request), actor=actor)
-    if made := form.applied(agent_create, actor):
-        messages.success(request, f"{made.name} was created. Launch a training job when you are ready.")
-        return redirect("agent", ref=made.pk)
-    return _form(request, form, None)
+class AgentPages(RowPages):
+    """Its list and one agent's page are of the site as a whole."""
+
+    one = ("agent", "agent")
+    right = "agent.edit"
+    form = AgentForm
+    templates = ("", "agents/agent_form.html")
+    addresses = ("agents", "agent")
+    notices = (
+        "{} was created. Launch a training job when you are ready.",
+        "Saved. Jobs that have not ended keep their configuration and their models.",
+        "{} is archived. Its runs and evaluations stay.",
+    )
+    reads = (agents_visible, agent_get)
+    writes = (agent_create, agent_update, agent_archive)
+
+    def form_options(self, actor: Actor) -> dict[str, Any]:
+        return {"actor": actor}
+
+    def context(self, actor: Actor, form: Any, row: Any) -> dict[str, Any]:
+        return {"servers": _servers(form, row), **_options(str(form["environment"].value() or ""))}
+
+
+pages = AgentPages()
 
 
 @post_page
@@ -38,24 +54,6 @@ def demo(request: HttpRequest, actor: Actor) -> HttpResponse:
     made = demo_agent(actor)
     messages.success(request, f"{made.name} is here. Launch its first job.")
     return redirect("overview")
-
-
-@page
-def edit(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    agent = agent_get(actor, agent_id)
-    require(actor, "agent.edit", agent.organization_id)
-    form = AgentForm.of(agent, sent(request), actor=actor)
-    if form.applied(agent_update, actor, agent):
-        messages.success(request, "Saved. Jobs that have not ended keep their configuration and their models.")
-        return redirect("agent", ref=agent.pk)
-    return _form(request, form, agent_get(actor, agent_id))
-
-
-@post_page
-def archive(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    agent = agent_archive(actor, agent_get(actor, agent_id))
-    messages.success(request, f"{agent.name} is archived. Its runs and evaluations stay.")
-    return redirect("agents")
 
 
 @post_page
@@ -97,16 +95,6 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Descriptions of the chosen environment's options, for the form."""
     return render(request, "agents/_options.html", _options(request.GET.get("environment", "")))
-
-
-def _form(request: HttpRequest, form: AgentForm, agent: Agent | None) -> HttpResponse:
-    context = {
-        "form": form,
-        "agent": agent,
-        "servers": _servers(form, agent),
-        **_options(str(form["environment"].value() or "")),
-    }
-    return render(request, "agents/agent_form.html", context, status=form.status)
 
 
 def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:
