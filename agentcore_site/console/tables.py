@@ -27,6 +27,12 @@ MEDIA: Final = "text/csv; charset=utf-8"
 Columns = Mapping[str, str]
 
 
+def columns(paths: str) -> Columns:
+    """Columns by a text such as ``"id agent=agent.slug"``: a column's path is its name, unless another one follows."""
+    named = (one.partition("=") for one in paths.split())
+    return {name: path or name for name, _, path in named}
+
+
 @dataclass(frozen=True)
 class Table:
     """``rows`` in the order of ``field`` and then of ``tie``, with the sign of Django."""

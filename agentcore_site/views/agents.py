@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Listing, Sort, allowed, asked, listing, matching, page
+from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
 from experiences.lessons.presenters import overview_of
@@ -25,18 +26,7 @@ SORTS = (
     Sort("changed", "last changed", "updated_at"),
 )
 SHOWN = 10
-COLUMNS = {
-    "id": "id",
-    "name": "name",
-    "slug": "slug",
-    "runtime": "runtime",
-    "philosophy": "philosophy",
-    "environment": "environment",
-    "model": "model",
-    "evolves": "evolves",
-    "archived_at": "archived_at",
-    "created_at": "created_at",
-}
+COLUMNS = columns("id name slug runtime philosophy environment model evolves archived_at created_at")
 
 
 def agents_listed(

@@ -28,6 +28,7 @@ from agentcore_site.audit_export.services import (
     stream_test,
 )
 from agentcore_site.console.pages import COUNT_LIMIT, Sort, asked, listing, page, post_page, sent
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -48,20 +49,7 @@ STREAM_ACTS: Final[dict[str, tuple[Callable[[Actor, AuditStream], object], str]]
     "secret": (stream_renew_secret, ""),
     "remove": (stream_remove, "The audit log is no longer sent."),
 }
-COLUMNS = {
-    "number": "number",
-    "at": "at",
-    "actor": "actor",
-    "door": "door",
-    "ip": "ip",
-    "action": "action",
-    "target_type": "target_type",
-    "target_id": "target_id",
-    "target": "target",
-    "before": "before",
-    "after": "after",
-    "request_id": "request_id",
-}
+COLUMNS = columns("number at actor door ip action target_type target_id target before after request_id")
 
 
 @page

@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.console.pages import page, post_page, sent
-from agentcore_site.console.tables import Table, noted
+from agentcore_site.console.tables import Table, columns, noted
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.invitations import (
@@ -50,13 +50,7 @@ class InviteForm(ServiceForm):
         self.add_error("email" if "email" in error.fields else None, error.message)
 
 
-COLUMNS = {
-    "username": "user.username",
-    "email": "user.email",
-    "role": "role",
-    "can_export": "can_export",
-    "created_at": "created_at",
-}
+COLUMNS = columns("username=user.username email=user.email role can_export created_at")
 
 
 @page

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Sort, asked, listing, page
-from agentcore_site.console.tables import is_table
+from agentcore_site.console.tables import columns, is_table
 from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
@@ -50,18 +50,10 @@ class BreakdownRow:
     day: date | None = None
 
 
-COLUMNS = {
-    "id": "id",
-    "scope": "scope",
-    "agent_id": "agent_id",
-    "job_id": "job_id",
-    "period": "period",
-    "period_start": "period_start",
-    "limit_micros": "limit",
-    "spent_micros": "spent",
-    "reserved_micros": "reserved",
-    "debt_micros": "debt",
-}
+COLUMNS = columns(
+    "id scope agent_id job_id period period_start limit_micros=limit spent_micros=spent reserved_micros=reserved"
+    " debt_micros=debt"
+)
 
 
 @page

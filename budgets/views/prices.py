@@ -12,6 +12,7 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from agentcore_site.console.pages import Sort, asked, beside, listing, matching, page
+from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -27,16 +28,10 @@ SORTS = (
     Sort("newest", "newest first", "valid_from"),
 )
 WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))
-COLUMNS = {
-    "model": "model",
-    "free": "free",
-    "input_micros": "input",
-    "cached_input_micros": "cached_input",
-    "output_micros": "output",
-    "per_call_micros": "per_call",
-    "valid_from": "valid_from",
-    "source": "source",
-}
+COLUMNS = columns(
+    "model free input_micros=input cached_input_micros=cached_input output_micros=output per_call_micros=per_call"
+    " valid_from source"
+)
 
 
 @page

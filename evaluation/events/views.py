@@ -10,6 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page, sent
+from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import may_cancel
 from agentcore_site.lib.errors import Invalid
@@ -53,31 +54,9 @@ TRAINING_SORTS: Final = (
     Sort("model", "model", "base_model", descending=False),
 )
 LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}
-LETTER_COLUMNS = {
-    "id": "id",
-    "subject": "subject",
-    "reason": "reason",
-    "detail": "detail",
-    "tries": "tries",
-    "created_at": "created_at",
-    "settled_at": "settled_at",
-    "outcome": "outcome",
-}
-TRAINING_COLUMNS = {
-    "training_job_id": "training_job_id",
-    "job_id": "job_id",
-    "mode": "mode",
-    "status": "job.status",
-    "created_at": "job.created_at",
-}
-CREDENTIAL_COLUMNS = {
-    "id": "id",
-    "name": "name",
-    "agent_id": "agent_id",
-    "user": "user",
-    "created_at": "created_at",
-    "revoked_at": "revoked_at",
-}
+LETTER_COLUMNS = columns("id subject reason detail tries created_at settled_at outcome")
+TRAINING_COLUMNS = columns("training_job_id job_id mode status=job.status created_at=job.created_at")
+CREDENTIAL_COLUMNS = columns("id name agent_id user created_at revoked_at")
 
 
 @page

@@ -14,6 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, asked, listing, page, post_page
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -44,17 +45,7 @@ from training.services.promotion import NOTHING_BEFORE, before_promoted, promote
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("number", "number", "number"))
 MOST_QUERY = 20_000
 MOST_TYPED = 400  # characters of a field that an address carries back
-COLUMNS = {
-    "id": "id",
-    "agent": "agent.slug",
-    "number": "number",
-    "digest": "digest",
-    "source": "source",
-    "checkpoint_id": "checkpoint_id",
-    "playbook_version": "playbook_version",
-    "note": "note",
-    "created_at": "created_at",
-}
+COLUMNS = columns("id agent=agent.slug number digest source checkpoint_id playbook_version note created_at")
 
 
 @page

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page
+from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
@@ -31,17 +32,10 @@ SORTS = (
 )
 STATUSES = (("done", "With a report"), ("active", "Without a report yet"))
 CHANGED = 15  # of each test set, unless ?all=yes
-COLUMNS = {
-    "job_id": "job_id",
-    "agent": "agent.slug",
-    "training_job_id": "run_id",
-    "checkpoint_id": "checkpoint_id",
-    "split": "split",
-    "samples": "samples",
-    "status": "job.status",
-    "created_at": "job.created_at",
-    "finished_at": "job.finished_at",
-}
+COLUMNS = columns(
+    "job_id agent=agent.slug training_job_id=run_id checkpoint_id split samples status=job.status"
+    " created_at=job.created_at finished_at=job.finished_at"
+)
 
 
 @page

@@ -13,6 +13,7 @@ from django.urls import reverse
 
 from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -29,20 +30,10 @@ SORTS = (
     Sort("best", "best score", "score"),
     Sort("iteration", "iteration", "iteration"),
 )
-COLUMNS = {
-    "id": "id",
-    "label": "label",
-    "agent": "agent.slug",
-    "job_id": "run_id",
-    "iteration": "iteration",
-    "size": "size",
-    "sha256": "sha256",
-    "validation_score": "validation_score",
-    "validation_low": "validation_low",
-    "tags": "tags",
-    "promoted_at": "promoted_at",
-    "created_at": "created_at",
-}
+COLUMNS = columns(
+    "id label agent=agent.slug job_id=run_id iteration size sha256 validation_score validation_low tags promoted_at"
+    " created_at"
+)
 
 
 @page

@@ -11,6 +11,7 @@ from django.urls import reverse
 
 from agentcore_site.audit.services import record
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.rest.row_files import row_answer
 from agentcore_site.tenancy.actors import Actor
@@ -39,18 +40,7 @@ FLAGS: Final = {
     "injection": "Possible attacks",
 }
 JOBS_SHOWN: Final = 10
-COLUMNS = {
-    "id": "id",
-    "name": "name",
-    "domain": "domain",
-    "queries": "size",
-    "version": "version",
-    "origin": "origin",
-    "origin_detail": "origin_detail",
-    "sha256": "sha256",
-    "archived_at": "archived_at",
-    "created_at": "created_at",
-}
+COLUMNS = columns("id name domain queries=size version origin origin_detail sha256 archived_at created_at")
 
 
 @page

@@ -15,7 +15,7 @@ from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, post_page, whole_number
 from agentcore_site.console.snippets import snippets
-from agentcore_site.console.tables import Table, noted
+from agentcore_site.console.tables import Table, columns, noted
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
 from agentcore_site.jobs.selectors import share_links
 from agentcore_site.jobs.services import (
@@ -53,23 +53,11 @@ SORTS = (
     Sort("cost", "cost", "cost_micros"),
     Sort("trajectories", "trajectories", "trajectories"),
 )
-COLUMNS = {
-    "job_id": "job_id",
-    "title": "job.title",
-    "agent": "agent.slug",
-    "status": "job.status",
-    "status_reason": "job.status_reason",
-    "preset": "preset",
-    "note": "note",
-    "tags": "tags",
-    "iteration": "iteration",
-    "iterations": "total_iterations",
-    "trajectories": "trajectories",
-    "cost_micros": "spent_micros",
-    "created_at": "job.created_at",
-    "started_at": "job.started_at",
-    "finished_at": "job.finished_at",
-}
+COLUMNS = columns(
+    "job_id title=job.title agent=agent.slug status=job.status status_reason=job.status_reason preset note tags"
+    " iteration iterations=total_iterations trajectories cost_micros=spent_micros created_at=job.created_at"
+    " started_at=job.started_at finished_at=job.finished_at"
+)
 SERIES_COLUMNS = {
     "iteration": "number",
     "trajectories": "trajectories",

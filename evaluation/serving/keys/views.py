@@ -10,6 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization
@@ -26,17 +27,7 @@ SORTS: Final = (
     Sort("busiest", "most calls", "calls"),
     Sort("name", "name", "name", descending=False),
 )
-COLUMNS = {
-    "id": "id",
-    "name": "name",
-    "prefix": "prefix",
-    "owner": "user.username",
-    "scopes": "scopes",
-    "created_at": "created_at",
-    "expires_at": "expires_at",
-    "revoked_at": "revoked_at",
-    "last_used_at": "last_used_at",
-}
+COLUMNS = columns("id name prefix owner=user.username scopes created_at expires_at revoked_at last_used_at")
 
 
 @page

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent, whole_number
+from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.tenancy.actors import Actor
@@ -46,26 +47,11 @@ RUN_SORTS = (
     Sort("oldest", "oldest first", "job__created_at", descending=False),
 )
 RESULT_SORTS = (Sort("order", "as asked", "place", descending=False), Sort("dearest", "highest cost", "cost_micros"))
-COLUMNS = {
-    "id": "id",
-    "name": "name",
-    "kind": "kind",
-    "description": "description",
-    "archived_at": "archived_at",
-    "created_at": "created_at",
-}
-RUN_COLUMNS = {
-    "job_id": "job_id",
-    "suite": "version.suite.name",
-    "version": "version.number",
-    "agent": "agent.slug",
-    "release_id": "release_id",
-    "status": "job.status",
-    "cost_micros": "cost_micros",
-    "tokens": "tokens",
-    "created_at": "job.created_at",
-    "finished_at": "job.finished_at",
-}
+COLUMNS = columns("id name kind description archived_at created_at")
+RUN_COLUMNS = columns(
+    "job_id suite=version.suite.name version=version.number agent=agent.slug release_id status=job.status cost_micros"
+    " tokens created_at=job.created_at finished_at=job.finished_at"
+)
 
 
 @page

@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, asked, is_part, listing, page, post_page
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
@@ -35,16 +36,7 @@ SORTS: Final = (
     Sort("dearest", "highest cost", "cost_micros"),
 )
 FILTERS: Final = ("agent", "release", "arm", "status", "feedback", "session", "model")
-COLUMNS = {
-    "id": "id",
-    "agent": "agent.slug",
-    "created_at": "created_at",
-    "status": "status",
-    "arm": "arm",
-    "session": "session",
-    "model": "model",
-    "release_id": "release_id",
-}
+COLUMNS = columns("id agent=agent.slug created_at status arm session model release_id")
 
 
 @page

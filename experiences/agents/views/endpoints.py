@@ -9,6 +9,7 @@ from django.shortcuts import render
 
 from agentcore_site.console.pages import allowed, post_page
 from agentcore_site.console.row_pages import RowPages
+from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.endpoint_config import OPTIONS
 from experiences.agents.forms import EndpointForm
@@ -34,7 +35,7 @@ class EndpointPages(RowPages):
     )
     reads = (endpoints_visible, endpoint_get)
     writes = (endpoint_create, endpoint_update, endpoint_archive)
-    columns = {name: name for name in ("id", "name", "kind", "base_url", "model", "created_at")}
+    columns = columns("id name kind base_url model created_at")
 
     def context(self, actor: Actor, form: Any, row: Any) -> dict[str, Any]:
         if row is None:

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page, whole_number
-from agentcore_site.console.tables import is_table
+from agentcore_site.console.tables import columns, is_table
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -59,24 +59,10 @@ ACTIONS: Final = (
     ("quarantine", "Quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
 )
 GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
-LESSON_COLUMNS = {
-    "id": "id",
-    "handle": "handle",
-    "agent": "agent.slug",
-    "job_id": "job_id",
-    "kind": "kind",
-    "status": "status",
-    "domain": "domain",
-    "summary": "summary",
-    "why": "why",
-    "weight": "weight",
-    "effect": "effect",
-    "tokens": "tokens",
-    "rollouts": "rollouts",
-    "version": "version",
-    "created_at": "created_at",
-    "updated_at": "updated_at",
-}
+LESSON_COLUMNS = columns(
+    "id handle agent=agent.slug job_id kind status domain summary why weight effect tokens rollouts version"
+    " created_at updated_at"
+)
 
 
 @page

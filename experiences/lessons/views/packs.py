@@ -6,6 +6,7 @@ from typing import Any
 
 from agentcore_site.console.pages import allowed
 from agentcore_site.console.row_pages import RowPages
+from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.forms import PackForm
 from experiences.lessons.selectors import agents_by_domain, pack_get, packs_visible
@@ -29,7 +30,7 @@ class PackPages(RowPages):
     )
     reads = (packs_visible, pack_get)
     writes = (pack_create, pack_update, pack_archive)
-    columns = {name: name for name in ("id", "name", "domain", "stamp", "created_at")}
+    columns = columns("id name domain stamp created_at")
     searched = ("name", "domain")
 
     def rows(self, found: list[Any]) -> list[Any]:

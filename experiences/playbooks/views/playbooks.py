@@ -11,6 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -60,15 +61,7 @@ TABS: Final = (
 )
 
 # -- the list ----------------------------------------------------------------------------------------------------------
-COLUMNS = {
-    "id": "id",
-    "agent": "agent.slug",
-    "version": "version",
-    "items": "section_count",
-    "executions": "traces",
-    "created_at": "created_at",
-    "updated_at": "updated_at",
-}
+COLUMNS = columns("id agent=agent.slug version items=section_count executions=traces created_at updated_at")
 
 
 @page

@@ -13,6 +13,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, whole_number
+from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -36,18 +37,7 @@ SORTS: Final = (
     Sort("certain", "most certain", "confidence"),
 )
 LESSON_SORTS: Final = SORTS[:2]
-COLUMNS = {
-    "id": "id",
-    "agent": "agent.slug",
-    "type": "type",
-    "category": "category",
-    "content": "content",
-    "confidence": "confidence",
-    "rationale": "rationale",
-    "state": "state",
-    "reason": "reason",
-    "created_at": "created_at",
-}
+COLUMNS = columns("id agent=agent.slug type category content confidence rationale state reason created_at")
 
 
 @page

@@ -11,6 +11,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page
 from agentcore_site.console.snippets import ApiCall, snippets
+from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
@@ -39,16 +40,9 @@ SORTS: Final = (
     Sort("largest", "largest first", "size"),
 )
 NAMES: Final = {"q": "search"}  # how the list of trajectories calls a filter otherwise
-COLUMNS = {
-    "id": "pk",
-    "format": "format",
-    "filters": "filters",
-    "status": "job.status",
-    "rows": "rows",
-    "size": "size",
-    "created_at": "job.created_at",
-    "finished_at": "job.finished_at",
-}
+COLUMNS = columns(
+    "id=pk format filters status=job.status rows size created_at=job.created_at finished_at=job.finished_at"
+)
 
 
 @page
