@@ -258,7 +258,7 @@ class BudgetViewSet(ReadViewSet):
 
     @extend_schema(
         summary="What the money went for",
-        description="By day in order of time, else the dearest first. The total is what the budgets booked.",
+        description="By day in order of time, else the most expensive first. The total is what the budgets booked.",
         parameters=[
             OpenApiParameter("by", str, enum=BYS, default="model"),
             OpenApiParameter("since", date, description="The first day (UTC), included."),
@@ -317,7 +317,7 @@ class AlertFilters(filters.FilterSet):
 
 
 class AlertViewSet(ScopedViewSet):
-    """What admins were told of budgets: a share of a limit is spent, or a bill was above its hold."""
+    """Alerts of budgets for admins: a share of a limit is spent, or a bill was above its hold."""
 
     queryset = BudgetAlert.objects.none()
     tag = "budgets"
@@ -400,7 +400,7 @@ class NewBudgetSecretOut(serializers.Serializer[Any]):
 
 
 class BudgetSettingsViewSet(ScopedViewSet):
-    """Where alerts of the organisation go, and how fast it may spend. For those who may edit budgets."""
+    """Destinations of the organisation's alerts, and its rate of spending. For those who may edit budgets."""
 
     queryset = Budget.objects.none()
     tag = "budgets"

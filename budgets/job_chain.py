@@ -60,6 +60,6 @@ def job_spent(job_id: UUID) -> int:
 
 
 def job_bill(job: Job) -> tuple[list[Spending], list[Spending]]:
-    """What a job spent by purpose and by model, the dearest first."""
+    """A job's spending by purpose and by model, the most expensive first."""
     entries = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id)
     return spending(entries, "purpose"), spending(entries, "model")

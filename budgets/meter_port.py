@@ -1,7 +1,7 @@
 """``Meter``, which holds and settles the money of calls: the port between client and ledger. Pure, no Django.
 
-The client holds the worst case with ``Meter.reserve``, sends the request, and tells with ``Meter.settle`` what the
-attempt cost. The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.
+The client holds the worst case with ``Meter.reserve``, sends the request, and reports the attempt's cost with
+``Meter.settle``. The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class CallKey:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """What one attempt cost, in micro-dollars.
+    """The cost of one attempt, in micro-dollars.
 
     ``source`` says where the amount comes from: "provider" (reported cost), "table" (reported tokens, our prices),
     "estimate" (tokens counted by us, or the whole hold where it can't be known) or "none" (nothing was billed).

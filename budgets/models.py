@@ -22,7 +22,7 @@ EVER: Final = date(1970, 1, 1)
 
 
 class Scope(models.TextChoices):
-    """Whose budget. The order is the order in which a chain is checked and locked."""
+    """The kind of a budget's owner. A chain is checked and locked in this order."""
 
     ORGANIZATION = "organization", "Organisation"
     AGENT = "agent", "Agent"
@@ -37,7 +37,7 @@ class Period(models.TextChoices):
 class HoldState(models.TextChoices):
     HELD = "held", "Held"
     SETTLED = "settled", "Settled"
-    CHARGED = "charged", "Charged: nobody settled it in time"
+    CHARGED = "charged", "Charged: not settled in time"
     REFUNDED = "refunded", "Charged, then settled late"
 
 
@@ -51,7 +51,7 @@ class EntryKind(models.TextChoices):
 
 
 class Budget(Scoped):
-    """What one owner spent and holds in one period. A month is a row of its own, so that no reset can erase spending.
+    """An owner's spending and holds in one period. A month is a row of its own, so that no reset can erase spending.
 
     ``owner_id`` is the id of the organisation, the agent or the job. Every owner has a row, also one without a limit
     (``limit`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a job's
@@ -147,7 +147,7 @@ class BudgetLimit(Scoped):
 
 
 class CallTags(models.Model):
-    """Whose call it is and what for. Plain ids, not foreign keys: entries stay when agent or job is deleted."""
+    """Owners and purpose of a call. Plain ids, not foreign keys: entries stay when agent or job is deleted."""
 
     organization_id = models.UUIDField()
     agent_id = models.UUIDField(null=True)
@@ -227,7 +227,7 @@ class LedgerEntry(CallTags):
 
 
 class ModelPrice(models.Model):
-    """What a model costs from a day on, in micro-dollars per million tokens. Without an organisation it is for all."""
+    """A model's price from a day on, in micro-dollars per million tokens. Without an organisation it is for all."""
 
     organization = models.ForeignKey(Organization, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     model = models.CharField(max_length=200)
@@ -274,7 +274,7 @@ class ModelPrice(models.Model):
 
 
 class BudgetSettings(models.Model):
-    """Where an organisation's alerts go, beside the console, and how fast it may spend."""
+    """Destinations of an organisation's alerts, beside the console, and its rate of spending."""
 
     organization = models.OneToOneField(Organization, on_delete=models.CASCADE, related_name="+", primary_key=True)
     email_admins = models.BooleanField("e-mail the admins", default=True)
@@ -307,8 +307,8 @@ class AlertKind(models.TextChoices):
 
 
 class BudgetAlert(models.Model):
-    """What the admins should know of a budget. Once a period for each limit, so that a raised one tells again;
-    delivered by e-mail and webhook, retried until it is."""
+    """An alert of a budget for its admins. Raised once a period for each limit, so again under a raised limit.
+    Delivered by e-mail and webhook, with retries."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     budget = models.ForeignKey(Budget, on_delete=models.CASCADE, related_name="alerts")

@@ -1,4 +1,4 @@
-"""What money left behind is kept."""
+"""Retention of the ledger: it is kept."""
 
 from __future__ import annotations
 

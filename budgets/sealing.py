@@ -1,4 +1,4 @@
-"""What of money is sealed (``agentcore_site.audit.sealing``): the ledger, and limits of budgets."""
+"""Tables of money that are sealed (``agentcore_site.audit.sealing``): the ledger, and limits of budgets."""
 
 from __future__ import annotations
 

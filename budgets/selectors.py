@@ -40,7 +40,7 @@ BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """What one budget of a chain has left. ``budget`` is None where nothing was spent yet. Micro-dollars."""
+    """The room left in one budget of a chain. ``budget`` is None where nothing was spent yet. Micro-dollars."""
 
     scope: str
     limit: int | None
@@ -56,7 +56,7 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """What one job, agent, model, purpose or day cost. ``cost`` in micro-dollars."""
+    """The cost of one job, agent, model, purpose or day. ``cost`` in micro-dollars."""
 
     key: Any
     cost: int
@@ -118,7 +118,7 @@ def prices_visible(actor: Any) -> QuerySet[ModelPrice]:
 def budget_chain(
     organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job_id: uuid.UUID | None = None
 ) -> list[Headroom]:
-    """What each budget has left that a call would be charged to, outermost first. Opens nothing."""
+    """The room in each budget that a call would be charged to, outermost first. Opens no budget."""
     return [_room(owner) for owner in owners(organization_id, agent_id, job_id)]
 
 
@@ -132,7 +132,7 @@ def budget_preflight(
 ) -> list[Headroom]:
     """The chain, if ``wanted`` micro-dollars fit each budget of it. ``job_limit``: of a job that is yet to be made.
 
-    It is a look and holds nothing: what runs meanwhile may take the room, and then each call is asked again.
+    The check holds nothing: other jobs may take the room meanwhile, and each call is checked again.
 
     Raises:
         Insufficient: one has less left; the message says which and how much, ``fields`` has ``budget``.
@@ -178,7 +178,7 @@ def breakdown(
     job_id: uuid.UUID | None = None,
 ) -> list[Spending]:
     """Cost and tokens by "job", "agent", "model", "purpose" or "day" (UTC), from ``since`` to ``until``, both
-    included; by day in order of time, else the dearest first. The sum of the costs is what the budgets booked.
+    included; by day in order of time, else the most expensive first. The sum of the costs is what the budgets booked.
 
     Raises:
         Invalid: another ``by``.
@@ -249,8 +249,8 @@ def daily(budget: Budget, since: date, until: date) -> list[tuple[date, int]]:
 
 
 def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Forecast:
-    """Where a monthly budget will stand at the end of its month, at the pace of its last seven whole days. From fewer
-    than three nothing is forecast.
+    """A monthly budget's spending at the end of its month, at the pace of its last seven whole days. Fewer than three
+    days give no forecast.
 
     Raises:
         Invalid: a job's budget has no month.

@@ -82,7 +82,7 @@ def budget_change_limit(
 def limit_owner(
     organization_id: uuid.UUID, *, agent_id: uuid.UUID | None = None, job: Job | None = None
 ) -> BudgetOwner:
-    """Whose limit is meant: the job's, else the agent's, else the organisation's.
+    """The owner of the limit: the job, else the agent, else the organisation.
 
     Raises:
         Missing: the agent or job is not there or another organisation's. A limit without an owner would stop nothing.
@@ -99,7 +99,7 @@ def limit_owner(
 
 
 def owner_of(budget: Budget) -> BudgetOwner:
-    """Whose budget it is.
+    """The owner of a budget.
 
     Raises:
         Conflict: its month is over, and its owner's limit is another month's matter.
@@ -152,7 +152,7 @@ def limit_change(
             note=note[:200],
         )
         rows.update(limit=limit)
-        # 3. Debt takes the room first; what the new limit makes of the old spending is told, in one alert.
+        # 3. Debt takes the room first; one alert says which share of the new limit is spent already.
         for balance in balances.values():
             balance.limit = limit
         post(cursor, balances, [])
@@ -243,7 +243,7 @@ def budget_settings_set(
     secret_version: int | None = None,
     most_per_minute: int | None = None,
 ) -> BudgetSettings:
-    """Where alerts go, and how fast is spent: ``most_per_minute`` in micro-dollars, None: not limited.
+    """Sets where alerts go and the rate of spending: ``most_per_minute`` in micro-dollars, None: not limited.
 
     Raises:
         Missing, Forbidden: the actor may not edit budgets there.

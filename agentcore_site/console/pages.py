@@ -262,7 +262,7 @@ def no_filter(names: Sequence[str]) -> str:
     return f"This list has no filter{'s' if len(names) > 1 else ''} {called}."
 
 
-def asked(request: HttpRequest, *names: str) -> list[str]:
+def query_params(request: HttpRequest, *names: str) -> list[str]:
     """The address's value for each name; "" if it has none."""
     return [request.GET.get(name, "").strip() for name in names]
 
@@ -273,9 +273,9 @@ def matching(rows: QuerySet[Any], query: str, *fields: str, also: Q | None = Non
     return rows.filter(reduce(or_, holds, also or Q())) if query else rows
 
 
-def beside(request: HttpRequest, template: str, shown: Callable[[str], Any]) -> dict[str, Any]:
+def side_panel(request: HttpRequest, template: str, shown: Callable[[str], Any]) -> dict[str, Any]:
     """Template context of the side panel: the row that ``?panel=`` names, or nothing."""
-    [key] = asked(request, "panel")
+    [key] = query_params(request, "panel")
     return {"panel": shown(key) if key else None, "panel_key": key, "panel_template": template}
 
 

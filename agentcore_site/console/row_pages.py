@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.forms import RowForm
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
+from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params, sent
 from agentcore_site.console.tables import Columns
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -53,7 +53,7 @@ class RowPages:
 
     def _list(self, request: HttpRequest, actor: Actor) -> HttpResponse:
         everything = self.reads[0](actor)
-        rows = matching(everything, *asked(request, "q"), *self.searched).prefetch_related("agents")
+        rows = matching(everything, *query_params(request, "q"), *self.searched).prefetch_related("agents")
         found = listing(request, rows, self.sorts, one=self.one[0], of=everything, columns=self.columns)
         return render(request, self.templates[0], {"listing": found, "rows": self.rows(found.rows)})
 

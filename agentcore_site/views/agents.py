@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Listing, Sort, allowed, asked, listing, matching, page
+from agentcore_site.console.pages import Listing, Sort, allowed, listing, matching, page, query_params
 from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
@@ -33,14 +33,14 @@ def agents_listed(
     request: HttpRequest, rows: QuerySet[Agent], sorts: Sequence[Sort], *, of: QuerySet[Agent], **more: Any
 ) -> Listing:
     """A list of agents, searched as each of them is."""
-    [query] = asked(request, "q")
+    [query] = query_params(request, "q")
     found = matching(rows, query, "name", "slug", "description")
     return listing(request, found, sorts, one="agent", of=of, **more)
 
 
 @page
 def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
-    [show] = asked(request, "show")
+    [show] = query_params(request, "show")
     everything = agents_visible(actor, archived=True)
     rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
     found = agents_listed(request, rows, SORTS, of=everything, columns=COLUMNS)

@@ -27,7 +27,7 @@ from agentcore_site.audit_export.services import (
     stream_set,
     stream_test,
 )
-from agentcore_site.console.pages import COUNT_LIMIT, Sort, asked, listing, page, post_page, sent
+from agentcore_site.console.pages import COUNT_LIMIT, Sort, listing, page, post_page, query_params, sent
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -57,7 +57,7 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = audit_visible(actor)
     rows = AuditEventFilters.on_page(everything, _filters(request))
     found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=COLUMNS)
-    family, since, until = asked(request, "about", "since", "until")
+    family, since, until = query_params(request, "about", "since", "until")
     context = {
         "listing": found,
         "lines": _lines(actor, found.rows),
@@ -141,7 +141,7 @@ def _stream_shown(
 
 
 def _filters(request: HttpRequest) -> dict[str, str]:
-    query, family = asked(request, "q", "about")
+    query, family = query_params(request, "q", "about")
     since, until = _day(request, "since"), _day(request, "until")
     asked_for = {
         "search": query,
@@ -155,7 +155,7 @@ def _filters(request: HttpRequest) -> dict[str, str]:
 def _day(request: HttpRequest, name: str) -> date | None:
     """Raises:
     Invalid: it is no date."""
-    [text] = asked(request, name)
+    [text] = query_params(request, name)
     try:
         return date.fromisoformat(text) if text else None
     except ValueError:

@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
+from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params, sent
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.notices.catalogue import CHOICES, EVENT_TYPES
 from agentcore_site.notices.selectors import endpoints_visible, notices_visible, preferences_of, unread_count
@@ -25,7 +25,7 @@ FAMILIES = tuple(dict.fromkeys(name.partition(".")[0] for name in EVENT_TYPES))
 @page
 def notices(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = notices_visible(actor)
-    query, show, about = asked(request, "q", "show", "about")
+    query, show, about = query_params(request, "q", "show", "about")
     rows = matching(everything, query, "event__text", "event__type")
     if show == "unread":
         rows = rows.filter(read_at=None)

@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page
+from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params
 from agentcore_site.jobs.selectors import link_get, links_visible
 from agentcore_site.jobs.services import share_revoke
 from agentcore_site.tenancy.actors import Actor
@@ -20,7 +20,7 @@ SORTS = (Sort("newest", "newest first", "created_at"), Sort("ends", "ends first"
 @page
 def share_links(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = links_visible(actor, ended=True)
-    query, show = asked(request, "q", "show")
+    query, show = query_params(request, "q", "show")
     rows = everything if show == "ended too" else links_visible(actor)
     found = listing(
         request, matching(rows, query, "job__title", "created_by__username"), SORTS, one="link", of=everything

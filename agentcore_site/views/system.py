@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site import health
-from agentcore_site.console.pages import Sort, asked, listing, matching, page
+from agentcore_site.console.pages import Sort, listing, matching, page, query_params
 from agentcore_site.embedded.reporting import SECONDS
 from agentcore_site.embedded.supervisor import HUNG_SECONDS
 from agentcore_site.jobs.models import HostProcess
@@ -37,7 +37,7 @@ def system(request: HttpRequest, actor: Actor) -> HttpResponse:
     if not actor.runs_site:
         raise Forbidden("This page is for administrators of the site.")
     everything = processes()
-    query, state = asked(request, "q", "state")
+    query, state = query_params(request, "q", "state")
     rows = matching(everything.filter(state=state) if state in STATES else everything, query, "host", "name", "place")
     found = listing(request, rows, SORTS, one="process", of=everything)
     context = {

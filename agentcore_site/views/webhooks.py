@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.utils import timezone
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page, sent
+from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params, sent
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.notices.models import WebhookEndpoint
 from agentcore_site.notices.selectors import (
@@ -40,7 +40,7 @@ SHOWS = ("waiting", "taken", "given up")
 @page
 def webhooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = endpoints_of_organizations(actor)
-    rows = matching(with_figures(everything), *asked(request, "q"), "name", "url")
+    rows = matching(with_figures(everything), *query_params(request, "q"), "name", "url")
     found = listing(request, rows, SORTS, one="webhook", of=everything)
     return render(request, "notices/webhooks.html", {"listing": found})
 
@@ -129,7 +129,7 @@ def _shown(
     form = form or WebhookForm.of(row)
     # The page of a secret is the answer to a POST: its address has no list to search or to turn the pages of.
     everything = deliveries_of(row).none() if secret else deliveries_of(row)
-    query, show = asked(request, "q", "show")
+    query, show = query_params(request, "q", "show")
     rows = matching(everything, query, "event__type", "event__text")
     match show:
         case "waiting":

@@ -22,8 +22,8 @@ from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period, Scope
 from budgets.presenters.naming import owner_name
 
 log = logging.getLogger(__name__)
-# What of an alert is told as an event.
-TOLD: Final = (
+# The fields of an alert that its event holds.
+EVENT_FIELDS: Final = (
     "scope",
     "owner_id",
     "owner_name",
@@ -35,7 +35,7 @@ TOLD: Final = (
 
 
 def alerts_due() -> QuerySet[BudgetAlert]:
-    """What still has to be delivered, oldest first. What failed ten times is left with its reason."""
+    """Alerts still to be delivered, oldest first. An alert that failed ten times is left with its reason."""
     rows = BudgetAlert.objects.filter(delivered_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
     return rows.select_related("budget", "budget__organization", "budget__job").order_by("created_at")
 
@@ -49,7 +49,7 @@ def alert_deliver(alert: BudgetAlert) -> bool:
         if not mine.update(tries=F("tries") + 1, try_after=again):
             return False  # another process was first
         if alert.tries == 0 and alert.kind == AlertKind.THRESHOLD:
-            _tell(alert)
+            _event(alert)
     where = BudgetSettings.objects.filter(organization_id=alert.budget.organization_id).first() or BudgetSettings(
         organization_id=alert.budget.organization_id
     )
@@ -66,15 +66,15 @@ def alert_deliver(alert: BudgetAlert) -> bool:
     return not errors
 
 
-def _tell(alert: BudgetAlert) -> None:
-    """Webhooks and bells of those who chose it, once: with the first try's claim of the alert."""
+def _event(alert: BudgetAlert) -> None:
+    """Records the event for webhooks and bells once, with the first try's claim of the alert."""
     budget = alert.budget
     sent = as_sent(alert)
     event_record(
         budget.organization_id,
         "budget.exceeded" if alert.threshold >= 100 else "budget.threshold",
         text=sent["text"],
-        data={name: sent[name] for name in TOLD} | {"budget_id": budget.pk, "how": advice(alert)},
+        data={name: sent[name] for name in EVENT_FIELDS} | {"budget_id": budget.pk, "how": advice(alert)},
         path=reverse("budgets:budget", args=[budget.pk]),
         agent_id=budget.owner_id if budget.scope == Scope.AGENT else None,
         owner=budget.job.created_by if budget.job else None,
@@ -109,12 +109,12 @@ def subject(alert: BudgetAlert, name: str = "") -> str:
 
 
 def advice(alert: BudgetAlert) -> str:
-    """What it means and what to do."""
+    """Says what the alert means and what to do."""
     if alert.kind == AlertKind.ABOVE_HOLD:
         return (
             "The excess is spent or owed and stands in the ledger as debt. A provider that bills more than its price"
             " allows has another price than ours, or bills what was not asked for: compare its bill with Budgets →"
-            " Prices. This is told once a period."
+            " Prices. This alert is sent once a period."
         )
     if alert.budget.period == Period.TOTAL:
         stops = "Calls that do not fit are refused, and the job pauses. Raise its limit, then resume it."

@@ -47,14 +47,14 @@ def raise_ask(actor: Any, job: Job, *, link: str) -> list[Any]:
         wait = last + AGAIN_AFTER - timezone.now()
         minutes = int(wait.total_seconds() // 60) + 1
         raise TooMany(f"They were asked already. Ask again in {minutes} min.", retry_after=60 * minutes)
-    people = [one for one in who_may(job.organization_id, "budget.edit") if one.email]
+    people = [person for person in who_may(job.organization_id, "budget.edit") if person.email]
     if not people:
-        raise Conflict("None of those who may raise the budget has a mail address. Tell an admin yourself.")
+        raise Conflict("None of those who may raise the budget has a mail address. Ask an admin yourself.")
     name = Actor.of(actor).name
     body = f"{name} asks you to raise a budget: the job “{job}” is paused.\n\n{blocked(room)}\n\n{link}\n"
     subject = f"{name} asks for a higher budget"
-    mail_queue(job.organization, to=[one.email for one in people], subject=subject, body=body)
-    told = ", ".join(one.username for one in people)
-    event_add(job, ASKED, message=f"{name} asked {told} for a higher budget."[:300], data={"asked": told})
-    record(actor, "budget.raise_asked", job, after={"scope": room.scope, "asked": told})
+    mail_queue(job.organization, to=[person.email for person in people], subject=subject, body=body)
+    names = ", ".join(person.username for person in people)
+    event_add(job, ASKED, message=f"{name} asked {names} for a higher budget."[:300], data={"asked": names})
+    record(actor, "budget.raise_asked", job, after={"scope": room.scope, "asked": names})
     return people

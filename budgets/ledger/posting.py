@@ -200,7 +200,7 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
     if paid:
         cursor.execute(PAID, [[one for one, _ in paid], [amount for _, amount in paid]])
     alerts = [Alert(one, threshold) for one in balances.values() for threshold in one.reached()]
-    # A bill above its hold is told of the outermost budget: it is the provider's or our price's matter, not a job's.
+    # A bill above its hold alerts the outermost budget: the provider or our price is at fault, not the job.
     alerts += [
         Alert(balances[move.budgets[0]], kind=AlertKind.ABOVE_HOLD, excess=move.debt)
         for move in moves
@@ -211,7 +211,7 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """What is to be told of a budget. ``threshold`` in per cent, ``excess`` of a bill above its hold in
+    """An alert of a budget, to be inserted. ``threshold`` in per cent, ``excess`` of a bill above its hold in
     micro-dollars."""
 
     balance: Balance
@@ -221,7 +221,7 @@ class Alert:
 
 
 def alerts_raise(cursor: Any, alerts: Iterable[Alert]) -> None:
-    """Notes what is to be told. Each stands once per budget, so once a period, and anew under another limit."""
+    """Inserts alerts, once per budget, threshold and limit. A budget's row is one period."""
     rows = [
         (
             one.balance.id,

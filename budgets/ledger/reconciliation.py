@@ -1,4 +1,4 @@
-"""Reconciliation: every balance and every reservation is worked out anew from the ledger."""
+"""Reconciliation: every balance and every reservation is computed again from the ledger."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""After the call: what it really cost is spent, the rest of the hold is given back.
+"""After the call: its real cost is spent, the rest of the hold is given back.
 
-A hold that was not settled in time (its worker died) is charged, because the call may have been made: at what the
-dearest of the job's last calls of its kind cost, where enough of them were measured, else in full. Of n costs that come
-in any order the next is above them all once in n + 1 times. A settlement that comes later corrects it. A bill above
-what is held or was charged is never dropped: the excess becomes debt, so that spent + reserved stays within the limit.
+A hold that was not settled in time (its worker died) is charged, because the call may have been made. The charge is
+the most expensive of the job's last calls of its kind where enough of them were measured, else the whole hold. Of n
+costs that come in any order the next is above them all once in n + 1 times. A later settlement corrects the charge.
+A bill above the hold or the charge is never dropped: its excess becomes debt, so that spent + reserved stays within
+the limit.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from budgets.models import EntryKind, HoldState
 
 log = logging.getLogger(__name__)
 
-MEASURED: Final = 100  # calls that have to be known before their dearest stands for one that is not
+MEASURED: Final = 100  # calls needed before their maximum replaces a missing cost
 LAST: Final = 500  # entries of a job that are looked at
 COLUMNS = (
     "id, key, state, amount, organization_budget_id, agent_budget_id, job_budget_id, actual,"
@@ -66,11 +67,11 @@ class Row(NamedTuple):
 
     @property
     def covered(self) -> int:
-        """What a bill may come to without debt: the hold, or what took its place when it was charged."""
+        """The largest bill without debt: the hold, or the charge that took its place."""
         return self.amount if self.state == HoldState.HELD or self.actual is None else self.actual
 
     def pace(self, bill: int) -> int:
-        """What a bill changes of this minute's spending: the hold counts for the minute in which it was made."""
+        """A bill's change of this minute's spending: the hold counts for the minute in which it was made."""
         change = bill - self.amount if self.paced else 0
         return change if self.fresh else max(0, change)
 
@@ -139,7 +140,7 @@ def charge_expired(*, limit: int = 1_000) -> int:
                 cost=min(row.amount, dearest.get(row.id, row.amount)),
                 source="estimate",
                 estimated=True,
-                error="nobody settled the hold in time",
+                error="the hold was not settled in time",
             )
             for row in rows
         ]
@@ -148,7 +149,7 @@ def charge_expired(*, limit: int = 1_000) -> int:
 
 
 def _dearest(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
-    """By reservation, what the dearest of the last calls of its job, model and purpose cost."""
+    """By reservation, the highest cost among the last calls of its job, model and purpose."""
     cursor.execute(TAGS, [list(reservations)])
     tags = {row[0]: row[1:] for row in cursor.fetchall()}
     if not tags:

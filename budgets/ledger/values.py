@@ -48,7 +48,7 @@ class Hold:
 
 @dataclass(frozen=True, slots=True)
 class Settlement:
-    """What the attempt under ``key`` came to. Raises ValueError as ``Hold`` does."""
+    """The bill of the attempt under ``key``. Raises ValueError as ``Hold`` does."""
 
     key: str
     bill: Bill
@@ -82,9 +82,9 @@ class LedgerRefusal:
 
 @dataclass(frozen=True, slots=True)
 class Reserved:
-    """What became of a hold. ``fresh``: made by this very call. ``state`` is that of the reservation, "" if refused.
+    """The outcome of a hold. ``fresh``: made by this very call. ``state`` is that of the reservation, "" if refused.
 
-    A key that is known answers what it answered the first time, also if its state is another one by now.
+    A known key returns its first outcome again, also if its state is another one by now.
     """
 
     key: str
@@ -95,7 +95,7 @@ class Reserved:
 
 @dataclass(frozen=True, slots=True)
 class Settled:
-    """What became of a settlement: "settled", "refunded" (it had been charged), "repeated" or "unknown".
+    """The outcome of a settlement: "settled", "refunded" (it had been charged), "repeated" or "unknown".
 
     ``excess`` in micro-dollars: by how much the bill was above the hold (an incident).
     """

@@ -83,8 +83,8 @@ class LedgerWriter:
         self._reserve, self._settle = reserve, settle
         self._linger = linger
         self._arrived: queue.SimpleQueue[WriteRequest | None] = queue.SimpleQueue()
-        self._told: dict[str, Settlement] = {}  # by key, to be written
-        self._told_at = 0.0
+        self._handed_over: dict[str, Settlement] = {}  # by key, to be written
+        self._first_at = 0.0
         self._unwritten: list[Settlement] = []  # that wait for the database
         self._flushes: list[WriteRequest] = []  # callers that wait until all of these are written
         self._again_at, self._failures = 0.0, 0
@@ -136,7 +136,7 @@ class LedgerWriter:
             self._deadline = time.monotonic() + timeout
             self._arrived.put(None)
         thread.join()
-        if left := len(self._unwritten) + len(self._told):
+        if left := len(self._unwritten) + len(self._handed_over):
             raise LedgerUnavailable(
                 f"{left} settlements could not be written in {timeout:g} s; their holds will be charged in full."
             )
@@ -199,7 +199,7 @@ class LedgerWriter:
 
     def _patience(self) -> float | None:
         """Seconds until settlements are due; None where there are none."""
-        due = [self._told_at + self._linger] if self._told else []
+        due = [self._first_at + self._linger] if self._handed_over else []
         due += [self._again_at] if self._unwritten else []
         return max(0.0, min(due) - time.monotonic()) if due else None
 
@@ -211,7 +211,7 @@ class LedgerWriter:
         for job in jobs:
             if isinstance(job.work, Hold):
                 # A key that is held again after it was settled has to find that out.
-                first = first or job.work.key in self._told
+                first = first or job.work.key in self._handed_over
                 keys.add(job.work.key)
                 holds.append(job)
             elif job.work is None:
@@ -219,9 +219,9 @@ class LedgerWriter:
             elif job.work.key in keys:
                 later.append(job.work)  # a call that was cancelled before it was made
             else:
-                self._tell(job.work)
+                self._hand_over(job.work)
         if first:
-            self._settle_told(now=bool(holds))
+            self._settle_handed_over(now=bool(holds))
         # What failed before is still there, releases of holds among it. A hold that is taken before its own release is
         # written would lose its cover while the call runs.
         if self._unwritten and holds:
@@ -229,22 +229,22 @@ class LedgerWriter:
         else:
             self._reserve_all(holds)
         for settlement in later:
-            self._tell(settlement)
+            self._hand_over(settlement)
         if last or self._flushes or self._is_due():
-            self._settle_told(now=last)
-        if self._flushes and not (self._told or self._unwritten):
+            self._settle_handed_over(now=last)
+        if self._flushes and not (self._handed_over or self._unwritten):
             flushes, self._flushes = self._flushes, []
             self._hand_back(flushes, [None] * len(flushes))
 
-    def _tell(self, settlement: Settlement) -> None:
-        if not self._told:
-            self._told_at = time.monotonic()
-        self._told.setdefault(settlement.key, settlement)
+    def _hand_over(self, settlement: Settlement) -> None:
+        if not self._handed_over:
+            self._first_at = time.monotonic()
+        self._handed_over.setdefault(settlement.key, settlement)
 
     def _is_due(self) -> bool:
         now = time.monotonic()
-        told = bool(self._told) and (len(self._told) >= BATCH or now >= self._told_at + self._linger)
-        return told or (bool(self._unwritten) and now >= self._again_at)
+        full = bool(self._handed_over) and (len(self._handed_over) >= BATCH or now >= self._first_at + self._linger)
+        return full or (bool(self._unwritten) and now >= self._again_at)
 
     def _reserve_all(self, jobs: Sequence[WriteRequest]) -> None:
         if not jobs:
@@ -258,7 +258,7 @@ class LedgerWriter:
         except (DatabaseError, LookupError) as error:
             self._hand_back(jobs, self._one_by_one(self._reserve, holds, error))
         else:
-            if self._told and any(one.refusal is not None for one in outcomes):
+            if self._handed_over and any(one.refusal is not None for one in outcomes):
                 outcomes = self._with_room(jobs, outcomes)
             self._count(len(jobs))
             self._hand_back(jobs, outcomes)
@@ -270,7 +270,7 @@ class LedgerWriter:
 
     def _with_room(self, jobs: Sequence[WriteRequest], outcomes: Sequence[Reserved]) -> list[Any]:
         """The outcomes once the settlements are written, which may make room for those that were refused."""
-        self._settle_told(now=True)
+        self._settle_handed_over(now=True)
         again = [
             job.work for job, one in zip(jobs, outcomes, strict=True) if one.refusal and isinstance(job.work, Hold)
         ]
@@ -286,13 +286,13 @@ class LedgerWriter:
             found = {}
         return [found.get(one.key, one) for one in outcomes]
 
-    def _settle_told(self, *, now: bool = False) -> None:
+    def _settle_handed_over(self, *, now: bool = False) -> None:
         """Writes all settlements; those that failed a moment ago wait for their time, unless ``now``."""
-        told, self._told = list(self._told.values()), {}
+        new, self._handed_over = list(self._handed_over.values()), {}
         if self._unwritten and not now and time.monotonic() < self._again_at:
-            self._unwritten += told  # the database was away a moment ago: new ones queue behind the old
+            self._unwritten += new  # the database was away a moment ago: these queue behind the old
             return
-        settlements, self._unwritten = [*self._unwritten, *told], []
+        settlements, self._unwritten = [*self._unwritten, *new], []
         if not settlements:
             return
         try:

@@ -39,21 +39,21 @@ def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int
 
 
 def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold: int, latency_ms: int) -> Bill:
-    """A failed attempt's bill: what it said of its cost; nothing where that is certain; what can be measured of a
+    """A failed attempt's bill: its reported cost; nothing where that is certain; what can be measured of a
     broken answer; else the whole hold."""
-    said = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
+    message = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
     reported = error.usage or ReportedUsage()
     usage = _usage(reported)
     if reported.cost is not None:
-        return Bill(reported.cost, usage, "provider", latency_ms, said)
+        return Bill(reported.cost, usage, "provider", latency_ms, message)
     if usage is not None and usage.total_tokens:  # a count of nothing says nothing of an answer that got lost
-        return Bill(cost(price, usage), usage, "table", latency_ms, said)
+        return Bill(cost(price, usage), usage, "table", latency_ms, message)
     if error.unbilled:
-        return Bill(0, None, "none", latency_ms, said)
+        return Bill(0, None, "none", latency_ms, message)
     if isinstance(error, BrokenAnswer):
         measured = _measured(reported, prompt, error.received)
-        return Bill(min(hold, cost(price, measured)), measured, "estimate", latency_ms, said)
-    return Bill(hold, None, "estimate", latency_ms, said)
+        return Bill(min(hold, cost(price, measured)), measured, "estimate", latency_ms, message)
+    return Bill(hold, None, "estimate", latency_ms, message)
 
 
 def bill_of_break(*, sent: bool, hold: int, latency_ms: int, why: str) -> Bill:

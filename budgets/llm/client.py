@@ -108,7 +108,7 @@ class MeteredChatClient:
         return await self.send(request, key=key, listener=None if on_delta is None else TextListener(on_delta))
 
     async def send(self, request: ModelRequest, *, key: CallKey, listener: Listener | None = None) -> Completion:
-        """``complete`` of a request that is encoded already; ``listener`` hears the answer as it comes.
+        """``complete`` of a request that is encoded already; ``listener`` receives the answer as it comes.
 
         Raises:
             LLMError, BudgetRefused, UnknownPrice, and what the meter raises: as ``complete``.
@@ -135,7 +135,7 @@ class MeteredChatClient:
     async def _attempt(
         self, key: CallKey, request: ModelRequest, price: Price, listener: Listener | None
     ) -> tuple[Completion | LLMError, float]:
-        """What came of one attempt, and its seconds without the wait at the gate."""
+        """The outcome of one attempt, and its seconds without the wait for a free slot."""
         hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
         async with self._gates.of(key.purpose):
             began = self._clock()
@@ -143,14 +143,14 @@ class MeteredChatClient:
                 self.breaker.enter()
             except CircuitOpen as error:
                 return error, 0.0
-            heard = False
+            reported = False
             try:
                 await self._meter.reserve(key, hold)
                 outcome = await self._paid(key, request, price, hold, listener)
-                self._tell_breaker(outcome)
-                heard = True
+                self._report_to_breaker(outcome)
+                reported = True
             finally:
-                if not heard:
+                if not reported:
                     self.breaker.abandoned()
             return outcome, self._clock() - began
 
@@ -177,7 +177,7 @@ class MeteredChatClient:
         await self._meter.settle(key, bill)
         return _completion(outcome, bill, usage, exchange, self.endpoint)
 
-    def _tell_breaker(self, outcome: Completion | LLMError) -> None:
+    def _report_to_breaker(self, outcome: Completion | LLMError) -> None:
         # A rate limit is about one key's pace: the endpoint is well, and production may hold another key.
         if isinstance(outcome, Transient) and not isinstance(outcome, RateLimited):
             self.breaker.failed()

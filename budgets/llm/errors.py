@@ -71,7 +71,7 @@ class ConnectionLost(Transient):
 
 
 class BrokenAnswer(Transient):
-    """``received``: bytes of the model's answer that came or were announced, as far as they can be told."""
+    """``received``: bytes of the model's answer that came or were announced, as far as that is known."""
 
     received = 0
 
@@ -120,9 +120,9 @@ class Malformed(LLMError):
     ) -> None:
         self.quoted, self.broken = quoted, broken
         self._frame, self._most = message, most
-        super().__init__(self.told(str), status=status, retry_after=retry_after)
+        super().__init__(self.quoting(str), status=status, retry_after=retry_after)
 
-    def told(self, safe: Callable[[str], str]) -> str:
+    def quoting(self, safe: Callable[[str], str]) -> str:
         """The message with the quotation made ``safe``, which happens before it is cut."""
         return self._frame.replace("{}", safe(self.quoted)[: self._most], 1) if self.quoted else safe(self._frame)
 

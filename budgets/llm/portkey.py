@@ -91,7 +91,7 @@ def secrets_in(value: Any, *, strict: bool = False, name: str = "") -> Iterator[
 
 
 def hidden_in(config: str) -> tuple[Secret, ...]:
-    """What of a config no message may show: a provider's error quotes the one key that was wrong, not the header."""
+    """Secrets of a config, which messages hide: a provider's error quotes the key that was wrong, not the header."""
     if not config:
         return ()
     return tuple(Secret(one) for one in sorted({*secrets_in(json.loads(config), strict=True)}, key=len, reverse=True))

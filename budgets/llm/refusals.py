@@ -84,7 +84,7 @@ Safe = Callable[[str], str]  # a provider's words without secrets and personal d
 
 
 def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) -> LLMError:
-    """The error of a response; ``headers`` are looked up in lower case. ``safe`` is given all that was said before
+    """The error of a response; ``headers`` are looked up in lower case. ``safe`` is given the whole message before
     any of it is cut off: half an address is not recognised. Raises nothing."""
     try:
         value = load(body)
@@ -92,19 +92,21 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
         value = None
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # Google's
-    said = _said(value)
+    body_error = _body_error(value)
     # Only a model API's own words are shown: another service's answer is not ours to pass on.
-    shown = safe(said.message)[:MESSAGE_LENGTH] if said.own and said.message else ""
+    shown = safe(body_error.message)[:MESSAGE_LENGTH] if body_error.own and body_error.message else ""
     message = f"{status}: {shown or 'the answer holds no error message of a model API'}"
-    error = _type(status, said.code, said.message)(message, status=status, retry_after=_retry_after(headers))
+    error = _type(status, body_error.code, body_error.message)(
+        message, status=status, retry_after=_retry_after(headers)
+    )
     error.usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
-    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, said))
+    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, body_error))
     return error
 
 
 def refusal_in_answer(error: Malformed, safe: Safe) -> LLMError:
     """An error that came under status 200 as the one that its own code means; it may have been billed."""
-    message = error.told(safe)
+    message = error.quoting(safe)
     found: LLMError = BrokenAnswer(message) if error.broken else Malformed(message)
     if error.status is not None:
         found = _type(error.status, "", error.quoted)(message, status=error.status)
@@ -127,8 +129,8 @@ def _type(status: int, code: str, message: str) -> type[LLMError]:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
-    """What an error's body says. ``kinds`` are its type, code and status; ``own``: it is a model API's error object."""
+class BodyError:
+    """An error's body, read. ``kinds`` are its type, code and status; ``own``: it is a model API's error object."""
 
     message: str = ""
     code: str = ""
@@ -136,19 +138,19 @@ class Said:
     own: bool = False
 
 
-def _said(value: Any) -> Said:
+def _body_error(value: Any) -> BodyError:
     if not isinstance(value, Mapping):
-        return Said()
+        return BodyError()
     error = value.get("error", value)
     if isinstance(error, str):
-        return Said(clean(error), "", _kinds(value, "error_type"), own=True)
+        return BodyError(clean(error), "", _kinds(value, "error_type"), own=True)
     if not isinstance(error, Mapping):
-        return Said()
+        return BodyError()
     message, code = error.get("message", error.get("detail")), error.get("code")
     text = clean(message) if isinstance(message, str) else ""
     wrapped = error is not value or value.get("object") == "error"
     kinds = _kinds(error, "type", "code", "status")
-    return Said(text, code if isinstance(code, str) else "", kinds, own=wrapped and bool(text or kinds))
+    return BodyError(text, code if isinstance(code, str) else "", kinds, own=wrapped and bool(text or kinds))
 
 
 def _kinds(error: Mapping[str, Any], *names: str) -> tuple[str, ...]:
@@ -156,12 +158,12 @@ def _kinds(error: Mapping[str, Any], *names: str) -> tuple[str, ...]:
     return tuple("".join(filter(str.isalnum, text)).lower() for text in texts if isinstance(text, str))
 
 
-def _turned_away(status: int, said: Said) -> bool:
+def _turned_away(status: int, error: BodyError) -> bool:
     """Whether a 5xx says for certain that nothing was generated."""
-    if not said.own or IN_DOUBT.search(said.message):
+    if not error.own or IN_DOUBT.search(error.message):
         return False
-    words = TURNED_AWAY_WORDS.search(said.message) is not None
-    return status in UNAVAILABLE or words or not TURNED_AWAY.isdisjoint(said.kinds)
+    by_message = TURNED_AWAY_WORDS.search(error.message) is not None
+    return status in UNAVAILABLE or by_message or not TURNED_AWAY.isdisjoint(error.kinds)
 
 
 def _retry_after(headers: Mapping[str, str]) -> float | None:

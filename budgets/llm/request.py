@@ -11,7 +11,7 @@ from budgets.llm import tokens
 from budgets.llm.types import Endpoint, Message, ToolSpec
 from budgets.llm.wire import clean
 
-CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang tell their tokens
+CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang return their tokens
 
 
 @dataclass(frozen=True, slots=True)

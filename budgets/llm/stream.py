@@ -99,12 +99,12 @@ class Assembly:
         return "".join(self._choice(choice) for choice in choices or [])
 
     def value(self) -> dict[str, Any]:
-        """What an unstreamed answer would have said; ``choices`` is empty where no chunk had one."""
+        """The same answer as if it had not been streamed; ``choices`` is empty where no chunk had one."""
         message: dict[str, Any] = {"content": "".join(self._content), "reasoning": "".join(self._reasoning)}
         if self._calls:
             message["tool_calls"] = [self._call(self._calls[index]) for index in sorted(self._calls)]
-        said = self._content or self._reasoning or self._calls or self._finish is not None
-        choices = [{"message": message, "finish_reason": self._finish}] if said else []
+        begun = self._content or self._reasoning or self._calls or self._finish is not None
+        choices = [{"message": message, "finish_reason": self._finish}] if begun else []
         return {**self._head, "choices": choices}
 
     def _choice(self, choice: object) -> str:

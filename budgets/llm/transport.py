@@ -34,13 +34,13 @@ OnDelta = Callable[[str], None]
 
 
 class Listener(Protocol):
-    """Hears an answer as it comes. Once it was told of a stream, the call is not made again.
+    """Receives an answer as it comes. A call whose listener passed on a part of a stream is not made again.
 
-    What it raises ends the call, as cancelling does.
+    An exception of the listener ends the call, as cancelling does.
     """
 
     def event(self, data: str, text: str) -> bool:
-        """One event of a stream, and the text that it added. Whether the answer was told on by now."""
+        """One event of a stream, and the text that it added. Returns whether a part of the answer was passed on."""
 
     def whole(self, body: bytes, text: str) -> None:
         """An answer that came in one piece, good as it is."""
@@ -50,13 +50,13 @@ class TextListener:
     """Passes on the texts alone."""
 
     def __init__(self, on_delta: OnDelta) -> None:
-        self._on_delta, self._told = on_delta, False
+        self._on_delta, self._passed_on = on_delta, False
 
     def event(self, data: str, text: str) -> bool:
         if text:
-            self._told = True
+            self._passed_on = True
             self._on_delta(text)
-        return self._told
+        return self._passed_on
 
     def whole(self, body: bytes, text: str) -> None:
         if text:
@@ -136,7 +136,7 @@ class Connection:
 
 
 class _Reading:
-    """How far one attempt got."""
+    """The state of one attempt's answer."""
 
     def __init__(self, endpoint: Endpoint, exchange: Exchange, listener: Listener | None) -> None:
         self._endpoint = endpoint
@@ -145,7 +145,7 @@ class _Reading:
         self._succeeding = False  # a success's headers are here: the answer has begun
         self._assembly: Assembly | None = None
         self._found, self._announced = bytearray(), 0  # of a whole answer: its bytes, and how many there should be
-        self._told = False
+        self._passed_on = False
 
     async def run(self, response: Response) -> Answer | LLMError:
         exchange = self._exchange
@@ -161,7 +161,7 @@ class _Reading:
             body = await self._whole(response)
             answer = read(load(body))
             if self._listener is not None:
-                self._told = True
+                self._passed_on = True
                 self._listener.whole(body, answer.text)
             return answer
         except Malformed as error:
@@ -203,12 +203,12 @@ class _Reading:
             body = _AnswerBody(response, limit)
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
-                    self._tell(data, assembly.add(data))
+                    self._pass_on(data, assembly.add(data))
         except ConnectionBroken as error:
             lost = f" {error}"
         if not lost:
             for data in reader.end():
-                self._tell(data, assembly.add(data))
+                self._pass_on(data, assembly.add(data))
         if not assembly.ended:
             raise Malformed(f"The stream was cut.{lost}", broken=True)
         return read(assembly.value())
@@ -217,15 +217,15 @@ class _Reading:
         if error.usage is None and self._assembly is not None:
             error.usage = read_usage(self._assembly.usage, [])
         found = refusal_in_answer(error, self._endpoint.safe)
-        found.final = self._told
+        found.final = self._passed_on
         if isinstance(found, BrokenAnswer):
             read = _written(self._found, self._announced)
             found.received = read if self._assembly is None else self._assembly.size
         return found
 
-    def _tell(self, data: str, text: str) -> None:
+    def _pass_on(self, data: str, text: str) -> None:
         if self._listener is not None and self._listener.event(data, text):
-            self._told = True
+            self._passed_on = True
 
 
 def _written(found: bytearray, announced: int) -> int:

@@ -73,7 +73,7 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """What an answer says of its own tokens and cost; None where it says nothing that can be believed.
+    """Tokens and cost as the answer reports them; None where it reports nothing that can be believed.
 
     ``cost`` is in micro-dollars.
     """
@@ -206,7 +206,7 @@ class Endpoint:
 
     @property
     def url(self) -> str:
-        """Where completions are asked for; a query of ``base_url`` (Azure's ``api-version``) stays at the end."""
+        """Address of the completions; a query of ``base_url`` (Azure's ``api-version``) stays at the end."""
         path, mark, query = self.base_url.partition("?")
         return f"{path.rstrip('/')}/chat/completions{mark}{query}"
 

@@ -126,6 +126,6 @@ def as_number(value: object) -> float | None:
 
 
 def kind(value: object) -> str:
-    """What a JSON value is, in words."""
+    """Names the kind of a JSON value."""
     names = {dict: "an object", list: "a list", str: "a text", bool: "a boolean", type(None): "null"}
     return names.get(type(value), "a number")

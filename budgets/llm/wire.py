@@ -47,7 +47,7 @@ def _refuse_constant(name: str) -> None:
 
 
 def read(value: object) -> Answer:
-    """The answer in a parsed body. The Malformed that it raises carries the usage as far as the body told it."""
+    """The answer in a parsed body. Raises Malformed, with the usage as far as the body had it."""
     notes: list[str] = []
     if not isinstance(value, Mapping):
         raise Malformed(f"The answer is {kind(value)}, not an object.", broken=True)
@@ -213,11 +213,11 @@ def _arguments(value: object) -> tuple[Mapping[str, Any], str, str]:
 
 
 def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens | None:
-    """What was sampled, as vLLM and SGLang tell it where they were asked: all of it, in three lists that fit; else
-    nothing. The ids of the prompt stand beside the choices in the one, within each in the other."""
+    """The sampled tokens, as vLLM and SGLang return them on request; None unless their three lists fit together. The
+    ids of the prompt are beside the choices in vLLM's answers, within each choice in SGLang's."""
     prompt = value.get("prompt_token_ids", choice.get("prompt_token_ids"))
-    ids, told = choice.get("token_ids"), choice.get("logprobs")
-    content = told.get("content") if isinstance(told, Mapping) else None
+    ids, reported = choice.get("token_ids"), choice.get("logprobs")
+    content = reported.get("content") if isinstance(reported, Mapping) else None
     if not (isinstance(prompt, list) and isinstance(ids, list) and isinstance(content, list)):
         return None
     logprobs = [as_number(one.get("logprob")) if isinstance(one, Mapping) else None for one in content]

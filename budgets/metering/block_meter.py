@@ -4,9 +4,9 @@ A block is a hold in the ledger that calls draw their worst cases from. It is se
 it is used up or ``seconds`` old and the last of its calls has ended; what was not drawn is given back then. So what a
 budget says is ``seconds`` behind at most, and never below what is owed.
 
-While the ledger can't be reached, calls may be paid from an allowance: a block that the ledger hears of afterwards.
-Each step is told to a ``BlockRecord`` before it is relied on, so that the blocks of a process that was killed can be
-settled exactly.
+While the ledger can't be reached, calls may be paid from an allowance: a block that is booked in the ledger later.
+Each step is written to a ``BlockRecord`` before it is relied on, so that the blocks of a process that was killed can
+be settled exactly.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 MOST: Final = 256  # calls that a block is made for
 SECONDS: Final = 2.0
-AGAIN: Final = 1.0  # seconds between tries to tell the ledger of a block that it has not heard of
+AGAIN: Final = 1.0  # seconds between tries to book a block that the ledger does not know
 SOURCES: Final = ("none", "provider", "table", "estimate")  # of an amount, the least certain one last
 
 
@@ -35,14 +35,14 @@ Line = tuple[str, str]  # purpose and model
 
 
 class BookingMeter(Meter, Protocol):
-    """A meter that can be told of what was spent without a hold."""
+    """A meter that can book spending without a hold."""
 
     async def book(self, call: CallKey, bill: Bill) -> None:
         """Raises MeterFailure: the ledger is away."""
 
 
 class BlockRecord(Protocol):
-    """What is remembered of blocks outside of the process, until the ledger has it all."""
+    """A record of blocks outside of the process, kept until the ledger has all of it."""
 
     def opened(self, hold: CallKey, *, away: bool) -> Any:
         """A block begins; ``away``: without the ledger. What is returned is handed to ``closed``."""
@@ -87,7 +87,7 @@ class Block:
 
     @property
     def bill(self) -> Bill:
-        """What its calls came to together; its latency is their mean."""
+        """The sum of its calls' bills; its latency is their mean."""
         return Bill(self.spent, self.usage, self.source, round(self.latency_ms / max(1, self.calls)))
 
 
@@ -286,13 +286,13 @@ class BlockMeter:
     async def _settled(self, block: Block) -> None:
         if block.away:
             self.allowance += block.left  # what was not spent of it
-            self._late_do(self._told_afterwards(block))
+            self._late_do(self._book_later(block))
         else:
             await self._meter.settle(block.hold, block.bill)
             self._record.closed(block.hold, block.opened)
 
-    async def _told_afterwards(self, block: Block) -> None:
-        """The ledger hears of a block that it did not know, as soon as it can."""
+    async def _book_later(self, block: Block) -> None:
+        """Books a block that the ledger did not know, as soon as the ledger can be reached."""
         while True:
             try:
                 await self._meter.book(block.hold, block.bill)

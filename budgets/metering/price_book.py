@@ -20,7 +20,7 @@ _OWN_WEIGHTS: Final = re.compile(r"@[0-9a-f]{64}$")
 class DatabasePriceBook:
     """``PriceBook`` of an organisation: its own prices first, then those for all; of each the newest that is valid.
 
-    It knows what was in the table when it was loaded, and future prices from their day on. Load it anew for each slice
+    It knows what was in the table when it was loaded, and future prices from their day on. Load it again for each slice
     of work: that is one query.
     """
 

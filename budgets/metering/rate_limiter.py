@@ -13,8 +13,8 @@ from agentcore_site.lib.money import MICROS
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """What a job was charged, in micro-dollars: ``minute`` in the last minute, and ``needed`` for calls that brought an
-    answer in the dearest of the last minutes, this one included."""
+    """A job's charges, in micro-dollars: ``minute`` in the last minute, and ``needed`` for calls that brought an
+    answer in the most expensive of the last minutes, this one included."""
 
     minute: int
     needed: int

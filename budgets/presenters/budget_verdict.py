@@ -37,23 +37,23 @@ def forecast_of(budget: Budget) -> Forecast | None:
 
 
 def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
-    """What was spent of what, where it leads, and what stops."""
+    """A sentence of the spending, the limit, the forecast, and what stops."""
     spent = budget.spent + budget.debt
     when = _when(budget)
     if budget.limit is None:
-        words = f"{money(spent)} spent {when}; no limit is set"
+        text = f"{money(spent)} spent {when}; no limit is set"
     else:
         part = f" ({percent(spent / budget.limit, 0)})" if budget.limit else ""
-        words = f"{money(spent)} of {money(budget.limit)} spent {when}{part}"
-    words += _pace(budget, forecast)
+        text = f"{money(spent)} of {money(budget.limit)} spent {when}{part}"
+    text += _pace(budget, forecast)
     tone = _tone(budget, forecast)
     if budget.debt:
-        words += f" {money(budget.debt)} of it is owed: nothing more is paid for until the limit is raised."
+        text += f" {money(budget.debt)} of it is owed: nothing more is paid for until the limit is raised."
     elif budget.left == 0 and not month_over(budget):
-        words += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
+        text += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
             "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
         )
-    return BudgetVerdict(words, tone)
+    return BudgetVerdict(text, tone)
 
 
 def nothing_yet(limit: int | None) -> BudgetVerdict:
@@ -72,10 +72,10 @@ def _pace(budget: Budget, forecast: Forecast | None) -> str:
     if forecast is None or not forecast.days:
         return "."
     last = month_after(budget.period_start) - DAY
-    words = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
+    text = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
     if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
-        words += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
-    return words + (", more than the limit." if forecast.exceeds(budget.limit) else ".")
+        text += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
+    return text + (", more than the limit." if forecast.exceeds(budget.limit) else ".")
 
 
 def _tone(budget: Budget, forecast: Forecast | None) -> str:

@@ -37,7 +37,7 @@ class PaidCall:
 
     @property
     def difference(self) -> int | None:
-        """What it came to, less what was held."""
+        """Actual cost minus hold."""
         return None if self.settled is None or self.reserved is None else self.settled - self.reserved
 
     @property

@@ -25,7 +25,7 @@ FAR: Final = 6
 class Curve:
     """``points``: (x, micro-dollars spent until then), ascending in x, from 0 to ``end``. ``ticks``: (x, its label).
 
-    ``marks`` are texts for the points that tell something on hover, by their index. ``forecast`` leads from the last
+    ``marks`` are texts for the points that say something on hover, by their index. ``forecast`` leads from the last
     point to ``end``; its interval is drawn as a band that opens from there, cut off at the top.
     """
 
@@ -40,7 +40,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Where a value is on the picture. ``top`` is the highest amount that is shown."""
+    """Coordinates of values on the picture. ``top`` is the highest amount that is shown."""
 
     width: int
     height: int
@@ -55,7 +55,7 @@ class _Frame:
         return self.far_y(min(max(amount, 0.0), self.top))
 
     def far_y(self, amount: float) -> float:
-        """Where an amount would be that may lie beyond the frame."""
+        """The y coordinate of an amount that may lie beyond the frame."""
         return self.height - BOTTOM - amount / self.top * (self.height - TOP - BOTTOM)
 
 

@@ -47,7 +47,7 @@ def agent_is_of(organization_id: UUID, agent_id: UUID) -> bool:
 
 
 def owner_name(budget: Budget) -> str:
-    """What a message calls the owner. No rights are checked: its readers are the organisation's own admins."""
+    """The owner's name in messages. No rights are checked: its readers are the organisation's own admins."""
     known: dict[UUID, str] = {}
     if budget.scope == Scope.AGENT:
         mine = all_agents().filter(id=budget.owner_id, organization_id=budget.organization_id)

@@ -71,7 +71,7 @@ class PriceChange:
 
 
 def price_changes(row: ModelPrice) -> list[PriceChange]:
-    """What the audit log knows of a price, newest first."""
+    """A price's changes in the audit log, newest first."""
     events = AuditEvent.objects.filter(target_type=row._meta.label_lower, target_id=str(row.pk))
     return [PriceChange(one.at, one.actor, _moved(one.before, one.after or {})) for one in events]
 
@@ -80,11 +80,11 @@ def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
     """``input $0.10 → $0.15, source …``; of a new price all that it says."""
     known = before or {}
     moved = [name for name, value in after.items() if before is None or known.get(name) != value]
-    was = {name: "" if before is None else f"{_shown(known.get(name))} → " for name in moved}
-    return ", ".join(f"{name} {was[name]}{_shown(after[name])}" for name in moved)
+    was = {name: "" if before is None else f"{_cell(known.get(name))} → " for name in moved}
+    return ", ".join(f"{name} {was[name]}{_cell(after[name])}" for name in moved)
 
 
-def _shown(value: Any) -> str:
+def _cell(value: Any) -> str:
     if value is None:
         return "as input"
     return exact(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"

@@ -29,7 +29,7 @@ class Pill:
 
 
 def budget_pill(organization_id: UUID) -> Pill:
-    """What the organisation spent and owes this month. Nothing yet counts as nothing, without a limit."""
+    """The organisation's spending and debt this month. Without a budget both are zero, and there is no limit."""
     rows = Budget.objects.filter(owner_id=organization_id, organization_id=organization_id, period_start=month_of())
     for spent, debt, limit in rows.values_list("spent", "debt", "limit"):
         return Pill(spent + debt, limit)

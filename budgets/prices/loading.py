@@ -1,7 +1,7 @@
 """Prices from a file: our own format (``prices.json``) or LiteLLM's (``model_prices_and_context_window.json``).
 
 Numbers are read as decimals, so that nothing is lost on the way to micro-dollars; what is left over is rounded up.
-Where a model has tiers, the dearest counts: a hold has to cover the call in any tier.
+Where a model has tiers, the most expensive counts: a hold has to cover the call in any tier.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class PriceFileLine:
 
     @property
     def values(self) -> dict[str, Any]:
-        """What makes it the same price as another: not where it was read."""
+        """The values that make two prices equal: their source is not compared."""
         return {
             "input": self.input,
             "cached_input": self.cached_input,
@@ -56,7 +56,7 @@ class PriceFileLine:
 
 @dataclass(slots=True)
 class Loaded:
-    """What a file did: models by what became of them. ``skipped`` says why; ``kept`` were edited by hand."""
+    """The outcome of a file: models by what became of them. ``skipped`` says why; ``kept`` were edited by hand."""
 
     new: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)

@@ -11,7 +11,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, StreamingHt
 from django.shortcuts import redirect, render
 from django.views.decorators.http import require_GET
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page, sent
+from agentcore_site.console.pages import Sort, allowed, listing, page, query_params, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.money_format import exact, money
 from agentcore_site.tenancy.actors import Actor
@@ -36,7 +36,7 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
     """The page; a POST sets the limit."""
     one = budget_get(actor, budget_id)
     if request.method != "POST":
-        return _shown(request, actor, one, None)
+        return _budget_page(request, actor, one, None)
     require(actor, "budget.edit", one.organization_id)
     form = LimitForm(request.POST)
     if form.is_valid():
@@ -55,7 +55,7 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
         else:
             messages.success(request, _done(changed))
             return redirect("budgets:budget", budget_id=changed.id)
-    return _shown(request, actor, one, form)
+    return _budget_page(request, actor, one, form)
 
 
 @require_GET
@@ -77,7 +77,7 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.edit", organization)
     known = agents(actor).filter(organization=organization, archived_at=None).order_by("name")[:500]
     owners = [("", f"{organization}, in all"), *((str(one.id), one.name) for one in known)]
-    form = NewLimitForm(sent(request), owners=owners, initial={"owner": asked(request, "agent")[0]})
+    form = NewLimitForm(sent(request), owners=owners, initial={"owner": query_params(request, "agent")[0]})
     if changed := form.applied(budget_set_limit, actor, organization=organization):
         messages.success(request, _done(changed))
         return redirect("budgets:budget", budget_id=changed.id)
@@ -101,7 +101,7 @@ def ledger(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponseBa
 # -- the page ----------------------------------------------------------------------------------------------------------
 
 
-def _shown(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm | None) -> HttpResponse:
+def _budget_page(request: HttpRequest, actor: Actor, budget: Budget, form: LimitForm | None) -> HttpResponse:
     may = allowed(actor, budget.organization_id)
     editable = "budget.edit" in may and not month_over(budget)
     if editable and form is None:
@@ -149,7 +149,7 @@ def _lines(request: HttpRequest, actor: Actor, budget: Budget) -> dict[str, Any]
 def _entries(request: HttpRequest, actor: Actor, budget: Budget) -> tuple[QuerySet[LedgerEntry], dict[str, str]]:
     """The entries that the filters leave, and the filters."""
     kind = one_of(request, "kind", EntryKind.values)
-    model, purpose = asked(request, "model", "purpose")
+    model, purpose = query_params(request, "model", "purpose")
     filters = {"kind": kind, "model": model, "purpose": purpose}
     given = {name: value for name, value in filters.items() if value}
     return entries_of(actor, budget).filter(**given), filters
@@ -169,7 +169,7 @@ def _months(actor: Actor, budget: Budget) -> QuerySet[Budget] | list[Budget]:
 
 
 def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
-    """What setting this limit would do, for the button and the line under it."""
+    """The effect of setting this limit, for the button and the line under it."""
     used = budget.spent + budget.reserved
     if limit is None:
         return {"action": "Remove the limit", "effect": "Spending would have no limit."}

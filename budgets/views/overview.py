@@ -11,7 +11,7 @@ from django.db.models.functions import Cast
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import Sort, asked, listing, page
+from agentcore_site.console.pages import Sort, listing, page, query_params
 from agentcore_site.console.tables import columns, is_table
 from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_after
@@ -62,9 +62,9 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.view", organization)
     month = month_asked(request, month_of())
     everything = budgets_visible(actor, month=month).filter(organization=organization)
-    [query], scope = asked(request, "q"), one_of(request, "scope", Scope.values)
+    [query], scope = query_params(request, "q"), one_of(request, "scope", Scope.values)
     rows = _filtered(actor, everything, query, scope)
-    [small] = asked(request, "small")
+    [small] = query_params(request, "small")
     folded = rows.none() if query or scope or small == "shown" or is_table(request) else rows.filter(SMALL)
     rows = rows.exclude(pk__in=folded.values("pk")).annotate(used=USED)
     found = listing(request, rows, SORTS, one="budget", of=everything, columns=COLUMNS)

@@ -11,7 +11,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 from django.utils.http import urlencode
 
-from agentcore_site.console.pages import Sort, asked, beside, listing, matching, page
+from agentcore_site.console.pages import Sort, listing, matching, page, query_params, side_panel
 from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -40,7 +40,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.view", organization)
     everything = prices_in_force(actor, organization.id)
     whose = one_of(request, "whose", dict(WHOSE))
-    rows = matching(everything, *asked(request, "q"), "model")
+    rows = matching(everything, *query_params(request, "q"), "model")
     if whose:
         rows = rows.filter(of_whom(whose, organization))
     found = listing(request, rows, SORTS, one="model", of=everything, size=50, columns=COLUMNS)
@@ -51,7 +51,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
         "all_whose": WHOSE,
         "age": list_age(),
         "today": datetime.now(UTC).date(),
-        **beside(
+        **side_panel(
             request,
             "budgets/_price.html",
             lambda model: {"model": model, "history": price_lines(price_history(actor, organization.id, model)[:50])},
@@ -65,7 +65,7 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
     """An organisation's own price; begins with the one in force for ``?model=``."""
     organization = current_organization(actor)
     require(actor, "price.edit", organization)
-    [model] = asked(request, "model")
+    [model] = query_params(request, "model")
     now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
     form = PriceForm(request.POST) if request.method == "POST" else PriceForm.of(now, model)
     if price := form.applied(price_set, actor, organization=organization):

@@ -1,5 +1,5 @@
-"""Where alerts go (by e-mail to the admins, and as signed POSTs to an address of the organisation's), and how fast the
-organisation may spend."""
+"""Settings of budgets: where alerts go (by e-mail to the admins, as signed POSTs to an address of the organisation's),
+and how fast the organisation may spend."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
     if form.applied(budget_settings_set, actor, organization):
         messages.success(request, "Saved.")
         return redirect("budgets:settings")
-    return _shown(request, actor, organization, {"form": form}, form.status)
+    return _settings_page(request, actor, organization, {"form": form}, form.status)
 
 
 @post_page
@@ -37,12 +37,12 @@ def secret(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "budget.edit", organization)
     made = budget_secret_renew(actor, organization)
     context = {"form": SettingsForm.of(made), "secret": webhook_secret(organization.id, made.secret_version)}
-    response = _shown(request, actor, organization, context, 200)
+    response = _settings_page(request, actor, organization, context, 200)
     response["Cache-Control"] = "no-store, private"
     return response
 
 
-def _shown(
+def _settings_page(
     request: HttpRequest, actor: Actor, organization: Organization, context: dict[str, Any], status: int
 ) -> HttpResponse:
     alerts = alerts_visible(actor).filter(budget__organization=organization)[:10]

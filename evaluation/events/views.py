@@ -9,7 +9,7 @@ from django.conf import settings
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page, sent
+from agentcore_site.console.pages import Sort, allowed, listing, page, post_page, query_params, sent
 from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import may_cancel
@@ -62,7 +62,7 @@ CREDENTIAL_COLUMNS = columns("id name agent_id user created_at revoked_at")
 @page
 def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = dead_letters_visible(actor)
-    query, reason, state = asked(request, "q", "reason", "state")
+    query, reason, state = query_params(request, "q", "reason", "state")
     rows = DeadLetterFilters.on_page(everything, {"search": query, "reason": reason, "state": state})
     context = {
         "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything, columns=LETTER_COLUMNS),
@@ -84,7 +84,7 @@ def dead_letter_act(request: HttpRequest, actor: Actor, letter_id: Any, action: 
 @page
 def trainings(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = training_requests_visible(actor)
-    query, mode, status = asked(request, "q", "mode", "status")
+    query, mode, status = query_params(request, "q", "mode", "status")
     rows = TrainingRequestFilters.on_page(everything, {"search": query, "mode": mode, "status": status})
     context = {
         "listing": listing(request, rows, TRAINING_SORTS, one="training", of=everything, columns=TRAINING_COLUMNS),
@@ -127,7 +127,7 @@ def publishers(request: HttpRequest, actor: Actor) -> HttpResponse:
     form = EventCredentialForm(sent(request), agents=agents_visible(actor))
     made = form.applied(event_credential_create, actor) if request.method == "POST" else None
     everything = event_credentials_visible(actor)
-    query, state = asked(request, "q", "state")
+    query, state = query_params(request, "q", "state")
     rows = EventCredentialFilters.on_page(everything, {"search": query, "state": state})
     context = {
         "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything, columns=CREDENTIAL_COLUMNS),

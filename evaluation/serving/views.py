@@ -13,7 +13,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, asked, listing, page, post_page
+from agentcore_site.console.pages import Sort, listing, page, post_page, query_params
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -51,7 +51,7 @@ COLUMNS = columns("id agent=agent.slug number digest source checkpoint_id playbo
 @page
 def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = releases_visible(actor)
-    query, source = asked(request, "q", "source")
+    query, source = query_params(request, "q", "source")
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "source": source, "agent": str(agent.pk) if agent else ""}
     rows = ReleaseFilters.on_page(everything, actor, given)

@@ -14,7 +14,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.address import own_address
-from agentcore_site.console.pages import asked, first_of, page, post_page
+from agentcore_site.console.pages import first_of, page, post_page, query_params
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.jobs.services import job_pause, job_resume
@@ -80,7 +80,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def landscape(request: HttpRequest, actor: Actor) -> HttpResponse:
     """Many jobs as parallel coordinates: their settings and their results."""
-    query, agent = asked(request, "q", "agent")
+    query, agent = query_params(request, "q", "agent")
     rows = runs_visible(actor).filter(iteration__gt=0).order_by("-job__created_at")
     rows = searched(rows, query) if query else rows
     runs = first_of(rows.filter(agent__slug=agent) if agent else rows, MOST_DRAWN + 1)

@@ -10,7 +10,7 @@ from django.db.models.functions import Cast, Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page
+from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, side_panel
 from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
@@ -42,7 +42,7 @@ COLUMNS = columns(
 def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = evaluations_visible(actor)
     rows = everything.annotate(key=Cast("job_id", CharField()))
-    query, split, status = asked(request, "q", "split", "status")
+    query, split, status = query_params(request, "q", "split", "status")
     rows = matching(rows, query, "agent__name", "agent__slug", also=Q(key__endswith=query.lower()))
     if split in Split.values:
         rows = rows.filter(split=split)
@@ -58,7 +58,7 @@ def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
         "split": split,
         "status": status,
         "statuses": STATUSES,
-        **beside(request, "evaluation/_panel.html", lambda key: _beside(evaluation_get(actor, key))),
+        **side_panel(request, "evaluation/_panel.html", lambda key: _beside(evaluation_get(actor, key))),
     }
     return render(request, "evaluation/evaluations.html", context)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.console.pages import asked, page
+from agentcore_site.console.pages import page, query_params
 from agentcore_site.lib.errors import Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.warehouse.dashboards import DASHBOARDS, TRAINING
@@ -25,7 +25,7 @@ from experiences.models.agent_lookup import agents_offered, agents_visible
 @page
 def dashboard(request: HttpRequest, actor: Actor, key: str = TRAINING.key) -> HttpResponse:
     found = _asked(request, actor, key, most=ROWS)
-    period, agent, purpose = asked(request, "period", "agent", "purpose")
+    period, agent, purpose = query_params(request, "period", "agent", "purpose")
     views = chart_views(found)
     context = {
         "dashboard": found.dashboard,
@@ -58,6 +58,6 @@ def chart_data(request: HttpRequest, actor: Actor, key: str, chart: str) -> Http
 
 
 def _asked(request: HttpRequest, actor: Actor, key: str, most: int | None = None) -> DashboardFigures:
-    period, agent, purpose = asked(request, "period", "agent", "purpose")
+    period, agent, purpose = query_params(request, "period", "agent", "purpose")
     chosen = dashboard_get(key)
     return dashboard_figures(chosen, question(actor, period=period, agent=agent, purpose=purpose), most=most)

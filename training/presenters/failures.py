@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from django.http import HttpRequest
 
-from agentcore_site.console.pages import asked
+from agentcore_site.console.pages import query_params
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.trajectories.archive.reading import job_rows
@@ -38,7 +38,7 @@ def failures_of(actor: Actor, run: TrainingRun) -> tuple[list[FailureGroup], int
 
 
 def failures_tab(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    kind, search, order = asked(request, "kind", "find", "order")
+    kind, search, order = query_params(request, "kind", "find", "order")
     groups, total = failures_of(actor, run)
     order = order if order in ORDERS else "most"
     found = [one for one in groups if kind in ("", one.kind) and search.casefold() in one.title.casefold()]

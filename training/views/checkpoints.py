@@ -12,7 +12,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.address import own_address
-from agentcore_site.console.pages import Sort, allowed, asked, listing, page, post_page
+from agentcore_site.console.pages import Sort, allowed, listing, page, post_page, query_params
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.tenancy.actors import Actor
@@ -64,7 +64,7 @@ def _listed(
 ) -> HttpResponse:
     everything = checkpoints_visible(actor)
     rows = everything
-    [tag] = asked(request, "tag")
+    [tag] = query_params(request, "tag")
     if agent is not None:
         rows = rows.filter(agent=agent)
     if tag:

@@ -10,7 +10,7 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.audit.services import record
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, sent
+from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, sent
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.rest.row_files import row_answer
@@ -46,7 +46,7 @@ COLUMNS = columns("id name domain queries=size version origin origin_detail sha2
 @page
 def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = datasets_visible(actor)
-    query, shown = asked(request, "q", "show")
+    query, shown = query_params(request, "q", "show")
     rows = matching(everything, query, "name", "domain")
     if shown != "all":
         rows = rows.filter(archived_at__isnull=shown != "archived")
@@ -61,7 +61,7 @@ def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     """A file becomes a dataset, or with ``?of=`` the next version of one."""
     require(actor, "dataset.edit", current_organization(actor))
-    [of] = asked(request, "of")
+    [of] = query_params(request, "of")
     before = dataset_get(actor, of) if of else None
     form = UploadForm(sent(request), request.FILES or None)
     if before is not None:
@@ -79,7 +79,7 @@ def dataset(request: HttpRequest, actor: Actor, dataset_id: Any) -> HttpResponse
     one = dataset_get(actor, dataset_id)
     may = allowed(actor, one.organization_id)
     everything = dataset_rows_visible(actor, one) if "data.view" in may else DatasetRow.objects.none()
-    query, flag = asked(request, "q", "flag")
+    query, flag = query_params(request, "q", "flag")
     rows = matching(everything, query, "query")
     flags: dict[int, str] = {}
     if flag in FLAGS:

@@ -13,7 +13,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, is_part, listing, page, post_page, whole_number
+from agentcore_site.console.pages import (
+    Sort,
+    allowed,
+    is_part,
+    listing,
+    page,
+    post_page,
+    query_params,
+    side_panel,
+    whole_number,
+)
 from agentcore_site.console.snippets import snippets
 from agentcore_site.console.tables import Table, columns, noted
 from agentcore_site.jobs.models import SHARE_DAYS, Job, Status
@@ -72,7 +82,7 @@ SERIES_COLUMNS = {
 @page
 def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = runs_visible(actor)
-    status, agent, query, tag = asked(request, "status", "agent", "q", "tag")
+    status, agent, query, tag = query_params(request, "status", "agent", "q", "tag")
     rows = searched(everything, query, also=described(query)) if query else everything
     if status in STATUSES:
         rows = rows.filter(job__status=status)
@@ -104,7 +114,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         "statuses": STATUSES,
         "status": status,
         "agent": agent,
-        **beside(request, "training/_panel.html", lambda key: panel.head(run_get(actor, key))),
+        **side_panel(request, "training/_panel.html", lambda key: panel.head(run_get(actor, key))),
     }
     return render(request, "training/jobs.html", context)
 

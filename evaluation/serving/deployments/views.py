@@ -8,7 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, allowed, asked, is_part, listing, page, post_page, sent
+from agentcore_site.console.pages import Sort, allowed, is_part, listing, page, post_page, query_params, sent
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
@@ -47,7 +47,7 @@ ACTIONS: Final = {
 @page
 def deployments(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = deployments_visible(actor)
-    query, state, strategy, agent = asked(request, "q", "state", "strategy", "agent")
+    query, state, strategy, agent = query_params(request, "q", "state", "strategy", "agent")
     given = {"search": query, "state": state, "strategy": strategy, "agent": agent}
     found = listing(
         request, DeploymentFilters.on_page(everything, actor, given), SORTS, one="deployment", of=everything

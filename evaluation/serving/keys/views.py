@@ -9,7 +9,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent
+from agentcore_site.console.pages import Sort, listing, page, post_page, query_params, sent
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
@@ -38,7 +38,7 @@ def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
     made = form.applied(api_key_create, actor, organization=organization) if request.method == "POST" else None
     month = month_asked(request, month_of())
     everything = keys_visible(actor, month)
-    query, state = asked(request, "q", "state")
+    query, state = query_params(request, "q", "state")
     rows = CallingKeyFilters.on_page(everything, {"search": query, "state": state})
     context = {
         "listing": listing(request, rows, SORTS, one="key", of=everything, columns=COLUMNS),

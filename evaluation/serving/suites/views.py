@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, asked, listing, page, post_page, sent, whole_number
+from agentcore_site.console.pages import Sort, listing, page, post_page, query_params, sent, whole_number
 from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
@@ -57,7 +57,7 @@ RUN_COLUMNS = columns(
 @page
 def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = suites_visible(actor)
-    query, kind = asked(request, "q", "kind")
+    query, kind = query_params(request, "q", "kind")
     rows = _filtered(SuiteFilters, everything, {"search": query, "kind": kind})
     found = listing(request, rows, SORTS, one="suite", of=everything, columns=COLUMNS)
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
@@ -121,7 +121,7 @@ def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
     found = suite_get(actor, suite_id)
     version = version_get(found, whole_number(request.GET, "version"))
     everything = suite_runs_visible(actor).filter(version__suite=found)
-    query, status = asked(request, "q", "status")
+    query, status = query_params(request, "q", "status")
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "status": status, "agent": str(agent.pk) if agent else ""}
     rows = SuiteRunFilters.on_page(everything, actor, given)
@@ -162,7 +162,7 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """The verdict, the categories with their intervals, and every query with what was answered and why it was judged
     so."""
     run = suite_run_get(actor, job_id)
-    query, category, outcome = asked(request, "q", "category", "outcome")
+    query, category, outcome = query_params(request, "q", "category", "outcome")
     readable = actor.may("data.view", run.organization_id)
     everything = results_visible(actor, run) if readable else run.results.none()
     everything = everything.annotate(place=F("part") * 10_000 + F("scenario"))

@@ -10,7 +10,7 @@ from django.db.models.functions import Coalesce
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, asked, is_part, listing, page, post_page
+from agentcore_site.console.pages import Sort, is_part, listing, page, post_page, query_params
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.texts import uuid_of
@@ -42,7 +42,7 @@ COLUMNS = columns("id agent=agent.slug created_at status arm session model relea
 @page
 def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = production_traces_visible(actor)
-    given = dict(zip(("search", *FILTERS), asked(request, "q", *FILTERS), strict=True))
+    given = dict(zip(("search", *FILTERS), query_params(request, "q", *FILTERS), strict=True))
     rows = ProductionTraceFilters.on_page(everything, actor, given).defer("components", "metadata", "sampled")
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST)))
     found = listing(request, rows, SORTS, one="trace", of=everything, columns=COLUMNS)

@@ -13,7 +13,17 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, allowed, asked, beside, listing, matching, page, post_page, whole_number
+from agentcore_site.console.pages import (
+    Sort,
+    allowed,
+    listing,
+    matching,
+    page,
+    post_page,
+    query_params,
+    side_panel,
+    whole_number,
+)
 from agentcore_site.console.tables import columns, is_table
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
@@ -68,14 +78,14 @@ LESSON_COLUMNS = columns(
 @page
 def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = experiences_visible(actor)
-    query, status, domain, ref = asked(request, "q", "status", "domain", "agent")
+    query, status, domain, ref = query_params(request, "q", "status", "domain", "agent")
     agent = agent_find(actor, ref) if ref else None
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
     rows = ExperienceFilters.on_page(scope, actor, {"status": status, "domain": domain}).select_related("agent")
     rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )
-    [each] = asked(request, "equal")
+    [each] = query_params(request, "equal")
     rows = rows if each == "each" or is_table(request) else one_of_equals(rows)
     found = listing(request, rows, SORTS, one="lesson", of=everything, columns=LESSON_COLUMNS)
     summary = library_summary(scope)
@@ -96,7 +106,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
         "domains": list(
             scope.exclude(domain="").order_by("domain").values_list("domain", flat=True).distinct()[:CHIPS]
         ),
-        **beside(request, "lessons/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
+        **side_panel(request, "lessons/_lesson_panel.html", lambda key: lessons([experience_get(actor, key)])[0]),
     }
     return render(request, "lessons/library.html", context)
 

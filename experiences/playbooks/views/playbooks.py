@@ -10,7 +10,7 @@ from django.db.models import Count, Q, QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
+from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -67,7 +67,7 @@ COLUMNS = columns("id agent=agent.slug version items=section_count executions=tr
 @page
 def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = playbooks_visible(actor)
-    query, state = asked(request, "q", "state")
+    query, state = query_params(request, "q", "state")
     found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
@@ -146,7 +146,7 @@ def _versions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, 
 
 def _executions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
     everything = traces_visible(actor, found.agent)
-    outcome, query = asked(request, "outcome", "q")
+    outcome, query = query_params(request, "outcome", "q")
     rows = matching(everything, query, "task_id")
     if outcome in dict(OUTCOMES):
         rows = rows.filter(success=outcome == "success")

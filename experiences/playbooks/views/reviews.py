@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict
 from django.shortcuts import redirect, render
 from django.urls import reverse
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page, whole_number
+from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, whole_number
 from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -42,7 +42,7 @@ COLUMNS = columns("id agent=agent.slug type category content confidence rational
 
 @page
 def reviews(request: HttpRequest, actor: Actor) -> HttpResponse:
-    query, kind, reason, ref = asked(request, "q", "kind", "reason", "agent")
+    query, kind, reason, ref = query_params(request, "q", "kind", "reason", "agent")
     agent = agent_find(actor, ref) if ref else None
     changes, held = _changes(actor, query, kind, reason), _lessons(actor, query, kind, reason)
     if ref:
@@ -153,7 +153,7 @@ def _anything(actor: Actor) -> bool:
 
 def _back(request: HttpRequest) -> HttpResponse:
     """To the queue, narrowed as it was."""
-    asked = QueryDict(request.POST.get("query", ""))
+    query_params = QueryDict(request.POST.get("query", ""))
     return redirect(f"{reverse('experiences:reviews')}{'?' if asked else ''}{asked.urlencode()}")
 
 

@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, allowed, asked, listing, matching, page, post_page
+from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params
 from agentcore_site.jobs.lifecycle import cancel as job_cancel
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Conflict
@@ -45,7 +45,7 @@ def archives(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpResp
 def _page(request: HttpRequest, actor: Actor, form: ArchiveRuleForm) -> HttpResponse:
     organization = current_organization(actor)
     everything = archives_visible(actor)
-    query, state = asked(request, "q", "state")
+    query, state = query_params(request, "q", "state")
     rows = matching(everything, query, "agent__name", "agent__slug", "month")
     rows = rows.filter(state=state) if state in ArchiveState.values else rows
     stand = storage_stand() if actor.runs_site else None  # of all organisations

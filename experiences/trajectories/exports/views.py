@@ -9,7 +9,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, HttpResponseBase, QueryDict, StreamingHttpResponse
 from django.shortcuts import redirect, render
 
-from agentcore_site.console.pages import Sort, asked, listing, matching, page, post_page
+from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params
 from agentcore_site.console.snippets import ApiCall, snippets
 from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import ACTIVE, Status
@@ -52,7 +52,7 @@ def exports(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRespo
     if job_id is not None:
         job_get(actor, job_id)
         everything = everything.filter(pk=job_id)
-    query, status = asked(request, "q", "status")
+    query, status = query_params(request, "q", "status")
     rows = matching(everything, query, "format", "filters", "job__created_by__username")
     rows = rows.filter(job__status=status) if status in Status.values else rows
     found = listing(request, rows, SORTS, one="export", of=everything, columns=COLUMNS)

@@ -12,7 +12,7 @@ from django.db.models import Value
 from django.db.models.functions import Coalesce
 from django.http import HttpRequest
 
-from agentcore_site.console.pages import Sort, asked, beside, listing
+from agentcore_site.console.pages import Sort, listing, query_params, side_panel
 from agentcore_site.encryption.models import DataKey
 from agentcore_site.tenancy.actors import Actor
 from experiences.trajectories.annotations.selectors import labels_used
@@ -69,15 +69,15 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
     everything = trajectories_visible(actor)
     if job_id is not None:
         everything = everything.filter(job_id=job_id)
-    query, outcome, purpose, iteration, agent = asked(request, "q", "outcome", "purpose", "iteration", "agent")
+    query, outcome, purpose, iteration, agent = query_params(request, "q", "outcome", "purpose", "iteration", "agent")
     given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
-    given["annotated"], given["reason"] = asked(request, "annotated", "reason")
-    given |= dict(zip(INSIDE, asked(request, *INSIDE), strict=True))
+    given["annotated"], given["reason"] = query_params(request, "annotated", "reason")
+    given |= dict(zip(INSIDE, query_params(request, *INSIDE), strict=True))
     rows = TrajectoryFilters.on_page(everything, actor, given)
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {
-        **beside(request, "trajectories/_panel.html", lambda key: _beside(actor, key)),
+        **side_panel(request, "trajectories/_panel.html", lambda key: _beside(actor, key)),
         "listing": found,
         "trajectories": found.rows,
         **given,
