@@ -171,8 +171,8 @@ def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     idle_require(jobs_of(mine.filter(pk__in=found).values_list("agent_id", flat=True)))
 
     def erase() -> None:
-        said = ExperienceChange.objects.filter(experience_id__in=found)
-        history_delete(said, organization_id, by=ERASURE, why=ERASURE)
+        changes = ExperienceChange.objects.filter(experience_id__in=found)
+        history_delete(changes, organization_id, by=ERASURE, why=ERASURE)
         mine.filter(pk__in=found).delete()
 
     return ErasureFinding(len(found), erase)

@@ -117,15 +117,15 @@ def effect_words(row: Experience) -> LessonVerdict:
         return LessonVerdict("Effect not measured yet.", "quiet")
     low, high = interval(row)
     size = f"{points(abs(row.effect)).lstrip('+')} points of reward"
-    said = f"{'adds' if row.effect >= 0 else 'takes'} {size}"
+    effect = f"{'adds' if row.effect >= 0 else 'takes'} {size}"
     if low is None or high is None:
-        return LessonVerdict(f"It {said}, from {_rollouts(row)}; how sure that is can't be told yet.")
+        return LessonVerdict(f"It {effect}, from {_rollouts(row)}; how sure that is can't be known yet.")
     sure = f"95 % interval {points(low)} to {points(high)}, from {_rollouts(row)}"
     if low > 0:
-        return LessonVerdict(f"It {said}, {sure}.", "good")
+        return LessonVerdict(f"It {effect}, {sure}.", "good")
     if high < 0:
-        return LessonVerdict(f"It {said}, {sure}.", "bad")
-    return LessonVerdict(f"It {said}, {sure}: that could be chance.")
+        return LessonVerdict(f"It {effect}, {sure}.", "bad")
+    return LessonVerdict(f"It {effect}, {sure}: that could be chance.")
 
 
 def verdict(summary: LibrarySummary, left_out: int = 0) -> LessonVerdict:

@@ -61,11 +61,11 @@ def jobs_that_taught(rows: Sequence[Experience]) -> dict[uuid.UUID, list[Job]]:
     same = Experience.objects.filter(
         agent_id__in={one.agent_id for one in rows}, summary__in={one.summary for one in rows}, job__isnull=False
     )
-    said: Callable[[Experience], Any] = attrgetter(*SAME)
+    sentence: Callable[[Experience], Any] = attrgetter(*SAME)
     found: dict[Any, dict[Any, Job]] = {}
     for one in same.select_related("job").order_by("-created_at").only(*SAME, "job"):
-        found.setdefault(said(one), {})[one.job_id] = one.job  # type: ignore[assignment]
-    return {one.pk: list(found.get(said(one), {}).values()) for one in rows}
+        found.setdefault(sentence(one), {})[one.job_id] = one.job  # type: ignore[assignment]
+    return {one.pk: list(found.get(sentence(one), {}).values()) for one in rows}
 
 
 def experience_get(actor: Any, experience_id: Any) -> Experience:
@@ -102,14 +102,14 @@ def trajectories_of(actor: Any, experience: Experience) -> list[TrajectoryRecord
 def library_summary(rows: QuerySet[Experience]) -> LibrarySummary:
     """One query, over lessons of any status."""
     active = Q(status=ExperienceStatus.ACTIVE)
-    told = Cast("tokens", FloatField()) * F("weight")
+    weighted = Cast("tokens", FloatField()) * F("weight")
     found = rows.order_by().aggregate(
         total=Count("id"),
         **{status: Count("id", filter=Q(status=status)) for status in ExperienceStatus.values},
         measured=Count("id", filter=active & Q(effect__isnull=False)),
         helping=Count("id", filter=active & HELPS),
         hurting=Count("id", filter=active & HURTS),
-        cost=Sum(told, filter=active),
+        cost=Sum(weighted, filter=active),
         agents=Count("agent_id", filter=active, distinct=True),
     )
     tokens = (found.pop("cost") or 0.0) / max(found.pop("agents"), 1)

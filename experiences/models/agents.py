@@ -25,7 +25,7 @@ class AgentRuntime(models.TextChoices):
 
     ACTION = "action", "Action policy (embedded, no key needed)"
     LLM = "llm", "Language model (an OpenAI-compatible endpoint)"
-    HTTP = "http", "Somebody else's agent, over HTTP"
+    HTTP = "http", "An external agent, over HTTP"
 
 
 class EndpointKind(models.TextChoices):
@@ -144,7 +144,7 @@ class Agent(Scoped):
     inject_context = models.BooleanField(
         "context is put into its calls",
         default=False,
-        help_text="On: the gateway puts what an agent over HTTP is told into each call of its model.",
+        help_text="On: the gateway puts the context of an agent over HTTP into each call of its model.",
     )
     context_arrives = models.BooleanField(
         null=True,

@@ -213,7 +213,7 @@ class ExecutionTrace(Scoped):
     outputs: Any = SealedJSONField(default=dict)
     duration_ms = models.FloatField()
     success = models.BooleanField()
-    context_version = models.PositiveIntegerField(null=True, help_text="The playbook's version that it was told.")
+    context_version = models.PositiveIntegerField(null=True, help_text="The playbook's version in its context.")
     leave_out_rate = models.FloatField(null=True, help_text="With which probability each item was left out.")
     left_out = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that were left out.")
     used = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that its answer used.")

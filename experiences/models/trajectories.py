@@ -180,8 +180,8 @@ class GroupRecord(models.Model):
 
 
 class QueryRecord(models.Model):
-    """What rollouts of a job were asked, once for all that were asked it at a place. Triggers of the table of
-    trajectories keep it: a row is there as long as a trajectory has this query. The search reads it in their place."""
+    """A query of a job's rollouts, once for all rollouts with this query at a place. Triggers of the table of
+    trajectories keep the row as long as a trajectory has this query. The search reads these rows in their place."""
 
     pk = models.CompositePrimaryKey("job_id", "iteration", "scenario", "digest")
     month = models.DateField()

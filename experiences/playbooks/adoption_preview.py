@@ -39,7 +39,7 @@ class Adoption:
 
 
 def room_of(agent: Agent, playbook: Playbook | None) -> int:
-    """How many items may still come in."""
+    """Number of items for which the playbook has room."""
     return max(0, evolution_settings(agent).max_sections - (playbook.section_count if playbook else 0))
 
 
@@ -50,7 +50,7 @@ def adoptable(agent: Agent) -> list[Experience]:
 
 
 def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experience], category: Category) -> Adoption:
-    """What would come of it. A lesson that says what an item says is merged with it, as the curator does."""
+    """Preview of an adoption. A lesson that says the same as an item is merged with it, as the curator does."""
     before = sections_of(playbook) if playbook else []
     refused = faults(agent, playbook, before, lessons)
     wanted = [one for one in lessons if one.pk not in refused]
@@ -68,7 +68,7 @@ def faults(
     agent: Agent, playbook: Playbook | None, sections: Sequence[PlaybookItem], lessons: Sequence[Experience]
 ) -> dict[UUID, str]:
     """Why a lesson can't be adopted, for reasons other than its text."""
-    found = {pk: f"it is told to no agent: {why}" for pk, why in stamp_faults(lessons).items()}
+    found = {pk: f"no agent receives it: {why}" for pk, why in stamp_faults(lessons).items()}
     found |= {
         pk: f"it is in the playbook already ({handle})" for pk, handle in _adopted(playbook, sections, lessons).items()
     }

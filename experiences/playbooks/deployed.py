@@ -1,4 +1,4 @@
-"""What services are told stands in releases, above this app: the app that has them says here how they are found."""
+"""Hook that supplies the deployed context: releases are above this app, and their app registers the reader here."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from experiences.learning.lessons.library import Lesson
 
 @dataclass(frozen=True, slots=True)
 class DeployedContext:
-    """What the release of this number tells where it does not know the query: lessons, and items of the playbook."""
+    """Context of the release of this number for an unknown query: lessons, and items of the playbook."""
 
     release: int
     lessons: tuple[Lesson, ...]

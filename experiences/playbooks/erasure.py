@@ -1,4 +1,4 @@
-"""Where personal data may stand in playbooks, in what was proposed for them, and in executions.
+"""Erasure of personal data in playbooks, in proposed changes, and in executions.
 
 All of it is stored without addresses and numbers; a name may be left. History is never edited, so an erasure takes
 rows: a version that holds the word goes whole, and the newest one is followed by a version without the item.

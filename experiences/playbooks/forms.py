@@ -32,7 +32,7 @@ class ItemForm(ServiceForm):
         return cls(initial=values | {"version": version})
 
     def values(self) -> dict[str, Any]:
-        """What ``playbook_edit`` takes."""
+        """Arguments of ``playbook_edit``."""
         values = dict(self.cleaned_data)
         return values | {"expected": values.pop("version")}
 

@@ -1,4 +1,4 @@
-"""Tells every web process that another context is served, so that none goes on giving out the one before.
+"""Notifies every web process that another context is served, so that no process serves the one before.
 
 The message is only a hint: the row is the truth, and a process that keeps a copy reads it again after a few seconds
 in any case.
@@ -34,10 +34,10 @@ def announce(agent_id: uuid.UUID) -> None:
         with broker_asked():
             _client(os.getpid()).publish(CHANNEL, str(agent_id))
     except redis.RedisError as error:
-        log.warning("no process could be told that the context of agent %s changed: %s", agent_id, error)
+        log.warning("no process could be notified that the context of agent %s changed: %s", agent_id, error)
 
 
 @lru_cache(maxsize=1)
 def _client(_: int) -> redis.Redis:
-    """This process's connections; made anew after a fork."""
+    """This process's connections; made again after a fork."""
     return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

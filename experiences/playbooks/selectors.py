@@ -63,11 +63,11 @@ def playbook_get(actor: Any, agent: Any) -> Playbook:
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What an agent's service is told: ``lessons`` of its release, from which each request lacks each item of the
+    """The context of an agent's services: ``lessons`` of its release, from which each request lacks each item of the
     playbook with probability ``rate``.
 
-    ``items`` are the items among them. They are of this ``version`` of the playbook; ``dropped`` are those of it that
-    the release does not tell. Where it drops any, nothing is left out by chance.
+    ``items`` are the playbook's items among the lessons, of this ``version``. ``dropped`` are the version's items that
+    the release lacks. Where it lacks any, nothing is left out by chance.
     """
 
     playbook_id: uuid.UUID
@@ -81,16 +81,15 @@ class Compiled:
 
     @property
     def context(self) -> str:
-        """All of it."""
+        """The whole rendered context."""
         return context_of(self.lessons)
 
 
 def compiled(actor: Any, agent: Any) -> Compiled:
-    """What an agent's services are told now: the release that serves it. Every interface that gives its context out
-    asks here.
+    """The present context of an agent's services, from the deployed release. Every interface reads it here.
 
     Raises:
-        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but told to no agent any more.
+        Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but serves no agent any more.
         Conflict: no release serves it, or one of another playbook.
     """
     row = playbook_get(actor, agent)
@@ -98,17 +97,17 @@ def compiled(actor: Any, agent: Any) -> Compiled:
         raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
     deployed = deployed_context(row.agent_id)
     if deployed is None:
-        why = f"No release of {row.agent.slug} is deployed, and services are told what is."
+        why = f"No release of {row.agent.slug} is deployed, and services receive a deployed release."
         raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
-    told = {one.handle: one.text for one in deployed.lessons if one.category in TITLES}
-    version = _version_with(row, told)
+    texts = {lesson.handle: lesson.text for lesson in deployed.lessons if lesson.category in TITLES}
+    version = _version_with(row, texts)
     if version is None:
-        why = f"Release {deployed.release} of {row.agent.slug} tells items that no version of its playbook has."
+        why = f"Release {deployed.release} of {row.agent.slug} has items that no version of its playbook has."
         raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
     ids = [one["id"] for one in version.sections]
-    dropped = tuple(one for one in ids if one not in told)
+    dropped = tuple(one for one in ids if one not in texts)
     rate = 0.0 if dropped else row.agent.leave_out_rate
-    items = tuple(one.handle for one in deployed.lessons if one.handle in told)
+    items = tuple(one.handle for one in deployed.lessons if one.handle in texts)
     return Compiled(row.id, row.agent_id, deployed.release, deployed.lessons, version.number, items, dropped, rate)
 
 
@@ -150,8 +149,8 @@ def sections_of(playbook: Playbook, number: int | None = None) -> list[PlaybookI
     return in_order([PlaybookItem.of(one, counts.get(one["id"])) for one in stored])
 
 
-def sections_told(agent: Agent) -> list[PlaybookItem]:
-    """The items that the agent is told now; none where it has no playbook."""
+def sections_of_agent(agent: Agent) -> list[PlaybookItem]:
+    """The items of the agent's playbook; none where it has no playbook."""
     playbook = Playbook.objects.filter(agent=agent).first()
     return [] if playbook is None else sections_of(playbook)
 
@@ -167,7 +166,7 @@ def versions_differ(playbook: Playbook, before: int, after: int) -> list[ItemDif
 
 @dataclass(frozen=True, slots=True)
 class Blame:
-    """Where an item comes from: the change that gave it its present text, the delta behind it, who was first."""
+    """Provenance of an item: the change that gave it its present text, the delta behind it, its first author."""
 
     section: PlaybookItem
     origin: PlaybookChange | None
@@ -214,7 +213,7 @@ def deltas_visible(actor: Any) -> QuerySet[ContextDelta]:
 
 
 def review_queue(actor: Any) -> QuerySet[ContextDelta]:
-    """What waits for a person, the oldest first."""
+    """Changes that wait for a person, the oldest first."""
     return deltas_visible(actor).filter(state__in=WAITING).order_by("created_at", "id")
 
 
@@ -228,7 +227,7 @@ def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
 
 
 def waiting_count(actor: Any) -> int:
-    """How many changes and lessons wait for a person, over all agents. One query."""
+    """Number of changes and lessons that wait for a person, over all agents. One query."""
     changes = ContextDelta.objects.visible_to(actor).filter(state__in=WAITING).order_by().values("id")
     lessons = Experience.objects.visible_to(actor).filter(status=ExperienceStatus.QUARANTINED).order_by().values("id")
     return changes.union(lessons, all=True).count()
@@ -283,7 +282,7 @@ def dead_letters(actor: Any) -> QuerySet[Evolution]:
 
 
 def evolution_status(playbook: Playbook) -> dict[str, Any]:
-    """How its evolutions went, under the names of the internal API."""
+    """Figures of a playbook's evolutions, under the names of the internal API."""
     return {
         "agent_id": playbook.agent_id,
         "last_evolution_at": playbook.last_evolution_at,
@@ -310,7 +309,7 @@ def queue_position(job: Job) -> int:
 
 
 def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
-    """What the agent's evolutions (or that of one job) cost this month, in micro-dollars."""
+    """Cost of the agent's evolutions (or that of one job) this month, in micro-dollars."""
     month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     rows = LedgerEntry.objects.filter(
         organization_id=agent.organization_id, agent_id=agent.id, purpose=PURPOSE, at__gte=month
@@ -321,5 +320,5 @@ def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
 
 
 def evolution_left(agent: Agent) -> int:
-    """What they may still cost this month, in micro-dollars."""
+    """Budget left for the agent's evolutions this month, in micro-dollars."""
     return max(0, micros(evolution_settings(agent).monthly_budget_usd) - evolution_spent(agent))

@@ -54,7 +54,7 @@ def _is_heading(text: str, start: int, end: int) -> bool:
 
 
 def ipv6(reading: Reading) -> Iterator[Span]:
-    """What the standard library can read, but not slices ("1::2") and not names of code ("abc::def")."""
+    """Addresses that the standard library can read, but not slices ("1::2") and not names of code ("abc::def")."""
     for found in _IPV6.finditer(reading.text):
         address, _, _ = found[0].partition("%")
         end = found.end()

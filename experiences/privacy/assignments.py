@@ -108,7 +108,7 @@ Check = Callable[[str, bool, bool, re.Match[str]], bool]
 
 
 def _value(text: str, found: re.Match[str], kind: str, is_one: Check) -> Span | None:
-    """What is assigned behind ``found``, if it is a secret by ``is_one(value, quoted, more words follow, found)``."""
+    """The value assigned behind ``found``, if it is a secret by ``is_one(value, quoted, more words follow, found)``."""
     start = found.end()
     before = text[found.start() - 1 : found.start()]
     if before == "[" and text.startswith(PLACEHOLDERS, found.start() - 1):  # it names nothing, it replaces

@@ -53,7 +53,7 @@ _RARE: Final[tuple[tuple[str, str, tuple[int, ...]], ...]] = (
 
 
 def card_form(digits: str) -> Literal["", "common", "rare"]:
-    """What a row of digits is by its issuer's prefix, its length and Luhn's check digit; "" for no card."""
+    """The kind of a row of digits by its issuer's prefix, its length and Luhn's check digit; "" for no card."""
     if not luhn(digits) or len(set(digits)) < 2:
         return ""
     if len(digits) == 13 and _is_ean(digits):  # an article number from Germany (40-44) looks like an old Visa

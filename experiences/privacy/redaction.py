@@ -97,13 +97,14 @@ def redact_with_counts(text: str, *, limit: int | None = None) -> Redacted:
 
 
 def find(text: str) -> list[Span]:
-    """What one round finds, in order and without overlaps."""
+    """Spans that one round finds, in order and without overlaps."""
     plain = folded(text)
     return _round(plain, signals(plain))[0]
 
 
 def _round(plain: str, passed: int) -> tuple[list[Span], bool]:
-    """What one round finds in a folded text that passed these gates, and whether a second one can find nothing more."""
+    """Spans that one round finds in a folded text that passed these gates, and whether a second round can find no
+    more."""
     if not passed:
         return [], True
     reading = read(plain)

@@ -209,13 +209,13 @@ def judged_text(steps: Sequence[Step]) -> str:
     answer = final_answer(steps)
     if answer is not None:
         return answer
-    told = []
+    lines = []
     for number, step in enumerate(steps, start=1):
         action, result = step.action, step.result
         said = action.get("text") or json.dumps(action.get("parameters") or {}, ensure_ascii=False, default=str)
-        told.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {said}".replace(" :", ":"))
-        told.append(f"   result: {result.get('output') or result.get('error') or ''}")
-    return "\n".join(told)
+        lines.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {said}".replace(" :", ":"))
+        lines.append(f"   result: {result.get('output') or result.get('error') or ''}")
+    return "\n".join(lines)
 
 
 @dataclass

@@ -29,7 +29,7 @@ class MessageDiff:
         """Called with each usable answer, right before its steps are recorded."""
         before = self._known.get(role)
         new = None if before is None else _since(*before, messages)
-        self._note = (PROMPT, _plain(messages)) if new is None else (FURTHER, _plain(new))
+        self._note = (PROMPT, _as_dicts(messages)) if new is None else (FURTHER, _as_dicts(new))
         self._known[role] = list(messages), Message("assistant", answer.text, tool_calls=answer.tool_calls)
 
     def noted(self, seen: str) -> dict[str, Any]:
@@ -56,7 +56,7 @@ def _key(message: Message) -> tuple[Any, ...]:
     return message.role, message.content, [(call.name, dict(call.arguments)) for call in message.tool_calls]
 
 
-def _plain(messages: Sequence[Message]) -> list[dict[str, Any]]:
+def _as_dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
     found = []
     for one in messages:
         plain: dict[str, Any] = {"role": one.role, "content": one.content}
@@ -93,8 +93,8 @@ def conversations_of(steps: Sequence[Mapping[str, Any]]) -> list[list[dict[str, 
             continue
         calls = PROMPT in state or FURTHER in state
         if calls:
-            heard = state[PROMPT] if PROMPT in state else state[FURTHER]
-            talk += _told(heard, str(state.get("observation") or ""), talk)
+            stored = state[PROMPT] if PROMPT in state else state[FURTHER]
+            talk += _messages(stored, str(state.get("observation") or ""), talk)
         if calls:
             talk.append(_said(step))
         elif action.get("type") == "tool" and talk and talk[-1].get("tool_calls"):
@@ -102,19 +102,21 @@ def conversations_of(steps: Sequence[Mapping[str, Any]]) -> list[list[dict[str, 
     return [whole for one in found if (whole := _ending(one))]
 
 
-def _told(heard: Sequence[Mapping[str, Any]], observation: str, talk: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def _messages(
+    stored: Sequence[Mapping[str, Any]], observation: str, talk: list[dict[str, Any]]
+) -> list[dict[str, Any]]:
     """Stored messages as chat messages; results of tools get the names of the calls before them, in order."""
     names = [call["function"]["name"] for call in talk[-1].get("tool_calls", ())] if talk else []
-    told: list[dict[str, Any]] = []
-    for one in heard:
+    messages: list[dict[str, Any]] = []
+    for one in stored:
         message: dict[str, Any] = {"role": one["role"], "content": one.get("content", observation)}
         if one.get("tool_calls"):
             message["tool_calls"] = [_call(call["name"], call["arguments"]) for call in one["tool_calls"]]
             names = [call["name"] for call in one["tool_calls"]]
         if one["role"] == "tool":
             message["name"] = one.get("name") or (names.pop(0) if names else "")
-        told.append(message)
-    return told
+        messages.append(message)
+    return messages
 
 
 def _said(step: Mapping[str, Any]) -> dict[str, Any]:

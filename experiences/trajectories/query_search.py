@@ -45,7 +45,7 @@ class _Holds(Condition):
 
 
 def query_with(rows: QuerySet[TrajectoryRecord], text: str) -> QuerySet[TrajectoryRecord]:
-    """Those whose query holds the text, in any case."""
+    """Trajectories whose query holds the text, in any case."""
     pattern = f"%{connection.ops.prep_for_like_query(text)}%"
     return rows.filter(query__icontains=text) if _is_common(pattern) else rows.filter(_Holds(pattern))
 

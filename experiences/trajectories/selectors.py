@@ -55,7 +55,7 @@ def siblings(row: TrajectoryRecord) -> QuerySet[TrajectoryRecord]:
 
 
 class TrajectoryPlace(NamedTuple):
-    """Where a trajectory stands in its job."""
+    """A trajectory's place in its job."""
 
     id: uuid.UUID
     purpose: str
@@ -66,7 +66,7 @@ class TrajectoryPlace(NamedTuple):
 
 
 def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
-    """What the update made of each trajectory, by its id: advantage, normalised reward, advantage per step.
+    """The update's figures of each trajectory, by its id: advantage, normalised reward, advantage per step.
 
     One query a job. Trajectories whose group was not updated yet are left out.
     """

@@ -23,22 +23,22 @@ Rows = QuerySet[TrajectoryRecord]
 
 
 def tool_used(rows: Rows, tool: str) -> Rows:
-    """Those of which a step used the tool."""
+    """Trajectories of which a step used the tool."""
     return _found(rows, TOOL, tool)
 
 
 def tool_failed(rows: Rows, tool: str) -> Rows:
-    """Those of which a step used the tool in vain."""
+    """Trajectories of which a step used the tool in vain."""
     return _found(rows, FAILED, tool, tool)
 
 
 def steps_with(rows: Rows, words: str) -> Rows:
-    """Those whose steps have all the words: in what came back, in parameters, or in what the agent said."""
+    """Trajectories whose steps have all the words: in results, in parameters, or in the agent's texts."""
     return _found(rows, WORDS, words)
 
 
 def step_errors_with(rows: Rows, words: str) -> Rows:
-    """Those of which the errors of steps have all the words."""
+    """Trajectories of which the errors of steps have all the words."""
     return _found(rows, ERRORS, words)
 
 

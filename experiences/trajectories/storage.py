@@ -37,7 +37,7 @@ STEP_FIELDS = frozenset(field.name for field in fields(Step))
 
 @dataclass(frozen=True)
 class TrajectoryScope:
-    """Whose trajectories these are: everything in a row that is not of the rollout itself."""
+    """Job, agent and purpose of trajectories: everything in a row that is not of the rollout itself."""
 
     job_id: uuid.UUID
     organization_id: uuid.UUID
@@ -73,7 +73,7 @@ def trajectories_kept(
 
 
 def trajectories_stored(owner: TrajectoryScope, keys: Iterable[RolloutKey]) -> set[RolloutKey]:
-    """Those of the rollouts that are stored."""
+    """The rollouts that are stored."""
     ids = {owner.id_of(key): key for key in keys}
     return {ids[one] for one in _rows_of(owner).filter(id__in=ids).values_list("id", flat=True)}
 
@@ -140,7 +140,7 @@ def _rank_stored(owner: TrajectoryScope, groups: Sequence[TrajectoryGroup]) -> N
 
 
 def _alone(row: TrajectoryRecord) -> float:
-    """What the rollout was paid alone: the group is ranked anew when it is used again."""
+    """The rollout's reward alone: the group is ranked again when it is used again."""
     paid = row.reward if row.reward_before_ranking is None else row.reward_before_ranking
     return math.nan if paid is None else paid
 

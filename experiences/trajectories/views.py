@@ -55,7 +55,7 @@ def trajectory(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpRe
             "learned": advantages_for([row]).get(row.id),
             "parts": [(name, value) for name, value in row.components.items() if value],
             "in_group": group_of(row) is not None,
-            **_told(actor, row),
+            **_messages(actor, row),
             **_shape(request),
             "annotations": annotations_of(actor, row),
             "annotation_form": AnnotationForm(labels=labels_used(actor)),
@@ -147,19 +147,19 @@ def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dic
 
 
 def _shape(request: HttpRequest) -> dict[str, Any]:
-    """How the steps are shown: ``?view=``."""
+    """The view of the steps: ``?view=``."""
     shape = request.GET.get("view", "")
     return {"shape": shape if shape in SHAPES else "steps", "shapes": SHAPES.items()}
 
 
-def _told(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
-    """What the model was told before all steps, and its answer beside the expected one."""
+def _messages(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
+    """The model's messages before all steps, and its answer beside the expected one."""
     first = next(iter(steps_between(row, 0, 0)), None)
     last = next(iter(steps_between(row, row.n_steps - 1, row.n_steps - 1)), None)
-    told = first_messages(row, first)
+    messages = first_messages(row, first)
     return {
-        "told": told,
-        "lessons": lessons_in(actor, row, told),
+        "told": messages,
+        "lessons": lessons_in(actor, row, messages),
         "sentence": verdict_sentence(row, last),
     }
 

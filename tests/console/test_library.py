@@ -294,7 +294,7 @@ def test_an_altered_pack_is_marked(console: Client, agent: Agent) -> None:
 @pytest.mark.parametrize(
     "effect, error, words, tone",
     [
-        (None, None, "not measured yet", "quiet"), (0.1, None, "how sure that is can't be told yet", ""),
+        (None, None, "not measured yet", "quiet"), (0.1, None, "how sure that is can't be known yet", ""),
         (0.1, 0.01, "adds 10.0 points of reward", "good"), (-0.1, 0.01, "takes 10.0 points of reward", "bad"),
         (0.1, 0.2, "that could be chance", ""),
     ],

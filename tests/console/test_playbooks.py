@@ -221,7 +221,7 @@ def test_the_context_is_shown_as_it_is_and_as_services_are_told_it(
 ) -> None:
     shown = page_of(console, place(playbook, "?tab=context"))
     assert f"- [s1] {BETTER}" in shown and "tokens" in shown and playbook.agent.slug in shown
-    assert "is deployed, and services are told what is" in shown
+    assert "is deployed, and services receive a deployed release" in shown
     deployed(operator, playbook)
     shown = page_of(console, place(playbook, "?tab=context"))
     assert "release 1, version 2 of the playbook" in shown and "Current playbook" not in shown
@@ -251,7 +251,7 @@ def test_executions_are_listed_filtered_and_opened(console: Client, playbook: Pl
 
 def test_an_item_shows_who_taught_it_and_its_history(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook, "items/s1/"))
-    assert "3 of 4 executions that were told it succeeded, 75 % (95 % interval 30 % to 95 %)." in shown
+    assert "3 of 4 executions with it in their context succeeded, 75 % (95 % interval 30 % to 95 %)." in shown
     assert "Updated by olivia in" in shown and "First added in version 1 by olivia" in shown
     assert "Notes were missed." in shown and "<del>" in shown and "<ins>" in shown and "Go back to this text" in shown
     assert console.get(place(playbook, "items/s99/")).status_code == 404

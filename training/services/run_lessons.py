@@ -23,7 +23,7 @@ from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import stamp_of_agent
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceKind, ExperienceStatus, PromptPack
-from experiences.playbooks.selectors import sections_told
+from experiences.playbooks.selectors import sections_of_agent
 from experiences.rollouts.types import RolloutKey, Trajectory
 from training.learners.gate import searches
 from training.models import Epoch, TrainingRun
@@ -52,7 +52,7 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     lessons = [library_entry(row, "active") for row in _fitting(agent)]
     texts = [one["lesson"]["text"] for one in lessons]
     # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
-    items = sections_told(agent) if sections is None else sections
+    items = sections_of_agent(agent) if sections is None else sections
     sections = [one for one in items if most_alike(one.content, texts)[1] < ALIKE]
     return lessons + [
         {

@@ -100,7 +100,7 @@ def agent_test(
     except (BadEndpoint, Unsealable, Halted, LedgerUnavailable, ValueError) as error:
         found = AgentTest(False, str(error))
     else:
-        found = _shown(trajectory)
+        found = _agent_test(trajectory)
     if agent is not None and (tried.url, tried.inject_context) == (stored, agent.inject_context):
         context_arrival_set(agent, found.context_arrives)
     seen = {"url": tried.url, "ok": found.ok, "context_arrives": found.context_arrives}
@@ -142,7 +142,7 @@ def _marked() -> PromptContext:
     return PromptContext(context_of([lesson]), {"lessons": [lesson.handle]})
 
 
-def _shown(trajectory: Trajectory) -> AgentTest:
+def _agent_test(trajectory: Trajectory) -> AgentTest:
     calls = [step for step in trajectory.steps if step.action["type"] != "answer"]
     answer = "" if trajectory.error else str(trajectory.steps[-1].action["parameters"].get("text", ""))
     return AgentTest(

@@ -63,7 +63,7 @@ def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> M
     require(actor, "endpoint.edit", organization)
     endpoint = ModelEndpoint(organization=organization, created_by=Actor.of(actor).user)
     _change(endpoint, {"name": name, "base_url": base_url, **values})
-    record(actor, "endpoint.created", endpoint, after=_shown(endpoint))
+    record(actor, "endpoint.created", endpoint, after=_audited(endpoint))
     return endpoint
 
 
@@ -79,11 +79,11 @@ def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> Model
     """
     require(actor, "endpoint.edit", endpoint.organization_id)
     hold_row(endpoint)
-    before, stored, model = _shown(endpoint), endpoint.base_url, endpoint.model
+    before, stored, model = _audited(endpoint), endpoint.base_url, endpoint.model
     _change(endpoint, values, stored=stored)
     if endpoint.model != model:
         endpoint_model_check(endpoint)
-    record(actor, "endpoint.changed", endpoint, before=before, after=_shown(endpoint))
+    record(actor, "endpoint.changed", endpoint, before=before, after=_audited(endpoint))
     return endpoint
 
 
@@ -141,7 +141,7 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
     set_fields(endpoint, values, EDITABLE, beside=KEYS)
-    given = {name: plain for name in KEYS if (plain := _plain(name, values.get(name)))}
+    given = {name: plain for name in KEYS if (plain := _key_value(name, values.get(name)))}
     for name, plain in given.items():
         setattr(endpoint, name, sealed(plain))
     _one_config(endpoint, given="gateway_config" in given, named="options" in values)
@@ -151,7 +151,7 @@ def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str =
     )
 
 
-def _plain(name: str, value: Any) -> str:
+def _key_value(name: str, value: Any) -> str:
     """A secret as it is sealed; a config may come as an object or as its JSON."""
     if name != "gateway_config" or not value or (isinstance(value, str) and not value.strip()):
         return str(value or "").strip()
@@ -182,7 +182,7 @@ def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
     check_secrets_stay(endpoint, KEYS, given=given, before=stored, after=endpoint.base_url)
 
 
-def _shown(endpoint: ModelEndpoint) -> dict[str, Any]:
+def _audited(endpoint: ModelEndpoint) -> dict[str, Any]:
     """For the audit log: everything but the keys."""
     return {name: getattr(endpoint, name) for name in EDITABLE} | {
         f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS

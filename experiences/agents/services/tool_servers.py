@@ -58,7 +58,7 @@ def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
     require(actor, "endpoint.edit", organization)
     server = ToolServer(organization=organization, created_by=Actor.of(actor).user)
     _change(server, {"name": name, **values})
-    record(actor, "tool_server.created", server, after=_shown(server))
+    record(actor, "tool_server.created", server, after=_audited(server))
     return server
 
 
@@ -77,9 +77,9 @@ def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolSer
     hold_row(server)
     if server.archived_at is not None:
         raise Conflict(f"{server.name} is archived.")
-    before = _shown(server)
+    before = _audited(server)
     _change(server, values, address=server.url, command=server.command)
-    record(actor, "tool_server.changed", server, before=before, after=_shown(server))
+    record(actor, "tool_server.changed", server, before=before, after=_audited(server))
     return server
 
 
@@ -139,7 +139,7 @@ def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "",
     )
 
 
-def _shown(server: ToolServer) -> dict[str, Any]:
+def _audited(server: ToolServer) -> dict[str, Any]:
     """For the audit log: everything but the secrets."""
     return {name: getattr(server, name) for name in EDITABLE} | {
         "has_token": bool(server.token),

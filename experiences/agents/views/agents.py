@@ -74,17 +74,19 @@ def server_tools(request: HttpRequest, actor: Actor, server_id: Any) -> HttpResp
 @post_page
 def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     """One small task to the agent over HTTP that a form describes."""
-    said = {name: request.POST.get(name, "").strip() for name in ("agent", "url", "authorization", "endpoint", "model")}
+    typed = {
+        name: request.POST.get(name, "").strip() for name in ("agent", "url", "authorization", "endpoint", "model")
+    }
     injects = "inject_context" in request.POST
     try:
         found = agent_test(
             actor,
-            agent_get(actor, said["agent"]) if said["agent"] else None,
-            url=said["url"],
-            authorization=said["authorization"],
+            agent_get(actor, typed["agent"]) if typed["agent"] else None,
+            url=typed["url"],
+            authorization=typed["authorization"],
             inject_context=injects,
-            endpoint=endpoint_get(actor, said["endpoint"]) if said["endpoint"] else None,
-            model=said["model"],
+            endpoint=endpoint_get(actor, typed["endpoint"]) if typed["endpoint"] else None,
+            model=typed["model"],
         )
     except (Invalid, Conflict) as error:
         found = AgentTest(False, error.message)

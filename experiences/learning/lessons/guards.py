@@ -63,8 +63,8 @@ def leak(text: str, source: Source) -> str:
     if source.shown and any(_is_given(text, answer) for answer in source.answers):
         return GIVEN
     for answer in source.answers:
-        said = _folded(answer)
-        if said and len(answer.strip()) >= SHORTEST_ANSWER and not _common(said) and _holds(mine, said):
+        pieces = _folded(answer)
+        if pieces and len(answer.strip()) >= SHORTEST_ANSWER and not _common(pieces) and _holds(mine, pieces):
             return GIVEN
     return ""
 
@@ -72,12 +72,12 @@ def leak(text: str, source: Source) -> str:
 def _is_given(text: str, answer: str) -> bool:
     """Whether a text gives an answer away that its author had read: the whole of it in any spelling, down to a number
     of one figure or an option in capitals, or five words of it in a row."""
-    mine, said = _pieces(text), _pieces(answer)
-    if not said or _common([one.casefold() for one in said]):
+    mine, pieces = _pieces(text), _pieces(answer)
+    if not pieces or _common([one.casefold() for one in pieces]):
         return False
-    folded, hidden = [one.casefold() for one in mine], [one.casefold() for one in said]
-    if len(said) == 1 and len(said[0]) < SHORTEST_ANSWER and said[0].isalpha():
-        return said[0].isupper() and said[0] in mine
+    folded, hidden = [one.casefold() for one in mine], [one.casefold() for one in pieces]
+    if len(pieces) == 1 and len(pieces[0]) < SHORTEST_ANSWER and pieces[0].isalpha():
+        return pieces[0].isupper() and pieces[0] in mine
     joined = "".join(hidden)
     written_together = len(joined) >= LONG_ANSWER and joined in "".join(folded)
     return written_together or _holds(folded, hidden) or bool(word_runs(text) & word_runs(answer))
@@ -88,8 +88,8 @@ def _pieces(text: str) -> list[str]:
     return _PIECE.findall(_THOUSANDS.sub("", unicodedata.normalize("NFKC", text)))
 
 
-def _common(said: Sequence[str]) -> bool:
-    return len(said) == 1 and said[0] in _COMMON_ANSWERS
+def _common(pieces: Sequence[str]) -> bool:
+    return len(pieces) == 1 and pieces[0] in _COMMON_ANSWERS
 
 
 def word_runs(text: str) -> Runs:

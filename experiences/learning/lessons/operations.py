@@ -141,9 +141,9 @@ def is_drafted(text: str, drafts: Sequence[str] | None) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class OperationRules:
-    """What may be done. ``may_delete`` False leaves removal to evidence; lessons in ``protected`` have been measured,
-    and their texts are not changed by opinion. ``evictable`` gives way when the library is full, the first first.
-    ``functions``: names that no lesson may order a call of. ``memory`` is what earlier jobs took out."""
+    """Limits of a model's operations. ``may_delete`` False leaves removal to evidence. Lessons in ``protected`` have
+    been measured, and no opinion changes their texts. ``evictable`` gives way, in its order, when the library is full.
+    ``functions``: names that no lesson may order a call of. ``memory``: lessons that earlier jobs removed."""
 
     max_words: int = MAX_WORDS
     max_items: int = 60

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Final
 
-_LEAVE: Final = "it tells the reader to leave its instructions"
+_LEAVE: Final = "it orders the reader to leave its instructions"
 _SECRETS: Final = "it asks for secrets"
 _ROLE: Final = "it gives the reader another role"
-_UNCHECKED: Final = "it tells the reader to agree without a check"
+_UNCHECKED: Final = "it orders the reader to agree without a check"
 
 _GERMAN: Final = (
     (
@@ -128,7 +128,7 @@ _CALLING: Final = (
     rf"{_ACTING}|(?:调用|运行|执行|使用|启动)\s?{_ACTING}"
 )
 _EVERYWHERE: Final = (
-    ("it tells the reader to hide something", _HIDING),
+    ("it orders the reader to hide something", _HIDING),
     ("it orders a call of a function that destroys, pays or gives rights", _CALLING),
 )
 

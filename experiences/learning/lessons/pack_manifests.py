@@ -136,15 +136,15 @@ def _made(path: Path, values: Mapping[str, Any], sources: tuple[PackSource, ...]
         id=_text(path, "id", values.get("id", path.parent.name)),
         domain=_text(path, "domain", values.get("domain", "")),
         stamp=_text(path, "stamp", values.get("stamp", "")),
-        system=_told(path, "system", values.get("system", ""), names),
-        inject=tuple(_told(path, f"inject {n}", one, names) for n, one in enumerate(inject)),
+        system=_text_of(path, "system", values.get("system", ""), names),
+        inject=tuple(_text_of(path, f"inject {n}", one, names) for n, one in enumerate(inject)),
         experience_slots=_count(path, "experienceSlots", values.get("experienceSlots", 20), least=0),
         max_words=_count(path, "maxWords", values.get("maxWords", MAX_WORDS), least=1),
         sources=sources,
     )
 
 
-def _told(path: Path, name: str, value: Any, names: set[str]) -> str:
+def _text_of(path: Path, name: str, value: Any, names: set[str]) -> str:
     """A text, or the content of the file that it names."""
     text = _text(path, name, value)
     if not text.startswith(FILE):

@@ -1,7 +1,7 @@
 """Signs that a text was written to steer a model and not to teach it.
 
-Texts that agents read and results of tools are not trusted. A lesson learned from them may carry an order ("ignore what
-you were told"), a pretended role or an address for leaked data. Such a text is never given to an agent: it is
+Texts that agents read and results of tools are not trusted. A lesson learned from them may carry an order ("ignore your
+instructions"), a pretended role or an address for leaked data. Such a text is never given to an agent: it is
 quarantined with the reason, for review by a person.
 """
 
@@ -67,7 +67,7 @@ _MARKERS: Final = (
     r"|\bnew (?:instructions?|rules?|orders?|task)\s*:"
 )
 _SIGNS: Final = (
-    ("it tells the reader to leave its instructions", _ORDERS),
+    ("it orders the reader to leave its instructions", _ORDERS),
     ("it pretends to speak for the system", r"(?:^|[\n\"'(\[])\s*(?:system|assistant|developer|user|tool)\s*:"),
     ("it holds a role marker", _MARKERS),
     ("it gives the reader another role", _ROLES),
@@ -78,7 +78,7 @@ _SIGNS: Final = (
         "it holds markup or code that is run",
         r"<\s*(?:script|img|iframe|a|svg|tool_call|function)\b|!\[[^\]]*\]\(|\bjavascript:|```|<!--",
     ),
-    ("it tells the reader to agree without a check, or to hide something", _UNCHECKED),
+    ("it orders the reader to agree without a check, or to hide something", _UNCHECKED),
     ("it orders a call of a function that destroys, pays or gives rights", _FUNCTIONS),
     ("it spells words letter by letter", _SPELLED),
     *ORDERS,

@@ -100,12 +100,12 @@ class Prompts:
 
     def whole(self, of: Contrast, library: Library, iteration: int) -> list[Message]:
         """All attempts of the group as they are, in place of summaries."""
-        return self._compared(of, self._shown(of.winners), self._shown(of.losers), library, iteration)
+        return self._compared(of, self._attempts_text(of.winners), self._attempts_text(of.losers), library, iteration)
 
     def fits_whole(self, of: Contrast) -> bool:
         """Whether the attempts of a group may be shown in one question."""
         most = self.options.group_tokens
-        return most > 0 and middle(self._shown(of.attempts)) <= most
+        return most > 0 and middle(self._attempts_text(of.attempts)) <= most
 
     def operations(self, drafts: Sequence[str], library: Library, iteration: int) -> list[Message]:
         """``drafts``: without the reasons, since what stands beside a lesson is taken for a part of it."""
@@ -125,7 +125,7 @@ class Prompts:
         blocks |= {"ATTEMPTS THAT DID WELL": good, "ATTEMPTS THAT DID BADLY": bad}
         return self._messages(LESSONS, blocks, f"lessons/{iteration}/{scenario.index}")
 
-    def _shown(self, attempts: Sequence[Trajectory]) -> str:
+    def _attempts_text(self, attempts: Sequence[Trajectory]) -> str:
         shown = [f"Attempt {n}:\n{attempt_text(one)}{self._judged(one)}" for n, one in enumerate(attempts, start=1)]
         return "\n\n".join(shown)
 

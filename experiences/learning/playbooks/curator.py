@@ -220,8 +220,8 @@ class _PlaybookBatch:
 
 def harm_of(effect: ItemEffect) -> str:
     """Why an item is taken out, with its figures."""
-    told, left, (low, high) = effect.told, effect.left_out, effect.sequence
-    return HARMFUL.format(share=told.share, n=told.n, other=left.share, m=left.n, low=low, high=high)
+    with_item, left, (low, high) = effect.told, effect.left_out, effect.sequence
+    return HARMFUL.format(share=with_item.share, n=with_item.n, other=left.share, m=left.n, low=low, high=high)
 
 
 def _rewrite(sections: Sequence[PlaybookItem], changes: Sequence[Change]) -> str:

@@ -22,15 +22,15 @@ figures."""
 
 @dataclass(frozen=True, slots=True)
 class ExecutionEvidence:
-    """One execution for a model to read. ``told`` are the playbook items in its context, and ``used`` those that its
-    answer used; None where that is unknown."""
+    """One execution for a model to read. ``in_context`` are the playbook items in its context, and ``used`` those that
+    its answer used; None where that is unknown."""
 
     id: str
     inputs: Any
     outputs: Any
     success: bool
     duration_ms: float
-    told: tuple[str, ...] | None = None
+    in_context: tuple[str, ...] | None = None
     used: tuple[str, ...] | None = None
 
 
@@ -87,7 +87,8 @@ def _effect(one: ItemEffect | None) -> str:
 def _execution(one: ExecutionEvidence) -> str:
     ended = "succeeded" if one.success else "failed"
     return (
-        f"{ended} after {one.duration_ms:,.0f} ms; items in its context: {_named(one.told)}; used: {_named(one.used)}\n"
+        f"{ended} after {one.duration_ms:,.0f} ms;"
+        f" items in its context: {_named(one.in_context)}; used: {_named(one.used)}\n"
         f"inputs: {bounded(_text(one.inputs), HEAD, TAIL)}\noutputs: {bounded(_text(one.outputs), HEAD, TAIL)}"
     )
 

@@ -106,8 +106,8 @@ async def proposed(
     Raises:
         Halted: no money, no service, no right.
     """
-    said = await asker.ask(Suggestions, question(evidence, insights, marks=marks), key=key, stage=STAGE)
-    return None if said is None else [_delta(one, evidence) for one in said.deltas]
+    answer = await asker.ask(Suggestions, question(evidence, insights, marks=marks), key=key, stage=STAGE)
+    return None if answer is None else [_delta(one, evidence) for one in answer.deltas]
 
 
 def _delta(one: Suggestion, evidence: EvolutionEvidence) -> Delta:

@@ -23,7 +23,7 @@ def difference(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem]) ->
     """The items that came, went or changed, in the order in which they are read."""
     ids = dict.fromkeys(one.id for one in in_order([*before, *(one for one in after)]))
     pairs = [(id, section_of(before, id), section_of(after, id)) for id in ids]
-    return [ItemDifference(id, _kind(old, new), old, new) for id, old, new in pairs if _plain(old) != _plain(new)]
+    return [ItemDifference(id, _kind(old, new), old, new) for id, old, new in pairs if _fields(old) != _fields(new)]
 
 
 def changes_between(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem], action: str) -> list[Change]:
@@ -41,5 +41,5 @@ def _kind(old: PlaybookItem | None, new: PlaybookItem | None) -> str:
     return "added" if old is None else "removed" if new is None else "changed"
 
 
-def _plain(one: PlaybookItem | None) -> dict[str, object] | None:
+def _fields(one: PlaybookItem | None) -> dict[str, object] | None:
     return one.stored() if one is not None else None

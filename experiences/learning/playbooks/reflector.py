@@ -126,11 +126,11 @@ async def reflected(
     found: list[Insight] = []
     for number in range(1, rounds + 1):
         asked = question(evidence, found, marks=marks)
-        said = await asker.ask(Insights, asked, key=key(number), stage=STAGE, iteration=number)
-        if said is None:
+        answer = await asker.ask(Insights, asked, key=key(number), stage=STAGE, iteration=number)
+        if answer is None:
             return found or None
-        fresh = [_of_playbook(one, evidence) for one in said.insights]
-        if found and (said.unchanged or sorted(map(_plainly, fresh)) == sorted(map(_plainly, found))):
+        fresh = [_of_playbook(one, evidence) for one in answer.insights]
+        if found and (answer.unchanged or sorted(map(_plainly, fresh)) == sorted(map(_plainly, found))):
             return found
         found = fresh
         if not found:

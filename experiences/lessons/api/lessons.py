@@ -76,7 +76,7 @@ class ChangeOut(serializers.Serializer[Any]):
 
 
 class ExperienceDetail(ExperienceOut):
-    stamp_fault = serializers.SerializerMethodField(help_text="Why no agent is told it; empty where its stamp fits.")
+    stamp_fault = serializers.SerializerMethodField(help_text="Why no agent receives it; empty where its stamp fits.")
     prompt_pack_id = serializers.SerializerMethodField(
         help_text="The prompt pack for which it holds, by its stamp; null: the agent's system prompt, or none."
     )
@@ -109,7 +109,7 @@ class ActionIn(Strict):
 
 class ExperiencePatch(ActionIn):
     summary = serializers.CharField(
-        max_length=1000, required=False, help_text="The text as it was vouches for it: it is stamped anew."
+        max_length=1000, required=False, help_text="The new text. The caller vouches for it: it is stamped again."
     )
 
 
@@ -122,7 +122,7 @@ class TopQuery(Strict):
 
 class RefusedOut(serializers.Serializer[Any]):
     id = serializers.UUIDField(source="experience.id")
-    reason = serializers.CharField(help_text="Why no agent is told it.")
+    reason = serializers.CharField(help_text="Why no agent receives it.")
 
 
 class TopOut(serializers.Serializer[Any]):
@@ -174,7 +174,7 @@ class ExperienceViewSet(ReadViewSet):
         agent = agent_get(self.actor, ref)
         return self.once(request, lambda: Response(ImportedOut(record_batch(self.actor, records, agent=agent)).data))
 
-    @extend_schema(summary="Write a lesson anew", request=ExperiencePatch, examples=[EDIT])
+    @extend_schema(summary="Change a lesson's text", request=ExperiencePatch, examples=[EDIT])
     def partial_update(self, request: Request, pk: UUID) -> Response:
         """Its version rises, it is stamped, and what was measured of the old text is put aside."""
         values = parsed(ExperiencePatch, request.data)
@@ -192,7 +192,7 @@ class ExperienceViewSet(ReadViewSet):
 
     @extend_schema(
         summary="Put a lesson in quarantine",
-        description="No agent is told it until a person approves it.",
+        description="No agent receives it until a person approves it.",
         request=ActionIn,
     )
     @action(detail=True, methods=["post"])

@@ -91,8 +91,8 @@ class PromptPackViewSet(ArchivableViewSet):
     documented = {
         "create": {"description": "It is stamped: who makes it vouches for it.", "examples": [NEW]},
         "partial_update": {
-            "description": "It is stamped anew. What was learned under the old text is left out, unless keep_lessons is"
-            " set."
+            "description": "It is stamped again. What was learned under the old text is left out, unless keep_lessons"
+            " is set."
         },
         "destroy": {"description": "Refused while agents use it."},
     }

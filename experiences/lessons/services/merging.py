@@ -22,14 +22,14 @@ from experiences.lessons.services.lessons import (
 from experiences.lessons.stamps import stamp_fault
 from experiences.models import Experience, ExperienceStatus
 
-TOLD: Final = (ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE)
+IN_CONTEXTS: Final = (ExperienceStatus.PROPOSED, ExperienceStatus.ACTIVE)
 
 
 def equal_lessons(experience: Experience) -> list[Experience]:
     """Lessons of the same agent and domain with the same sentence, including this one, that may be in a context; newest
     first."""
     same = {name: getattr(experience, name) for name in SAME}
-    rows = Experience.objects.filter(**same, status__in=TOLD)
+    rows = Experience.objects.filter(**same, status__in=IN_CONTEXTS)
     return list(rows.select_related("job", "agent__prompt_pack").order_by("-created_at", "-pk"))
 
 
@@ -49,15 +49,15 @@ def experience_merge(actor: Any, experience: Experience, *, why: str = "", versi
     check_version(experience, version)
     found = equal_lessons(experience)
     if len(found) < 2 or experience.pk not in {one.pk for one in found}:
-        raise Conflict("No other lesson that is told says the same, so there is nothing to merge.")
+        raise Conflict("No other proposed or active lesson says the same, so there is nothing to merge.")
     newest, *others = found
     if fault := stamp_fault(newest):
         raise Conflict(f"{fault} Edit {newest.handle} to vouch for its text, then try again.")
     handles = [one.handle for one in others]
-    said = cleaned_reason(why) or f"the same sentence as {', '.join(handles)}"[:LONGEST_WHY]
+    reason = cleaned_reason(why) or f"the same sentence as {', '.join(handles)}"[:LONGEST_WHY]
     before = {"rollouts": newest.rollouts, "status": newest.status}
     experience_update(newest, _together(newest, others))
-    experience_remember(actor, newest, "merged", newest.summary, newest.summary, said)
+    experience_remember(actor, newest, "merged", newest.summary, newest.summary, reason)
     after = {"rollouts": newest.rollouts, "status": newest.status, "merged": handles}
     experience_log(actor, newest, "merged", before, after)
     for one in others:

@@ -52,7 +52,7 @@ def pack_create(actor: Any, *, name: str, **values: Any) -> PromptPack:
     require(actor, "agent.edit", organization)
     pack = PromptPack(organization=organization, created_by=Actor.of(actor).user)
     _change(pack, {"name": name, **values})
-    record(actor, "prompt_pack.created", pack, after=_shown(pack))
+    record(actor, "prompt_pack.created", pack, after=_audited(pack))
     return pack
 
 
@@ -71,14 +71,14 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
     hold_row(pack)
     if pack.archived_at is not None:
         raise Conflict(f"{pack.name} is archived.")
-    before, texts = _shown(pack), (pack.system, list(pack.injections))
+    before, texts = _audited(pack), (pack.system, list(pack.injections))
     fitting = _under(pack) if keep_lessons else []
     holding = [*pack.earlier_stamps, pack.stamp] if keep_lessons and not pack_fault(pack) else []
     if pack_fault(pack):  # what was altered did not come from its files; who saves it vouches for it
         pack.sources = []
     _change(pack, values, texts=texts, holding=holding)
     _stamp_again(fitting, pack.stamp)
-    record(actor, "prompt_pack.changed", pack, before=before, after=_shown(pack) | {"lessons_kept": len(fitting)})
+    record(actor, "prompt_pack.changed", pack, before=before, after=_audited(pack) | {"lessons_kept": len(fitting)})
     return pack
 
 
@@ -144,7 +144,7 @@ def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
     pack = rows.filter(name=manifest.id).first()
     fresh = pack is None
     pack = pack or PromptPack(organization=organization)
-    before = _shown(pack)
+    before = _audited(pack)
     values = {
         "name": manifest.id,
         "domain": manifest.domain,
@@ -159,7 +159,7 @@ def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
         return "same"
     pack.sources = sources
     _change(pack, values)
-    record(actor, "prompt_pack.loaded", pack, before=None if fresh else before, after=_shown(pack))
+    record(actor, "prompt_pack.loaded", pack, before=None if fresh else before, after=_audited(pack))
     return "new" if fresh else "changed"
 
 
@@ -191,7 +191,7 @@ def _check(pack: PromptPack) -> None:
     if why := unstorable([pack.system, *pack.injections]):
         raise Invalid(f"Its texts can't be stored: {why}.", fields={"system": f"It can't be stored: {why}."})
     if not pack.system.strip() and not any(one.strip() for one in pack.injections):
-        message = "Say what the agent is told."
+        message = "Write a system text, or an instruction."
         raise Invalid(message, fields={"system": message})
     if len(pack.system) + sum(map(len, pack.injections)) > LONGEST:
         message = f"Its texts are longer than {LONGEST:,} characters."
@@ -219,7 +219,7 @@ def _stamp_again(experiences: Sequence[Experience], stamp: str) -> None:
     Experience.objects.bulk_update(experiences, ["stamp"])
 
 
-def _shown(pack: PromptPack) -> dict[str, Any]:
+def _audited(pack: PromptPack) -> dict[str, Any]:
     """For the audit log: all but the texts, which their stamp stands for."""
     return _shown_of({name: getattr(pack, name) for name in EDITABLE}, pack.stamp)
 

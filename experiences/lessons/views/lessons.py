@@ -113,7 +113,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def experience(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
-    return _shown(request, actor, experience_get(actor, experience_id))
+    return _lesson_page(request, actor, experience_get(actor, experience_id))
 
 
 @post_page
@@ -125,7 +125,7 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
     if form.applied(experience_edit, actor, row):
         messages.success(request, "Saved and stamped. The next job measures the new text.")
         return redirect("experiences:experience", experience_id=row.pk)
-    return _shown(request, actor, experience_get(actor, experience_id), form)
+    return _lesson_page(request, actor, experience_get(actor, experience_id), form)
 
 
 def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
@@ -156,7 +156,7 @@ def merge(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpRespons
     return redirect("experiences:experience", experience_id=made.pk)
 
 
-def _shown(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None) -> HttpResponse:
+def _lesson_page(request: HttpRequest, actor: Actor, row: Experience, form: LessonForm | None = None) -> HttpResponse:
     may = allowed(actor, row.organization_id)
     taught = trajectories_of(actor, row)
     context = {

@@ -21,8 +21,8 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         if options["dry_run"]:
             for name, rule in rules.items():
-                said = "kept" if rule.due is None else f"{rule.due():,} rows are due"
-                self.stdout.write(f"{name}: {said}. {rule.says}")
+                state = "kept" if rule.due is None else f"{rule.due():,} rows are due"
+                self.stdout.write(f"{name}: {state}. {rule.says}")
             return
         try:
             done = self._archive()
@@ -44,8 +44,8 @@ class Command(BaseCommand):
         for organization in Organization.objects.all():
             left = todo(organization.pk)
             busy = busy or bool(left)
-            for place, (_, said, _) in enumerate(done(Unhindered(), left), 1):
-                self.stdout.write(f"{organization.slug} {place}/{len(left)}: {said}")
+            for place, (_, state, _) in enumerate(done(Unhindered(), left), 1):
+                self.stdout.write(f"{organization.slug} {place}/{len(left)}: {state}")
             stray_delete(organization.pk)
         for month in months_drop():
             self.stdout.write(f"{month} is in the archive alone now.")

@@ -16,7 +16,7 @@ CACHING = "private, no-cache"
 
 @dataclass(frozen=True, slots=True)
 class ContextAnswer:
-    """What is sent, and the tag by which a caller asks whether it still holds."""
+    """The body of an answer, and the tag by which a caller asks whether it still holds."""
 
     body: bytes
     etag: str
@@ -30,14 +30,14 @@ def context_answer(found: Compiled) -> ContextAnswer:
 
 
 def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
-    told = [one for one in found.items if one not in drawn.left_out]
+    held = [one for one in found.items if one not in drawn.left_out]
     body = {
         "agent_id": str(found.agent_id),
         "context": context_of(one for one in found.lessons if one.handle not in drawn.left_out),
         "version": found.version,
-        "section_count": len(told),
+        "section_count": len(held),
         "context_id": drawn.id,
-        "told": told,
+        "told": held,
     }
     return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{found.release}-{drawn.id}"')
 

@@ -1,4 +1,4 @@
-"""What the fast path remembers: who a key is, for a second; what a context is, until a message says that it changed.
+"""Cache of the fast path: a key's owner for a second, a context until a message says that it changed.
 
 Both are read by the same functions that the other interfaces use. A change is announced to every process; where no
 message can come (Redis is away) a context is believed for half a second only.
@@ -48,7 +48,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Served:
-    """What an agent is told; ``same`` is the context of all requests where no item is left out."""
+    """The context of an agent; ``same`` is the answer to all requests where no item is left out."""
 
     agent_id: str
     found: Compiled

@@ -43,7 +43,7 @@ class Hearing:
                 await self._listen()
             except (RedisError, OSError) as error:
                 if not self._complained:  # once for each time that Redis is away
-                    log.warning("changes of playbooks can't be heard: %s", error)
+                    log.warning("changes of playbooks can't be received: %s", error)
                 self._complained = True
             finally:
                 self.listening = False
@@ -63,11 +63,11 @@ class Hearing:
                     continue
                 heard = time.monotonic()
                 self._take(message)
-        raise ConnectionError("nothing was heard, not even an answer to a ping")
+        raise ConnectionError("nothing was received, not even an answer to a ping")
 
     def _take(self, message: dict[str, object]) -> None:
         if message["type"] == "subscribe":
-            # What was announced before that moment was not heard.
+            # Announcements before that moment were not received.
             self._changed(None)
             self.listening, self._complained = True, False
         elif message["type"] == "message":

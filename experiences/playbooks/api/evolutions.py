@@ -61,7 +61,7 @@ class ItemVerdictOut(serializers.Serializer[Any]):
 
 
 class InsightOut(serializers.Serializer[Any]):
-    """What some executions teach, as a model sees it: told to no agent."""
+    """A lesson of some executions, as a model sees it. No agent receives it."""
 
     insight = serializers.CharField(help_text="What to do or know from now on.")
     happened = serializers.CharField()
@@ -192,10 +192,10 @@ class ExecutionRow(serializers.Serializer[Any]):
     duration_ms = serializers.FloatField()
     success = serializers.BooleanField()
     context_version = serializers.IntegerField(
-        allow_null=True, help_text="The playbook's version that it was told; null: none."
+        allow_null=True, help_text="The playbook's version in its context; null: none."
     )
     left_out = serializers.ListField(
-        child=serializers.CharField(), allow_null=True, help_text="Items that it was not told, by chance."
+        child=serializers.CharField(), allow_null=True, help_text="Items that its context lacked by chance."
     )
     used = serializers.ListField(
         child=serializers.CharField(), allow_null=True, help_text="Items that its answer used; null: it does not say."

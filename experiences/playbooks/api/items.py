@@ -65,8 +65,8 @@ NEW = OpenApiExample(
 
 
 class PlaybookItemViewSet(AgentVersions):
-    """Items of an agent's playbook. Each change makes a new version of the playbook, whose `ETag` they all share; what
-    agents are told changes with a deployment."""
+    """Items of an agent's playbook. Each change makes a new version of the playbook, whose `ETag` they all share. The
+    agents' context changes with a deployment."""
 
     queryset = Playbook.objects.none()
     tag = "playbooks"
@@ -95,7 +95,7 @@ class PlaybookItemViewSet(AgentVersions):
     def retrieve(self, request: Request, agent: str, handle: str) -> Response:
         return Response(_detail(playbook_get(self.actor, agent), handle))
 
-    @extend_schema(summary="Write an item anew", description="What is not given stays.", request=ItemPatch)
+    @extend_schema(summary="Change an item", description="What is not given stays.", request=ItemPatch)
     def partial_update(self, request: Request, agent: str, handle: str) -> Response:
         values, playbook = parsed(ItemPatch, request.data), playbook_get(self.actor, agent)
         now = _there(playbook, handle)

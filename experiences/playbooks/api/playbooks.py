@@ -1,4 +1,4 @@
-"""REST: what agents are told, and what waits for a person before they are."""
+"""REST: playbooks of agents, and changes that wait for a person's approval."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class SectionOut(serializers.Serializer[Any]):
     content = serializers.CharField()
     confidence = serializers.FloatField()
     support = serializers.IntegerField(help_text="How often it was suggested.")
-    usage = serializers.IntegerField(help_text="Executions that were told it.")
+    usage = serializers.IntegerField(help_text="Executions with it in their context.")
     helpful = serializers.IntegerField(help_text="Of those, how many succeeded.")
     harmful = serializers.IntegerField(help_text="Of those, how many failed.")
     effect = EffectOut(
@@ -109,9 +109,9 @@ class PlaybookOut(serializers.Serializer[Any]):
 class PlaybookDetail(PlaybookOut):
     sections = serializers.SerializerMethodField(help_text="In the order in which they are read.")
     context = serializers.SerializerMethodField(  # type: ignore[assignment]
-        help_text="What services are told now, as text: its release's items and lessons. Null: none is deployed."
+        help_text="Services' present context as text: its release's items and lessons. Null: none is deployed."
     )
-    draft = serializers.CharField(source="context", help_text="Its items as they stand, as text: told once deployed.")
+    draft = serializers.CharField(source="context", help_text="Its items as text: services receive them once deployed.")
     evolutions = serializers.SerializerMethodField()
 
     def get_context(self, row: Playbook) -> str | None:

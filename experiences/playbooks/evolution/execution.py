@@ -63,7 +63,7 @@ class EvolutionSlice:
         """The last ones, the newest at the end; chosen once, and the same when the job is taken up again."""
         recorded = ExecutionTrace.objects.filter(agent_id=self.evolution.agent_id)
         chosen = self.evolution.trace_ids or list(recorded.values_list("id", flat=True)[:EXECUTIONS])
-        found = _lived(self.evolution, recorded.filter(id__in=chosen).order_by("recorded_at", "id"))
+        found = _evidence(self.evolution, recorded.filter(id__in=chosen).order_by("recorded_at", "id"))
         with recording(self.lease, self.evolution.agent_id, progress=0.1):
             Evolution.objects.filter(job=self.job).update(trace_ids=chosen, metrics=metrics_of(found))
         return found
@@ -71,13 +71,13 @@ class EvolutionSlice:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def _settle(self, deltas: Sequence[Delta], executions: Sequence[ExecutionEvidence]) -> None:
-        """Curates and commits; anew, and without another answer, if a person was first.
+        """Curates and commits; curates again, without another answer, if a person was first.
 
         Raises:
             StopRequested: the playbook was deleted.
             Conflict: it is changed again and again.
         """
-        said = [text for one in executions for text in texts_in([one.inputs, one.outputs])]
+        texts = [text for one in executions for text in texts_in([one.inputs, one.outputs])]
         for _ in range(TRIES):
             playbook = Playbook.objects.filter(id=self.evolution.playbook_id).first()
             if playbook is None:
@@ -86,7 +86,7 @@ class EvolutionSlice:
             try:
                 with recording(self.lease, self.evolution.agent_id, progress=1.0, crashes=0):
                     curated = evolution_apply(
-                        self.evolution, playbook, deltas, untrusted=untrusted_runs(said, known), spent=self._spent()
+                        self.evolution, playbook, deltas, untrusted=untrusted_runs(texts, known), spent=self._spent()
                     )
                     self._tell(curated, playbook)
                     evolution_budget_alert(self.evolution)
@@ -108,8 +108,8 @@ class EvolutionSlice:
         event_add(self.job, "evolved", message=message, data={"version": playbook.version, "deltas": counts})
 
 
-def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[ExecutionEvidence]:
-    """Executions with the items of now that each was told and used: those whose text was the same in its version."""
+def _evidence(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[ExecutionEvidence]:
+    """Executions with the present items in their context and answer: the items whose text has not changed since."""
     rows, now = list(rows), {one.id: one.content for one in sections_of(evolution.playbook)}
     numbers = {row.context_version for row in rows}
     versions = PlaybookVersion.objects.filter(playbook=evolution.playbook, number__in=numbers - {None})
@@ -118,8 +118,8 @@ def _lived(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[Executi
 
 
 def _as_read(row: ExecutionTrace, items: Sequence[str] | None, drawn: bool) -> ExecutionEvidence:
-    """``drawn``: items are left out, so that the version alone does not say which of its ``items`` were told."""
+    """``drawn``: items are left out, so that the version alone does not say which of its ``items`` the context held."""
     known = items is not None and not (drawn and row.left_out is None)
-    told = tuple(one for one in items or () if one not in (row.left_out or ())) if known else None
-    used = None if row.used is None else tuple(one for one in row.used if one in (items or ()))
-    return ExecutionEvidence(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms, told, used)
+    in_context = tuple(item for item in items or () if item not in (row.left_out or ())) if known else None
+    used = None if row.used is None else tuple(item for item in row.used if item in (items or ()))
+    return ExecutionEvidence(str(row.id), row.inputs, row.outputs, row.success, row.duration_ms, in_context, used)

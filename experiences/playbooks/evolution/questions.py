@@ -57,7 +57,7 @@ class EvolutionQuestions:
         self._answers = len(self._kept)
 
     def deltas(self, evidence: EvolutionEvidence) -> list[Delta]:
-        """What the models suggest.
+        """The changes that the models suggest.
 
         Raises:
             MustPause: a call can't be paid for, or the model's service is away.
@@ -112,9 +112,9 @@ class EvolutionQuestions:
 
     def _asker(self, client: MeteredChatClient, book: AnswerLog) -> Asker:
         def recall(key: str, asked: str) -> ModelAnswer | None:
-            """What this question of the job was answered, or the same words in an earlier evolution of the agent. The
-            words of the former may differ by a count that has risen since; what was paid for is used all the same, and
-            the curator looks at the playbook of now."""
+            """The answer to this question of the job, or to the same words in an earlier evolution of the agent. The
+            question's words may differ by a count that has risen since. A paid answer is used all the same, and the
+            curator reads the present playbook."""
             if key not in self._kept and asked in self._earlier:
                 book.keep(replace(self._earlier[asked], key=key))
             return self._kept.get(key) or self._earlier.get(asked)
@@ -149,7 +149,7 @@ class EvolutionQuestions:
 
 
 def _answered(row: Question) -> ModelAnswer:
-    """What was answered, without what it cost: that was counted where it was asked."""
+    """The answer without its cost, which was counted where it was asked."""
     return ModelAnswer(
         row.key, row.stage, row.iteration, row.asked, row.usable, row.reply, row.reason, calls=0, model=row.model
     )

@@ -52,7 +52,7 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
 
 
 def _most(agent: Agent) -> int | None:
-    """What one may cost, in micro-dollars; None where there is no model to ask."""
+    """The highest cost of an evolution, in micro-dollars; None where there is no model to ask."""
     try:
         return evolution_worst_case(agent)
     except Unavailable:
@@ -60,7 +60,7 @@ def _most(agent: Agent) -> int | None:
 
 
 def evolution_words(evolution: Evolution) -> LessonVerdict:
-    """What became of one evolution, in a sentence."""
+    """The outcome of an evolution, in a sentence."""
     job = evolution.job
     if evolution.settled_at is not None:
         return LessonVerdict(f"It {taken(evolution)}{_moved(evolution)}.", "good" if _is_new(evolution) else "")
@@ -102,7 +102,7 @@ class Round:
 
 
 def rounds_of(evolution: Evolution) -> list[Round]:
-    """What its reflector answered in its last try, the first round first."""
+    """The reflector's answers in the last try, the first round first."""
     rows = list(Question.objects.filter(job_id=evolution.job_id, stage=REFLECTED).order_by("id"))
     last = max((_try(row) for row in rows), default=0)
     n = len(evolution.trace_ids)
@@ -135,7 +135,7 @@ def _of_those(insight: dict[str, Any], n: int) -> dict[str, Any]:
 
 
 def suggestions(evolution: Evolution) -> list[Any]:
-    """What the model proposed, with what became of each."""
+    """The model's proposals, each with its outcome."""
     return proposals(list(evolution.job.deltas.order_by("created_at", "id")))
 
 

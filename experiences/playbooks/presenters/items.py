@@ -47,7 +47,7 @@ class ItemRow:
 
     @property
     def effect_words(self) -> str:
-        """What it adds, in a sentence; "" where nothing can be said."""
+        """The item's effect, in a sentence; "" where nothing is known."""
         one = self.effect
         if one is None:
             return ""
@@ -74,14 +74,14 @@ class ItemRow:
 
     @property
     def used_words(self) -> str:
-        """How often its answers used it; "" where no agent says so."""
+        """The share of answers that used the item; "" where no agent says so."""
         if self.effect is None or not self.effect.reporting:
             return ""
         return f"{count(self.effect.used)} of {count(self.effect.reporting)} answers that name what they used"
 
     @property
     def trust_words(self) -> str:
-        """What the figure of its trust is, and is for."""
+        """The meaning of the item's trust, and its use."""
         return (
             "The lower bound of its share of good outcomes. Where there is no room, items that were measured to be"
             " better left out go first, and then the least trusted ones."
@@ -104,7 +104,7 @@ class ItemRow:
         """Its outcomes in a sentence."""
         if not self.told:
             return "No execution with this item has ended yet."
-        ended = f"{count(self.section.helpful)} of {count(self.told)} executions that were told it succeeded"
+        ended = f"{count(self.section.helpful)} of {count(self.told)} executions with it in their context succeeded"
         return f"{ended}, {percent(self.share, 0)} (95 % interval {percent(self.low, 0)} to {percent(self.high, 0)})."
 
 
@@ -193,12 +193,12 @@ def _item(one: Blame, effect: ItemEffect | None) -> ItemRow:
 
 
 def tokens_of(playbook: Playbook) -> int:
-    """What telling it costs in each call, about."""
+    """Tokens of the context in each call, about."""
     return middle(playbook.context)
 
 
 def verdict(playbook: Playbook, items: Sequence[ItemRow]) -> LessonVerdict:
-    """What a playbook comes to, up to its last evolution."""
+    """A sentence of a playbook's version, size and outcomes, up to its last evolution."""
     n = len(items)
     size = f"{n} item{'' if n == 1 else 's'}, about {count(tokens_of(playbook))} tokens per call"
     return LessonVerdict(f"Version {playbook.version}, {size}; {_outcomes(items)}", _tone(items))
@@ -242,14 +242,14 @@ def _hurts(one: ItemRow) -> bool:
 
 
 def taken(evolution: Evolution) -> str:
-    """What an evolution came to: "applied 3 of 4 changes, and 1 waits for a person"."""
+    """An evolution's outcome: "applied 3 of 4 changes, and 1 waits for a person"."""
     total = sum(evolution.outcome.values())
     if not total:
         return "suggested nothing new"
     settled = sum(evolution.outcome.get(state, 0) for state in TAKEN)
-    said = f"applied {settled} of {total} change{'' if total == 1 else 's'}"
+    text = f"applied {settled} of {total} change{'' if total == 1 else 's'}"
     waiting = sum(evolution.outcome.get(state, 0) for state in WAITING)
-    return f"{said}, and {waiting} {'waits' if waiting == 1 else 'wait'} for a person" if waiting else said
+    return f"{text}, and {waiting} {'waits' if waiting == 1 else 'wait'} for a person" if waiting else text
 
 
 def last_evolution(playbook: Playbook) -> Evolution | None:
@@ -259,7 +259,7 @@ def last_evolution(playbook: Playbook) -> Evolution | None:
 
 
 def playbook_summary(actor: Any, agent_id: Any) -> dict[str, Any]:
-    """What an agent's page says of its playbook; ``playbook`` is None where it has none."""
+    """Summary of an agent's playbook for the agent's page; ``playbook`` is None where it has none."""
     playbook = playbooks_visible(actor).filter(agent_id=agent_id).first()
     if playbook is None:
         return {"playbook": None}

@@ -1,6 +1,6 @@
 """Brings a proven context to production: active lessons become items of the agent's playbook.
 
-Training touches copies only; this is the one step from there to what an agent is told.
+Training touches copies only; this is the one step from there to an agent's context.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _check(agent: Agent, category: str) -> None:
 
 
 def _chosen(agent: Agent, experiences: Sequence[Experience] | None) -> Sequence[Experience]:
-    """Those that are given, or every active one."""
+    """The given lessons, or every active one."""
     if experiences is None:
         if not (chosen := adoptable(agent)):
             raise Conflict("The agent has no active lesson. A job has to measure that one helps first.")

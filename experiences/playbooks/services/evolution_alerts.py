@@ -1,4 +1,4 @@
-"""Three quarters of what an agent's evolutions may cost a month are spent: its admins are told, once a month."""
+"""Alerts admins, once a month, when three quarters of an agent's monthly budget for evolutions are spent."""
 
 from __future__ import annotations
 

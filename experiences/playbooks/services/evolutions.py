@@ -73,7 +73,7 @@ def evolution_queue(actor: Any, playbook: Playbook, *, trigger: str = "request")
 
 
 def evolution_retry(actor: Any, evolution: Evolution) -> Job:
-    """Takes a failed one out of the dead letters: it is queued again and asks anew.
+    """Queues a failed evolution again, out of the dead letters: it makes new model calls.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -123,7 +123,7 @@ def _refuse_beside(agent: Agent) -> None:
 
 
 def _affordable(agent: Agent) -> int:
-    """What the evolution may cost at most, in micro-dollars.
+    """The evolution's highest cost, in micro-dollars.
 
     Raises:
         Unavailable: there is no model to ask, or it has no price.

@@ -34,7 +34,7 @@ TASK_LENGTH: Final = 100
 
 @dataclass(frozen=True, slots=True)
 class NewTrace:
-    """One execution to record. ``context_id`` names the context that the agent was told, as it was given out with it;
+    """One execution to record. ``context_id`` names the context that the agent received, by the id that came with it.
     ``context_version`` alone says which version that was, and not which of its items were left out. ``used``: the
     items that the agent says its answer used; None: it says nothing."""
 
@@ -49,7 +49,7 @@ class NewTrace:
     used: Sequence[str] | None = None
 
     @property
-    def told(self) -> Draw | None:
+    def received(self) -> Draw | None:
         """Raises ValueError: see ``draw_of``."""
         if self.context_id:
             return draw_of(self.context_id)
@@ -76,11 +76,11 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
     rows = [_row(one, f"traces[{index}]" if len(given) > 1 else "") for index, one in enumerate(given)]
     with transaction.atomic():
         # 1. The playbooks' rows, always in the same order: two batches wait for each other and never in a circle.
-        told = [_count(agents[agent_id], rows) for agent_id in sorted(agents)]
+        counted = [_count(agents[agent_id], rows) for agent_id in sorted(agents)]
         # 2. Only then rows that point to the organisation: who waits for its lock holds none of ours.
         ExecutionTrace.objects.bulk_create(rows)
     metrics.traces.inc(len(rows))
-    for playbook in filter(None, told):
+    for playbook in filter(None, counted):
         _trigger(playbook)
     return rows
 
@@ -88,8 +88,8 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
 def _row(one: NewTrace, where: str) -> ExecutionTrace:
     if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(one).items()}:
         raise Invalid(" ".join(f"{name}: {why}" for name, why in fields.items()), fields=fields)
-    told = one.told
-    named = told is not None and (told.rate > 0 or bool(told.left_out))
+    received = one.received
+    named = received is not None and (received.rate > 0 or bool(received.left_out))
     return ExecutionTrace(
         organization_id=one.agent.organization_id,
         agent=one.agent,
@@ -98,15 +98,15 @@ def _row(one: NewTrace, where: str) -> ExecutionTrace:
         outputs=redact_value(one.outputs),
         duration_ms=one.duration_ms,
         success=one.success,
-        context_version=told.version if told else None,
-        leave_out_rate=told.rate if told and named else None,
-        left_out=list(told.left_out) if told and named else None,
+        context_version=received.version if received else None,
+        leave_out_rate=received.rate if received and named else None,
+        left_out=list(received.left_out) if received and named else None,
         used=list(dict.fromkeys(one.used)) if one.used is not None else None,
     )
 
 
 def _faults(one: NewTrace) -> dict[str, str]:
-    """What is wrong with an execution, by field."""
+    """Faults of an execution, by field."""
     found = {}
     if not (math.isfinite(one.duration_ms) and 0 < one.duration_ms <= LONGEST_MS):
         found["duration_ms"] = "It is a positive number of milliseconds."
@@ -120,14 +120,14 @@ def _faults(one: NewTrace) -> dict[str, str]:
 
 def _context_faults(one: NewTrace) -> dict[str, str]:
     try:
-        told = one.told
+        received = one.received
     except ValueError as error:
         return {"context_id": str(error)}
-    if told is None:
-        return {"used": "Say by context_id which context it was told."} if one.used else {}
-    if one.context_version not in (None, told.version):
-        return {"context_version": f"The context {one.context_id} is of version {told.version}."}
-    if missing := set(one.used or ()) & set(told.left_out):
+    if received is None:
+        return {"used": "Say by context_id which context it had."} if one.used else {}
+    if one.context_version not in (None, received.version):
+        return {"context_version": f"The context {one.context_id} is of version {received.version}."}
+    if missing := set(one.used or ()) & set(received.left_out):
         return {"used": f"{min(missing)} was left out of its context."}
     return {}
 
@@ -143,19 +143,19 @@ def _value_fault(value: Any) -> str:
 def _count(agent: Agent, rows: Sequence[ExecutionTrace]) -> Playbook | None:
     """Counts the agent's executions in its playbook, and for each item how those ended that had it in their context."""
     mine = [row for row in rows if row.agent_id == agent.id]
-    told = sorted({row.context_version for row in mine if row.context_version is not None})
+    versions = sorted({row.context_version for row in mine if row.context_version is not None})
     counted = Playbook.objects.filter(agent_id=agent.id)
     if not counted.update(traces=F("traces") + len(mine), pending=F("pending") + len(mine)):
-        if told:
-            message = "The agent has no playbook, so it can't have been told a version of one."
+        if versions:
+            message = "The agent has no playbook, so its context can't have held a version of one."
             raise Invalid(message, fields={"context_version": message})
         return None
     playbook = counted.select_related("agent").get()
     outcomes: Counter[tuple[str, bool]] = Counter()
-    for version in told:
+    for version in versions:
         items = _items(playbook, version)
         for row in (row for row in mine if row.context_version == version):
-            outcomes.update((item, row.success) for item in _told(row, items, agent))
+            outcomes.update((item, row.success) for item in _in_context(row, items, agent))
     _credit(playbook, outcomes)
     return playbook
 
@@ -169,8 +169,8 @@ def _items(playbook: Playbook, version: int) -> frozenset[str]:
     return frozenset(one["id"] for one in sections)
 
 
-def _told(row: ExecutionTrace, items: frozenset[str], agent: Agent) -> frozenset[str]:
-    """Those of a version's items that an execution is known to have had in its context. Raises Invalid."""
+def _in_context(row: ExecutionTrace, items: frozenset[str], agent: Agent) -> frozenset[str]:
+    """The items of a version that an execution is known to have had in its context. Raises Invalid."""
     named = frozenset([*(row.left_out or ()), *(row.used or ())])
     if unknown := named - items:
         field = "used" if unknown & frozenset(row.used or ()) else "context_id"

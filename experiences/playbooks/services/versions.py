@@ -135,7 +135,7 @@ def names_of(playbook: Playbook) -> Callable[[], str]:
 
 
 def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> CuratorRules:
-    """What a model may change by itself."""
+    """Rules for changes that a model makes by itself."""
     own = evolution_settings(agent)
     return CuratorRules(
         min_confidence=own.min_confidence,
@@ -148,7 +148,8 @@ def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> CuratorRu
 
 
 def rules_of_people(agent: Agent) -> CuratorRules:
-    """What a person may change: who signs for a text needs no confidence, but may not smuggle an order in."""
+    """Rules for a person's changes: a person who signs for a text needs no confidence, but may not smuggle an order
+    in."""
     most = evolution_settings(agent).max_sections
     return CuratorRules(min_confidence=0.0, review_floor=0.0, max_sections=most, guarded=False)
 

@@ -82,7 +82,7 @@ def retry(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @page
 def execution(request: HttpRequest, actor: Actor, trace_id: Any) -> HttpResponse:
-    """One execution: what came in, what went out, what the agent was told, and which evolutions read it."""
+    """One execution: its input, its output, the agent's context, and the evolutions that read it."""
     row = trace_get(actor, trace_id)
     readers = evolutions_visible(actor).filter(agent_id=row.agent_id, trace_ids__contains=[row.pk])
     context = {

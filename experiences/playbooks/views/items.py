@@ -34,8 +34,8 @@ def add(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     require(actor, "playbook.edit", playbook.organization_id)
     form = ItemForm(request.POST)
     if made := form.applied(playbook_edit, actor, playbook, type="add"):
-        said = f"The item {made.section} is added." if not made.reason else f"Not added twice: {made.reason}."
-        messages.success(request, f"{said} {NOT_YET}")
+        message = f"The item {made.section} is added." if not made.reason else f"Not added twice: {made.reason}."
+        messages.success(request, f"{message} {NOT_YET}")
         return redirect("experiences:playbook", agent_id=agent_id)
     return shown(request, actor, agent_get(actor, agent_id), form)
 
@@ -100,7 +100,7 @@ def _form(form: ItemForm | None, found: ItemRow | None, playbook: Playbook) -> I
 
 
 def _taught(actor: Actor, found: ItemRow | None) -> dict[str, Any]:
-    """What stands behind the text of now: executions, or the lesson that it was."""
+    """Sources of the present text: executions, or the lesson that it was."""
     if found is None:
         return {}
     delta, latest = found.blame.delta, found.blame.latest

@@ -140,7 +140,7 @@ def _lessons(actor: Actor, query: str, kind: str, reason: str) -> QuerySet[Exper
 
 
 def _agents(actor: Actor) -> QuerySet[Agent]:
-    """Those with something that waits."""
+    """Agents with a change or a lesson that waits."""
     changes = review_queue(actor).order_by().values("agent_id")
     held = experiences_visible(actor).filter(status=ExperienceStatus.QUARANTINED).values("agent_id")
     return agents_visible(actor, archived=True).filter(Q(id__in=changes) | Q(id__in=held)).order_by("name")[:CHIPS]

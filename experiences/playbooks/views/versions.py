@@ -31,7 +31,7 @@ HIGHEST: Final = 2**31 - 1
 
 @page
 def diff(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
-    """What two versions do not share. From the newest to an earlier one it is also the preview of going back."""
+    """Differences of two versions. From the newest to an earlier one it is also the preview of going back."""
     playbook = playbook_get(actor, agent_id)
     a = _number(request.GET, "a", max(1, playbook.version - 1))
     b = _number(request.GET, "b", playbook.version)
@@ -57,7 +57,7 @@ def rollback(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     if version is None:
         raise Invalid("Say which version to go back to.", fields={"to": "A number."})
     playbook_rollback(actor, playbook, version=version, expected=whole_number(request.POST, "version"))
-    messages.success(request, f"Version {playbook.version} holds what version {version} held. Agents are told it now.")
+    messages.success(request, f"Version {playbook.version} holds what version {version} held. It is the playbook now.")
     return redirect("experiences:playbook", agent_id=agent_id)
 
 
@@ -75,8 +75,8 @@ def adopt(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         made = playbook_adopt(actor, agent, chosen, category=category, expected=whole_number(request.POST, "version"))
     except (Invalid, Conflict) as error:
         return _preview(request, actor, agent, playbook, chosen, category, error)
-    said = "1 lesson is" if len(chosen) == 1 else f"{len(chosen)} lessons are"
-    messages.success(request, f"{said} in the playbook: version {made.version}. {NOT_YET}")
+    lessons_are = "1 lesson is" if len(chosen) == 1 else f"{len(chosen)} lessons are"
+    messages.success(request, f"{lessons_are} in the playbook: version {made.version}. {NOT_YET}")
     return redirect("experiences:playbook", agent_id=agent.pk)
 
 
@@ -121,7 +121,7 @@ def _offered(agent: Agent, playbook: Playbook | None, plan: Adoption, chosen: li
 
 
 def _first(agent: Agent, playbook: Playbook | None, given: QueryDict) -> list[Experience]:
-    """What the address names; where it names nothing, the best that have room."""
+    """The lessons that the address names; where it names none, the best that have room."""
     if "lesson" in given or "picked" in given:
         return _chosen(agent, given)
     every = adoptable(agent)
@@ -152,7 +152,7 @@ def _number(given: QueryDict, name: str, otherwise: int) -> int:
 
 
 def _cost(tokens: int) -> str:
-    """What a difference means for each call."""
+    """The cost of a difference in each call."""
     if not tokens:
         return "as many tokens per call"
     return f"{abs(tokens):,} token{'' if abs(tokens) == 1 else 's'} {'more' if tokens > 0 else 'fewer'} per call"

@@ -22,16 +22,16 @@ TESTS_SECONDS: Final = 15
 TEST_SECONDS: Final = 2.0
 MAX_TESTS: Final = 50
 MAX_TEST: Final = 10_000  # characters
-MAX_KEPT: Final = 20  # findings that are told
+MAX_KEPT: Final = 20  # findings that are reported
 UNIT_TESTS: Final = Path(__file__).with_name("unit_tests.py").read_text()
 
 
 def code_quality(code: str, tests: Sequence[str] = ()) -> dict[str, Any]:
-    """What is found of Python ``code`` that is not empty. Takes up to 35 s.
+    """Measures of Python ``code`` that is not empty. Takes up to 35 s.
 
     "lint" = 1 - (5 errors + other findings) / lines, from 0. "security" = 1 - .5, .2, .05 for each finding of high,
-    medium, low severity, from 0. "tests_passed" of "tests_total", where there are tests. What can't be told (a tool ran
-    out of time) is left out. Without a sandbox: {"off": why}.
+    medium, low severity, from 0. "tests_passed" of "tests_total", where there are tests. A measure is left out where
+    its tool ran out of time. Without a sandbox: {"off": why}.
     """
     if missing := sandbox.unavailable():
         return {"off": missing}
@@ -57,10 +57,14 @@ def _linted(code: str) -> dict[str, Any]:
         return {}
     rules = [str(one.get("code") or "invalid-syntax") for one in found]
     weight = sum(ERROR_WEIGHT if rule.startswith(ERRORS) else 1 for rule in rules)
-    told = [
+    details = [
         _finding("ruff", rule, one["location"]["row"], one["message"]) for rule, one in zip(rules, found, strict=True)
     ]
-    return {"lint": max(0.0, 1 - weight / _lines(code)), "lint_findings": len(found), "lint_details": told[:MAX_KEPT]}
+    return {
+        "lint": max(0.0, 1 - weight / _lines(code)),
+        "lint_findings": len(found),
+        "lint_details": details[:MAX_KEPT],
+    }
 
 
 def _secured(code: str) -> dict[str, Any]:
@@ -84,8 +88,8 @@ def _secured(code: str) -> dict[str, Any]:
         return {}
     found = report["results"]
     lost = sum(SEVERITY.get(one["issue_severity"], 0.0) for one in found)
-    told = [_finding("bandit", one["test_id"], one["line_number"], one["issue_text"]) for one in found]
-    return {"security": max(0.0, 1 - lost), "security_findings": len(found), "security_details": told[:MAX_KEPT]}
+    details = [_finding("bandit", one["test_id"], one["line_number"], one["issue_text"]) for one in found]
+    return {"security": max(0.0, 1 - lost), "security_findings": len(found), "security_details": details[:MAX_KEPT]}
 
 
 def _tested(code: str, tests: Sequence[str]) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def run(command: Sequence[str], given: str, seconds: int) -> Finished:
     wanted = {
         "command": list(command),
         "environment": ENVIRONMENT,
-        "shown": _shown(),
+        "shown": _read_only_paths(),
         "disk_bytes": DISK_BYTES,
         "limits": {**LIMITS, "CPU": seconds},
         "seconds": seconds + 1,  # for a caller that was killed meanwhile
@@ -88,7 +88,7 @@ def _refused() -> str:
     """Tried once for a process.
 
     Raises:
-        TimeoutError: the machine is too busy to tell; the next call tries again.
+        TimeoutError: the machine is too busy for an answer; the next call tries again.
     """
     if sys.platform != "linux":
         return "it needs Linux"
@@ -99,7 +99,7 @@ def _refused() -> str:
 
 
 @cache
-def _shown() -> list[str]:
+def _read_only_paths() -> list[str]:
     """The system's libraries, the interpreter and its packages."""
     own = [os.path.realpath(prefix) for prefix in (sys.base_prefix, sys.prefix)]
     inner = [path for path in dict.fromkeys(own) if not path.startswith("/usr/") and path != "/usr"]

@@ -17,7 +17,7 @@ from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenari
 class StepOutcome:
     """Outcome of an action.
 
-    ``action`` and ``result`` are the JSON values that are recorded; ``done`` ends the episode; ``verified`` tells
+    ``action`` and ``result`` are the JSON values that are recorded; ``done`` ends the episode; ``verified`` is
     a verify step's verdict (None for other steps, and for one that came to no verdict).
     """
 
@@ -60,7 +60,7 @@ class ActionEpisode(Episode, Protocol):
 class TextEpisode(Episode, Protocol):
     """An episode for agents that write text: a question to be answered, or a world that answers each message.
 
-    ``one_answer`` tells which: with it the first message that calls no tool is the answer.
+    ``one_answer`` says which: with it the first message that calls no tool is the answer.
     """
 
     @property

@@ -133,7 +133,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "How answers are judged: auto (default: by each row's keys), " + ", ".join(SCORERS) + ".",
         choices=("auto", *SCORERS),
     ),
-    "case_sensitive": Option("Whether exact, contains and regex tell capital letters apart; false by default.", False),
+    "case_sensitive": Option("Whether exact, contains and regex distinguish capital letters; false by default.", False),
     "judge_model": Option(
         "The model that judges rows with a rubric, at the agent's endpoint; the agent's own by default.", ""
     ),

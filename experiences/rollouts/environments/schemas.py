@@ -20,7 +20,7 @@ _known = lru_cache(maxsize=1_000)(compiled)
 
 
 class Schema:
-    """A checked schema. ``accepts`` tells of a JSON value whether it fits.
+    """A checked schema. ``accepts`` says whether a JSON value fits.
 
     Raises:
         ValueError: the schema is faulty, or can't be checked here. The message is for the row's author.

@@ -105,7 +105,7 @@ def _verdict(success: bool, scorer: str, answer: str, expected: Any) -> Outcome:
     )
 
 
-def _plain(text: str, case_sensitive: bool) -> str:
+def _normalized(text: str, case_sensitive: bool) -> str:
     plain = " ".join(unicodedata.normalize("NFKC", text[:MAX_ANSWER]).split())
     return plain if case_sensitive else plain.casefold()
 
@@ -114,8 +114,8 @@ def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """The answer is the expected text (or one of several), white space aside."""
     target = _target(expected, "answer")
     texts = [str(one) for one in target] if isinstance(target, list) else [str(target)]
-    wanted = {_plain(text, case_sensitive) for text in texts}
-    return lambda answer: _verdict(_plain(answer, case_sensitive) in wanted, "exact", answer, target)
+    wanted = {_normalized(text, case_sensitive) for text in texts}
+    return lambda answer: _verdict(_normalized(answer, case_sensitive) in wanted, "exact", answer, target)
 
 
 def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
@@ -144,10 +144,10 @@ def number_in(text: str) -> float | None:
 def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """Every expected piece of text occurs in the answer."""
     target = _target(expected, "contains", "answer")
-    pieces = [_plain(str(piece), case_sensitive) for piece in (target if isinstance(target, list) else [target])]
+    pieces = [_normalized(str(piece), case_sensitive) for piece in (target if isinstance(target, list) else [target])]
 
     def check(answer: str) -> Outcome:
-        text = _plain(answer, case_sensitive)
+        text = _normalized(answer, case_sensitive)
         return _verdict(all(piece in text for piece in pieces), "contains", answer, target)
 
     return check

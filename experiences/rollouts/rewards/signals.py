@@ -74,9 +74,9 @@ def feedback(evidence: Mapping[str, Any]) -> float:
     if not isinstance(given, Mapping):
         return NO_FEEDBACK
     read = [_thumbs(one) for one in _each(given.get("thumbs"))] + [_stars(one) for one in _each(given.get("stars"))]
-    said = [one for one in read if one is not None]
-    if said:
-        return math.fsum(said) / len(said)
+    values = [one for one in read if one is not None]
+    if values:
+        return math.fsum(values) / len(values)
     implicit = given.get("implicit")
     return IMPLICIT.get(implicit, NO_FEEDBACK) if isinstance(implicit, str) else NO_FEEDBACK
 

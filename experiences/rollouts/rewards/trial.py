@@ -111,7 +111,7 @@ class RewardSummary:
 def tried(reward: Reward, lived: Iterable[tuple[Any, tuple[Any, ...], Trajectory]]) -> list[Tried]:
     """Pay of ``reward`` for (id, owner, trajectory)s, in the order of training.
 
-    ``owner`` tells apart whose iterations and groups these are (job, arm, line). A group is ranked as far as it is
+    ``owner`` identifies the iterations and groups (job, arm, line). A group is ranked as far as it is
     there; a reward that learns starts empty for each owner's first iteration and learns after each of them.
     """
     found: list[Tried] = []

@@ -24,14 +24,14 @@ class Arrival:
     """
 
     def __init__(self, told: PromptContext) -> None:
-        self._lines = [_plain(line) for line in told.text.splitlines() if line.strip()]
+        self._lines = [_one_line(line) for line in told.text.splitlines() if line.strip()]
         self._note = dict(told.note) if told.text or "logprob" in told.note else None
         self._arrived, self._answered = not self._lines, False
 
     def look(self, messages: Iterable[Message]) -> None:
         if not self._arrived:
-            said = _plain(" ".join(message.content for message in messages))
-            self._arrived = all(line in said for line in self._lines)
+            sent = _one_line(" ".join(message.content for message in messages))
+            self._arrived = all(line in sent for line in self._lines)
 
     def answered(self) -> None:
         """The agent has answered: what has not arrived by now was dropped."""
@@ -57,5 +57,5 @@ def context_arrived(trajectories: Iterable[Trajectory]) -> bool | None:
     return arrived >= dropped if arrived or dropped else None
 
 
-def _plain(text: str) -> str:
+def _one_line(text: str) -> str:
     return " ".join(text.split())

@@ -41,19 +41,19 @@ class ChatStream:
             "created": int(time.time()),
             "model": model,
         }
-        self._told = False
+        self._streamed = False
 
     def begin(self) -> Iterator[dict[str, Any]]:
         yield self._chunk({"role": "assistant", "content": ""})
 
     def piece(self, text: str) -> Iterator[dict[str, Any]]:
-        self._told = True
+        self._streamed = True
         yield self._chunk({"content": text})
 
     def end(self, completion: Completion) -> Iterator[dict[str, Any]]:
         whole = completion_json(completion)
         choice = whole["choices"][0]
-        if completion.text and not self._told:  # a model that sends its whole answer at once
+        if completion.text and not self._streamed:  # a model that sends its whole answer at once
             yield from self.piece(completion.text)
         for at, call in enumerate(choice["message"].get("tool_calls", [])):
             yield self._chunk({"tool_calls": [{"index": at, **call}]})

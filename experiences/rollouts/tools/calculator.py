@@ -327,17 +327,17 @@ def _written(value: Fraction) -> str:
         if places is not None and places <= PRECISION - len(str(abs(value.numerator) // value.denominator)):
             exact = _as_decimal(value)
             if exact == exact.quantize(Decimal(1).scaleb(-places)):
-                return _plain(exact) if places <= 2 * DIGITS else _rounded(exact)
+                return _decimal_text(exact) if places <= 2 * DIGITS else _rounded(exact)
         return _rounded(_as_decimal(value))
 
 
 def _rounded(value: Decimal) -> str:
     with localcontext() as context:
         context.prec = DIGITS
-        return _plain(+value)
+        return _decimal_text(+value)
 
 
-def _plain(value: Decimal) -> str:
+def _decimal_text(value: Decimal) -> str:
     value = value.normalize() if value else Decimal(0)
     return f"{value:f}" if -DIGITS < value.adjusted() < 2 * PRECISION else f"{value:E}"
 

@@ -52,7 +52,7 @@ def calendar_tool(text: str) -> str:
 def _answer(text: str) -> str:
     if "leap" in text:
         return "Yes" if calendar.isleap(_year(text)) else "No"
-    plain = PARENTHESES.sub(" ", text)  # "(Monday through Sunday)" and the like tell about the answer's form
+    plain = PARENTHESES.sub(" ", text)  # "(Monday through Sunday)" and the like describe the answer's form
     ordinal = _ORDINAL.search(plain)
     if ordinal is not None:
         return _ordinal_day(plain, ordinal.group(1), ordinal.group(2))

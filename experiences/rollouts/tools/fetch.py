@@ -1,7 +1,7 @@
 """The ``fetch`` tool: reads a page of the web as text. Off unless the site lists the hosts that may be read.
 
 An address that a model gives is untrusted: the host is checked against the list, then called like every other
-address that was entered (``agentcore_site.outbound``). A redirect is not followed; the model is told where it leads.
+address that was entered (``agentcore_site.outbound``). A redirect is not followed; the model receives its target.
 """
 
 from __future__ import annotations

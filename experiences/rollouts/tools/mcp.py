@@ -141,7 +141,7 @@ class MCPTool:
         except TimeoutError:
             return ToolResult(False, "", f"timeout: no result within {self.peer.server.timeout_s:g} s")
         except Exception as error:  # also the package's own, such as a result that breaks the tool's schema
-            return ToolResult(False, "", _told(error))
+            return ToolResult(False, "", _cause(error))
 
 
 class _Peer:
@@ -194,7 +194,7 @@ class _Peer:
     def _broken(self, link: _Link, why: str) -> MCPFailure:
         """The failure of a broken link, for the agent. Drops the link."""
         self._drop(link)
-        outlook = "it is not started again" if self._starts_left == 0 else "the next call connects anew"
+        outlook = "it is not started again" if self._starts_left == 0 else "the next call connects again"
         return MCPFailure(f"{self.server.name}: {TOO_LARGE if link.too_large else why}; {outlook}")
 
     async def _connected(self) -> _Link:
@@ -221,7 +221,7 @@ class _Peer:
 
 class _Link:
     """One connection, held by a task of its own: it has to be left in the task that entered it, and calls come from
-    every rollout's. ``client`` is there once it is open; ``forgotten`` says that an HTTP server (started anew, say)
+    every rollout's. ``client`` is there once it is open; ``forgotten`` says that an HTTP server (restarted, say)
     no longer knows the session, ``too_large`` that it sent more at once than is read."""
 
     client: Client
@@ -244,7 +244,7 @@ class _Link:
             await self.close()
             if not isinstance(error, Exception):
                 raise
-            why = f"no answer within {self._server.timeout_s:g} s" if isinstance(error, TimeoutError) else _told(error)
+            why = f"no answer within {self._server.timeout_s:g} s" if isinstance(error, TimeoutError) else _cause(error)
             raise MCPFailure(f"{self._server.name}: it can't be connected: {why}") from error
 
     async def close(self) -> None:
@@ -297,7 +297,7 @@ async def _listed(peer: _Peer) -> list[Tool]:
         except MCPFailure:
             raise
         except Exception as error:
-            raise MCPFailure(f"{name}: its tools can't be listed: {_told(error)}") from error
+            raise MCPFailure(f"{name}: its tools can't be listed: {_cause(error)}") from error
         tools += page
         if cursor is None:
             break
@@ -343,7 +343,7 @@ def _read(result: CallToolResult) -> ToolResult:
     return ToolResult(True, "\n".join([*texts, *(f"[{kind}: not shown]" for kind in others)]))
 
 
-def _told(error: BaseException) -> str:
+def _cause(error: BaseException) -> str:
     """An error in one line: the first one of a group, since the package raises its own in groups."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]

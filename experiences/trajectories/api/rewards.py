@@ -112,7 +112,7 @@ class RewardTryViewSet(ScopedViewSet):
     @extend_schema(
         summary="Try a reward on trajectories that there are, or on samples",
         description=(
-            "Pays the latest trajectories of a job or an agent anew, or samples that are given with the request, and"
+            "Pays the latest trajectories of a job or an agent again, or samples that are given with the request, and"
             " stores nothing. Groups are ranked as far as"
             " they are among them; a reward that learns starts empty."
         ),

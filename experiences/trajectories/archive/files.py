@@ -46,8 +46,8 @@ ASIDE: Final = ("digest", "version")
 
 
 class RowsWritten(NamedTuple):
-    """How many rows of a job, the sums of their digests and versions as the database has them (None: they come from
-    elsewhere), and the place of the last one in its job."""
+    """The number of a job's rows, the sums of their digests and versions as the database has them (None: they come
+    from elsewhere), and the place of the last row in its job."""
 
     rows: int
     mark: int | None = None

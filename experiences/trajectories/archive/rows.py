@@ -59,7 +59,7 @@ def job_write(writer: ArchiveWriter, month: date, agent_id: uuid.UUID, job_id: u
         # OFFSET keeps the planner from putting the cast of JSON, most of the work, into each place that asks for it.
         select = (
             f"COPY (SELECT {LISTED}, {DIGEST}, experiences_row_version(id, ctid, xmin)"  # noqa: S608
-            f" FROM (SELECT {AS_TEXT}, ctid, xmin FROM ({found}) found OFFSET 0) told)"
+            f" FROM (SELECT {AS_TEXT}, ctid, xmin FROM ({found}) found OFFSET 0) listed)"
             f" TO STDOUT (FORMAT csv, DELIMITER '{DELIMITER}', QUOTE '{QUOTE}')"
         )
         values = [month, agent_id, job_id, *(last or {}).values()]

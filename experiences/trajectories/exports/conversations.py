@@ -34,8 +34,8 @@ def dpo_lines(group: Sequence[Rewarded]) -> Iterator[bytes]:
     """Pairs of the rollouts of one query: the best with the worst, the second best with the second worst, and so on as
     long as their rewards differ, so that each rollout stands in one pair at most.
 
-    Both have to have been told the same, in one conversation: what an agent of several parts was told in its later
-    ones is the work of its earlier ones, and a rollout that was told other lessons answered another prompt.
+    Both must have had the same prompt, in one conversation. The later prompts of an agent of several parts are the work
+    of its earlier ones, and a rollout with other lessons answered another prompt.
     """
     by_prompt: dict[bytes, list[tuple[float, list[dict[str, Any]], list[dict[str, Any]]]]] = {}
     for one in group:

@@ -21,7 +21,7 @@ from experiences.models import ExportPart, TrajectoryExport
 from experiences.trajectories.exports.stored import KIND, files_delete, stored_part
 
 NOTE: Final = (
-    "Files of exports that held it were deleted: export anew what you still need. What was downloaded is yours."
+    "Files of exports that held it were deleted: export again what you still need. What was downloaded is yours."
 )
 
 

@@ -109,7 +109,7 @@ def _part_write(export: TrajectoryExport, waiting: Portions, path: Path, lease: 
 def _part_keep(export: TrajectoryExport, written: WrittenPart, path: Path, lease: Lease) -> bool:
     """Stores the part, then says in one transaction that it is there and where the next one begins: a process that dies
     before that leaves a file that no row names, and its rows are written again. False: the organisation switched its
-    encryption meanwhile, and the part has to be written anew."""
+    encryption meanwhile, and the part has to be written again."""
     part = written.part
     if written.mark is None and part.number > 1:
         return True  # the part before ended with the last row

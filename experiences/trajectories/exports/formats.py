@@ -61,7 +61,7 @@ class Format:
 
 
 def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
-    """What people noted stands in the line of its trajectory; one without annotations has no such key."""
+    """Lines of JSON. Annotations are in the line of their trajectory; a line without annotations has no such key."""
     for row, whole in zip(rows, rows_exported(rows), strict=True):
         if row.annotations:
             whole["annotations"] = [as_noted(one) for one in row.annotations]

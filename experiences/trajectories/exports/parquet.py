@@ -29,7 +29,7 @@ REPEATED: Final = "job_id agent_id purpose arm line policy_version model query c
 
 
 class _Sink:
-    """What was written and not taken yet."""
+    """Bytes that were written and not taken yet."""
 
     closed = False
 

@@ -32,9 +32,10 @@ class ExportShown(NamedTuple):
 
 
 def filters_shown(actor: Actor, several: Sequence[Mapping[str, Any]]) -> list[list[FilterShown]]:
-    """Of several exports in two queries, whatever their number. What the actor may not see keeps its identifier."""
+    """Filters of several exports, always in two queries. A job or agent that the actor may not see keeps its
+    identifier."""
     names = _names(actor, [str(one[name]) for one in several for name in ("job", "agent") if one.get(name)])
-    return [[_shown(name, str(value), names) for name, value in one.items()] for one in several]
+    return [[_filter(name, str(value), names) for name, value in one.items()] for one in several]
 
 
 def exports_shown(actor: Actor, rows: Iterable[TrajectoryExport]) -> list[ExportShown]:
@@ -50,7 +51,7 @@ def _phrase(one: FilterShown) -> str:
     return one.value if one.title in ("job", "outcome") else f"{one.title} {one.value}"
 
 
-def _shown(name: str, value: str, names: Mapping[str, str]) -> FilterShown:
+def _filter(name: str, value: str, names: Mapping[str, str]) -> FilterShown:
     if (name, value.lower()) in FLAGS:
         return FilterShown("outcome", FLAGS[name, value.lower()])
     if name == "outcome":

@@ -85,7 +85,7 @@ class Export:
         return from_replica(self.rows, QuerySet.count) + sum(self._archived_counts())
 
     def estimate(self) -> int:
-        """How many there are at most, without opening an archive."""
+        """The largest possible number of rows, without opening an archive."""
         return from_replica(self.rows, QuerySet.count) + sum(part.rows for part in self.archived)
 
     def at_least(self, enough: int) -> int:
@@ -94,7 +94,7 @@ class Export:
         return from_replica(some, QuerySet.count) + sum(part.rows for part in self.archived)
 
     def archive_stand(self) -> list[str]:
-        """What is read from archives: it changes when rows go there, come back, or are erased there."""
+        """The archived parts to read: the list changes when rows go there, come back, or are erased there."""
         return sorted(f"{part.pk}/{part.archive_id}/{part.archive.revision}" for part in self.archived)
 
     def batches(self, after: Mark | None = None) -> Iterator[ExportBatch]:

@@ -1,4 +1,4 @@
-"""What people ask of exports that a job writes: that one is made, what its file is, and that it ends."""
+"""Services of exports that a job writes: starting one, reading its file, ending it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ STREAMED_MOST: Final = 100_000  # trajectories that the console streams; more ar
 
 @dataclass(frozen=True)
 class ExportFile:
-    """What is downloaded: its bytes from any place, and a mark that changes with them."""
+    """A file to download: its bytes from any place, and a mark that changes with them."""
 
     name: str
     media: str

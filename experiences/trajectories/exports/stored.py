@@ -1,5 +1,5 @@
-"""What is stored of exports: the parts of a file, and that they go. Every worker loads this; how rows are chosen and
-written is loaded by those who export."""
+"""Stored parts of an export's file, and their deletion. Every worker loads this module; only workers that export load
+the choice and the writing of rows."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def exports(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRespo
 
 @page
 def new(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What would be exported, by the filters of the address, and in which formats."""
+    """Preview of an export, by the filters of the address, and its formats."""
     return _new(request, actor, _filters(request.GET))
 
 

@@ -36,7 +36,7 @@ class Cell:
 
     @property
     def said(self) -> str:
-        """What it did, in words of its own; "" where the same came back."""
+        """The text of the step; "" where the same came back."""
         words = words_of(self.step) if self.step else ""
         return "" if words == self.came else words
 
@@ -76,7 +76,7 @@ def first_parting(found: Sequence[Column]) -> int | None:
 
 
 def doings(row: TrajectoryRecord) -> list[str]:
-    """What a rollout did, step by step, as comparable words."""
+    """A rollout's actions, step by step, as comparable texts."""
     return [doing(step) for step in row.steps]
 
 

@@ -35,13 +35,13 @@ def first_messages(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> li
     return [FirstMessage("system", str(system))] if system else []
 
 
-def lessons_in(actor: Any, row: TrajectoryRecord, told: Sequence[FirstMessage]) -> list[Experience]:
-    """The agent's lessons whose text stands in what was told."""
-    words = "\n".join(one.content for one in told)
-    if not words:
+def lessons_in(actor: Any, row: TrajectoryRecord, messages: Sequence[FirstMessage]) -> list[Experience]:
+    """The agent's lessons whose text is in the messages."""
+    text = "\n".join(message.content for message in messages)
+    if not text:
         return []
     known = Experience.objects.visible_to(actor).filter(agent_id=row.agent_id).order_by("handle")
-    return [one for one in known[:LESSONS_LOOKED_AT] if one.summary and one.summary in words]
+    return [lesson for lesson in known[:LESSONS_LOOKED_AT] if lesson.summary and lesson.summary in text]
 
 
 def evidence_of(row: TrajectoryRecord) -> Mapping[str, Any]:

@@ -77,7 +77,7 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {
-        **side_panel(request, "trajectories/_panel.html", lambda key: _beside(actor, key)),
+        **side_panel(request, "trajectories/_panel.html", lambda key: _panel(actor, key)),
         "listing": found,
         "trajectories": found.rows,
         **given,
@@ -105,8 +105,8 @@ def _inside(actor: Actor, given: Mapping[str, str]) -> dict[str, Any]:
     }
 
 
-def _beside(actor: Actor, trajectory_id: str) -> dict[str, Any]:
-    """What stands beside the list: the row with its first steps."""
+def _panel(actor: Actor, trajectory_id: str) -> dict[str, Any]:
+    """Context of the side panel: the row with its first steps."""
     row = trajectory_light(actor, trajectory_id)
     steps = steps_between(row, 0, STEPS_BESIDE - 1)
     return {"row": row, "steps": steps, "more": row.n_steps - len(steps)}

@@ -203,11 +203,11 @@ def _failure(step: Shown) -> tuple[str, str] | None:
     return str(step["action"].get("tool") or ""), str(result.get("error") or "")
 
 
-# -- what it was told, and what it answered ---------------------------------------------------------------------------
+# -- its answer -------------------------------------------------------------------------------------------------------
 
 
 def answer_of(steps: Sequence[Mapping[str, Any]]) -> str:
-    """What a trajectory answered in its last step; "" where that is no answer."""
+    """The answer in a trajectory's last step; "" where that is no answer."""
     last = steps[-1] if steps else {}
     action = last.get("action", {})
     if action.get("type") != "answer":

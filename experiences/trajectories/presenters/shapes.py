@@ -8,7 +8,7 @@ from rest_framework import serializers
 
 
 class TrajectoryColumns(serializers.Serializer[Any]):
-    """What a row of a list and a whole trajectory have in common."""
+    """Columns that a row of a list and a whole trajectory have in common."""
 
     job_id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
@@ -22,7 +22,7 @@ class TrajectoryColumns(serializers.Serializer[Any]):
     outcome = serializers.FloatField()
     reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
     reward_before_ranking = serializers.FloatField(
-        allow_null=True, help_text="What it was paid alone, where a reward that ranks the group paid anew; else null."
+        allow_null=True, help_text="Its reward alone, where a reward that ranks the group replaced it; else null."
     )
     n_steps = serializers.IntegerField()
     truncated = serializers.BooleanField()

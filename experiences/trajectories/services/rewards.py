@@ -38,9 +38,9 @@ def reward_try(
     samples: Sequence[Any] | None = None,
     limit: int = MAX_TRIED,
 ) -> dict[str, Any]:
-    """What the reward pays the latest ``limit`` trajectories of a job, or of an agent's training, or ``samples`` that
-    are given with the request. Nothing is stored, and no text of a trajectory is given out. A reward that wants a
-    judge has ``MAX_JUDGED`` of them judged, which the agent's budget pays for; samples have no agent, and are not.
+    """Tries the reward on the latest ``limit`` trajectories of a job or of an agent's training, or on the ``samples``
+    of the request. Nothing is stored, and no text of a trajectory is given out. A reward that wants a judge has
+    ``MAX_JUDGED`` trajectories judged, and the agent's budget pays; samples have no agent, and are not judged.
 
     Raises:
         Missing: there is no such job or agent, or it is not the actor's.
@@ -74,7 +74,7 @@ def reward_try(
         ],
     )
     results = [Tried(one.id, one.paid, before[one.id]) for one in results]
-    return {"summary": asdict(summary(results)), "trajectories": [_shown(one) for one in results]}
+    return {"summary": asdict(summary(results)), "trajectories": [_result(one) for one in results]}
 
 
 def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
     except ValueError as error:
         raise Invalid(str(error), fields={"samples": str(error)}) from error
     results = sorted(tried(made, [(place, (), one) for place, one in enumerate(given)]), key=lambda one: one.id)
-    shown = [_shown(one) | {"trajectory_id": None, "sample": one.id + 1} for one in results]
+    shown = [_result(one) | {"trajectory_id": None, "sample": one.id + 1} for one in results]
     return {"summary": asdict(summary(results)), "trajectories": shown}
 
 
@@ -109,7 +109,7 @@ def _of_agent(actor: Any, name: Any) -> QuerySet[TrajectoryRecord]:
     return rows.order_by("-created_at", "-id")
 
 
-def _shown(one: Tried) -> dict[str, Any]:
+def _result(one: Tried) -> dict[str, Any]:
     paid = one.paid
     return {
         "trajectory_id": one.id,

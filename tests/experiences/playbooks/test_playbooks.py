@@ -33,7 +33,7 @@ from experiences.playbooks.selectors import (
     playbook_get,
     review_queue,
     sections_of,
-    sections_told,
+    sections_of_agent,
     traces_visible,
     versions_differ,
     versions_of,
@@ -85,7 +85,7 @@ def test_it_is_made_at_version_one_with_its_sections(operator: Actor, agent: Age
     assert (made.version, made.section_count, made.philosophy) == (1, 2, agent.philosophy)
     assert made.context.startswith("## Strategies\n- [s1] Read the whole order")
     assert [one.action for one in changes_of(made, "s1")] == ["added"]
-    assert [one.id for one in sections_told(agent)] == ["s1", "s2"]
+    assert [one.id for one in sections_of_agent(agent)] == ["s1", "s2"]
     assert AuditEvent.objects.filter(action="playbook.created", target_id=str(made.id)).exists()
 
 

@@ -45,7 +45,7 @@ def evidence(**more: Any) -> EvolutionEvidence:
         PlaybookItem("s2", "failures", "Ask for the number."),
     ]
     executions = [
-        ExecutionEvidence("a", {"q": 1}, {}, True, 5.0, told=("s1",), used=("s1",)),
+        ExecutionEvidence("a", {"q": 1}, {}, True, 5.0, in_context=("s1",), used=("s1",)),
         ExecutionEvidence("b", {}, {}, False, 7.0),
     ]
     effects = {"s1": ItemEffect(Outcomes(900, 450), Outcomes(100, 80)), "s2": ItemEffect(Outcomes(9, 9), Outcomes(1))}

@@ -105,13 +105,13 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "client of TextCraft does; false (default): the last one is taken.",
         False,
     ),
-    "instructions": Option("Told to the agent before the first observation: how this world wants to be spoken to.", ""),
+    "instructions": Option("Text for the agent before the first observation: the commands of this world.", ""),
     "timeout_s": Option("Seconds for one answer of the server; 60 by default.", 60.0, 0.1, 600),
 }
 
 
 class AgentGymFactory:
-    """``speaks_text_only`` tells forms and services that only an agent with a language model can play here."""
+    """``speaks_text_only`` shows forms and services that only an agent with a language model can play here."""
 
     speaks_text_only: ClassVar[bool] = True
     address_options: ClassVar[tuple[str, ...]] = ("base_url",)  # what our workers will call
@@ -131,8 +131,8 @@ class AgentGymFactory:
 
 
 def _outside(keep: str) -> re.Pattern[str] | None:
-    """Pattern of characters other than these. A character class is searched in one pass, whatever characters it
-    holds."""
+    """Pattern of characters other than these. A character class is searched in one pass, for any number of
+    characters."""
     if not keep:
         return None
     if _BRACKET.search(keep) or keep.startswith("^"):

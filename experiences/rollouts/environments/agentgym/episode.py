@@ -31,7 +31,7 @@ _IMAGINED = re.compile(r"\n[ \t>*_#]*Observation[*_]*[ \t]*:")
 
 @dataclass
 class AgentGymServer:
-    """How a server is spoken to. ``reset_key`` is found out at the first reset where it isn't given.
+    """Address and protocol of a server. ``reset_key`` is found out at the first reset where it isn't given.
 
     ``success_reward`` (above 0) is the summed reward from which an episode is a success. ``drop`` finds what is removed
     from an action before it is sent (None: nothing); with ``one_action`` a message with several is not sent.
@@ -99,28 +99,28 @@ class GymEpisode:
         """Sends an action. What the server refuses is a failed result that the agent reads.
 
         Raises:
-            GymError: it can't be told what became of the action, or the server crashed ``MAX_CRASHES`` times in a row.
+            GymError: the action's outcome is unknown, or the server crashed ``MAX_CRASHES`` times in a row.
         """
         if self._opening is None:
             await self.opening()
         assert self._wire is not None and self._dialect is not None
         action = self.server.action(text)
-        told = {"type": "action", "tool": "", "parameters": {"text": action or text}}
+        recorded = {"type": "action", "tool": "", "parameters": {"text": action or text}}
         if self._done:
-            return StepOutcome(told, result(True, "The episode is over."), done=True)
+            return StepOutcome(recorded, result(True, "The episode is over."), done=True)
         if self.server.one_action and len(_ACTION.findall(text)) > 1:
-            return StepOutcome(told, result(False, error=SEVERAL))
+            return StepOutcome(recorded, result(False, error=SEVERAL))
         if not action:
-            return StepOutcome(told, result(False, error=NO_ACTION))
+            return StepOutcome(recorded, result(False, error=NO_ACTION))
         try:
             reply = reply_in(await self._wire.post("/step", {self._dialect.session: self._session, "action": action}))
         except AgentGymRefused as error:
             self._crashes = self._crashes + 1 if error.status >= 500 else 0
             if self._crashes >= MAX_CRASHES:
                 raise GymError(f"{self._crashes} crashes in a row; the last: {error}") from error
-            return StepOutcome(told, result(False, error=str(error)))
+            return StepOutcome(recorded, result(False, error=str(error)))
         self._crashes = 0
-        return self._heard(told, reply)
+        return self._outcome(recorded, reply)
 
     def outcome(self) -> Outcome:
         """The summed reward as a share of what counts as success, in [0, 1]."""
@@ -155,13 +155,13 @@ class GymEpisode:
                 return answer
         raise AssertionError("unreachable: a dialect has a name for its tasks")
 
-    def _heard(self, told: dict[str, Any], reply: Reply) -> StepOutcome:
+    def _outcome(self, recorded: dict[str, Any], reply: Reply) -> StepOutcome:
         if reply.observation is None:
             raise GymError("/step: the answer holds no observation")
         self._rewards.append(reply.reward)
         self._done = reply.done or self._succeeded
-        heard = result(True, _cut(reply.observation)) | {"reward": reply.reward}
-        return StepOutcome(told, heard, done=self._done)
+        outcome = result(True, _cut(reply.observation)) | {"reward": reply.reward}
+        return StepOutcome(recorded, outcome, done=self._done)
 
     async def _close(self, wire: Wire) -> None:
         with contextlib.suppress(GymError, TimeoutError):

@@ -124,7 +124,7 @@ async def test_a_result_larger_than_the_limit_fails_with_the_reason_and_the_next
             fits = await tools.call("local__big", {"size": MAX_MESSAGE // 4})
             assert fits.ok, fits.error
             late = await tools.call("local__big", {"size": 5 * MAX_MESSAGE})
-            assert late.error == "local: it sent more than 4 MB at once; the next call connects anew"
+            assert late.error == "local: it sent more than 4 MB at once; the next call connects again"
             assert (await tools.call("local__add", {"a": 1, "b": 1})).output == "2"
 
 
@@ -301,7 +301,7 @@ async def test_it_starts_a_server_that_died_again_but_once() -> None:
         first = int((await tools.call("local__pid", {})).output)
         child = int((await tools.call("local__child", {})).output)
         died = await tools.call("local__die", {})
-        assert not died.ok and "broke off during the call; the next call connects anew" in died.error
+        assert not died.ok and "broke off during the call; the next call connects again" in died.error
         second = int((await tools.call("local__pid", {})).output)
         assert first != second and await gone(first, child)
         assert "it is not started again" in (await tools.call("local__die", {})).error
@@ -337,7 +337,7 @@ async def test_it_makes_a_new_session_when_an_http_server_forgot_the_old_one() -
         assert (await tools.call("far__add", {"a": 1, "b": 1})).output == "2"
     with MCPHTTP(http.port, legacy=True):
         lost = await tools.call("far__add", {"a": 1, "b": 1})
-        assert not lost.ok and "the next call connects anew" in lost.error
+        assert not lost.ok and "the next call connects again" in lost.error
         assert (await tools.call("far__add", {"a": 1, "b": 1})).output == "2"
         await mcp.__aexit__()
 
