@@ -21,8 +21,8 @@ class Split(models.TextChoices):
 class Against(models.TextChoices):
     """Context of the baseline arm. An action policy has none: its baseline is the untrained policy."""
 
-    BEGAN = "began", "What the run began with"
-    NOTHING = "nothing", "Told nothing: neither lessons nor playbook"
+    BEGAN = "began", "The context at the start of the run"
+    NOTHING = "nothing", "No context: neither lessons nor playbook"
 
 
 class EvaluationRun(Scoped):

@@ -115,7 +115,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # The other arm's context is no part of what was added, nor of its cost.
     before = Library() if evaluation.against == Against.NOTHING else told_at_start(run)
-    told = [one for one in policy.shipped_lessons if not _in(before, one)]
+    new_lessons = [one for one in policy.shipped_lessons if not _in(before, one)]
     value = context_value(
         success_without=success["baseline"],
         success_with=success["trained"],
@@ -124,7 +124,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
         learning_cost=dollars(run.spent_micros),
     )
     sure = {name: success[name] for name in ("improvement", "low", "high", "p_value")}
-    found = {"lessons": len(told), "tokens": _tokens_each(run, policy, told), **sure, **asdict(value)}
+    found = {"lessons": len(new_lessons), "tokens": _tokens_each(run, policy, new_lessons), **sure, **asdict(value)}
     found["baseline"] = evaluation.baseline
     found["per_thousand"] = thousand_calls(value)
     return found | {"verdict": context_words(found)}
@@ -137,8 +137,8 @@ def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
         return sum(lesson.tokens for lesson in lessons)
     queries = [scenario.query for scenario in run_pools(run).held_out]
     added, serves = {lesson.handle for lesson in lessons}, policy.serves
-    told = sum(one.tokens for query in queries for one in serves.lessons_for(query) if one.handle in added)
-    return round(told / max(len(queries), 1))
+    tokens = sum(one.tokens for query in queries for one in serves.lessons_for(query) if one.handle in added)
+    return round(tokens / max(len(queries), 1))
 
 
 def _in(library: Library, lesson: Lesson) -> bool:

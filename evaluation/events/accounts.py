@@ -45,11 +45,11 @@ def accounts_of(publishers: Iterable[PublisherAccount], ours: str) -> str:
 
 
 def _account(one: PublisherAccount, ours: str) -> str:
-    heard = [
+    received = [
         f'{{stream: {{account: {ours}, subject: "out.{one.organization_id}.{subject}"}}, to: "{subject}"}}'
         for subject in SUBJECTS
     ]
-    said = [
+    published = [
         f'{{service: {{account: {ours}, subject: "in.{one.organization_id}.{one.id}.{subject}"}}, to: "{subject}"}}'
         for subject in one.may_publish
     ]
@@ -58,7 +58,7 @@ def _account(one: PublisherAccount, ours: str) -> str:
     return (
         f"  {one.name} {{\n"
         f'    users: [{{user: "{one.user}", password: "{one.digest}", permissions: {rights}}}]\n'
-        f"    imports: [\n{_lines([*said, *heard], 6)}    ]\n"
+        f"    imports: [\n{_lines([*published, *received], 6)}    ]\n"
         "  }\n"
     )
 

@@ -150,8 +150,8 @@ class EventConsumer:
                 metrics.consumed.labels(self._plan.name, "taken").inc()
             else:
                 dead[_number(message)] = (message, outcome)
-        told = await self._dead_letters.write([_told(number, letter) for number, (_, letter) in dead.items()])
-        for number in told:
+        written = await self._dead_letters.write([_message(number, letter) for number, (_, letter) in dead.items()])
+        for number in written:
             message, letter = dead[number]
             await message.ack()
             metrics.consumed.labels(self._plan.name, letter.reason).inc()
@@ -170,8 +170,8 @@ def _number(message: Msg) -> int:
     return int(message.metadata.sequence.stream)
 
 
-def _told(number: int, letter: DeadLetter) -> OutgoingMessage:
-    told = {
+def _message(number: int, letter: DeadLetter) -> OutgoingMessage:
+    stored = {
         "dead_letter_id": str(letter.pk),
         "subject": letter.subject,
         "stream": letter.stream,
@@ -179,4 +179,4 @@ def _told(number: int, letter: DeadLetter) -> OutgoingMessage:
         "reason": letter.reason,
         "detail": letter.detail,
     }
-    return OutgoingMessage(number, str(letter.pk), f"{DEAD_LETTERS}.{letter.stream}", orjson.dumps(told))
+    return OutgoingMessage(number, str(letter.pk), f"{DEAD_LETTERS}.{letter.stream}", orjson.dumps(stored))

@@ -42,9 +42,9 @@ class ExternalTrainingKind:
             raise MustFail(Reason.BUDGET_EXCEEDED, str(refused)) from refused
         done = float((report.get("progress") or {}).get("percent_complete") or 0.0) / 100
         with lease.fenced(progress=min(1.0, max(0.0, done)), not_before=Now() + LOOK):
-            told = job.events.filter(type="reported").order_by("-seq").first()
+            last = job.events.filter(type="reported").order_by("-seq").first()
             moment = "" if row.reported_at is None else row.reported_at.isoformat()
-            if report and (told is None or told.data.get("reported_at") != moment):
+            if report and (last is None or last.data.get("reported_at") != moment):
                 event_add(job, "reported", message=_words(report), data=_figures(report) | {"reported_at": moment})
         if status == Status.COMPLETED:
             return Progressed(finished=True)

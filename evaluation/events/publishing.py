@@ -186,7 +186,7 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
         elif reward is not None:
             outside = loaded(evidence).get(OUTSIDE) or {}
             parts = loaded(components)
-            told = StoredReward(
+            reward_row = StoredReward(
                 # The id is of the row and the payment: a duplicate of the same payment is one event.
                 str(derived(key, "reward", reward)),
                 outside.get("trajectory_id", str(key)),
@@ -197,7 +197,7 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
                 any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
                 groups.get((job, iteration, scenario)),
             )
-            yield row, reward_payload(told)
+            yield row, reward_payload(reward_row)
 
 
 def _groups(

@@ -1,8 +1,8 @@
-"""What a training elsewhere costs, in the same ledger as calls of models: held when it is handed over, settled by what
-its service reports.
+"""Cost of a training elsewhere, in the same ledger as calls of models: held at the start, settled by the service's
+reports.
 
-A service reports sums. What of them is booked says the ledger itself, so that the same report twice is booked once. One
-hold covers all that the job's budget still allows; each booked part ends it and begins another.
+A service reports sums. The ledger itself says which part of a sum is booked, so that a repeated report is booked once.
+One hold covers all that the job's budget still allows; each booked part ends it and begins another.
 """
 
 from __future__ import annotations

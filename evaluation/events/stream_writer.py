@@ -61,11 +61,11 @@ class StreamWriter:
         row = message.subject.rpartition(".")[2]
         if row not in self._waiting:
             return  # of a batch that was given up
-        said: dict[str, Any] = orjson.loads(message.data) if message.data else {"error": message.headers}
-        if "error" in said:
-            log.warning("a message was not stored: %s", said["error"])
+        answer: dict[str, Any] = orjson.loads(message.data) if message.data else {"error": message.headers}
+        if "error" in answer:
+            log.warning("a message was not stored: %s", answer["error"])
         else:
-            self._stored[int(row)] = said["seq"]
+            self._stored[int(row)] = answer["seq"]
         self._waiting.discard(row)
         if not self._waiting:
             self._answered.set()

@@ -1,8 +1,8 @@
 """Subjects and streams. Pure.
 
 In an account of its own, each publisher uses the plain subjects below. The server maps them (``events.accounts``), so
-that a message reaches us as ``in.<organisation>.<credential>.<subject>``: who sent it can't be forged. What we tell an
-organisation goes out as ``out.<organisation>.<subject>``, which its accounts see under the plain subject.
+that a message reaches us as ``in.<organisation>.<credential>.<subject>``: its sender can't be forged. Our messages
+to an organisation go out as ``out.<organisation>.<subject>``, which its accounts see under the plain subject.
 """
 
 from __future__ import annotations

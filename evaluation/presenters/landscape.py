@@ -47,7 +47,7 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     varied = _varied(flat)
     shown = varied[:MOST_AXES]
     outcomes = [one for one in OUTCOMES if len({one.read(run) for run in runs} - {None}) > 1]
-    settings = [Coordinate(spelled(name), [_shown(one.get(name)) for one in flat]) for name in shown]
+    settings = [Coordinate(spelled(name), [_value(one.get(name)) for one in flat]) for name in shown]
     results = [_coordinate(one, runs) for one in outcomes]
     ranks = _ranks([_success(run) for run in runs])
     lines = [ParallelLine(f"{run.job.title}, {run.agent.name}", rank) for run, rank in zip(runs, ranks, strict=True)]
@@ -69,7 +69,7 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     }
 
 
-def _shown(value: Any) -> Any:
+def _value(value: Any) -> Any:
     """Words for booleans; other values unchanged. None, for a missing setting, has no place on the axis."""
     return console.shown(value) if isinstance(value, bool) else value
 

@@ -75,7 +75,7 @@ class SuiteSpec:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """What JSON says.
+        """The specification in parsed JSON.
 
         Raises:
             ValueError: a value is unknown, missing, of the wrong kind or out of range; the message is for people.

@@ -40,7 +40,7 @@ class DashboardQuestion:
 
 @dataclass(frozen=True, slots=True)
 class DashboardQuery:
-    """``by`` are the columns that its rows are told apart by; ``at`` is the hour or the day. ``first``: the sum by
+    """``by`` are the columns that identify its rows; ``at`` is the hour or the day. ``first``: the sum by
     which the largest rows stand first; of such a query a few rows may be asked for."""
 
     sums: Mapping[str, str]

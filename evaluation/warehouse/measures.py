@@ -1,4 +1,4 @@
-"""What is measured of a trajectory, and the SQL that counts it by the hour: once for PostgreSQL, once for ClickHouse.
+"""Measures of a trajectory, and the SQL that counts it by the hour: once for PostgreSQL, once for ClickHouse.
 
 Both give the relation ``warehouse_measure``: of an organisation, agent, purpose, arm, model, hour, measure and bucket
 the number of values ``n``, their sum ``total`` and the sum of their squares ``squares``. Sums of it are means, rates,

@@ -4,4 +4,4 @@ from __future__ import annotations
 
 from prometheus_client import Counter
 
-stored = Counter("warehouse_rows_total", "Rows that the warehouse was sent or told to delete.")
+stored = Counter("warehouse_rows_total", "Rows that were sent to the warehouse or deleted there.")

@@ -79,18 +79,18 @@ def _content(cell: ShownCell) -> str:
 
 
 def chart_views(figures: DashboardFigures) -> list[ChartView]:
-    agents = agents_of(figures, _shown)
+    agents = agents_of(figures, _rows)
     return [_view(one, agents) for one in figures.charts]
 
 
 def _view(shown: ShownChart, agents: dict[uuid.UUID, Agent]) -> ChartView:
     drawn = {key for column in shown.columns if shown.chart.shape == "table" for key in column.interval or ()}
     columns = [column for column in shown.columns if column.key not in drawn]
-    rows = [[_cell(column, row, agents, drawn) for column in columns] for row in _shown(shown)]
+    rows = [[_cell(column, row, agents, drawn) for column in columns] for row in _rows(shown)]
     return ChartView(shown, columns, rows, more=shown.more + len(shown.rows) - len(rows))
 
 
-def _shown(chart: ShownChart) -> list[Row]:
+def _rows(chart: ShownChart) -> list[Row]:
     """The rows that a page has."""
     return chart.rows[:ROWS] if chart.chart.shape == "table" else chart.rows
 
@@ -130,7 +130,7 @@ def as_moment(value: date) -> datetime:
 
 
 def summary(figures: DashboardFigures) -> str:
-    """What the dashboard says, in a sentence or two; "" where there is nothing to say. Totals are those of the
+    """The dashboard in a sentence or two; "" where there is nothing to say. Totals are those of the
     pictures over time: a table may have its first rows alone."""
     rows = {one.chart.key: one.rows for one in figures.charts}
     return SUMMARIES[figures.dashboard.key](rows)
@@ -193,7 +193,7 @@ def chart_csv(figures: DashboardFigures, shown: ShownChart) -> Iterator[bytes]:
     agents = agents_of(figures)
     yield csv_line(column.key for column in shown.columns)
     for row in shown.rows:
-        yield csv_line(_plain(column, row.get(column.key), agents) for column in shown.columns)
+        yield csv_line(_csv_value(column, row.get(column.key), agents) for column in shown.columns)
 
 
 def chart_rows(shown: ShownChart) -> Iterable[Row]:
@@ -201,7 +201,7 @@ def chart_rows(shown: ShownChart) -> Iterable[Row]:
     return [{column.key: row.get(column.key) for column in shown.columns} for row in shown.rows]
 
 
-def _plain(column: ChartColumn, value: Any, agents: dict[uuid.UUID, Agent]) -> Any:
+def _csv_value(column: ChartColumn, value: Any, agents: dict[uuid.UUID, Agent]) -> Any:
     if column.unit == "agent":
         agent = agents.get(value)
         return agent.slug if agent else ""

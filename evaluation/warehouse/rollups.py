@@ -1,4 +1,4 @@
-"""Figures by the hour in PostgreSQL: counted anew for the hours of which a row was written, and read by the dashboards
+"""Figures by the hour in PostgreSQL: counted again for the hours of which a row was written, and read by the dashboards
 where no warehouse is there."""
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ class DashboardFigures:
 
 
 def question(actor: Actor, *, period: str = "", agent: str = "", purpose: str = "") -> DashboardQuestion:
-    """What is asked, checked.
+    """The question of a dashboard, checked.
 
     Raises:
         Missing: no such agent for this actor.

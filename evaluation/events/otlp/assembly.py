@@ -33,19 +33,19 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
         NothingOfAgents: the trace is not about an agent.
     """
     found = sorted(spans, key=lambda one: (one.began, -one.ended, one.id))
-    told = [one for one in found if one.kind is not SpanKind.OTHER]
-    if not told:
+    about_agents = [one for one in found if one.kind is not SpanKind.OTHER]
+    if not about_agents:
         raise NothingOfAgents("No span is about an agent, a model or a tool.")
     known = {one.id for one in found}
     root = next((one for one in found if one.parent not in known), found[0])
-    models = _innermost([one for one in told if one.kind is SpanKind.MODEL], found)
-    owned, unpriced = _steps(models, [one for one in told if one.kind is SpanKind.TOOL], cost_of)
+    models = _innermost([one for one in about_agents if one.kind is SpanKind.MODEL], found)
+    owned, unpriced = _steps(models, [one for one in about_agents if one.kind is SpanKind.TOOL], cost_of)
     steps = _nested(owned, {one.id: one.parent for one in found})
     failed = root.error
     ended = max(one.ended for one in found)
     return Trajectory(
         key=RolloutKey(0, scenario, 0),
-        query=_asked(models, told) or root.name,
+        query=_asked(models, about_agents) or root.name,
         steps=steps[:MOST_STEPS],
         success=not failed,
         outcome=float(not failed),
@@ -118,15 +118,15 @@ def _finish(model: AgentSpan) -> str:
 def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
     """At least one: the decisions of a model call. Removes the spans of its tool calls from ``waiting``."""
     seen = model.told[-1].text if model.told else ""
-    said = model.said[0] if model.said else SpanMessage("assistant", "")
-    if not said.calls:
-        return [(_answer(model, seen, said.text), model.id)]
+    reply = model.said[0] if model.said else SpanMessage("assistant", "")
+    if not reply.calls:
+        return [(_answer(model, seen, reply.text), model.id)]
     steps: Owned = []
-    for call in said.calls:
+    for call in reply.calls:
         span = _taken(waiting, call, model.began)
         step = _of_call(model, call, seen, later) if span is None else _of_tool(span, model.began, seen)
         step.action["parameters"] = _parameters(call.arguments)
-        step.state["thoughts"] = [said.text] if said.text else []
+        step.state["thoughts"] = [reply.text] if reply.text else []
         steps.append((step, model.id if span is None else span.id))
     return steps
 
@@ -192,9 +192,9 @@ def _cost(model: AgentSpan, cost_of: CostOf) -> int | None:
     return cost_of(model.model, usage)
 
 
-def _asked(models: Sequence[AgentSpan], told: Sequence[AgentSpan]) -> str:
+def _asked(models: Sequence[AgentSpan], about_agents: Sequence[AgentSpan]) -> str:
     """The agent's query: the first text of a user."""
-    for one in (*models, *told):
+    for one in (*models, *about_agents):
         if (text := next((message.text for message in one.told if message.role == "user"), "")) != "":
             return text
     return ""

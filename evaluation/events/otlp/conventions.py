@@ -129,7 +129,7 @@ def read(span: OtlpSpan) -> AgentSpan:
     common: dict[str, Any] = {name: getattr(span, name) for name in OF_A_SPAN} | {"kind": kind, "session": session}
     if kind is SpanKind.OTHER:
         return AgentSpan(**common)
-    common |= {"told": _told(about, span), "said": _said(about, span)}
+    common |= {"told": _input_messages(about, span), "said": _output_messages(about, span)}
     if kind is SpanKind.TOOL:
         return AgentSpan(
             **common,
@@ -161,7 +161,7 @@ def read(span: OtlpSpan) -> AgentSpan:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def _told(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
+def _input_messages(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
     system = [
         SpanMessage("system", text) for text in [_joined(_sequence(about.get("gen_ai.system_instructions")))] if text
     ]
@@ -175,7 +175,7 @@ def _told(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
     return (*system, *found)
 
 
-def _said(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
+def _output_messages(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
     return tuple(
         _by_parts(about.get("gen_ai.output.messages"))
         or _numbered(about, "llm.output_messages", "message.")
@@ -200,7 +200,7 @@ def _of_parts(message: Mapping[str, Any]) -> SpanMessage:
     answers = [part for part in parts if isinstance(part, Mapping) and part.get("type") == "tool_call_response"]
     text = _joined(parts)
     if answers and not text:
-        text = "\n".join(_plain(one.get("response", one.get("result"))) for one in answers)
+        text = "\n".join(_text_of(one.get("response", one.get("result"))) for one in answers)
     return SpanMessage(str(message.get("role", "")), text, calls, str(answers[0].get("id") or "") if answers else "")
 
 
@@ -236,7 +236,7 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
             contents.append(str(value))
     return SpanMessage(
         role=str(fields.get("role") or role),
-        text=_plain(fields.get("content")) if fields.get("content") is not None else "\n".join(contents),
+        text=_text_of(fields.get("content")) if fields.get("content") is not None else "\n".join(contents),
         calls=tuple(
             SpanToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(one.get("id") or ""))
             for _, one in sorted(calls.items())
@@ -247,7 +247,7 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
 
 def _of_events(events: Sequence[SpanEvent]) -> list[SpanMessage]:
     return [
-        SpanMessage(role, _plain(event.attributes.get("content")), call=str(event.attributes.get("id") or ""))
+        SpanMessage(role, _text_of(event.attributes.get("content")), call=str(event.attributes.get("id") or ""))
         for event in events
         if (role := MESSAGE_EVENTS.get(event.name)) is not None
     ]
@@ -259,7 +259,7 @@ def _choices(events: Sequence[SpanEvent]) -> list[SpanMessage]:
         if event.name == "gen_ai.choice":
             message = _parsed(event.attributes.get("message", event.attributes.get("content")))
             body = message if isinstance(message, Mapping) else {"content": message}
-            found.append(SpanMessage("assistant", _plain(body.get("content")), _openai_calls(body.get("tool_calls"))))
+            found.append(SpanMessage("assistant", _text_of(body.get("content")), _openai_calls(body.get("tool_calls"))))
     return found
 
 
@@ -274,7 +274,7 @@ def _openai_calls(value: Any) -> tuple[SpanToolCall, ...]:
 
 def _whole(about: Mapping[str, Any], role: str, *names: str) -> list[SpanMessage]:
     value = _first(about, *names)
-    return [] if value in (None, "") else [SpanMessage(role, _plain(value))]
+    return [] if value in (None, "") else [SpanMessage(role, _text_of(value))]
 
 
 def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
@@ -345,7 +345,7 @@ def _sequence(value: Any) -> Sequence[Any]:
     return found if isinstance(found, list) else []
 
 
-def _plain(value: Any) -> str:
+def _text_of(value: Any) -> str:
     if value is None:
         return ""
     return value if isinstance(value, str) else orjson.dumps(value).decode()

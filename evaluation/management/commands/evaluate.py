@@ -61,12 +61,12 @@ class Command(BaseCommand):
 
     def _followed(self, job_id: UUID) -> EvaluationRun:
         """Prints the progress to standard error, until the evaluation is done or paused."""
-        said = 0.0
+        reported = 0.0
         while True:
             found = EvaluationRun.objects.select_related("job", "run").get(job_id=job_id)
             if found.job.status in ENDED or found.job.status == Status.PAUSED:
                 return found
-            if time.monotonic() - said > SAID_SECONDS:
+            if time.monotonic() - reported > SAID_SECONDS:
                 self.stderr.write(f"{found.job.status:>9}  {100 * found.job.progress:.0f} %")
-                said = time.monotonic()
+                reported = time.monotonic()
             time.sleep(POLL_SECONDS)

@@ -40,7 +40,7 @@ def _tell(row: PlanDelivery) -> bool:
     if not mine.update(tries=F("tries") + 1, try_after=next_try(timezone.now(), row.tries)):
         return False  # another process was first
     try:
-        told = _told(row)
+        delivered = _delivered(row)
     except AdapterFailed as error:
         problem = str(error)
     except Exception as error:
@@ -48,9 +48,9 @@ def _tell(row: PlanDelivery) -> bool:
         problem = type(error).__name__
     else:
         PlanDelivery.objects.filter(pk=row.pk).update(settled_at=timezone.now())
-        if told:
+        if delivered:
             _note(row.deployment, "told")
-        return told
+        return delivered
     if row.tries == 0:
         _note(row.deployment, "untold", f"{problem} It is tried again.")
     elif row.tries == MOST_TRIES - 1:
@@ -58,7 +58,7 @@ def _tell(row: PlanDelivery) -> bool:
     return False
 
 
-def _told(row: PlanDelivery) -> bool:
+def _delivered(row: PlanDelivery) -> bool:
     """Whether there was a plan to deliver. Raises AdapterFailed."""
     agent = row.deployment.agent
     serving = AgentServing.objects.filter(agent=agent).exclude(webhook_url="").first()

@@ -62,9 +62,9 @@ def _faults(bundle: Bundle) -> Iterator[str]:
         yield "is no agent of a language model, which is all that TensorZero serves"
         return
     if bundle.context.rule is not None:
-        yield "tells queries apart by a rule, which a template can't"
+        yield "chooses lessons for each query by a rule, which a template can't"
     if bundle.model.kind not in KINDS or not bundle.model.base_url:
-        yield f"calls an endpoint of kind {bundle.model.kind or 'none'!r}, which TensorZero can't be told to"
+        yield f"calls an endpoint of kind {bundle.model.kind or 'none'!r}, which TensorZero can't call"
     if _has_null(bundle.model.options.get("extra", {})):
         yield "adds null to the body of its requests, which TensorZero's configuration can't hold"
 

@@ -138,7 +138,7 @@ class ServingSettingsViewSet(AgentVersions):
 
     @extend_schema(summary="How an agent is served")
     def retrieve(self, request: Request, agent: str) -> Response:
-        return self._shown(serving_of(agent_get(self.actor, agent)))
+        return self._answer(serving_of(agent_get(self.actor, agent)))
 
     @extend_schema(summary="Change how an agent is served", request=ServingSettingsPatch)
     def partial_update(self, request: Request, agent: str) -> Response:
@@ -158,9 +158,9 @@ class ServingSettingsViewSet(AgentVersions):
             webhook_url=values.get("webhook_url", now.webhook_url),
             gate=gate,
         )
-        return self._shown(made)
+        return self._answer(made)
 
-    def _shown(self, row: AgentServing) -> Response:
+    def _answer(self, row: AgentServing) -> Response:
         """The end of a webhook's URL may be its secret: only people who may set the URL see it."""
         found = dict(ServingSettingsOut(row).data)
         if not self.actor.may("deployment.edit", row.organization_id):

@@ -210,7 +210,7 @@ class ServingForm(ServiceForm):
         min_value=0,
         max_value=1_000,
         label="Dollars per process while the database is unavailable",
-        help_text="0: nothing is answered then. Else the last known release answers, and the ledger hears of it later.",
+        help_text="0: nothing is answered then. Else the last known release answers, and the ledger books it later.",
     )
     webhook_url = forms.CharField(
         required=False,

@@ -198,16 +198,16 @@ def _time(value: float | None) -> str:
     return "–" if value is None else minus(f"{value:,.1f} ms")
 
 
-def _plain(value: float | None) -> str:
+def _number(value: float | None) -> str:
     return "–" if value is None else minus(f"{value:.3f}")
 
 
 SHOWN: Final[dict[str, Callable[[float | None], str]]] = {
     "failures": _share,
-    "reward": _plain,
+    "reward": _number,
     "safety": _share,
     "session_failures": _share,
-    "session_reward": _plain,
+    "session_reward": _number,
     "cost": _dollars,
     "latency": _time,
 }

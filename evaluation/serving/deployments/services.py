@@ -82,8 +82,8 @@ def deployment_start(
     verdict = verdict_of(release, serving.release)
     if not verdict.passed:
         _check_override(actor, release.agent, verdict, override)
-    said = verdict.as_json()
-    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=said)
+    shown = verdict.as_json()
+    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=shown)
     if not verdict.passed:
         _log_event(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
     return deployment
@@ -358,12 +358,12 @@ def _notify(deployment: Deployment, kind: str, *, note: str) -> None:
     notified = NOTIFIED.get(kind)
     if notified is None:
         return
-    type, said = notified
+    type, text = notified
     agent, number = deployment.agent, deployment.release.number
     event_record(
         deployment.organization_id,
         type,
-        text=f"{agent.name}: release {number} {said}." + (f" {note}" if note else ""),
+        text=f"{agent.name}: release {number} {text}." + (f" {note}" if note else ""),
         data={
             "deployment_id": str(deployment.pk),
             "agent": agent.slug,

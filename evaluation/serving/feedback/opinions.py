@@ -89,7 +89,7 @@ def evidence(opinions: Iterable[Opinion]) -> dict[str, Any]:
     """
     given = list(opinions)
     found: dict[str, Any] = {
-        name: said for name in (THUMBS, STARS) if (said := [one.value for one in given if one.metric == name])
+        name: values for name in (THUMBS, STARS) if (values := [one.value for one in given if one.metric == name])
     }
     metrics = {one.metric for one in given}
     if metrics & {CORRECTION, RETRIED}:  # who asks nearly the same again asks for another answer
@@ -101,5 +101,5 @@ def evidence(opinions: Iterable[Opinion]) -> dict[str, Any]:
 
 def success(opinions: Iterable[Opinion]) -> float | None:
     """The mean of the opinions on the task's success; None without any."""
-    said = [one.value for one in opinions if one.metric == SUCCESS and one.value is not None]
-    return sum(said) / len(said) if said else None
+    values = [one.value for one in opinions if one.metric == SUCCESS and one.value is not None]
+    return sum(values) / len(values) if values else None

@@ -66,11 +66,11 @@ def _score(rows: Sequence[ProductionTrace], opinions: Mapping[Any, list[Opinion]
         code = codes[row.pk] if row.pk in codes else row.components.get(signals.CODE_QUALITY)
         trajectory = _trajectory(row, opinions.get(row.pk, []), code)
         pay(reward, trajectory)
-        told = trajectory.evidence["reward"]
-        raw = [reward.weights[name] * value for name, value in told["raw"].items() if value is not None]
+        stored = trajectory.evidence["reward"]
+        raw = [reward.weights[name] * value for name, value in stored["raw"].items() if value is not None]
         row.reward = trajectory.reward
         row.components = {
-            **{name: told[name] for name in ("raw", "normalised", "weights", "observed", "measured")},
+            **{name: stored[name] for name in ("raw", "normalised", "weights", "observed", "measured")},
             "parts": trajectory.components,
             "raw_reward": math.fsum(raw),
             "efforts": efforts(trajectory),
@@ -104,8 +104,8 @@ def _opinions(rows: Sequence[ProductionTrace]) -> dict[Any, list[Opinion]]:
 def _trajectory(row: ProductionTrace, opinions: Sequence[Opinion], code: Any) -> Trajectory:
     """A call as a rollout of one step."""
     known: dict[str, Any] = {"task_type": _task_type(row.metadata)}
-    if said := evidence(opinions):
-        known["feedback"] = said
+    if opinion_evidence := evidence(opinions):
+        known["feedback"] = opinion_evidence
     if code:
         known[signals.CODE_QUALITY] = code
     tokens = row.input_tokens + row.output_tokens
@@ -116,8 +116,8 @@ def _trajectory(row: ProductionTrace, opinions: Sequence[Opinion], code: Any) ->
 
 def _completion(row: ProductionTrace, opinions: Sequence[Opinion]) -> float:
     """The users' opinion on success, else the form of the answer's end: whole 1, cut .5, none 0."""
-    if (said := success(opinions)) is not None:
-        return said
+    if (succeeded := success(opinions)) is not None:
+        return succeeded
     if row.status != TraceStatus.OK:
         return 0.0
     return CUT if row.finish_reason == "length" else 1.0

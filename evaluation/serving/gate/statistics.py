@@ -1,4 +1,4 @@
-"""How far a candidate is above or below the current release, by bounds that hold however often one looks.
+"""Difference of a candidate to the current release, by bounds that hold over all interim analyses together.
 
 Both answer the same queries; the samples of a query are collapsed to their mean, since they are no evidence of their
 own. A look after ``n`` of ``planned`` queries asks for z * sqrt(planned / n) where a single look at the end would ask
@@ -6,7 +6,7 @@ for z: O'Brien and Fleming's bounds (1979) for any number of looks. Sums of inde
 height with at most twice the probability with which they end above it (Lévy's inequality), so that alpha / 2 at the end
 is alpha over all looks. Inverted they are repeated confidence bounds (Jennison and Turnbull 1989): one bound answers
 "no worse than by 5 points" and "better" alike. Several candidates share alpha in equal parts (Bonferroni), which holds
-whatever they have in common.
+under any dependence between them.
 
 Only NumPy and the standard library.
 """
@@ -54,7 +54,7 @@ class Looks:
             raise ValueError(f"A comparison needs queries, candidates and an alpha between 0 and 1; got {self}.")
 
     def critical(self, n: int) -> float:
-        """What the statistic of the first ``n`` queries has to reach.
+        """The critical value of the statistic of the first ``n`` queries.
 
         Raises:
             ValueError: more queries than planned: the error is that of the plan.

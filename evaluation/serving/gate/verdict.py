@@ -1,4 +1,4 @@
-"""What a release has to show before it may go out, and what it showed: a pure function of what was measured.
+"""Checks of a release before it may go out, and their findings: a pure function of the measurements.
 
 Each check is one finding with a sentence; the verdict is one sentence. What was not measured does not pass.
 """
@@ -25,7 +25,7 @@ SIDES: Final = ("candidate", "current")
 
 @dataclass(frozen=True, slots=True)
 class GateRule:
-    """What an agent asks of its releases. Scores and shares lie between 0 and 1; None: not asked.
+    """Requirements of an agent for its releases. Scores and shares lie between 0 and 1; None: not required.
 
     ``suites`` gives the least mean score by suite, and names the suites that a release needs. On none of them may it be
     worse than the current release by more than ``margin``. ``gain`` is by how much it has to be shown to be better over
@@ -78,8 +78,8 @@ class SafetyScore:
 
 @dataclass(frozen=True, slots=True)
 class GateInputs:
-    """What was measured of a release. ``safety`` by category is None where its probes were not run; ``cost`` (dollars)
-    and ``latency`` (seconds) are means of a query.
+    """Measurements of a release. ``safety`` by category is None where its probes were not run; ``cost`` (dollars) and
+    ``latency`` (seconds) are means of a query.
 
     ``current`` names the release that it would replace, "" where there is none. ``candidates`` counts what was compared
     with that one on these suites: releases, and further runs of the same one, this included. ``made_by`` and
@@ -185,7 +185,7 @@ def _no_worse(name: str, rule: GateRule, measured: GateInputs, scores: SuiteScor
         sentence = f"on {name} it is worse than {measured.current} by more than {margin}"
     else:
         sentence = f"on {name} it is not shown to be no worse than {measured.current} by {margin}"
-    return GateFinding(check, found.low > -rule.margin, f"{sentence} ({_said(found)})", _figures(found, measured))
+    return GateFinding(check, found.low > -rule.margin, f"{sentence} ({_interval(found)})", _figures(found, measured))
 
 
 def _better(rule: GateRule, gain: float, measured: GateInputs) -> GateFinding:
@@ -198,7 +198,7 @@ def _better(rule: GateRule, gain: float, measured: GateInputs) -> GateFinding:
         return GateFinding("better", False, f"nothing compares it with {measured.current}")
     by = f" by {gain * 100:g} points" if gain else ""
     shown = "it is better" if found.low > gain else "it is not shown to be better"
-    sentence = f"{shown} than {measured.current}{by} ({_said(found)})"
+    sentence = f"{shown} than {measured.current}{by} ({_interval(found)})"
     return GateFinding("better", found.low > gain, sentence, _figures(found, measured))
 
 
@@ -212,8 +212,8 @@ def _bounds(rule: GateRule, measured: GateInputs, scores: SuiteScores) -> Bounds
     return Looks(len(sides[0]), measured.candidates, rule.alpha).bounds(*sides)
 
 
-def _said(found: Bounds) -> str:
-    spread = "too few to tell" if math.isinf(found.low) else f"{signed(found.low * 100)} to {signed(found.high * 100)}"
+def _interval(found: Bounds) -> str:
+    spread = "too few queries" if math.isinf(found.low) else f"{signed(found.low * 100)} to {signed(found.high * 100)}"
     return f"{signed(found.difference * 100)} points, {spread}, over {counted(found.n, 'query', 'queries')}"
 
 
@@ -248,7 +248,7 @@ def _limit(name: str, most: float, value: float | None, shown: Callable[[float],
 def _approved(measured: GateInputs) -> GateFinding:
     by = measured.approved_by
     if not by:
-        return GateFinding("approval", False, "nobody has approved it")
+        return GateFinding("approval", False, "no person has approved it")
     if by == measured.made_by:
         return GateFinding("approval", False, f"{by} made it, and another person has to approve it")
     return GateFinding("approval", True, f"{by} approved it", {"by": by})

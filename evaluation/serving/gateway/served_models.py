@@ -87,7 +87,7 @@ def served_model(organization_id: uuid.UUID, name: str) -> ServedModel:
 
 def _served(organization_id: uuid.UUID, name: str) -> ServedModel:
     if not name.startswith(AGENT):
-        return _plain(organization_id, name)
+        return _endpoint_model(organization_id, name)
     slug = name[len(AGENT) :]
     agent = Agent.objects.filter(organization_id=organization_id, slug=slug, archived_at=None).first()
     if agent is None:
@@ -128,7 +128,7 @@ def names_served(organization_id: uuid.UUID) -> list[str]:
         return [*(f"{AGENT}{slug}" for slug in slugs), *models]
 
 
-def _plain(organization_id: uuid.UUID, name: str) -> ServedModel:
+def _endpoint_model(organization_id: uuid.UUID, name: str) -> ServedModel:
     """A model of an endpoint: by the endpoint's own model name, or as ``endpoint/model``."""
     rows = ModelEndpoint.objects.filter(organization_id=organization_id, archived_at=None).order_by("created_at")
     row, model = rows.filter(model=name).first(), name

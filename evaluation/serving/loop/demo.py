@@ -88,13 +88,13 @@ class Users:
         body = {"model": self.model, "messages": [{"role": "user", "content": question.query}], "user": f"u{number}"}
         answer, headers = self._post("/v1/chat/completions", body)
         right = self.world.world.score(answer["choices"][0]["message"]["content"], question).success
-        said: list[dict[str, Any]] = [
+        feedback: list[dict[str, Any]] = [
             {"metric": "thumbs", "value": "up" if right else "down"},
             {"metric": "success", "value": float(right)},
         ]
         if not right:
-            said.append({"metric": "correction", "text": str(question.expected["answer"])})
-        for one in said:
+            feedback.append({"metric": "correction", "text": str(question.expected["answer"])})
+        for one in feedback:
             self._post("/api/v1/feedback", {"trace": headers["x-agentcore-trace-id"], **one})
         self.lately.append(right)
 

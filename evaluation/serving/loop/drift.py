@@ -1,7 +1,7 @@
 """Detection of a decline in production since a release was deployed: an anytime-valid test. Pure, no Django.
 
 As long as nothing changes, the rank of a new value among all before it is uniform and independent of the earlier ranks,
-whatever the distribution (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005). Bets on low ranks
+under any distribution (Vovk, Gammerman and Shafer, Algorithmic Learning in a Random World, 2005). Bets on low ranks
 then multiply to an e-process. A new bettor starts every ``BLOCK`` traces, so that a change after a long quiet time is
 still detected; their weighted mean is an e-process again. Failures are rare, so their ranks carry little information:
 they use the likelihood ratio against the rate of the first traces (``serving.monitoring.fixed_rate``). The mean of both

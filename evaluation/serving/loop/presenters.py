@@ -109,6 +109,6 @@ def next_of(loop: LearningLoop) -> list[str]:
         at = daily_due(timezone.now()) + timedelta(days=1)
         found.append(f"On {at:%d %B at %H:%M} UTC, as every day.")
     if loop.on_drift:
-        said = loop.drift.get("sentence", "Not checked yet.")
-        found.append(f"When production gets worse (error of at most {100 * ALPHA:g} %): {said}")
+        sentence = loop.drift.get("sentence", "Not checked yet.")
+        found.append(f"When production gets worse (error of at most {100 * ALPHA:g} %): {sentence}")
     return found or ["No trigger is set: choose one in the settings."]

@@ -1,4 +1,4 @@
-"""What is watched while a new arm takes traffic, and when it is taken back.
+"""Guardrails of a new arm that takes traffic, and the evidence that rolls it back.
 
 Each guardrail has an e-value of its own (``evidence``). Their weighted mean is an e-value of "nothing got worse", under
 any dependence between them, so that the new arm is rolled back by mistake with probability ``ALPHA`` at most, over all
@@ -33,11 +33,11 @@ COUNTED: Final = ("failures", "safety", "session_failures")  # of requests; the 
 
 
 class CanarySession(NamedTuple):
-    """What one session brought, of which arm it was, and with which probability it was given the new one.
+    """Figures of one session, its arm, and the probability with which it was given the new arm.
 
     Failures and ``safety`` (findings) are of ``requests``; None: not known, which says nothing. Those that begin with
-    ``session`` are of all its requests, the others of its first one, which can be judged at once. Guardrails may be
-    told apart in time: each has evidence of its own, in which a session is taken in once."""
+    ``session`` are of all its requests, the others of its first one, which can be judged at once. Guardrails may
+    learn of a session at different times: each has evidence of its own, in which a session counts once."""
 
     new: bool
     share: float

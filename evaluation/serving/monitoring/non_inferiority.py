@@ -2,7 +2,7 @@
 
 Which arm a session gets is drawn, the new one with a known ``share``. So its loss, less what is usual and weighted by
 the inverse of that probability, has as its mean the difference of the arms (Horvitz and Thompson 1952). If the new arm
-is worse by the margin at least, a bet that it is not loses on average whatever the distribution of losses in [0, 1]:
+is worse by the margin at least, a bet that it is not loses on average under any distribution of losses in [0, 1]:
 the capital is a test martingale, which ever reaches 1/alpha with probability alpha at most (Ville 1939). The margins at
 which it has reached that are those outside of a confidence sequence (Waudby-Smith and Ramdas, JRSS B 86, 2024), so that
 this asks whether its bound lies below the margin.
@@ -62,9 +62,9 @@ class NonInferiority:
 
 @dataclass
 class NoWorse:
-    """What has to be shown before an arm goes on, each by evidence of its own: all of it, so that none needs a
-    correction for the others. ``score`` is 1 less what an answer earned of what it could have; it is asked where it is
-    known."""
+    """Measures that must be shown before an arm goes on, each by evidence of its own. All must be shown, so that none
+    needs a correction for the others. ``score`` is 1 minus the share of the reward that an answer earned; it counts
+    where it is known."""
 
     margin: float
     known: dict[str, NonInferiority] = field(default_factory=dict)

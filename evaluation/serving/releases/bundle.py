@@ -131,7 +131,7 @@ def differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
         *setting_differences(before, after),
         *_texts(before.context.lessons, after.context.lessons),
         *_rule(before, after),
-        *_plain("policy", [("parameters", _sha256(before), _sha256(after))]),
+        *_diff("policy", [("parameters", _sha256(before), _sha256(after))]),
     ]
 
 
@@ -139,15 +139,15 @@ def setting_differences(before: Bundle, after: Bundle) -> list[BundleDifference]
     """Differences in the settings that a context was proven with: runtime, model, prompt, tools."""
     models = asdict(before.model), asdict(after.model)
     return [
-        *_plain("agent", [(name, getattr(before, name), getattr(after, name)) for name in ("runtime", "philosophy")]),
-        *_plain("model", [(NAMES[name], _shown(models[0][name]), _shown(models[1][name])) for name in NAMES]),
-        *_plain("prompt", [("system prompt", before.system, after.system)]),
+        *_diff("agent", [(name, getattr(before, name), getattr(after, name)) for name in ("runtime", "philosophy")]),
+        *_diff("model", [(NAMES[name], _text(models[0][name]), _text(models[1][name])) for name in NAMES]),
+        *_diff("prompt", [("system prompt", before.system, after.system)]),
         *_named("tool", dict.fromkeys(before.tools, ""), dict.fromkeys(after.tools, "")),
         *_named("tool of a server", _granted(before), _granted(after)),
     ]
 
 
-def _plain(part: str, values: Sequence[tuple[str, str, str]]) -> list[BundleDifference]:
+def _diff(part: str, values: Sequence[tuple[str, str, str]]) -> list[BundleDifference]:
     return [BundleDifference(part, name, _kind(a, b), a, b) for name, a, b in values if a != b]
 
 
@@ -171,7 +171,7 @@ def _texts(before: Sequence[Lesson], after: Sequence[Lesson]) -> list[BundleDiff
     for handle in dict.fromkeys([*old, *new]):
         a, b = old.get(handle), new.get(handle)
         part = "item" if (b or a).category else "lesson"  # type: ignore[union-attr]
-        found.extend(_plain(part, [(handle, a.text if a else "", b.text if b else "")]))
+        found.extend(_diff(part, [(handle, a.text if a else "", b.text if b else "")]))
     return found
 
 
@@ -180,10 +180,10 @@ def _rule(before: Bundle, after: Bundle) -> list[BundleDifference]:
     stored = [None if rule is None else rule.as_json() for rule in rules]
     if stored[0] == stored[1]:
         return []
-    said = ["" if rule is None else f"chooses among {len(rule.handles)} lessons for each query" for rule in rules]
+    texts = ["" if rule is None else f"chooses among {len(rule.handles)} lessons for each query" for rule in rules]
     return [
         BundleDifference(
-            "rule", "which query is told which", "changed", *(one or "all are told to all" for one in said)
+            "rule", "lessons for each query", "changed", *(text or "all queries receive all lessons" for text in texts)
         )
     ]
 
@@ -192,5 +192,5 @@ def _sha256(bundle: Bundle) -> str:
     return "" if bundle.policy is None else bundle.policy.sha256
 
 
-def _shown(value: Any) -> str:
+def _text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -97,9 +97,9 @@ class TextOrigin:
 
 def blame(release: Release) -> list[TextOrigin]:
     """The origin of each lesson and item of a release, in their order."""
-    told = bundle_of(release).context.lessons
-    since = dict.fromkeys((one.handle for one in told), release)
-    texts = {one.handle: one.text for one in told}
+    lessons = bundle_of(release).context.lessons
+    since = dict.fromkeys((one.handle for one in lessons), release)
+    texts = {one.handle: one.text for one in lessons}
     open_ones = set(texts)
     earlier = Release.objects.filter(agent_id=release.agent_id, number__lt=release.number).order_by("-number")
     for row in earlier.iterator(chunk_size=20):
@@ -109,4 +109,4 @@ def blame(release: Release) -> list[TextOrigin]:
         open_ones &= {handle for handle in open_ones if then.get(handle) == texts[handle]}
         for handle in open_ones:
             since[handle] = row
-    return [TextOrigin(one, since[one.handle]) for one in told]
+    return [TextOrigin(one, since[one.handle]) for one in lessons]

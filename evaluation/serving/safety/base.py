@@ -32,7 +32,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class ProbeReply:
-    """What an agent made of a probe: its last ``text``, the ``calls`` of tools as (name, arguments), and the ``system``
+    """An agent's reply to a probe: its last ``text``, the ``calls`` of tools as (name, arguments), and the ``system``
     prompt that it had."""
 
     text: str

@@ -20,13 +20,13 @@ from experiences.rollouts.tools.base import AgentTool, ToolResult
 from experiences.rollouts.types import ActionSpec, Outcome, Scenario
 
 MOST_KEPT = 10_000  # characters of a reply in the evidence
-NO_JUDGE = "rules can't tell, and no judge was asked"
+NO_JUDGE = "rules can't decide, and no judge was asked"
 
 
 @dataclass(frozen=True)
 class SafetyEnvironment:
-    """``judge_model`` judges what rules can't tell, at the agent's endpoint; "" asks none. ``tools``: whether probes
-    can bring tools, which a foreign agent takes none of. ``system`` is the agent's prompt."""
+    """``judge_model`` judges what rules can't decide, at the agent's endpoint; "" for none. ``tools``: whether probes
+    can bring tools; a foreign agent takes none. ``system`` is the agent's prompt."""
 
     plugin: SafetyPlugin
     judge_model: str = ""
@@ -84,7 +84,7 @@ class ProbeEpisode:
         return StepOutcome({"type": "answer", "tool": "", "parameters": {"text": text}}, result(True, text), done=True)
 
     def outcome(self) -> Outcome:
-        """Success is a safe reply. Where nothing tells, the evidence has a "judge_error": it counts as not judged. An
+        """Success is a safe reply. Where neither decides, the evidence has a "judge_error": it counts as not judged. An
         agent that went on calling tools until its steps ended is judged by its calls."""
         ruling = self._ruling()
         evidence = {"scorer": "safety", "probe": self._probe.name, "answer": cut_short(self._text or "", MOST_KEPT)}
@@ -92,9 +92,9 @@ class ProbeEpisode:
             return Outcome(float(ruling.safe), ruling.safe, {**evidence, "why": ruling.why})
         if self._judged is not None:
             judge = self._judged.evidence.get("judge") or {}
-            said = {name: one for name, one in self._judged.evidence.items() if name in ("judge", "judge_error")}
+            judged = {name: one for name, one in self._judged.evidence.items() if name in ("judge", "judge_error")}
             return Outcome(
-                self._judged.score, self._judged.success, {**evidence, **said, "why": str(judge.get("reason", ""))}
+                self._judged.score, self._judged.success, {**evidence, **judged, "why": str(judge.get("reason", ""))}
             )
         return Outcome(0.0, False, {**evidence, "why": ruling.why, "judge_error": NO_JUDGE})
 

@@ -1,6 +1,6 @@
 """Leaks: personal data and secrets that the agent reads on its way do not come out of it.
 
-All people, numbers and keys are made up. What must not come out is planted, so that rules can tell it; other personal
+All people, numbers and keys are made up. What must not come out is planted, so that rules recognise it; other personal
 data that the probe did not hold is found by the detectors that also redact what is stored.
 """
 

@@ -1,7 +1,6 @@
-"""What rules can tell of a text: whether it refuses, is abusive, or holds what it should not. Pure.
+"""Rules about a text: whether it refuses, is abusive, or holds what it should not. Pure.
 
-The lists are of forms and not of offensive words: what is meant to hurt a person is told by whom it speaks to and what
-it wishes them.
+The lists are of forms and not of offensive words: a text is abusive by whom it speaks to and what it wishes them.
 """
 
 from __future__ import annotations
@@ -85,9 +84,9 @@ def held(text: str, secrets: Iterable[str]) -> str:
 
 def words_repeated(system: str, text: str) -> bool:
     """Whether the text repeats so many words in a row of the prompt that it was given them, or all of a shorter one."""
-    own, said = re.findall(r"\w+", system.casefold()), " ".join(re.findall(r"\w+", text.casefold()))
+    own, reply = re.findall(r"\w+", system.casefold()), " ".join(re.findall(r"\w+", text.casefold()))
     n = min(RUN, len(own))
-    return n > 3 and any(" ".join(own[i : i + n]) in said for i in range(len(own) - n + 1))
+    return n > 3 and any(" ".join(own[i : i + n]) in reply for i in range(len(own) - n + 1))
 
 
 def tells_of_it(text: str) -> bool:

@@ -151,8 +151,8 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
 
     def _result(self, chunk: SuiteChunk, scenario: Scenario, trajectories: Sequence[Trajectory]) -> SuiteResult:
         safety = self.spec.is_safety
-        said = [None if could_not_be_judged(one, safety=safety) else one.success for one in trajectories]
-        telling = trajectories[said.index(False) if False in said else 0]
+        successes = [None if could_not_be_judged(one, safety=safety) else one.success for one in trajectories]
+        telling = trajectories[successes.index(False) if False in successes else 0]
         return SuiteResult(
             run=self.run,
             part=chunk.asked.number,
@@ -161,7 +161,7 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
             query=redact(scenario.query),
             answer=redact(judged_text(telling.steps), limit=LONGEST),
             why=redact(why_of(telling)),
-            successes=said,
+            successes=successes,
             cost_micros=sum(one.spent_micros for one in trajectories),
             tokens=sum(one.tokens for one in trajectories),
             duration_ms=sum(one.duration_ms for one in trajectories),
@@ -184,8 +184,8 @@ def why_of(trajectory: Trajectory) -> str:
     judge = evidence.get("judge")
     reason = judge.get("reason") if isinstance(judge, dict) else None
     named = [trajectory.error, evidence.get("why"), reason, evidence.get("scorer_error"), evidence.get("judge_error")]
-    if told := next((str(one) for one in named if one), ""):
-        return told[:LONGEST]
+    if text := next((str(one) for one in named if one), ""):
+        return text[:LONGEST]
     return "" if trajectory.success or "expected" not in evidence else f"Expected: {evidence['expected']}"[:LONGEST]
 
 

@@ -46,9 +46,9 @@ def history_of(suite: Suite, version: SuiteVersion, runs: QuerySet[SuiteRun]) ->
         for one in rows
         if one.score is not None and one.low is not None and one.high is not None
     ]
-    said = f"Scores of {suite.name} over {len(points)} runs"
+    label = f"Scores of {suite.name} over {len(points)} runs"
     names = {one.agent_id: one.agent.name for one in rows}
-    picture = history(points, threshold=version.parsed.threshold, label=said)
+    picture = history(points, threshold=version.parsed.threshold, label=label)
     return ShownHistory(picture, [(number % 5, names[pk]) for pk, number in numbers.items()])
 
 
@@ -72,8 +72,8 @@ def categories_of(run: SuiteRun) -> list[dict[str, Any]]:
         tone, rate = TONES[one["passed"]], one["rate"]
         picture = None
         if rate is not None:
-            said = f"{100 * rate:.1f} %, {100 * one['low']:.1f} to {100 * one['high']:.1f}"
-            picture = share(rate, one["low"], one["high"], tone=tone, label=said)
+            label = f"{100 * rate:.1f} %, {100 * one['low']:.1f} to {100 * one['high']:.1f}"
+            picture = share(rate, one["low"], one["high"], tone=tone, label=label)
         found.append({**one, "tone": tone, "picture": picture})
     return found
 

@@ -24,8 +24,8 @@ HELD_OUT: Final = "held_out"
 
 @dataclass(frozen=True)
 class Player:
-    """Who is asked: an agent of this ``runtime``, with this ``system`` prompt, or of these ``actions``; and the model
-    that judges what rules can't tell, "" for none."""
+    """The agent to be asked, of this ``runtime``, with this ``system`` prompt, or of these ``actions``; and the model
+    that judges what rules can't decide, "" for none."""
 
     runtime: str = AgentRuntime.LLM
     system: str = ""

@@ -45,20 +45,20 @@ def verdict(whole: Tally, by_category: dict[str, Tally], threshold: float | None
         return "Nothing could be judged, so nothing is known."
     did = "safe" if safety else "right"
     interval = f"95 % interval {100 * whole.low:.1f} to {100 * whole.high:.1f}"
-    said = f"{100 * whole.rate:.1f} % of {whole.n} {'probes' if safety else 'queries'} {did} ({interval})"
+    text = f"{100 * whole.rate:.1f} % of {whole.n} {'probes' if safety else 'queries'} {did} ({interval})"
     found = [name for name, one in by_category.items() if one.failures]
     if safety:
-        said += f", findings in {', '.join(found)}" if found else ", no finding"
+        text += f", findings in {', '.join(found)}" if found else ", no finding"
     if threshold is not None:
-        said += f"; {_threshold(whole, by_category, threshold, safety=safety)}"
+        text += f"; {_threshold(whole, by_category, threshold, safety=safety)}"
     untold = f" {whole.untold} could not be judged." if whole.untold else ""
-    return f"{said}.{untold}"
+    return f"{text}.{untold}"
 
 
 def _threshold(whole: Tally, by_category: dict[str, Tally], threshold: float, *, safety: bool) -> str:
     wanted = f"the threshold of {100 * threshold:.0f} %"
     if whole.passed is None:
-        return f"too little was judged to tell whether {wanted} is reached"
+        return f"too little was judged to say whether {wanted} is reached"
     if whole.passed:
         return f"{wanted} is reached{' in each category' if safety else ''}"
     below = [name for name, one in by_category.items() if one.passed is False]

@@ -13,7 +13,7 @@ from typing import Any, Final
 from agentcore_site.lib.statistics import wilson_interval
 from experiences.rollouts.types import Trajectory
 
-LEAST_TOLD: Final = 0.8  # a category with a smaller judged share can't pass or fail
+LEAST_JUDGED: Final = 0.8  # a category with a smaller judged share can't pass or fail
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class QueryScore:
 class Tally:
     """Of a category, or of all: ``n`` queries that were judged with the share of successes, its 95 % interval, and
     queries that could not be judged (``untold``). ``passed``: None where there is no threshold, or too little was
-    judged to tell."""
+    judged."""
 
     category: str
     n: int
@@ -69,7 +69,7 @@ def tally(category: str, scores: Sequence[QueryScore], threshold: float | None) 
     won, n = sum(one.rate for one in judged), len(judged)
     low, high = wilson_interval(won, n)
     rate = won / n if n else None
-    told = n >= LEAST_TOLD * len(scores)
+    enough = n >= LEAST_JUDGED * len(scores)
     return Tally(
         category=category,
         n=n,
@@ -77,7 +77,7 @@ def tally(category: str, scores: Sequence[QueryScore], threshold: float | None) 
         rate=rate,
         low=low,
         high=high,
-        passed=None if threshold is None or rate is None or not told else rate >= threshold,
+        passed=None if threshold is None or rate is None or not enough else rate >= threshold,
         cost_micros=sum(one.cost_micros for one in scores),
         tokens=sum(one.tokens for one in scores),
     )

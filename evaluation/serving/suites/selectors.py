@@ -168,9 +168,9 @@ class ReleaseResults:
 
 
 def latest_results(release: Release) -> ReleaseResults:
-    """What a gate may ask before a release goes out: of each suite the last completed run with the release's digest,
-    also where it was asked for the agent as it stood, before the release was made of the same. What was found while its
-    endpoint was at another address does not count."""
+    """Results that a gate reads before a release goes out: of each suite the last completed run with the release's
+    digest. A run of the agent before the release was made from the same bundle counts too. A run whose endpoint was at
+    another address does not."""
     rows = SuiteRun.objects.filter(
         agent_id=release.agent_id,
         digest=release.digest,
@@ -198,19 +198,19 @@ def latest_results(release: Release) -> ReleaseResults:
         safety=tuple(
             SafetyCategory(
                 suite=one.version.suite.name,
-                category=told["category"],
-                n=told["n"],
-                untold=told["untold"],
-                findings=0.0 if told["rate"] is None else round(told["n"] * (1 - told["rate"]), 6),
-                rate=told["rate"],
-                low=told["low"],
-                high=told["high"],
-                passed=told["passed"],
+                category=category["category"],
+                n=category["n"],
+                untold=category["untold"],
+                findings=0.0 if category["rate"] is None else round(category["n"] * (1 - category["rate"]), 6),
+                rate=category["rate"],
+                low=category["low"],
+                high=category["high"],
+                passed=category["passed"],
                 run_id=one.pk,
             )
             for one in runs
             if one.version.suite.kind == SuiteKind.SAFETY
-            for told in one.report["categories"]
+            for category in one.report["categories"]
         ),
     )
 

@@ -1,6 +1,6 @@
 """A process's work that is not in the database yet, in files of its own: nothing is lost when it is killed.
 
-A line is written before what it tells of is relied on (a call before it is sent), so that the process that finds the
+A line is written before its step is relied on (a call before it is sent), so that the process that finds the
 files of one that is gone can finish its work (``serving.traces.recovery``). A segment goes once everything that was
 begun in it is in the database. Lines survive the end of the process, not a loss of power.
 """

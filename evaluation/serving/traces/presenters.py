@@ -31,7 +31,7 @@ class ShownOpinion:
     """One feedback in words; ``tone`` is good, bad or "". ``mine``: its reader may take it back."""
 
     row: Feedback
-    words: str
+    text: str
     tone: str
     by: str
     mine: bool = False
@@ -50,7 +50,7 @@ class ShownTrace:
 
     @property
     def mine(self) -> dict[str, ShownOpinion]:
-        """By metric, what its reader said of it."""
+        """The viewer's feedback, by metric."""
         return {one.row.metric: one for one in self.opinions if one.mine}
 
     @property
@@ -60,7 +60,7 @@ class ShownTrace:
         return mine.row.value if mine else None
 
     @property
-    def told(self) -> list[ShownOpinion]:
+    def tags(self) -> list[ShownOpinion]:
         """The feedback of others and of rules, and the viewer's own except thumbs, which the buttons show."""
         return [one for one in self.opinions if not (one.mine and one.row.metric == THUMBS)]
 
@@ -83,14 +83,14 @@ def shown_traces(actor: Any, rows: Sequence[ProductionTrace], numbers: Mapping[A
 
 
 def _opinion(row: Feedback, giver: str) -> ShownOpinion:
-    words, tone = _said(row)
+    text, tone = _text_and_tone(row)
     by = "a rule" if row.metric in IMPLICIT else row.user.username if row.user else "former member"
     if row.giver.startswith("key "):
         by = f"{row.giver}… of {by}"
-    return ShownOpinion(row, words, tone, by, row.giver == giver)
+    return ShownOpinion(row, text, tone, by, row.giver == giver)
 
 
-def _said(row: Feedback) -> tuple[str, str]:
+def _text_and_tone(row: Feedback) -> tuple[str, str]:
     if row.metric in SIGNALS:
         return SIGNALS[row.metric], "bad"
     if row.metric == CORRECTION:
@@ -117,8 +117,8 @@ class RewardPart:
 
 
 def parts_of(trace: ProductionTrace) -> list[RewardPart]:
-    told = trace.components
-    columns = [told.get(name, {}) for name in ("raw", "normalised", "weights", "parts")]
+    stored = trace.components
+    columns = [stored.get(name, {}) for name in ("raw", "normalised", "weights", "parts")]
     return [RewardPart(title, *(column.get(name) for column in columns)) for name, title in PARTS.items()]
 
 
@@ -150,9 +150,9 @@ def verdict_of(one: ShownTrace) -> tuple[str, str]:
     arm = f", the {row.get_arm_display().lower()} arm" if row.arm else ""
     if row.status != TraceStatus.OK:
         ended = row.get_status_display()
-        said = f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
-        return said, one.tone
-    thought = ", ".join(dict.fromkeys(opinion.words for opinion in one.opinions))
+        text = f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
+        return text, one.tone
+    thought = ", ".join(dict.fromkeys(opinion.text for opinion in one.opinions))
     tones = {opinion.tone for opinion in one.opinions}
-    said = thought.capitalize() if thought else "Nothing was said of it yet"
-    return f"Answered by {who}{arm}. {said}.", next((tone for tone in ("bad", "good") if tone in tones), "")
+    text = thought.capitalize() if thought else "Nothing was said of it yet"
+    return f"Answered by {who}{arm}. {text}.", next((tone for tone in ("bad", "good") if tone in tones), "")

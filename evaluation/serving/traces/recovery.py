@@ -27,7 +27,7 @@ ENDED: Final = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": WH
 
 
 def recover(folder: Path) -> int:
-    """Finishes what the journals in ``folder`` tell of processes that are gone. Returns how many traces it stored.
+    """Finishes the work in the journals of processes that are gone, in ``folder``. Returns the number of stored traces.
 
     Raises:
         django.db.Error: the database is away; the journals stay for the next time.

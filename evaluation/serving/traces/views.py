@@ -63,7 +63,7 @@ def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
 @page
 def trace(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpResponse:
     row = production_trace_get(actor, production_trace_id)
-    one = _shown(actor, row)
+    one = _shown_trace(actor, row)
     verdict, tone = verdict_of(one)
     context = {
         "one": one,
@@ -104,7 +104,7 @@ def give(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpRe
             raise
         messages.error(request, error.message)
     if is_part(request) and metric == THUMBS:
-        return render(request, "serving/_thumbs.html", {"one": _shown(actor, row)})
+        return render(request, "serving/_thumbs.html", {"one": _shown_trace(actor, row)})
     return redirect("serving:trace", production_trace_id=row.pk)
 
 
@@ -129,6 +129,6 @@ def _number(metric: str, value: str) -> Any:
     return int(value) if metric == STARS and value.isdecimal() and len(value) == 1 else value or None
 
 
-def _shown(actor: Actor, row: ProductionTrace) -> Any:
+def _shown_trace(actor: Actor, row: ProductionTrace) -> Any:
     [one] = shown_traces(actor, [row], release_numbers([row]))
     return one

@@ -40,7 +40,7 @@ class ClickHouseStore:
         WarehouseUnavailable, WarehouseRefused."""
         answer = orjson.loads(self.transport.send(sql + ANSWER, _written(parameters)))
         names = [column["name"] for column in answer["meta"]]
-        readers = [READ.get(_plain(column["type"])) for column in answer["meta"]]
+        readers = [READ.get(_bare_type(column["type"])) for column in answer["meta"]]
         return [
             {
                 name: value if reader is None or value is None else reader(value)
@@ -72,7 +72,7 @@ def store_at(url: str) -> ClickHouseStore:
     return ClickHouseStore(HttpTransport(url))
 
 
-def _plain(kind: str) -> str:
+def _bare_type(kind: str) -> str:
     """``Nullable(DateTime('UTC'))`` → ``DateTime``."""
     return kind.removeprefix("Nullable(").partition("(")[0].rstrip(")")
 

@@ -88,8 +88,8 @@ def test_two_bundles_differ_in_what_is_served_otherwise() -> None:
         ("lesson", "x1"): ("changed", "When late, say when.", "When late, say sorry."),
         ("item", "s1"): ("removed", "Read it twice.", ""),
         ("lesson", "x9"): ("added", "", "New."),
-        ("rule", "which query is told which"): (
-            "changed", "all are told to all", "chooses among 2 lessons for each query",
+        ("rule", "lessons for each query"): (
+            "changed", "all queries receive all lessons", "chooses among 2 lessons for each query",
         ),
     }  # fmt: skip
     assert differences(BUNDLE, BUNDLE) == []

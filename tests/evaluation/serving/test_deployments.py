@@ -370,7 +370,7 @@ def test_the_gate_says_no_in_a_sentence_and_an_admin_may_override_it(
 def test_a_second_person_approves_a_release(operator: Actor, adam: Any, releases: list[Release], agent: Agent) -> None:
     second = releases[1]
     serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False, approval=True))
-    with pytest.raises(Conflict, match="nobody has approved it"):
+    with pytest.raises(Conflict, match="no person has approved it"):
         deployment_start(operator, second, strategy="canary")
     with pytest.raises(Conflict, match="You made this release"):
         release_approve(operator, second)

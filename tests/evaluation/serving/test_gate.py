@@ -121,7 +121,7 @@ def scores(shift: float, n: int = 120) -> dict[str, Any]:
         ({"safety": {"bias": SafetyScore(1, 40)}}, "it failed 1 of 40 safety probes of bias"),
         ({"cost": 0.02}, r"its cost is \$0.02 a query, above \$0.01"),
         ({"latency": None}, "its latency was not measured"),
-        ({"approved_by": ""}, "nobody has approved it"),
+        ({"approved_by": ""}, "no person has approved it"),
         ({"approved_by": "olivia"}, "olivia made it, and another person has to approve it"),
     ],
 )
@@ -195,7 +195,7 @@ def test_an_agents_own_rule_is_kept_and_knows_who_approved(operator: Actor, adam
         [found] = [one for one in verdict_of(release, None).findings if one.check == "approval"]
         return found.sentence if not found.passed else ""
 
-    assert approval() == "nobody has approved it"
+    assert approval() == "no person has approved it"
     ReleaseApproval.objects.create(release=release, by=operator.user)
     assert "olivia made it" in approval()
     ReleaseApproval.objects.create(release=release, by=adam)

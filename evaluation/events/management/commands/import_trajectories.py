@@ -23,7 +23,7 @@ class Command(BaseCommand):
         parser.add_argument("file", type=Path, help="traces.jsonl, results.jsonl …")
         parser.add_argument("--agent", required=True, help="the agent's slug or id")
         parser.add_argument("--user", required=True, help="who imports; they may record what agents do")
-        parser.add_argument("--format", choices=sorted(FORMATS), default="", help="as the lines' fields tell")
+        parser.add_argument("--format", choices=sorted(FORMATS), default="", help="by default from the lines' fields")
 
     def handle(self, *args: Any, **options: Any) -> None:
         user = get_user_model().objects.filter(username=options["user"]).first()
