@@ -442,7 +442,7 @@ def test_what_cannot_be_adopted_is_refused_with_the_reason(
     other = ExperienceFactory(agent=AgentFactory(organization=playbook.organization))
     Experience.objects.filter(pk=lessons[1].pk).update(summary="Altered behind our back.")
     altered = Experience.objects.get(pk=lessons[1].pk)
-    for wrong, why in ((other, "another agent"), (lessons[2], "it is proposed"), (altered, "told to no agent")):
+    for wrong, why in ((other, "another agent"), (lessons[2], "it is proposed"), (altered, "no agent receives it")):
         with pytest.raises(Invalid, match=why):
             playbook_adopt(operator, agent, [wrong])
     with pytest.raises(Invalid, match="at least one"):
