@@ -140,7 +140,7 @@ def contexts(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
         for row, data in found:
             checkpoint_rewrite(row, data)
 
-    changed = "Checkpoints were changed: what was erased is told to no agent any more." if found else ""
+    changed = "Checkpoints were changed: no agent receives the erased texts any more." if found else ""
     note = " ".join(filter(None, (changed, UNREADABLE if unreadable else "")))
     return ErasureFinding(len(found) + unreadable, erase, note, stays=unreadable)
 

@@ -44,7 +44,7 @@ def _read_object(value: Any) -> Any:
 
 
 class ShapingConfig(_Frozen):
-    """What is paid beside the outcome (docs/algorithms.md#rewards)."""
+    """Bonuses beside the outcome (docs/algorithms.md#rewards)."""
 
     rule: Literal["strict", "naive", "potential", "gated"] = Field(
         "strict",
@@ -79,7 +79,7 @@ class ShapingConfig(_Frozen):
 
 
 class FeatureConfig(_Frozen):
-    """What the action policy sees of a text (docs/algorithms.md#features)."""
+    """Features of a text for the action policy (docs/algorithms.md#features)."""
 
     bits: int = Field(
         13, ge=6, le=20, title="Hash bits",
@@ -129,7 +129,7 @@ class EarlyStoppingConfig(_Frozen):
 
 
 class ExplorationConfig(_Frozen):
-    """How training rollouts find what is not yet known. Only the action policy uses it."""
+    """Exploration of training rollouts. Only the action policy uses it."""
 
     failure_memory: float = Field(
         0.0, ge=0, le=10, title="Failure memory",
@@ -148,8 +148,8 @@ class ExplorationConfig(_Frozen):
 
 
 class ContextConfig(_Frozen):
-    """How an agent of a language model learns what it should be told (docs/learning-without-weights.md). Only
-    such agents use it."""
+    """Learning of the context of a language model's agent (docs/learning-without-weights.md). Only such agents use
+    it."""
 
     propose: bool = Field(
         True, title="Propose lessons",
@@ -167,11 +167,11 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     search_every: int = Field(
         2, ge=1, le=10_000, title="Search step",
-        description="Algorithm tfgrpo: iterations between two looks at training queries, at each of which the "
-        "lessons learned since are kept or given up. Small steps (1-3) tell what harms from what helps.",
+        description="Algorithm tfgrpo: iterations between two validations on training queries, at each of which the "
+        "lessons learned since are kept or given up. Small steps (1-3) separate harm from help.",
     )  # fmt: skip
     token_cost: float = Field(
-        0.0, ge=0, le=10, title="Price of being told",
+        0.0, ge=0, le=10, title="Price of the context",
         description="Taken off the reward per 1,000 tokens of lessons. 0 asks for the best score; 0.05-0.2 for a "
         "short prompt.",
     )  # fmt: skip
@@ -215,7 +215,7 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     max_new: int = Field(
         4, ge=1, le=60, title="New lessons at once",
-        description="What one iteration may add at most: too many at once can't be told apart. 2-8.",
+        description="The most lessons that one iteration may add: effects of too many at once can't be separated. 2-8.",
     )  # fmt: skip
     max_words: int = Field(
         32, ge=8, le=100, title="Words per lesson",
@@ -245,9 +245,9 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
     relevance: Literal["queries", "none"] = Field(
         "none", title="Relevance",
-        description="none: all queries are told the same. queries: a lesson's effect is estimated near each query, and "
-        "a query is told what helps with it; for thousands of rollouts, where lessons help some kinds of queries and "
-        "harm others. Not used by tfgrpo.",
+        description="none: all queries get the same lessons. queries: a lesson's effect is estimated near each query, "
+        "and a query gets the lessons that help with it; for thousands of rollouts, where lessons help some kinds of "
+        "queries and harm others. Not used by tfgrpo.",
     )  # fmt: skip
     reuse: bool = Field(
         True, title="Go on from the last run",
@@ -294,7 +294,7 @@ class ContextConfig(_Frozen):
 
 
 class WeightsConfig(_Frozen):
-    """How a language model's own weights are learned (docs/weights.md). Only learner weights uses it."""
+    """Learning of a language model's own weights (docs/weights.md). Only learner weights uses it."""
 
     lora_rank: int = Field(
         16, ge=0, le=256, title="LoRA rank",
@@ -317,13 +317,13 @@ class GRPOConfig(_Frozen):
     algorithm: Literal["grpo", "tfgrpo", "dpo"] = Field(
         "grpo", title="Algorithm",
         description="grpo learns by gradients; for a language model's agent lessons are proposed, and rewards decide "
-        "which are told. tfgrpo (training-free GRPO) tells all of them, and step by step keeps or "
+        "which the context holds. tfgrpo (training-free GRPO) takes all of them, and step by step keeps or "
         "gives up what it learned. dpo learns weights from the best and the worst rollout of each group.",
     )  # fmt: skip
 
     learner: str = Field(
         "", max_length=60, title="Learner",
-        description="What learns: action (a policy over actions), context (lessons that a model is told), weights (a "
+        description="What learns: action (a policy over actions), context (lessons for a model's prompt), weights (a "
         "language model's own), or the name of one that an installed package brings. Empty takes the one that fits "
         "the agent.",
     )  # fmt: skip
@@ -525,7 +525,7 @@ class GRPOConfig(_Frozen):
     )
 
     context: ContextConfig = Field(
-        default_factory=ContextConfig, title="What the agent is told", description="How lessons are found and weighed."
+        default_factory=ContextConfig, title="Context of the agent", description="How lessons are found and weighed."
     )
 
     weights: WeightsConfig = Field(

@@ -47,7 +47,7 @@ def test_a_gain_that_could_be_chance_is_not_coloured(console: Client, run: Train
     seen |= {"improvement": 0.1, "improvement_low": -0.1, "improvement_high": 0.3}
     TrainingRun.objects.filter(pk=run.pk).update(selection=seen)
     shown = html(console.get(f"/jobs/{run.pk}/"))
-    assert "verdict plain" in shown and "Not yet told apart" in shown
+    assert "verdict plain" in shown and "No proven difference" in shown
 
 
 def test_the_loss_is_nowhere_shown_as_progress(console: Client, run: TrainingRun) -> None:

@@ -26,7 +26,7 @@ class GroupAdvantages:
     """Advantages of N entries in their groups.
 
     ``advantages`` (N,) are exactly 0 where the entry is not finite or its group has no spread;
-    ``normalized`` (N,) is (x - mean) / std without any floor; ``signal`` (N,) tells which entries carry one;
+    ``normalized`` (N,) is (x - mean) / std without any floor; ``signal`` (N,) marks the entries that carry one;
     ``frac_zero_std`` is the share of groups without signal, ``spread`` the mean of the groups' std.
     """
 

@@ -56,9 +56,9 @@ def query_effects(z: FloatArray, reward: FloatArray, group: IntArray, vectors: F
     known = np.isfinite(reward)
     z, reward, group, vectors = z[known].astype(np.float64), reward[known], group[known], vectors[known]
     k, r = z.shape[1], vectors.shape[1]
-    told = centred(z, group)
+    deviations = centred(z, group)
     y = centred(reward[:, None], group)[:, 0]
-    design = (told[:, :, None] * with_general(vectors)[:, None, :]).reshape(len(told), k * (1 + r))
+    design = (deviations[:, :, None] * with_general(vectors)[:, None, :]).reshape(len(deviations), k * (1 + r))
     gram, moment = design.T @ design, design.T @ y
     free = max(len(y) - len(np.unique(group)), 1)
     noise = max(float(y @ y) / free, LEAST_NOISE)

@@ -81,7 +81,7 @@ class SettingOut(serializers.Serializer[Any]):
 
 class ToldOut(serializers.Serializer[Any]):
     handle = serializers.CharField()
-    a = serializers.CharField(allow_null=True, help_text="The lesson's text in a; null where it is not told.")
+    a = serializers.CharField(allow_null=True, help_text="The lesson's text in a; null where a lacks it.")
     b = serializers.CharField(allow_null=True)
 
 

@@ -54,7 +54,7 @@ class WhereOut(serializers.Serializer[Any]):
 
 class GateOut(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
-    accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is told from now on.")
+    accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is the context from now on.")
     final = serializers.BooleanField(
         required=False, help_text="Whether this is the end of a run; else a step of the search, which ships nothing."
     )
@@ -63,19 +63,19 @@ class GateOut(serializers.Serializer[Any]):
         many=True, required=False, help_text="Algorithm tfgrpo: the steps of the search in this epoch."
     )
     why = serializers.CharField()
-    candidate = serializers.ListField(child=serializers.CharField(), help_text="Handles that were to be told.")
+    candidate = serializers.ListField(child=serializers.CharField(), help_text="Handles of the candidate.")
     current = serializers.ListField(
-        child=serializers.CharField(), help_text="Handles that were told until then; not final: that the search kept."
+        child=serializers.CharField(), help_text="Handles of the context until then; not final: that the search kept."
     )
     rolled_back = serializers.ListField(child=serializers.CharField())
-    tokens = serializers.IntegerField(help_text="About what telling the candidate adds to a call.")
+    tokens = serializers.IntegerField(help_text="About how many the candidate adds to a call.")
     lessons_each = serializers.FloatField(
-        required=False, allow_null=True, help_text="Lessons that a query of training would be told, on average."
+        required=False, allow_null=True, help_text="Lessons in the context of a query of training, on average."
     )
     where = serializers.DictField(
         child=WhereOut(),
         required=False,
-        help_text="Where queries are told different lessons: each one's share and effects, by handle.",
+        help_text="Where queries receive different lessons: each one's share and effects, by handle.",
     )
     n_queries = serializers.IntegerField()
     samples = serializers.IntegerField(help_text="Of each query and side.")

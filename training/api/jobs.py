@@ -234,7 +234,7 @@ class TrainingJobViewSet(ScopedViewSet):
         return self.once(request, lambda: self._started(values))
 
     @extend_schema(
-        summary="What a job would cost, take and be able to tell", request=EstimateIn, responses=FullEstimateOut
+        summary="Estimate of a job: its cost, its time, and the gains that it can detect", request=EstimateIn, responses=FullEstimateOut
     )
     @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
     def estimate(self, request: Request) -> Response:
@@ -335,7 +335,7 @@ class TrainingJobViewSet(ScopedViewSet):
         return Response(status=204)
 
     @extend_schema(
-        summary="Epochs of a job that learns what to tell its agent",
+        summary="Epochs of a job that learns a context",
         description="Means, tools, questions of reflection, what became of every proposal, and the gate. Empty for "
         "jobs of agents that choose actions.",
         responses=EpochOut(many=True),
@@ -345,7 +345,7 @@ class TrainingJobViewSet(ScopedViewSet):
         return Response(EpochOut(run_epochs(run_get(self.actor, pk)), many=True).data)
 
     @extend_schema(
-        summary="The manifest of a job that learns what to tell its agent",
+        summary="The manifest of a job that learns a context",
         description="Run, agent, data, epochs, lessons, scores, gates and the evidence of its guard-rails; see "
         "docs/learning-without-weights.md.",
         responses=ManifestOut,

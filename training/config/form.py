@@ -34,8 +34,8 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Optimiser": ("optimizer", "max_grad_norm", "weight_decay"),
     "Rollouts": ("temperature", "max_steps", "rollout_timeout_seconds", "max_concurrent_rollouts"),
     "Rewards": ("reward", "reward_options", "shaping"),
-    "What the policy sees": ("features",),
-    "What the agent is told": ("context",),
+    "Features of the policy": ("features",),
+    "Context of the agent": ("context",),
     "Selection and stopping": (
         "held_out_share", "selection_share", "selection_least", "eval_interval", "eval_samples", "eval_temperature",
         "early_stopping",
@@ -180,12 +180,12 @@ def _range(info: FieldInfo) -> str:
     high = next((one for one in info.metadata if isinstance(one, Le | Lt)), None)
     if low is None:
         return ""
-    below = _shown(low.ge) if isinstance(low, Ge) else f"> {_shown(low.gt)}"
+    below = _number(low.ge) if isinstance(low, Ge) else f"> {_number(low.gt)}"
     if high is None:
         return f"from {below}"
-    return f"{below} to {_shown(high.le) if isinstance(high, Le) else f'< {_shown(high.lt)}'}"
+    return f"{below} to {_number(high.le) if isinstance(high, Le) else f'< {_number(high.lt)}'}"
 
 
-def _shown(value: Any) -> str:
+def _number(value: Any) -> str:
     text = f"{value:,}" if isinstance(value, int) else f"{value:,g}" if abs(value) < 1e6 else f"{value:,.0f}"
     return text.replace("-", "−")

@@ -165,9 +165,9 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "tfgrpo",
             "Training-free GRPO",
-            "Take this for a language model and about 100 queries: all lessons are told, and every second iteration "
-            "keeps its lessons or gives them up (arXiv 2510.08191); it spends more than recommended, and can't tell "
-            "single lessons apart.",
+            "Take this for a language model and about 100 queries: the context holds all lessons, and every second "
+            "iteration keeps its lessons or gives them up (arXiv 2510.08191); it spends more than recommended, and "
+            "measures no single lesson.",
             {
                 "algorithm": "tfgrpo",
                 "n_iterations": 30,

@@ -17,12 +17,12 @@ One schema for the form, REST, JSON-RPC and `manage.py train --config FILE` (a J
 key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from
 the schema: `python -m training.config.reference > docs/configuration.md`.
 
-What is for *actions* counts for agents that choose actions only, and what is for *lessons* for agents of language
-models, which are told lessons, and *weights* for those whose own weights are learned (what is for *all* counts there
-too; of the rest [the launch form](weights.md) tells); *lessons, grpo* says that algorithm tfgrpo does not read it,
-*lessons, tfgrpo* that grpo does not. The launch form hides what changes nothing, and every interface
-refuses a value for it that differs from the preset's. Two more cases are refused:
-`baseline: value` for agents that are told lessons, and settings of the gradient with `context.update_rule:
+A setting for *actions* counts only for agents that choose actions. A setting for *lessons* counts for agents of
+language models, whose context holds lessons; *weights* for those whose own weights are learned. A setting for *all*
+counts there too; [the launch form](weights.md) shows the rest. *lessons, grpo* says that algorithm tfgrpo does not read
+the setting, *lessons, tfgrpo* that grpo does not. The launch form hides a setting that changes nothing. Every interface
+refuses a value for such a setting that differs from the preset's. Two more cases are refused:
+`baseline: value` for agents that learn lessons, and settings of the gradient with `context.update_rule:
 ridge_thompson`. `gamma` counts for every agent where `shaping.rule` is `potential`.
 """
 
@@ -53,12 +53,12 @@ def _row(field: Field, default: Any) -> str:
 
 
 def _whom(name: str) -> str:
-    chosen, told, told_all = counts_for(name, "action"), counts_for(name, "llm"), counts_for(name, "llm", "tfgrpo")
+    chosen, grpo, tfgrpo = counts_for(name, "action"), counts_for(name, "llm"), counts_for(name, "llm", "tfgrpo")
     weights = counts_for(name, "llm", learner="weights")
-    if not (told or told_all):
+    if not (grpo or tfgrpo):
         return "actions, weights" if chosen and weights else "weights" if weights else "actions"
-    lessons = "lessons" if told and told_all else "lessons, grpo" if told else "lessons, tfgrpo"
-    return lessons if not chosen else "all" if told_all else f"actions; {lessons}"
+    lessons = "lessons" if grpo and tfgrpo else "lessons, grpo" if grpo else "lessons, tfgrpo"
+    return lessons if not chosen else "all" if tfgrpo else f"actions; {lessons}"
 
 
 def _at(values: dict[str, Any], dotted: str) -> Any:

@@ -61,7 +61,7 @@ def parse_config(
     values = dict(raw or {})
     name = values.get("preset", DEFAULT_PRESET)
     if not isinstance(name, str) or name not in PRESETS:
-        message = f"There is no preset named {_shown(name)}. Known: {', '.join(PRESETS)}."
+        message = f"There is no preset named {_quoted(name)}. Known: {', '.join(PRESETS)}."
         raise ConfigError([FieldError("preset", message)])
     flags = _numbers_given_as_flags(values, GRPOConfig)
     if flags:
@@ -122,18 +122,18 @@ def query_warnings(queries: Sequence[str]) -> list[str]:
 def row_problem(row: Any) -> str:
     """The fault of a row of a dataset, as a sentence; "" without a fault."""
     if not isinstance(row, Mapping):
-        return f'must be an object with a "query"; got {_shown(row)}.'
+        return f'must be an object with a "query"; got {_quoted(row)}.'
     for key in row:
         if key not in ROW_KEYS:
-            return f"unknown key {_shown(key)}{_similar(str(key), ROW_KEYS)}. Known: {', '.join(ROW_KEYS)}."
+            return f"unknown key {_quoted(key)}{_similar(str(key), ROW_KEYS)}. Known: {', '.join(ROW_KEYS)}."
     query = row.get("query")
     if not isinstance(query, str):
-        return '"query" is missing.' if query is None else f'"query" must be text; got {_shown(query)}.'
+        return '"query" is missing.' if query is None else f'"query" must be text; got {_quoted(query)}.'
     if not query.strip():
         return '"query" is empty.'
     for key in ("expected_outcome", "metadata"):
         if row.get(key) is not None and not isinstance(row[key], Mapping):
-            return f'"{key}" must be an object; got {_shown(row[key])}.'
+            return f'"{key}" must be an object; got {_quoted(row[key])}.'
     return ""
 
 
@@ -211,10 +211,10 @@ def _numbers_given_as_flags(values: Mapping[str, Any], model: type[BaseModel], p
 def _field_error(details: Mapping[str, Any]) -> FieldError:
     path = [str(part) for part in details["loc"]]
     name = ".".join(path)
-    kind, got = details["type"], _shown(details["input"])
+    kind, got = details["type"], _quoted(details["input"])
     siblings, info = _field(path)
     if kind == "extra_forbidden":
-        return FieldError(name, f"Unknown key {_shown(path[-1])}{_similar(path[-1], siblings)}.")
+        return FieldError(name, f"Unknown key {_quoted(path[-1])}{_similar(path[-1], siblings)}.")
     return FieldError(name, f"{name} must be {_expected(kind, details, info)}; got {got}.")
 
 
@@ -259,7 +259,7 @@ def _number(value: Any) -> str:
     return f"{value:,}" if whole else f"{value:g}"
 
 
-def _shown(value: Any) -> str:
+def _quoted(value: Any) -> str:
     """A value as it may stand in a message: JSON, cut to 60 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)

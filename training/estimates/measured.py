@@ -16,8 +16,8 @@ from training.splits import search_size
 # Before anything was measured here: a rollout of the embedded environment with its share of update and storage.
 FIRST_GUESS_MS: Final = 1.5
 SPREAD: Final = (0.6, 2.0)
-# The dear end, as a factor of what is expected, until jobs that ended tell how far jobs are from their plans. A guess
-# is a matter of prompts and answers that were not seen yet; what was measured moves with what the next job learns.
+# The upper end, as a factor of the expected cost, until ended jobs show how far jobs are from their plans. A guess
+# depends on prompts and answers that were not seen yet; a measured value moves with the lessons of the next job.
 GUESSED_SPREAD: Final = 3.0
 UNKNOWN_SPREAD: Final = 1.5
 ENOUGH_JOBS: Final = 5  # ended jobs for a measured factor
@@ -60,20 +60,20 @@ def work(
     n_train: int,
     n_selection: int,
     n_held_out: int,
-    told: bool = False,
+    learns_context: bool = False,
     iterations: int | None = None,
 ) -> Work:
-    """``told``: the run learns a context, and its gate samples in steps. ``iterations``: only the first so many of the
-    planned ones. The numbers of queries cap the draws of an iteration."""
+    """``learns_context``: its gate samples in steps. ``iterations``: only the first so many of the planned ones. The
+    numbers of queries cap the draws of an iteration."""
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
-    look = context.look_samples if told else config.eval_samples
+    look = context.look_samples if learns_context else config.eval_samples
     samples = looks(n, config.eval_interval) * look
-    if told:  # further looks of the gate, at the candidate and at what the run began with
+    if learns_context:  # further interim analyses of the gate, of the candidate and of the context at the start
         samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * look)
     searched = 0
-    if told and frozen:
+    if learns_context and frozen:
         steps = looks(n, config.eval_interval, context.epochs, context.search_every)
         searched = steps * look * search_size(n_train, n_selection)
     asks = reflections(n if context.propose else 0, context.propose_every, 1.0 if frozen else context.propose_until)
@@ -92,11 +92,11 @@ def work(
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """What one rollout and one question take: milliseconds of a worker, and micro-dollars.
+    """Time and cost of one rollout and one question: milliseconds of a worker, and micro-dollars.
 
     ``sd`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
     ``shown_micros`` is what a token costs that the reflector reads. ``learned_micros`` is what the training calls of
-    an update cost a door of weights, for each rollout that is learned from.
+    an update cost at a model server, for each rollout that is learned from.
     """
 
     ms: float
@@ -242,7 +242,9 @@ def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
     )
 
 
-def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = False, **pools: int) -> int | None:
+def affordable(
+    config: GRPOConfig, found: Rates, room: int, *, learns_context: bool = False, **pools: int
+) -> int | None:
     """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
     micro-dollars: looks, questions, training calls and proof included. None where they cost nothing. ``pools``: see
     ``work``."""
@@ -250,7 +252,7 @@ def affordable(config: GRPOConfig, found: Rates, room: int, *, told: bool = Fals
         return None
 
     def cost_of(n: int) -> int:
-        return math.ceil(_expected(work(config, **pools, told=told, iterations=n), found))
+        return math.ceil(_expected(work(config, **pools, learns_context=learns_context, iterations=n), found))
 
     return max(0, bisect_right(range(config.n_iterations + 1), room, key=cost_of) - 1)
 

@@ -58,10 +58,10 @@ class Planned:
     def affordable(self) -> int | None:
         """Number of iterations that fit the job's budget and the rest of organisation and agent; None: free."""
         room = min([self.budget, *(left for _, left in self.rooms)])
-        return measured.affordable(self.config, self.rates, room, told=self.told, **self.pools)
+        return measured.affordable(self.config, self.rates, room, learns_context=self.learns_context, **self.pools)
 
     @property
-    def told(self) -> bool:
+    def learns_context(self) -> bool:
         """Whether the run learns a context: then a gate decides what is shipped."""
         return learner_of(self.agent.runtime, self.config.learner).learns_context
 
@@ -99,8 +99,8 @@ class Planned:
 
     def reflection(self) -> dict[str, Any] | None:
         """Who is asked what attempts teach, how often and for what; None where nothing is asked."""
-        asked = measured.work(self.config, **self.pools, told=self.told)
-        if not self.told or not asked.questions:
+        asked = measured.work(self.config, **self.pools, learns_context=self.learns_context)
+        if not self.learns_context or not asked.questions:
             return None
         return {
             "model": endpoint_of_reflector(self.agent).model,
@@ -112,7 +112,7 @@ class Planned:
         """Cost of the updates at a model server; None without one."""
         if not learner_of(self.agent.runtime, self.config.learner).needs_model_server:
             return None
-        asked = measured.work(self.config, **self.pools, told=self.told)
+        asked = measured.work(self.config, **self.pools, learns_context=self.learns_context)
         return {
             "model": endpoint_of_agent(self.agent).model,
             "updates": self.config.n_iterations * self.config.num_iterations,
@@ -135,7 +135,7 @@ class Planned:
             "detectable_gain": round(gain, 4),
             "measured": self.rates.measured,
             "affordable_iterations": buys,
-            "gate": self.gate() if self.told else None,
+            "gate": self.gate() if self.learns_context else None,
             "reflection": self.reflection(),
             "training_calls": self.training_calls(),
             "warnings": [*self._unseen(), *self._tight(buys), *self._weak(gain)],
@@ -168,7 +168,7 @@ class Planned:
     def _weak(self, gain: float) -> Iterator[str]:
         if gain > 0.15:
             n = self.pools["n_held_out"]
-            yield f"{n} held-out queries can only tell gains of {gain * 100:.0f} points or more. Add queries."
+            yield f"{n} held-out queries can only detect gains of {gain * 100:.0f} points or more. Add queries."
 
 
 def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int, n_held_out: int) -> Planned:
@@ -180,7 +180,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     """
     found = _of_actions(agent) if agent.runtime == AgentRuntime.ACTION else _of_models(agent, config)
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
-    asked = measured.work(config, **pools, told=learner_of(agent.runtime, config.learner).learns_context)
+    asked = measured.work(config, **pools, learns_context=learner_of(agent.runtime, config.learner).learns_context)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
     return Planned(config, agent, plan, found, pools, _rooms(agent))
 
@@ -341,7 +341,7 @@ def _done(run: TrainingRun, config: GRPOConfig) -> int:
         n_train=run.n_train,
         n_selection=run.n_selection,
         n_held_out=0,
-        told=run.learns_context,
+        learns_context=run.learns_context,
         iterations=run.iteration,
     )
     return max(1, run.trajectories + asked.looked)

@@ -36,15 +36,15 @@ class ActionLearner(Learner):
         if self.reads(setting, config.algorithm):
             return ""
         return (
-            f"{setting} changes nothing here: it is for agents that are told lessons, and this one chooses actions."
+            f"{setting} changes nothing here: it is for agents that learn lessons, and this one chooses actions."
             " Leave it out."
         )
 
     def faults(self, config: GRPOConfig) -> Mapping[str, str]:
         if config.algorithm == "tfgrpo":
             return {
-                "algorithm": "algorithm tfgrpo tells a language model what it learned; this agent chooses actions and"
-                " reads nothing. Take algorithm grpo."
+                "algorithm": "algorithm tfgrpo puts its lessons into a language model's context; this agent chooses"
+                " actions and has no context. Take algorithm grpo."
             }
         if config.algorithm == "dpo":
             return {"algorithm": "algorithm dpo learns a language model's weights, and this agent chooses actions."}

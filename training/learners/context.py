@@ -59,14 +59,14 @@ class ContextLearner(Learner):
             return ""
         if not any(self.reads(setting, algorithm) for algorithm in ("grpo", "tfgrpo")):
             return (
-                f"{setting} changes nothing here: it is for agents that choose actions, and this one is told lessons."
+                f"{setting} changes nothing here: it is for agents that choose actions, and this one learns lessons."
                 " Leave it out."
             )
         if not self.reads(setting, config.algorithm):
             if setting in SEARCH:
                 return f"{setting} changes nothing with algorithm grpo, which keeps nothing step by step. Leave it out."
             return (
-                f"{setting} changes nothing with algorithm tfgrpo, which tells all lessons and measures none of them."
+                f"{setting} changes nothing with algorithm tfgrpo, which takes all lessons and measures none of them."
                 " Leave it out, or take algorithm grpo."
             )
         if config.context.update_rule == "ridge_thompson" and setting in GRADIENT:
@@ -81,7 +81,7 @@ class ContextLearner(Learner):
             return {"algorithm": "algorithm dpo learns weights, and this learns lessons. Take learner weights for it."}
         if config.baseline == "value":
             return {
-                "baseline": "baseline value is a learned function of what an action policy sees, and this agent is told"
+                "baseline": "baseline value is a learned function of what an action policy sees, and this agent learns"
                 " lessons. Take group_mean or loo."
             }
         if config.n_trajectories_per_query < 2:

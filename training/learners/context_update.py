@@ -192,13 +192,13 @@ def _measures(loss: PolicyLoss, policy: ContextPolicy, live: BoolArray) -> dict[
 def _figures(policy: ContextPolicy, result: UpdateResult, pruned: int) -> dict[str, float]:
     """Figures of the library for pages; what was not measured is left out."""
     live = policy.live
-    told = policy.probabilities[live] if policy.selects else np.ones(int(live.sum()))
+    probabilities = policy.probabilities[live] if policy.selects else np.ones(int(live.sum()))
     tokens = np.array([lesson.tokens for lesson in policy.library], dtype=np.float64)[live]
     nothing = {"loss": 0.0, "policy_gradient_loss": 0.0, "entropy": 0.0, "approx_kl": 0.0, "kl": 0.0}
     return {
         **{name: value for name, value in nothing.items() if name not in result.metrics},
         "lessons": float(live.sum()),
         "lessons_pruned": float(pruned),
-        "told_tokens": float(told @ tokens) if len(tokens) else 0.0,
+        "told_tokens": float(probabilities @ tokens) if len(tokens) else 0.0,
         "mixed_groups": policy.mixed / max(policy.compared, 1),
     }

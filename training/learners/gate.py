@@ -172,17 +172,18 @@ def _report(
         difference=against_current.mean,
         low=against_current.low,
         high=against_current.high,
-        **_told(setup, policy, candidate),
+        **_context_size(setup, policy, candidate),
     )
 
 
-def _told(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[str, Any]:
+def _context_size(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[str, Any]:
     """Mean tokens and lessons over the training queries, and figures by lesson where queries get different lessons."""
     queries = [scenario.query for scenario in setup.train]
     candidate = policy.as_candidate(choice)
-    told = [candidate.lessons_for(query) for query in queries]
-    tokens = sum(lesson.tokens for lessons in told for lesson in lessons) / max(len(told), 1)
-    found: dict[str, Any] = {"tokens": round(tokens), "lessons_each": sum(map(len, told)) / max(len(told), 1)}
+    contexts = [candidate.lessons_for(query) for query in queries]
+    n = max(len(contexts), 1)
+    tokens = sum(lesson.tokens for lessons in contexts for lesson in lessons) / n
+    found: dict[str, Any] = {"tokens": round(tokens), "lessons_each": sum(map(len, contexts)) / n}
     if choice.rule is not None:
         found["where"] = where(choice, queries)
     return found
@@ -193,10 +194,10 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
     standard ``error``, and its effect on the ``others`` (if there are any)."""
     assert choice.rule is not None
     mean, sd = choice.rule.effects.at(choice.rule.vectors.all(queries))
-    told = [set(choice.told(query)) for query in queries]
+    contexts = [set(choice.told(query)) for query in queries]
     found = {}
     for at, handle in enumerate(choice.rule.handles):
-        there = np.array([handle in names for names in told], dtype=np.bool_)
+        there = np.array([handle in handles for handles in contexts], dtype=np.bool_)
         if not there.any():
             continue
         found[handle] = {

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Final
 
-# What only a policy that chooses actions learns by: an agent that is told lessons has no weights, and no steps to
+# Settings that only a policy over actions learns by: an agent that learns lessons has no weights, and no steps to
 # credit. The discount is one of these, but where the reward pays by it.
 ACTIONS_ONLY: Final = frozenset(
     {

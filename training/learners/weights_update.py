@@ -157,17 +157,17 @@ def _usable(trajectory: Trajectory) -> list[Step]:
 def _tokens(chosen: Sequence[Sequence[Step]], steps: FlatSteps) -> TokenBatch:
     starts = np.cumsum(steps.length) - steps.length
     rows: list[TokenRow] = []
-    said: list[tuple[int, int, float]] = []
+    sampled: list[tuple[int, int, float]] = []
     for number, of_one in enumerate(chosen):
         for row in rows_of(of_one):
             rows.append(row)
             pairs = zip(row.step, row.logprob, strict=True)
-            said += [(number, int(starts[number]) + at, value) for at, value in pairs if at >= 0]
+            sampled += [(number, int(starts[number]) + at, value) for at, value in pairs if at >= 0]
     return TokenBatch(
         rows,
-        np.array([one[0] for one in said], dtype=np.int64),
-        np.array([one[1] for one in said], dtype=np.int64),
-        np.array([one[2] for one in said], dtype=np.float64),
+        np.array([one[0] for one in sampled], dtype=np.int64),
+        np.array([one[1] for one in sampled], dtype=np.int64),
+        np.array([one[2] for one in sampled], dtype=np.float64),
     )
 
 

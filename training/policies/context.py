@@ -41,17 +41,17 @@ EVEN_ODDS = 0.5
 class ContextPolicy:
     """``parameters["theta"]`` (K,) are the logits, in the library's order; those of lessons that are out don't count.
 
-    ``shipped`` are the handles of what is told outside of training, with the texts of ``supported``: the library as it
+    ``shipped`` are the handles of the context outside of training, with the texts of ``supported``: the library as it
     was when that was decided. ``library`` is the run's draft: its texts and statuses hold inside of the run only, until
     a gate ships them. ``start`` is what was shipped when the run began.
     ``kept`` are the handles of the best context that the search has found so far, with the texts of ``kept_library``,
     to which a library that is worse goes back.
-    ``selects`` False tells rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
+    ``selects`` False gives rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
     ``compared`` and ``mixed`` count groups, and those with spread.
 
-    Where queries have ``vectors``, effects on single queries are estimated from the ``evidence``, and each query is
-    told what helps with it: ``shipped_rule``, ``start_rule`` and ``kept_rule`` choose from the lessons of the same name
-    (None: all of them are told to every query).
+    Where queries have ``vectors``, effects on single queries are estimated from the ``evidence``, and each query gets
+    the lessons that help with it: ``shipped_rule``, ``start_rule`` and ``kept_rule`` choose from the lessons of the
+    same name (None: every query gets all of them).
     """
 
     library: Library = field(default_factory=Library)

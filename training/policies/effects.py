@@ -86,13 +86,13 @@ class Effects:
         """Takes in N rollouts: inclusion (N, K), reward (N,), group (N,), which lessons had a chance (K,). Rewards that
         are NaN are left out; so is a group of which fewer than two are known."""
         known = np.isfinite(reward)
-        told, reward, group = z[known].astype(np.float64), reward[known], group[known]
+        included, reward, group = z[known].astype(np.float64), reward[known], group[known]
         _, index, counts = np.unique(group, return_inverse=True, return_counts=True)
         index = index.reshape(-1)
         used = counts[index] > 1
         if not used.any():
             return
-        zc, yc = centred(told, group)[used], centred(reward[:, None], group)[used, 0]
+        zc, yc = centred(included, group)[used], centred(reward[:, None], group)[used, 0]
         self.gram += zc.T @ zc
         self.moment += zc.T @ yc
         self.square += float(yc @ yc)

@@ -86,7 +86,7 @@ class FailureMemory:
 
     def count_group(self, query: str, success_rate: float) -> None:
         """Takes in the success of one group."""
-        ids = _told(self._at_start(query))
+        ids = _given_ids(self._at_start(query))
         self.groups[ids] = RECENCY * self.groups[ids] + 1.0
         self.successes[ids] = RECENCY * self.successes[ids] + success_rate
 
@@ -94,7 +94,7 @@ class FailureMemory:
         """Takes in a rollout of a group without any success: each distinct (kind of state, action) counts once."""
         seen: set[tuple[bytes, int]] = set()
         for observation, action in taken:
-            ids = _told(self.encoder.encode(observation))
+            ids = _given_ids(self.encoder.encode(observation))
             key = (ids.tobytes(), action)
             if self.tracked[action] and len(ids) and key not in seen:
                 seen.add(key)
@@ -103,9 +103,9 @@ class FailureMemory:
     def count_success(self, taken: Sequence[tuple[Observation, int]]) -> None:
         """Takes in a rollout that succeeded: what it did is cleared, and half of all else is forgotten."""
         for observation, action in taken:
-            self._set(_told(self.encoder.encode(observation)), action, 0.0)
+            self._set(_given_ids(self.encoder.encode(observation)), action, 0.0)
         if taken:
-            ids = _told(self._at_start(taken[0][0].query))
+            ids = _given_ids(self._at_start(taken[0][0].query))
             self._set(ids, slice(None), self.failures[ids] * FORGET_BY_SUCCESS)
 
     def state_dict(self) -> dict[str, Any]:
@@ -133,6 +133,6 @@ class FailureMemory:
         return self.encoder.encode(Observation(query, "", ()))
 
 
-def _told(encoding: Encoding) -> IntArray:
+def _given_ids(encoding: Encoding) -> IntArray:
     ids: IntArray = encoding.ids[encoding.evidence > 0]
     return ids

@@ -65,7 +65,7 @@ class PriorEstimates:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Self:
-        """What ``as_json`` gave."""
+        """The estimates in a result of ``as_json``."""
         k, sums = len(value["handles"]), dict(value["effects"])
         sums["gram"] = np.reshape(sums["gram"], (k, k))
         return cls(tuple(value["handles"]), tuple(value["versions"]), Effects.from_state_dict(sums))

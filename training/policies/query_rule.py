@@ -1,6 +1,6 @@
 """Choices of lessons: the same for all queries, or for each query those that help with it.
 
-A rule tells a query the lessons whose effect on it is above 0, the best per token first where room is short.
+A rule gives a query the lessons whose effect on it is above 0, the best per token first where room is short.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ REMEMBERED = 4_096  # queries whose lessons are kept at hand
 @dataclass(frozen=True)
 class QueryRule:
     """A choice of lessons for any query, fixed once made. ``handles`` and ``tokens`` (both K) are of the lessons that
-    it chooses from, ``effects`` what is known of them. ``confidence`` in [.5, 1): a lesson is told where its effect on
-    the query lies above 0 with more than this probability. ``most_tokens`` bounds what one query is told, ``slots``
+    it chooses from, ``effects`` what is known of them. ``confidence`` in [.5, 1): a lesson is chosen where its effect
+    on the query lies above 0 with more than this probability. ``most_tokens`` bounds the lessons of a query, ``slots``
     (None: no bound) how many lessons, of which those in ``free`` don't count."""
 
     vectors: QueryVectors
@@ -36,7 +36,7 @@ class QueryRule:
     free: frozenset[str] = frozenset()
 
     def lessons_for(self, query: str) -> tuple[str, ...]:
-        """The handles that the query is told, in the library's order."""
+        """The handles of the query's lessons, in the library's order."""
         found = self._chosen.get(query)
         if found is None:
             if len(self._chosen) >= REMEMBERED:
@@ -45,9 +45,9 @@ class QueryRule:
         return found
 
     def lessons_of(self, queries: Sequence[str]) -> tuple[str, ...]:
-        """The handles that any of the queries is told, in the library's order."""
-        told = {handle for query in queries for handle in self.lessons_for(query)}
-        return tuple(handle for handle in self.handles if handle in told)
+        """The handles of the lessons of any of the queries, in the library's order."""
+        chosen = {handle for query in queries for handle in self.lessons_for(query)}
+        return tuple(handle for handle in self.handles if handle in chosen)
 
     def without(self, gone: Sequence[str]) -> QueryRule:
         """The same rule without some lessons."""
@@ -109,7 +109,7 @@ class QueryRule:
 
     def as_json(self) -> dict[str, Any]:
         """The same in JSON, rounded to what matters (1e-5 of a reward)."""
-        return {name: _plain(value) for name, value in self.state_dict().items()}
+        return {name: _as_json(value) for name, value in self.state_dict().items()}
 
     def as_stored(self) -> Self:
         """The rule as it is read back from JSON. Only such a rule is tried, so that what was measured is what is
@@ -117,28 +117,28 @@ class QueryRule:
         return self.from_state_dict(self.as_json())
 
 
-def _plain(value: Any) -> Any:
+def _as_json(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return value.tolist() if value.dtype.kind == "i" else np.round(value, 5).tolist()
     return value
 
 
 def same_for_all(rule: QueryRule, queries: Sequence[str]) -> bool:
-    """Whether the rule tells every one of these queries the same."""
+    """Whether the rule gives all of these queries the same lessons."""
     return len({rule.lessons_for(query) for query in queries}) < 2
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What an agent is told, or might be: ``handles`` are all the lessons in it, in the library's order. Every query is
-    told them; where there is a ``rule``, a query is told those of its lessons that the rule names for it, and those
-    that the rule does not know."""
+    """A choice of lessons for an agent's context: ``handles`` are all of them, in the library's order. Every query gets
+    them all; where there is a ``rule``, a query gets the lessons that the rule names for it, and those that the rule
+    does not know."""
 
     handles: tuple[str, ...] = ()
     rule: QueryRule | None = None
 
     def told(self, query: str) -> tuple[str, ...]:
-        """What this query is told."""
+        """The handles in this query's context."""
         if self.rule is None:
             return self.handles
         named, known = set(self.rule.lessons_for(query)), set(self.rule.handles)

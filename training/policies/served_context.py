@@ -1,7 +1,7 @@
-"""What an agent is told outside of training: lessons with their texts, and which of them for which query.
+"""The context of an agent outside of training: lessons with their texts, and the lessons of each query.
 
-It is a value: a candidate is played as one, the gate measures that, and what is shipped is the same value, in a
-checkpoint or in JSON. So each query is told, byte for byte, what was proven.
+It is a value: a candidate is played as one, the gate measures that, and the same value is shipped, in a checkpoint or
+in JSON. So each query gets, byte for byte, the context that was proven.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from training.policies.query_rule import Choice, QueryRule
 
 @dataclass(frozen=True)
 class ServedContext:
-    """``lessons`` are all that any query is told; ``rule`` says which query is told which (None: all of them).
+    """``lessons`` are the lessons of all queries; ``rule`` chooses the lessons of a query (None: all of them).
     ``version`` is of the policy that it came from."""
 
     lessons: tuple[Lesson, ...] = ()
@@ -29,7 +29,7 @@ class ServedContext:
 
     @classmethod
     def of(cls, library: Library, choice: Choice, version: str = "") -> Self:
-        """What ``choice`` says of the live lessons of ``library``, with the texts that they have there."""
+        """The live lessons of ``library`` that ``choice`` names, with the texts that they have there."""
         return cls(tuple(library.chosen(choice.handles)), choice.rule, version)
 
     @cached_property
@@ -61,7 +61,7 @@ class ServedContext:
 
 
 def prompt_context(lessons: list[Lesson], logprob: float | None = None) -> PromptContext:
-    """The lessons as a rollout is told them, with what its record says of them; ``logprob`` is that of their draw."""
+    """The lessons as a rollout's context, with the note for its record; ``logprob`` is that of their draw."""
     note: dict[str, Any] = {"lessons": [one.handle for one in lessons], "tokens": sum(one.tokens for one in lessons)}
     if logprob is not None:
         note["logprob"] = logprob

@@ -42,7 +42,7 @@ class WeightsPolicy:
         self.reference = self.weights
 
     def told(self, key: RolloutKey, query: str) -> PromptContext:
-        """What it learned is in its weights: it is told nothing beside the agent's own prompt."""
+        """An empty context: the model learned in its weights, and needs only the agent's own prompt."""
         return PromptContext("", {})
 
 

@@ -52,7 +52,7 @@ def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str,
             {"name": one["name"], "a": one["values"][0], "b": one["values"][1]}
             for one in settings_that_differ([_config(a), _config(b)])
         ],
-        "told": _told_differently(a, b),
+        "told": _context_differences(a, b),
     }
 
 
@@ -128,7 +128,7 @@ def _dollars_a_point(run: TrainingRun) -> float | None:
     return dollars(run.spent_micros) / (100 * float(gain))
 
 
-def _told_differently(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]] | None:
+def _context_differences(a: PolicyCheckpoint, b: PolicyCheckpoint) -> list[dict[str, Any]] | None:
     """Lessons that differ between two contexts, each with its text in either; None if a checkpoint has no context (an
     action policy) or is unreadable."""
     mine, theirs = _shipped(a), _shipped(b)

@@ -20,10 +20,10 @@ CHANGES: Final = 200  # proposals of an epoch that are listed
 
 # Why a proposal was refused, in more words than its receipt has: the first that the receipt contains.
 EXPLAINED: Final[Mapping[str, str]] = {
-    "words": "A long lesson says several things, which can't be told apart when it is measured.",
+    "words": "A long lesson says several things, whose effects can't be measured separately.",
     "it is known": "Nearly the same words stand in the library, where the new evidence was added.",
     "would be the same": "Nearly the same words stand in the library already.",
-    "at once are enough": "Too many new lessons at once can't be told apart by the same rollouts.",
+    "at once are enough": "The same rollouts can't separate the effects of too many new lessons at once.",
     "the library is full": "A lesson makes room only where evidence speaks against it.",
     "in quarantine": "It reads like an order to the agent, and not like advice: a person has to look at it.",
     "left to what it is measured": "Opinions delete nothing where rewards decide.",
@@ -53,7 +53,7 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
         "learned": verdict(run, epochs),
         "continues": None if run.continues is None else run.continues.job,
         "went_on": went_on_words(run),
-        "epochs": [_shown(one, scale, texts) for one in epochs],
+        "epochs": [_epoch(one, scale, texts) for one in epochs],
         "lessons": lessons(by_use[:SHOWN], costs=costs_of_finding(run, by_use)),
         "priced": True,
         "n_lessons": len(by_use),
@@ -79,16 +79,16 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
         return _searched(seen[-1], total)
     gate = decided[-1]["gate"]
     head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
-    told = _lessons(len(gate["candidate"]))
+    lessons = _lessons(len(gate["candidate"]))
     if not gate.get("looks", 1):
         return LessonVerdict(f"{head} had nothing to decide: the new context is {run.baseline}.")
     if gate["accepted"]:
         cost = f"they add {count(gate['tokens'])} tokens per call"
         tone = "good" if gate["seen"].get("improvement_low", -1) > 0 else ""
-        return LessonVerdict(f"{head} accepted {told}: {gain_words(gate)}; {cost}.", tone)
+        return LessonVerdict(f"{head} accepted {lessons}: {gain_words(gate)}; {cost}.", tone)
     left = len(set(gate["current"]) - set(gate["rolled_back"]))
     stays = f"{_lessons(left)} {'stays' if left == 1 else 'stay'} in use" if left else "no lessons"
-    return LessonVerdict(f"{head} refused a candidate of {told}, since {gate['why']}: {gain_words(gate)}; {stays}.")
+    return LessonVerdict(f"{head} refused a candidate of {lessons}, since {gate['why']}: {gain_words(gate)}; {stays}.")
 
 
 def went_on_words(run: TrainingRun) -> str:
@@ -131,12 +131,12 @@ def search_words(gate: Mapping[str, Any]) -> str:
     ends = {
         kept: [str(one["iteration"]) for one in gate.get("steps", []) if one["kept"] is kept] for kept in (True, False)
     }
-    said = [
+    sentences = [
         f"{word} after iteration {', '.join(ends[kept])}"
         for kept, word in ((True, "kept"), (False, "given up"))
         if ends[kept]
     ]
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def nothing_changed(run: TrainingRun) -> str:
@@ -192,7 +192,7 @@ def _lessons(number: int) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _shown(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
+def _epoch(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
     """An epoch with its drawn gate, the distribution of each lesson, and explained refusals."""
     gate = epoch["gate"]
     return {

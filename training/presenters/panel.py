@@ -20,7 +20,7 @@ CHARTS: Final = (
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )
 # For an agent with a context: its size instead of the length of rollouts.
-TOLD: Final = ("told", "Context", "Lessons that are tried, and their mean tokens per rollout.")
+CONTEXT: Final = ("told", "Context", "Lessons that are tried, and their mean tokens per rollout.")
 AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 
@@ -69,9 +69,9 @@ def watching(run: TrainingRun) -> bool:
     return run.job.active or proving(run)
 
 
-def curves(*, shared: bool = False, told: bool = False) -> dict[str, Any]:
-    """The charts of the page; a shared page has the first one only. ``told``: the run learns a context."""
-    own = (*CHARTS[:-1], TOLD) if told else CHARTS
+def curves(*, shared: bool = False, learns_context: bool = False) -> dict[str, Any]:
+    """The charts of the page; a shared page has the first one only."""
+    own = (*CHARTS[:-1], CONTEXT) if learns_context else CHARTS
     return {"charts": CHARTS[:1] if shared else own, "axes": AXES}
 
 

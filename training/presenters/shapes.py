@@ -122,7 +122,7 @@ class EstimateOut(serializers.Serializer[Any]):
     n_train = serializers.IntegerField()
     n_selection = serializers.IntegerField()
     n_held_out = serializers.IntegerField()
-    detectable_gain = serializers.FloatField(help_text="The smallest gain that the held-out queries can tell.")
+    detectable_gain = serializers.FloatField(help_text="The smallest gain that the held-out queries can detect.")
     measured = serializers.BooleanField(help_text="From measured runs, or a first guess.")
     affordable_iterations = serializers.IntegerField(
         required=False, allow_null=True, help_text="How many iterations the money that is left is likely to buy."

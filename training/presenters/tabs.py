@@ -119,7 +119,7 @@ ORDERS: dict[str, tuple[str, Callable[[dict[str, Any]], Any]]] = {
 
 
 def charts(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
-    return panel.curves(told=learns_context(run))
+    return panel.curves(learns_context=learns_context(run))
 
 
 def trajectories(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:

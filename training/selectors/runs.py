@@ -183,7 +183,7 @@ def run_verdict(run: TrainingRun) -> str:
     elif high < 0:
         head = f"Worse than {run.baseline} by {-gain:.1f} points"
     else:
-        head = f"Not yet told apart from {run.baseline} ({signed(gain)} points"
+        head = f"No proven difference from {run.baseline} ({signed(gain)} points"
         return f"{head}, {interval}) on the selection queries."
     return f"{head} ({interval}) on the selection queries."
 

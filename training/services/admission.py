@@ -100,7 +100,7 @@ def _of_the_context(planned: Planned) -> Iterator[LaunchRefusal]:
 
 def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
     """Refuses a run that has hardly any chance to pass its gate: it would spend the whole budget for nothing."""
-    if not planned.told or planned.config.context.accept_weak_gate or planned.gate()["can_ship"]:
+    if not planned.learns_context or planned.config.context.accept_weak_gate or planned.gate()["can_ship"]:
         return
     n, needed = planned.pools["n_selection"], planned.queries_that_could()
     queries = "1 query is" if n == 1 else f"{n} queries are"

@@ -112,9 +112,9 @@ def _read(data: bytes) -> StoredPolicy:
         if not 0 <= stored.iteration <= MOST_ITERATIONS:
             raise ValueError(f"it is of iteration {stored.iteration}")
         if stored.learner.learns_context:
-            told = cast(ContextPolicy, stored.policy).serves
-            told.text_for("")
-            if fault := unstorable(told.as_json()):
+            served = cast(ContextPolicy, stored.policy).serves
+            served.text_for("")
+            if fault := unstorable(served.as_json()):
                 raise ValueError(fault)
     except Exception as error:  # a learner may raise any exception on a state that it did not write
         raise _refused(f"it is no checkpoint of this program, or is damaged ({error})") from error

@@ -54,11 +54,11 @@ def comment_add(who: Any, run: TrainingRun, text: str) -> JobComment:
     Missing, Forbidden: the actor may not.
     Invalid: it is empty or too long, or the job has too many."""
     require(who, "agent.edit", run.organization_id)
-    said = _said(text)
+    text = _checked(text)
     if run.comments.count() >= COMMENTS:
         raise Invalid(f"A job has at most {COMMENTS} comments.")
     comment = JobComment.objects.create(
-        organization_id=run.organization_id, run=run, author=Actor.of(who).user, text=said
+        organization_id=run.organization_id, run=run, author=Actor.of(who).user, text=text
     )
     record(who, "job.commented", run, after={"comment": str(comment.pk)})
     return comment
@@ -74,10 +74,10 @@ def comment_edit(who: Any, run: TrainingRun, comment_id: UUID, text: str) -> Job
         Invalid: the text is empty or too long.
     """
     comment = _own_comment(who, run, comment_id)
-    said = _said(text)
-    if said == comment.text:
+    text = _checked(text)
+    if text == comment.text:
         return comment
-    comment.text, comment.edited_at = said, timezone.now()
+    comment.text, comment.edited_at = text, timezone.now()
     comment.save(update_fields=["text", "edited_at"])
     record(who, "job.comment_edited", run, after={"comment": str(comment_id)})
     return comment
@@ -126,7 +126,7 @@ def _own_comment(who: Any, run: TrainingRun, comment_id: UUID) -> JobComment:
     return comment
 
 
-def _said(given: str) -> str:
+def _checked(given: str) -> str:
     text = _text(given, "text", "A comment")
     if not text:
         raise Invalid("Write a comment first.", fields={"text": "Write something."})

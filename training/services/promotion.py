@@ -72,9 +72,9 @@ def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
     _take_up(actor, checkpoint)
     checkpoint.promoted_at = timezone.now()
     checkpoint.save(update_fields=["promoted_at"])
-    told = {"checkpoint": checkpoint.label, "sha256": checkpoint.sha256}
+    after = {"checkpoint": checkpoint.label, "sha256": checkpoint.sha256}
     record(
-        actor, "checkpoint.promoted", checkpoint, before={"checkpoint": before.label if before else None}, after=told
+        actor, "checkpoint.promoted", checkpoint, before={"checkpoint": before.label if before else None}, after=after
     )
 
 

@@ -63,7 +63,7 @@ def settings(request: HttpRequest, actor: Actor) -> HttpResponse:
 def data(request: HttpRequest, actor: Actor) -> HttpResponse:
     """The data part for another agent or dataset: other data, presets and settings, or other rows."""
     form = LaunchForm.read(actor, request.POST)
-    return render(request, "training/_data_and_presets.html", _shown(form))
+    return render(request, "training/_data_and_presets.html", _form_context(form))
 
 
 @post_page
@@ -76,7 +76,7 @@ def upload(request: HttpRequest, actor: Actor) -> HttpResponse:
         _take_upload(request, actor, form)
     except DomainError as error:
         form.refuse(error)
-    response = render(request, "training/_data.html", _shown(form))
+    response = render(request, "training/_data.html", _form_context(form))
     response["HX-Trigger-After-Settle"] = "planned"
     return response
 
@@ -91,7 +91,7 @@ def domain(request: HttpRequest, actor: Actor) -> HttpResponse:
             dataset_update(actor, form.dataset, domain=form.text("dataset_domain"))
     except Invalid as error:
         form.refuse(error)
-    response = render(request, "training/_data.html", _shown(form))
+    response = render(request, "training/_data.html", _form_context(form))
     response["HX-Trigger-After-Settle"] = "planned"
     return response
 
@@ -182,11 +182,11 @@ def _prefilled(request: HttpRequest, actor: Actor) -> LaunchForm:
 
 
 def _form(request: HttpRequest, form: LaunchForm, *, status: int = 200) -> HttpResponse:
-    context = _shown(form) | _plan(request, form) | {"priorities": Priority.choices}
+    context = _form_context(form) | _plan(request, form) | {"priorities": Priority.choices}
     return render(request, "training/launch.html", context, status=status)
 
 
-def _shown(form: LaunchForm) -> dict[str, Any]:
+def _form_context(form: LaunchForm) -> dict[str, Any]:
     """The data part: the agent's environment, the datasets, and the first rows of the chosen one."""
     try:
         agent, dataset = form.agent, form.dataset

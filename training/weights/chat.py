@@ -31,7 +31,7 @@ class ChatTokens:
         """
         try:
             text = self._tokenizer.apply_chat_template(
-                [_plain(one) for one in messages], tools=tools or None, add_generation_prompt=True, tokenize=False
+                [_as_dict(one) for one in messages], tools=tools or None, add_generation_prompt=True, tokenize=False
             )
         except Exception as error:  # templates raise what they like
             raise BadInput(f"The chat template refuses these messages: {error}") from error
@@ -60,7 +60,7 @@ def _call(number: int, written: str) -> dict[str, Any]:
     return {"id": f"call_{number}", "type": "function", "function": {"name": name, "arguments": arguments}}
 
 
-def _plain(message: Mapping[str, Any]) -> dict[str, Any]:
+def _as_dict(message: Mapping[str, Any]) -> dict[str, Any]:
     """A message as templates want it: text for content, arguments as an object."""
     content = message.get("content")
     if isinstance(content, list):

@@ -113,8 +113,8 @@ class ModelServer:
         reason = "tool_calls" if message.get("tool_calls") else drawn.finish_reason
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
         if asked.get("logprobs"):
-            told = zip(drawn.ids, drawn.logprobs, strict=True)
-            choice["logprobs"] = {"content": [{"token": self.chat.text(one), "logprob": value} for one, value in told]}
+            pairs = zip(drawn.ids, drawn.logprobs, strict=True)
+            choice["logprobs"] = {"content": [{"token": self.chat.text(id), "logprob": value} for id, value in pairs]}
         usage = {"prompt_tokens": len(draw.prompt), "completion_tokens": len(drawn.ids)}
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",

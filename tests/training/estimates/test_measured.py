@@ -76,7 +76,7 @@ def test_whole_groups_are_priced_by_their_tokens_or_as_summaries_whichever_is_de
     def cost_of(group_tokens: int) -> float:
         context = {"propose_until": 1.0, "reflect_groups": 1, "group_tokens": group_tokens}
         config = GRPOConfig(n_iterations=10, n_trajectories_per_query=8, context=context)
-        asked = work(config, n_train=50, n_selection=5, n_held_out=5, told=True)
+        asked = work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True)
         return reflection_cost(asked, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
 
     assert cost_of(0) == cost_of(1_000) == 10 * 6 * 500  # four summaries cost more than so few tokens
@@ -177,7 +177,7 @@ def test_a_gate_is_expected_to_take_half_of_the_samples_after_its_first_look() -
 
     def looked(steps: int) -> int:
         config = GRPOConfig(n_iterations=10, context={"gate_steps": steps, "gate_samples": 4 * steps})
-        return work(config, n_train=50, n_selection=5, n_held_out=5, told=True).looked
+        return work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True).looked
 
     first_alone, all_looks = looked(1), looked(1) + 2 * (6 - 1) * 4 * 5
     assert looked(6) == (first_alone + all_looks) / 2

@@ -38,8 +38,8 @@ class Command(BaseCommand):
         parser.add_argument("--output", type=Path, help="a file; without it standard output")
         for name, one in TrajectoryFilters.base_filters.items():
             if name not in OF:
-                said = str(one.extra.get("help_text") or "as the list filters").replace("%", "%%")
-                parser.add_argument(f"--{name.replace('_', '-')}", help=said)
+                text = str(one.extra.get("help_text") or "as the list filters").replace("%", "%%")
+                parser.add_argument(f"--{name.replace('_', '-')}", help=text)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:

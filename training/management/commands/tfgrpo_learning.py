@@ -32,7 +32,7 @@ OPTIONS: Final = (
 
 
 class Command(BaseCommand):
-    help = "Learn what to tell an agent of a language model: sample queries, train in epochs, keep the evidence."
+    help = "Learn the context of an agent of a language model: sample queries, train in epochs, keep the evidence."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--agent", required=True, help="slug of the agent")
