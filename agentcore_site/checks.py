@@ -34,6 +34,6 @@ def groups_name_organizations(app_configs: Any, databases: Any = None, **_: Any)
     unknown = sorted(named - known) if known else []
     if not unknown:
         return []
-    said = f"OIDC_GROUPS or OIDC_ORGANIZATION names no organisation of this site: {', '.join(unknown)}."
+    message = f"OIDC_GROUPS or OIDC_ORGANIZATION names no organisation of this site: {', '.join(unknown)}."
     hint = f"Name organisations by their slug: {', '.join(sorted(known)[:20])}. Or make it first."
-    return [Error(said, hint=hint, id="agentcore.E001")]
+    return [Error(message, hint=hint, id="agentcore.E001")]

@@ -107,8 +107,8 @@ async def _hold(manager: StreamableHTTPSessionManager, ready: asyncio.Future[Non
 
 
 async def _admitted(scope: dict[str, Any]) -> HttpResponse | None:
-    """Notes in the scope who asks; or the answer to who may not."""
-    if scope["method"] != "POST":  # nothing is told unasked, so there is no stream to listen to
+    """Puts the caller into the scope; returns the answer to a caller who may not."""
+    if scope["method"] != "POST":  # the server sends no messages of its own, so there is no stream to listen to
         return rpc.answer(failure(None, 405, "Send requests with POST."), 405, {"Allow": "POST"})
 
     def admitted() -> Actor:
@@ -129,13 +129,13 @@ async def _admitted(scope: dict[str, Any]) -> HttpResponse | None:
 
 
 def _trouble(error: BaseException) -> str:
-    """What a client is told of the database's trouble, which is counted."""
+    """The message about the database's trouble, which is counted."""
     errors.labels(error_type=error_type(error), component="web").inc()
     return f"{BUSY} Look whether the last call was done, then try again." if crossed(error) else AWAY
 
 
 async def _tools(ctx: Any, params: Any) -> types.ListToolsResult:
-    """What the caller may."""
+    """The tools that the caller may use."""
     actor: Actor = ctx.request.scope[ACTOR]
     mine = {tool: name for tool, name in TOOLS.items() if allowed(rpc.METHODS[name], actor)}
     return types.ListToolsResult(tools=[_tool(tool, name, rpc.METHODS[name]) for tool, name in mine.items()])
@@ -150,7 +150,7 @@ def _tool(tool: str, name: str, method: Method) -> types.Tool:
 
 
 async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallToolResult:
-    """What JSON-RPC answers; what it refuses is an error of the tool, which a model can read and mend."""
+    """The result of JSON-RPC; a refusal is an error of the tool, which a model can read and mend."""
     actor: Actor = ctx.request.scope[ACTOR]
     try:
         if params.name not in TOOLS:
@@ -161,8 +161,8 @@ async def _called(ctx: Any, params: types.CallToolRequestParams) -> types.CallTo
                 found = await method_run(rpc.METHODS, TOOLS[params.name], params.arguments or {}, call)
     except RpcError as error:
         named = (error.data or {}).get("request_id")
-        words = f"{error.message} It is {named}." if named else error.message
-        return types.CallToolResult(content=[types.TextContent(text=words)], is_error=True)
+        message = f"{error.message} It is {named}." if named else error.message
+        return types.CallToolResult(content=[types.TextContent(text=message)], is_error=True)
     except TROUBLE as error:
         return types.CallToolResult(content=[types.TextContent(text=_trouble(error))], is_error=True)
     text = orjson.dumps(found, option=orjson.OPT_NON_STR_KEYS)

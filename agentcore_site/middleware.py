@@ -65,8 +65,8 @@ class RequestId:
 
 
 class AskedByAddress:
-    """Probes and Prometheus name a process by its IP address, which is none of ``ALLOWED_HOSTS``. What they are told
-    depends on no host. Another name is looked at as everywhere: a foreign page may have it lead to this machine."""
+    """Probes and Prometheus name a process by its IP address, which is none of ``ALLOWED_HOSTS``. The answers to them
+    depend on no host. Another name is checked as everywhere: a foreign page may have it lead to this machine."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response
@@ -143,7 +143,7 @@ def wait_seconds(error: BaseException) -> str:
 
 
 def away_message(request: HttpRequest, error: BaseException) -> str:
-    """What is true of this request now that the database is gone, or gave it up."""
+    """The message for a request whose database is gone, or gave the request up."""
     what, when = (BUSY, "Try again.") if crossed(error) else (AWAY, "Try again in a minute.")
     if request.method in SAFE or changed_nothing():
         return f"{what} Nothing was changed. {when}"

@@ -14,7 +14,7 @@ from agentcore_site.tenancy.models import Scoped
 
 
 class SiteFact(models.Model):
-    """What all hosts of a database must agree on, by name."""
+    """A value that all hosts of a database must agree on, by name."""
 
     name = models.CharField(max_length=60, primary_key=True)
     value = models.CharField(max_length=200)
@@ -25,7 +25,7 @@ class SiteFact(models.Model):
 
 
 class TableSize(models.Model):
-    """What a table took on the disk on one day, its indexes with it, in bytes: how fast it grows."""
+    """A table's size on the disk on one day, with its indexes, in bytes."""
 
     day = models.DateField()
     name = models.CharField(max_length=63)
@@ -40,7 +40,7 @@ class TableSize(models.Model):
 
 
 class IdempotencyRecord(Scoped):
-    """What was answered to a POST with an idempotency key. Written in the transaction of the work itself."""
+    """The answer to a POST with an idempotency key. Written in the transaction of the work itself."""
 
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     key = models.CharField(max_length=200)

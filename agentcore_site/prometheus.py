@@ -67,7 +67,7 @@ class JobsCollector(Collector):
 
 
 class ModelsCollector(Collector):
-    """How models in production do: those that serve an agent, and those on their way. A model's version is
+    """Figures of models in production: those that serve an agent, and those on their way. A model's version is
     ``organisation/agent-number``; reward and errors are of the last half hour."""
 
     def collect(self) -> Iterator[Metric]:
@@ -98,11 +98,11 @@ class ModelsCollector(Collector):
 
 
 class WarehouseCollector(Collector):
-    """How long the oldest change waits for the roll-ups and for the warehouse."""
+    """Age of the oldest change that waits for the roll-ups, and for the warehouse."""
 
     def collect(self) -> Iterator[Metric]:
         lag = GaugeMetricFamily(
-            "warehouse_lag_seconds", "How long the oldest change waits that the sink has not heard of.", labels=["sink"]
+            "warehouse_lag_seconds", "How long the oldest change waits for the sink.", labels=["sink"]
         )
         for sink in ChangeSink.values:
             lag.add_metric([sink], behind(sink))
@@ -113,7 +113,7 @@ class WarehouseCollector(Collector):
 @never_cache
 @everything()
 def metrics(request: HttpRequest) -> HttpResponse:
-    """Prometheus' text format. With the database away it still tells what the processes counted."""
+    """Prometheus' text format. With the database away it still shows the counters of the processes."""
     if not allowed(request):
         return HttpResponse(
             "Give METRICS_TOKEN as a bearer token, or ask from the machine itself.\n",
@@ -134,7 +134,7 @@ def allowed(request: HttpRequest) -> bool:
     if settings.METRICS_TOKEN:
         given = bearer(request.headers.get("Authorization", ""))
         return secrets.compare_digest(given.encode(), settings.METRICS_TOKEN.encode())
-    # Behind a proxy on this machine all clients come from loopback; its headers tell them apart.
+    # Behind a proxy on this machine all clients come from loopback; its headers identify them.
     if any(request.META.get(name) for name in FORWARDED):
         return False
     try:

@@ -1,4 +1,4 @@
-"""How the site's own rows age: sessions, tokens, answers to POSTs, events of jobs, readings; and what never does."""
+"""Retention of the site's own rows: sessions, tokens, answers to POSTs, events of jobs, readings; and kept tables."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ async def jsonrpc(request: HttpRequest) -> HttpResponse:
     except RequestDataTooBig:
         return answer(failure(None, 413, too_large().message), 413)
     except TROUBLE as error:
-        told = failure(None, INTERNAL, away_message(request, error))
-        return answer(told, 503, {"Retry-After": wait_seconds(error)})
+        problem = failure(None, INTERNAL, away_message(request, error))
+        return answer(problem, 503, {"Retry-After": wait_seconds(error)})
 
 
 class Unread(BaseParser):
@@ -160,7 +160,7 @@ def describe(result: dict[str, Any], generator: Any, request: Any, public: bool)
 
 
 def _refusals() -> dict[str, Any]:
-    """What is answered before a method is looked for: an error whose code is the status."""
+    """Answers before a method is looked up: errors whose code is the status."""
     content = {"application/json": {"schema": {"$ref": "#/components/schemas/JsonRpcAnswer"}}}
     meanings = {status: MEANINGS[status] for status in ("401", "403", "413", "429")}
     meanings["503"] = "The database does not answer; see `Retry-After`."

@@ -314,7 +314,7 @@ PORTKEY_VIRTUAL_KEY = env.text("PORTKEY_VIRTUAL_KEY")
 # Command lines of MCP servers that workers may start, by comma, and hosts that the fetch tool may read: none.
 MCP_COMMANDS = [tuple(shlex.split(line)) for line in env.listed("MCP_COMMANDS")]
 FETCH_HOSTS = tuple(env.listed("FETCH_HOSTS"))
-# Where a worker serves models to foreign agents (a free port), and the host that those agents are told.
+# Where a worker serves models to foreign agents (a free port), and the host in the address that those agents get.
 ROLLOUT_GATEWAY_HOST = env.text("ROLLOUT_GATEWAY_HOST", "127.0.0.1")
 ROLLOUT_GATEWAY_ADVERTISED = env.text("ROLLOUT_GATEWAY_ADVERTISED")
 
@@ -417,7 +417,7 @@ ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 # Empty: no events go out or come in. Several servers of a cluster by comma.
 EVENTS_PLACES = env.events_settings()
 NATS_URL = EVENTS_PLACES["NATS_URL"]
-# Of a server on this machine: where its accounts are written, and whom to tell that they changed.
+# Of a server on this machine: the file of its accounts, and the process to notify of a change.
 NATS_ACCOUNTS_FILE = EVENTS_PLACES["NATS_ACCOUNTS_FILE"]
 NATS_PID_FILE = EVENTS_PLACES["NATS_PID_FILE"]
 # The organisation (its slug) whose events have the plain subjects: for a server without accounts of ours.
@@ -438,7 +438,7 @@ VAULT_TRANSIT_KEY = env.text("VAULT_TRANSIT_KEY", "agentcore")
 ENCRYPTION_HOLDER = "vault" if VAULT_ADDR else "local"
 
 # -- the gateway (/v1) -----------------------------------------------------------------------------------------------
-# Where each web process writes what the database has not heard of yet. It has to outlive the process; another one on
+# Where each web process writes work that is not in the database yet. It has to outlive the process; another one on
 # the same disk finishes the work of one that was killed.
 GATEWAY_JOURNAL = env.text("GATEWAY_JOURNAL") or str(DATA_DIR / "gateway")
 PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=3650)
@@ -452,7 +452,7 @@ TRAJECTORY_ARCHIVE_DAYS = env.integer("TRAJECTORY_ARCHIVE_DAYS", 90, low=0, high
 EXPORT_DAYS = env.integer("EXPORT_DAYS", 7, low=0, high=3650)
 JOB_EVENT_DAYS = env.integer("JOB_EVENT_DAYS", 365, low=0, high=3650)  # after a job's end; 0: for ever
 
-# -- learning what to tell a model -----------------------------------------------------------------------------------
+# -- learning the context of a model ---------------------------------------------------------------------------------
 # Off: nothing is rolled out in groups for training-free GRPO; such a job is refused at every interface. On: agents may
 # be trained so that were switched on (`grouped_execution`), which new agents are not.
 FEATURE_TFGRPO_GROUP = env.boolean("FEATURE_TFGRPO_GROUP", default=True)

@@ -1,4 +1,4 @@
-"""What the database takes, how fast it grows, and when the disk is full at that rate."""
+"""Size of the database, its growth, and the day on which the disk is full at that rate."""
 
 from __future__ import annotations
 

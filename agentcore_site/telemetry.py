@@ -49,7 +49,7 @@ class OneLine(logging.Filter):
 
 
 def inside(trace: TraceParent | None) -> Context:
-    """Where a span is made that belongs to ``trace``; None: it begins one."""
+    """Context for a span that belongs to ``trace``; None: the span begins a trace."""
     if trace is None:
         return Context()
     own = SpanContext(int(trace.trace_id, 16), int(trace.span_id, 16), is_remote=True, trace_flags=TraceFlags(1))
@@ -58,7 +58,7 @@ def inside(trace: TraceParent | None) -> Context:
 
 @cache
 def tracer() -> Tracer | None:
-    """What makes spans, in this process; None where they are not asked for, or the SDK is not installed."""
+    """The tracer of this process; None where tracing is off, or the SDK is not installed."""
     from django.conf import settings
 
     if not settings.OTEL_ENDPOINT:

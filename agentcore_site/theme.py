@@ -105,8 +105,8 @@ def words_set() -> None:
     """One spelling in all forms, heads of columns and filters. What is shown only: no migration knows of it."""
     for model in apps.get_models():
         for field in model._meta.fields:
-            if "organization" in (words := str(field.verbose_name)):
-                field.verbose_name = words.replace("organization", "organisation").removesuffix(" id")
+            if "organization" in (label := str(field.verbose_name)):
+                field.verbose_name = label.replace("organization", "organisation").removesuffix(" id")
         if not model._meta.original_attrs.get("verbose_name_plural"):  # trajectories, not "trajectorys"
             model._meta.verbose_name_plural = re.sub(r"([^aeiou])ys$", r"\1ies", str(model._meta.verbose_name_plural))
     organization = apps.get_model("tenancy", "Organization")

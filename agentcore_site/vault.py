@@ -2,7 +2,7 @@
 
 Fernet (AES-128-CBC with HMAC-SHA256) under a key that is derived from ``SECRET_KEY`` by HKDF, so that no other use
 of that key can be turned into this one. After a change of ``SECRET_KEY`` the old one goes into
-``SECRET_KEY_FALLBACKS``: what it sealed still opens, and is sealed anew when it is next saved.
+``SECRET_KEY_FALLBACKS``: what it sealed still opens, and is sealed again when it is next saved.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def sealed(text: str) -> str:
 
 
 def opened(token: str) -> str:
-    """What was sealed.
+    """The secret in a sealed token.
 
     Raises:
         Unsealable: with another SECRET_KEY, or not by us. The secret has to be entered again.

@@ -32,7 +32,7 @@ class AuditStream(models.Model):
     try_after = models.DateTimeField(default=timezone.now, editable=False)
     error = models.CharField(max_length=300, blank=True, editable=False)
     failing_since = models.DateTimeField(null=True, editable=False)
-    told_at = models.DateTimeField(null=True, editable=False, help_text="When its admins were told that it is stuck.")
+    told_at = models.DateTimeField(null=True, editable=False, help_text="When its admins were notified of the delay.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.SET_NULL, null=True, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 

@@ -99,9 +99,9 @@ def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], 
     """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is called only if its
     result is shown."""
     sections = [[one for one in section if one.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)]
-    return [[_shown(one, path, may, waiting) for one in section] for section in sections if section]
+    return [[_shown_entry(one, path, may, waiting) for one in section] for section in sections if section]
 
 
-def _shown(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> ShownEntry:
+def _shown_entry(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> ShownEntry:
     asked = entry.review and "playbook.edit" in may
     return ShownEntry(entry, entry.is_current(path), waiting() if asked else 0)

@@ -48,7 +48,7 @@ def program_run(command: list[str], *, silence: float, sign: Callable[[], Any], 
         BackupUnusable: the program failed (with its message), or gave no sign of life, with ``advice``.
     """
     name = Path(command[0]).name
-    with tempfile.TemporaryFile() as words, subprocess.Popen(command, stdout=words, stderr=words) as process:
+    with tempfile.TemporaryFile() as output, subprocess.Popen(command, stdout=output, stderr=output) as process:
         try:
             last, since = sign(), time.monotonic()
             while process.poll() is None:
@@ -60,5 +60,5 @@ def program_run(command: list[str], *, silence: float, sign: Callable[[], Any], 
         finally:
             process.kill()  # nothing where it has ended
         if process.returncode:
-            words.seek(0)
-            raise BackupUnusable(f"{name} failed:\n{words.read().decode(errors='replace').strip()}")
+            output.seek(0)
+            raise BackupUnusable(f"{name} failed:\n{output.read().decode(errors='replace').strip()}")

@@ -117,11 +117,11 @@ def _moved(table: EncryptedTable, sealer: Sealer, row_id: str, stored: list[str 
         if text is None:
             yield None
             continue
-        said = opened_stored(table, column, sealer.organization_id, row_id, text)
+        plaintext = opened_stored(table, column, sealer.organization_id, row_id, text)
         if kind == JSON:
-            yield sealer.json(table.name, column, row_id, said.encode()).decode()
+            yield sealer.json(table.name, column, row_id, plaintext.encode()).decode()
         else:
-            yield sealer.text(table.name, column, row_id, said)
+            yield sealer.text(table.name, column, row_id, plaintext)
 
 
 def _write(table: EncryptedTable, rows: list[tuple[Any, ...]]) -> None:

@@ -43,20 +43,20 @@ class TransitHolder:
             headers["X-Vault-Namespace"] = settings.VAULT_NAMESPACE
         seconds = REQUEST_SECONDS if in_request() else SECONDS
         try:
-            status, _, said = server.exchange(
+            status, _, answer = server.exchange(
                 "POST", path, seconds=seconds, headers=headers, body=json.dumps(body).encode()
             )
             if status == 200:
-                return dict(json.loads(said)["data"])
+                return dict(json.loads(answer)["data"])
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise KeyUnavailable(
                 "The key server (VAULT_ADDR) does not answer. Nothing was lost; try again later."
             ) from error
-        raise KeyUnavailable(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(said)}")
+        raise KeyUnavailable(f"The key server (VAULT_ADDR) refuses to {what} with {status}: {_errors(answer)}")
 
 
-def _errors(said: bytes) -> str:
+def _errors(body: bytes) -> str:
     try:
-        return "; ".join(map(str, json.loads(said)["errors"]))[:300] or "it gives no reason."
+        return "; ".join(map(str, json.loads(body)["errors"]))[:300] or "it gives no reason."
     except (ValueError, KeyError, TypeError):
         return "it gives no reason."

@@ -1,1 +1,1 @@
-"""How people and programs prove who they are, above REST: passkeys, public keys of tokens, and their REST resources."""
+"""Identity of people and programs, above REST: passkeys, public keys of tokens, and their REST resources."""

@@ -36,8 +36,8 @@ class JobAdmin(ReadOnlyAdmin):
         # An id is looked up as one; other text is no UUID, and must not reach that column.
         if wanted := uuid_of(search_term.strip()):
             return queryset.filter(id=wanted), False
-        words = Q(title__icontains=search_term) | Q(created_by__username__icontains=search_term)
-        return queryset.filter(words) if search_term else queryset, False
+        matches = Q(title__icontains=search_term) | Q(created_by__username__icontains=search_term)
+        return queryset.filter(matches) if search_term else queryset, False
 
     @admin.display(description="progress")
     def percent(self, job: Job) -> str:

@@ -53,11 +53,11 @@ def job_notify(job: Job, kind: JobKind | None) -> None:
     stopped = job.status in (Status.PAUSED, Status.FAILED)
     how = HOW.get(reason, "Read its error, mend that, then resume it." if reason != Reason.USER else "")
     why = f": {job.get_status_reason_display()}" if reason else ""
-    said = {Status.RUNNING: "started", Status.PAUSED: "is paused", Status.CANCELLED: "was cancelled"}
+    states = {Status.RUNNING: "started", Status.PAUSED: "is paused", Status.CANCELLED: "was cancelled"}
     event_record(
         job.organization_id,
         EVENT_TYPE_OF[job.status],
-        text=f"“{job}” {said.get(Status(job.status), job.status)}{why}.",
+        text=f"“{job}” {states.get(Status(job.status), job.status)}{why}.",
         data={
             "job_id": str(job.id),
             "kind": job.kind,

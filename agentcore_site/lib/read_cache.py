@@ -48,7 +48,7 @@ class ReadCache(Generic[K, V]):
         if kept is None or age >= seconds:
             return await self.read(key, look)
         if age >= seconds * AHEAD and key not in self._reading:
-            self._begun(key, look).add_done_callback(_heard)
+            self._begun(key, look).add_done_callback(_retrieved)
         return kept[1]
 
     async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
@@ -90,7 +90,7 @@ class ReadCache(Generic[K, V]):
 _readers = ThreadPoolExecutor(READERS, thread_name_prefix="reads")
 
 
-def _heard(reading: asyncio.Future[Any]) -> None:
+def _retrieved(reading: asyncio.Future[Any]) -> None:
     """Ignores the error: it is raised to the next caller, who reads again."""
     if not reading.cancelled():
         reading.exception()

@@ -1,4 +1,4 @@
-"""Where Redis (or Valkey) is: one server, or the one that Sentinels name at the moment.
+"""Address of Redis (or Valkey): one server, or the present primary that Sentinels name.
 
 ``redis://:password@host:6379/0`` (``rediss://`` with TLS), or
 ``redis+sentinel://:password@host:26379,host:26379/PRIMARY/0``: the Sentinels, the name of the primary that they watch,

@@ -38,8 +38,8 @@ def jsonl_rows(text: str, *, like: str, fault: Callable[[Any], str | None] = lam
             rows.append(row)
             lines.append(number)
     if wrong:
-        wrong += [(number, f": {said}") for number, row in zip(lines, rows, strict=True) if (said := fault(row))]
-        named = [f"Line {number}{said}" for number, said in sorted(wrong)[:NAMED]]
+        wrong += [(number, f": {message}") for number, row in zip(lines, rows, strict=True) if (message := fault(row))]
+        named = [f"Line {number}{message}" for number, message in sorted(wrong)[:NAMED]]
         more = f" {len(wrong) - NAMED:,} more lines are wrong." if len(wrong) > NAMED else ""
         raise refused(" ".join(named) + more)
     return rows

@@ -262,7 +262,7 @@ class NoticeViewSet(ScopedViewSet):
 class NoticePreferencesOut(serializers.Serializer[Any]):
     whose = serializers.ChoiceField(choices=Whose.choices, help_text="Of which jobs, budgets and releases.")
     agents = serializers.ListField(child=serializers.UUIDField(), help_text="Chosen ones, where they are asked for.")
-    bell = serializers.ListField(child=serializers.CharField(), help_text="Types that the bell tells of.")
+    bell = serializers.ListField(child=serializers.CharField(), help_text="Types that the bell shows.")
     mail = serializers.ListField(child=serializers.CharField(), help_text="Types that are mailed.")
     mail_in_digest = serializers.BooleanField(help_text="In the weekly digest instead of at once.")
     digest = serializers.BooleanField(help_text="A digest each Monday.")
@@ -280,7 +280,7 @@ class NoticePreferencesPatch(Strict):
 
 
 class NoticePreferencesViewSet(ScopedViewSet):
-    """What I am told in my organisation, and how."""
+    """The caller's notification settings in their organisation."""
 
     queryset = Notice.objects.none()
     tag = "notices"
@@ -291,12 +291,12 @@ class NoticePreferencesViewSet(ScopedViewSet):
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return get_user_model()._base_manager.filter(pk=self.actor.user.pk)
 
-    @extend_schema(summary="What I am told")
+    @extend_schema(summary="My notification settings")
     def retrieve(self, request: Request) -> Response:
         return self.answer(self._row())
 
     @extend_schema(
-        summary="Change what I am told", description="What is not given stays.", request=NoticePreferencesPatch
+        summary="Change my notification settings", description="What is not given stays.", request=NoticePreferencesPatch
     )
     def partial_update(self, request: Request) -> Response:
         now = self._row()

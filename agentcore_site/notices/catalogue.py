@@ -1,4 +1,4 @@
-"""The types of events that people and systems are told: one list, for webhooks, for the bell and for mails. Pure."""
+"""The types of events that people and systems can subscribe to, for webhooks, the bell and mails. Pure."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import Final
 
 @dataclass(frozen=True)
 class EventType:
-    """``title``: in a person's words. ``bell``: whether the bell tells of it unless a person says otherwise.
-    ``shown``: whether it can be chosen; the others go where they belong, asked for or not."""
+    """``title``: for people. ``bell``: whether the bell shows it unless a person chooses otherwise. ``shown``: whether
+    it can be chosen; the others go to their receivers without a choice."""
 
     name: str
     title: str

@@ -92,7 +92,7 @@ def delivery_make(delivery: WebhookDelivery) -> WebhookExchange | None:
 
 
 def _due() -> list[WebhookDelivery]:
-    """Of each endpoint a few: one that is slow or has much to be told keeps no other waiting."""
+    """A few deliveries of each endpoint: an endpoint that is slow or has many keeps no other waiting."""
     due = WebhookDelivery.objects.filter(
         taken_at=None, given_up_at=None, try_after__lte=timezone.now(), endpoint__on=True
     )
@@ -122,7 +122,7 @@ def _held(row: WebhookDelivery, *, due: bool = True) -> ReadyPost | None:
 def _message(event: SiteEvent, endpoint: WebhookEndpoint, now: datetime) -> tuple[bytes, dict[str, str]]:
     """Body and headers. Raises Unsealable, WebhookFailed."""
     if endpoint.format != EndpointFormat.STANDARD:
-        return orjson.dumps(_said(event, EndpointFormat(endpoint.format))), {}
+        return orjson.dumps(_chat_message(event, EndpointFormat(endpoint.format))), {}
     sent = {
         "type": event.type,
         "timestamp": event.created_at.isoformat(),
@@ -135,8 +135,8 @@ def _message(event: SiteEvent, endpoint: WebhookEndpoint, now: datetime) -> tupl
     return body, standard_headers(secret, str(event.pk), int(now.timestamp()), body, *former)
 
 
-def _said(event: SiteEvent, format: EndpointFormat) -> dict[str, Any]:
-    """What a chat is told: a sentence, how to mend it, and where."""
+def _chat_message(event: SiteEvent, format: EndpointFormat) -> dict[str, Any]:
+    """A message for a chat: a sentence, the remedy, and a link."""
     text = "\n".join(filter(None, [event.text, event.data.get("how", ""), link_of(event)]))
     if format == EndpointFormat.SLACK:
         return {"text": text}
@@ -151,7 +151,7 @@ def _said(event: SiteEvent, format: EndpointFormat) -> dict[str, Any]:
 
 
 async def _sent(posts: Sequence[ReadyPost]) -> list[WebhookExchange]:
-    """How each went, all at once."""
+    """Sends the posts at once, and returns their exchanges."""
     async with OutboundClient(connect_s=CONNECT_SECONDS) as client:
         exchanges = (json_exchange(client, one.url, one.body, one.headers, timeout_s=TIMEOUT_SECONDS) for one in posts)
         return list(await asyncio.gather(*exchanges))
@@ -199,7 +199,7 @@ def _endpoint_noted(endpoint_id: UUID, now: datetime, done: WebhookExchange) -> 
 
 
 def _switch_off(rows: QuerySet[WebhookEndpoint], reason: str) -> None:
-    """Of several at once one tells of it."""
+    """Switches endpoints off. Only one of several workers reports it."""
     for endpoint in rows.filter(on=True).select_related("organization", "user", "created_by"):
         if not WebhookEndpoint.objects.filter(pk=endpoint.pk, on=True).update(on=False, off_reason=reason):
             continue

@@ -1,4 +1,4 @@
-"""How everything tells that something happened: a row, in the transaction in which it did."""
+"""Records events: a row in the transaction of the change."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ def event_record(
     agent_id: UUID | None = None,
     owner: Any = None,
 ) -> SiteEvent:
-    """Call it in the transaction of what it tells of: no one is told before that is committed, and all who asked for it
-    are after, whatever dies in between.
+    """Records an event. Call it in the transaction of the change: receivers are notified after the commit and never
+    before, also where a process dies in between.
 
-    ``text``: one sentence for a person. ``data``: for programs, without anybody's own words. ``path``: of the page
+    ``text``: one sentence for a person. ``data``: for programs, without texts that people wrote. ``path``: of the page
     about it. ``owner``: the person whom it concerns first.
     """
     assert type in EVENT_TYPES, type

@@ -1,7 +1,7 @@
 """From an event to those who want to know: deliveries to webhooks, notices at the bell, mails.
 
 An event is spread once, in one transaction with what comes of it; workers that are at it at once take different ones.
-Their order is not promised: an event may be told before one that happened earlier.
+Their order is not promised: an event may be delivered before an earlier one.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ AT_ONCE: Final = 200
 
 @dataclass(frozen=True)
 class Audience:
-    """Who may be told of one organisation's events: its members who can sign in, what they want, and its endpoints."""
+    """Receivers of an organisation's events: its members who can sign in, their preferences, and its endpoints."""
 
     people: dict[int, Any]
     wishes: dict[int, NoticePreferences]
@@ -83,8 +83,8 @@ def _spread(event: SiteEvent, audience: Audience) -> None:
         ignore_conflicts=True,
     )
     concerned = [one for one in audience.people if audience.wants(one, event)]
-    told = [one for one in concerned if event.type in audience.wishes[one].bell or event.type not in CHOSEN]
-    Notice.objects.bulk_create([Notice(user_id=one, **owner) for one in told], ignore_conflicts=True)
+    receivers = [one for one in concerned if event.type in audience.wishes[one].bell or event.type not in CHOSEN]
+    Notice.objects.bulk_create([Notice(user_id=one, **owner) for one in receivers], ignore_conflicts=True)
     for one in concerned:
         wish = audience.wishes[one]
         if event.type in wish.mail and not wish.mail_in_digest:

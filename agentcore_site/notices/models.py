@@ -1,4 +1,4 @@
-"""What happened, who wants to know, and how telling them went."""
+"""Events, their receivers, and the outcomes of deliveries."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ MOST_TYPES: Final = 40  # characters of a type's name
 
 
 class SiteEvent(Scoped):
-    """Something that happened, written in the transaction in which it did. It is the outbox: nothing is told before
-    ``spread_at``, when a worker made of it what has to be delivered.
+    """Something that happened, written in the transaction in which it did. It is the outbox: nothing is delivered
+    before ``spread_at``, when a worker made the deliveries.
 
     ``owner``: the person whom it concerns first. ``path``: of the page about it. ``text``: one sentence.
     """
@@ -54,7 +54,7 @@ class SiteEvent(Scoped):
 
 
 class EndpointFormat(models.TextChoices):
-    """How an endpoint is spoken to. The chat formats carry a sentence and a link, and no signature."""
+    """Formats of messages to an endpoint. The chat formats carry a sentence and a link, and no signature."""
 
     STANDARD = "standard", "Signed events (Standard Webhooks)"
     SLACK = "slack", "Chat: Slack, Mattermost"
@@ -62,7 +62,7 @@ class EndpointFormat(models.TextChoices):
 
 
 class WebhookEndpoint(Scoped):
-    """An address that is told of events: an organisation's, or where ``user`` is set that person's own.
+    """An address that receives events: an organisation's, or where ``user`` is set that person's own.
 
     ``types``: of which events; none: of all. ``sealed_url``: the whole address where it is itself a secret, as those of
     chats are; then ``url`` is what may be shown of it. ``sealed_former`` signs beside ``sealed_secret`` until
@@ -102,11 +102,11 @@ class WebhookEndpoint(Scoped):
 
     @property
     def address(self) -> str:
-        """What is called. Raises Unsealable."""
+        """The address to call. Raises Unsealable."""
         return opened(self.sealed_url) or self.url
 
     def secrets(self, now: datetime) -> list[str]:
-        """What signs now, the newest first. Raises Unsealable."""
+        """The secrets that sign now, the newest first. Raises Unsealable."""
         former = self.sealed_former if self.former_until and now < self.former_until else ""
         return [opened(one) for one in (self.sealed_secret, former) if one]
 
@@ -186,8 +186,8 @@ class Notice(Scoped):
 
 
 class Whose(models.TextChoices):
-    OWN = "own", "What is mine"
-    AGENTS = "agents", "What is mine, and of the agents that I chose"
+    OWN = "own", "Mine only"
+    AGENTS = "agents", "Mine, and those of the agents that I chose"
     ALL = "all", "Everything of the organisation"
 
 
@@ -196,7 +196,7 @@ def bell_types() -> list[str]:
 
 
 class NoticePreferences(Scoped):
-    """What a member wants to be told of, and how. Without a row: what is theirs, by the bell.
+    """A member's notification settings. Without a row: their own events, by the bell.
 
     ``mail``: of which types mails are sent, at once or, with ``mail_in_digest``, in the weekly digest. ``digest_week``:
     the week (year and number, ISO 8601) of the last digest, in the person's time zone.
@@ -217,4 +217,4 @@ class NoticePreferences(Scoped):
         verbose_name_plural = "notice preferences"
 
     def __str__(self) -> str:
-        return f"what {self.user_id} is told"
+        return f"notifications of {self.user_id}"

@@ -1,4 +1,4 @@
-"""How what was told ages."""
+"""Retention of notifications."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def endpoints_visible(actor: Any) -> QuerySet[WebhookEndpoint]:
 
 
 def endpoints_of_organizations(actor: Any) -> QuerySet[WebhookEndpoint]:
-    """Those of the actor's organisations that belong to no person.
+    """Endpoints of the actor's organisations that belong to no person.
 
     Raises:
         Forbidden: the actor may edit none.

@@ -1,4 +1,4 @@
-"""Writes of people: webhooks of an organisation and of their own, notices that were read, and what they are told."""
+"""Writes of people: webhooks of an organisation and of their own, read notices, and notification settings."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def endpoint_update(
     types: Iterable[str] | None = None,
     on: bool | None = None,
 ) -> WebhookEndpoint:
-    """Changes what is given. One that is switched on again begins anew with what waits; it was not given up.
+    """Changes the given fields. An endpoint that is switched on again starts with the deliveries that wait.
 
     Raises:
         Missing, Forbidden, Invalid, Conflict: as for ``endpoint_create``.
@@ -229,7 +229,7 @@ def preferences_set(
     digest: bool = False,
     time_zone: str = "UTC",
 ) -> NoticePreferences:
-    """Says what the person is told in this organisation, and how.
+    """Sets the person's notifications in this organisation.
 
     Raises:
         Missing: the actor does not belong to it.

@@ -1,4 +1,4 @@
-"""Celery tasks that tell of what happened."""
+"""Celery tasks that deliver events."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ HOST: Final = re.compile(r"(\*\.)?[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([
 
 
 class AddressVerdict(IntEnum):
-    """What becomes of an address, the worst last. PRIVATE: it is not called because the operator has not listed it."""
+    """Verdicts on an address, the worst last. PRIVATE: it is not called because the operator has not listed it."""
 
     CALLED = 0
     PRIVATE = 1

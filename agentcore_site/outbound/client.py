@@ -198,7 +198,7 @@ class _Connector(aiohttp.TCPConnector):
 
 
 class _WatchedBody(aiohttp.BytesPayload):
-    """A body that tells when it is about to leave. (The library's tracing would cost a tenth of a call.)"""
+    """A body that reports when it is about to leave. (The library's tracing would cost a tenth of a call.)"""
 
     def __init__(self, body: bytes, sending: Callable[[], None]) -> None:
         super().__init__(body)

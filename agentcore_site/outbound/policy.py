@@ -44,7 +44,7 @@ class Target:
 
 @dataclass(frozen=True)
 class OutboundPolicy:
-    """What may be called and how.
+    """Rules for outbound calls.
 
     ``ca_file`` holds certificates to trust beside those of the operating system. ``proxies`` are those of the
     environment, as ``urllib.request.getproxies_environment`` gives them: by scheme, and exceptions under "no".

@@ -1,6 +1,6 @@
 """POSTs of JSON to webhooks, and their signature as Standard Webhooks says. Pure.
 
-https://www.standardwebhooks.com: ``webhook-id`` names what is told, at each attempt the same; the signature is
+https://www.standardwebhooks.com: ``webhook-id`` names the message, at each attempt the same; the signature is
 HMAC-SHA256 over ``<id>.<timestamp>.<body>``.
 """
 
@@ -58,7 +58,7 @@ def _signature(secret: str, id: str, at: int, body: bytes) -> str:
 
 @dataclass(frozen=True)
 class WebhookExchange:
-    """How a POST went. ``problem``: why it was not taken; "" where it was. ``status``: of HTTP; None where none came.
+    """The outcome of a POST. ``problem``: why it was not taken; "" where it was. ``status``: of HTTP, or None.
     ``answer``: how the body of an answer begins, where that says that it is text or JSON."""
 
     problem: str

@@ -92,7 +92,7 @@ def _caught_up() -> bool:
 
 
 def seconds_behind() -> float | None:
-    """How old the last transaction is that the replica has replayed. None: that server is no replica.
+    """Age of the last transaction that the replica has replayed. None: that server is no replica.
 
     Raises:
         django.db.Error: it can't be asked.

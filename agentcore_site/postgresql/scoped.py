@@ -1,7 +1,7 @@
 """A connection whose statements carry whose rows they may see (``agentcore_site.lib.row_scope``).
 
 A pooler hands each transaction another session, so the scope is ``SET LOCAL``, in the same message as the statement,
-which costs no round trip; outside of a transaction PostgreSQL runs both as one. In a transaction it is told once, and
+which costs no round trip; outside of a transaction PostgreSQL runs both as one. In a transaction it is set once, and
 again where it changes.
 """
 
@@ -20,24 +20,24 @@ SEES: Final = re.compile(rb"[\s(]*(?:SELECT|INSERT|UPDATE|DELETE|WITH|DECLARE|VA
 
 
 class ScopedConnection(Connection[Any]):
-    """Knows what the transaction that is open was told. None: that is not known."""
+    """Tracks the open transaction's scope in ``_scope``; None: unknown."""
 
-    _told: str | None = None
+    _scope: str | None = None
 
     def _get_tx_start_command(self) -> bytes:
-        self._told = row_scope.NOTHING
+        self._scope = row_scope.NOTHING
         return super()._get_tx_start_command()
 
-    def to_tell(self, statement: bytes) -> bytes:
-        """What has to stand before a statement: ``SET LOCAL …;`` or nothing."""
+    def setting_for(self, statement: bytes) -> bytes:
+        """The prefix of a statement: ``SET LOCAL …;`` or nothing."""
         scope = row_scope.in_force()
         if self.pgconn.transaction_status == TransactionStatus.IDLE:
             return _set(scope) if scope and SEES.match(statement) else b""
         if statement.startswith(b"ROLLBACK"):
-            self._told = None  # what was told after the savepoint is gone with it
-        if scope == self._told or not SEES.match(statement):
+            self._scope = None  # a scope that was set after the savepoint is gone with it
+        if scope == self._scope or not SEES.match(statement):
             return b""
-        self._told = scope
+        self._scope = scope
         return _set(scope)
 
 

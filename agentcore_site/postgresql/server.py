@@ -95,7 +95,7 @@ def server_named(name: str, server: DatabaseServer) -> None:
 
 
 def probe_conninfo(connection: pq.abc.PGconn) -> bytes:
-    """How to ask a statement beside this connection: DATABASE_PROBE_URL, or with what the connection was made."""
+    """Connection string for a probe beside this connection: DATABASE_PROBE_URL, or the connection's own parameters."""
     parameters = {one.keyword.decode(): one.val.decode() for one in connection.info if one.val}
     given = env.text("DATABASE_PROBE_URL")
     if given and parameters.get("application_name") != REPLICA_NAME:

@@ -64,7 +64,7 @@ class WatchedConnection(ScopedConnection):
         return super().wait(self._watched(gen), interval=min(interval, INTERVAL), timeout=timeout)
 
     def _watched(self, gen: Generator[Any, Any, T]) -> Generator[Any, Any, T]:
-        """``gen``, told of the time: psycopg sends it 0 where nothing came within the interval."""
+        """``gen``, with a check of the time: psycopg sends it 0 where nothing came within the interval."""
         server = self.server
         began = time.monotonic()
         if server.known_silent and not self.silence:

@@ -119,7 +119,7 @@ async def _one(entry: Any, table: Table, call: Call) -> dict[str, Any] | None:
 
 
 async def method_run(table: Table, name: str, given: Any, call: Call) -> dict[str, Any]:
-    """What a method answers.
+    """The result of a method.
 
     Raises:
         RpcError: there is none of that name, or it refuses.

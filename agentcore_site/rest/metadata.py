@@ -9,7 +9,7 @@ from rest_framework.request import Request
 
 
 class AllowedMethods(BaseMetadata):
-    """What OPTIONS answers: the methods of the address. Its input is described by /api/v1/schema/."""
+    """The answer to OPTIONS: the methods of the address. Its input is described by /api/v1/schema/."""
 
     def determine_metadata(self, request: Request, view: Any) -> dict[str, list[str]]:
         return {"methods": list(view.allowed_methods)}

@@ -125,7 +125,7 @@ class CursorPages(BasePagination):
             raise Invalid(message, fields={"cursor": message}) from error
 
     def _link(self, row: Model, backwards: bool) -> str:
-        state = [self.names, [_plain(value) for value in values_at(row, self.names)], backwards]
+        state = [self.names, [_json_value(value) for value in values_at(row, self.names)], backwards]
         cursor = base64.urlsafe_b64encode(orjson.dumps(state)).decode("ascii")
         return str(replace_query_param(force_str(self.request.build_absolute_uri()), "cursor", cursor))
 
@@ -154,7 +154,7 @@ def _parameter(name: str, description: str, schema: dict[str, Any]) -> dict[str,
     return {"name": name, "in": "query", "required": False, "description": description, "schema": schema}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     return value if isinstance(value, int | float | str) else str(value)
 
 

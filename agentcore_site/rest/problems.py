@@ -18,7 +18,7 @@ from agentcore_site.lib.errors import DomainError
 
 log = logging.getLogger(__name__)
 
-UNEXPECTED = "Something went wrong here, and it was logged. Tell your admin the request id."
+UNEXPECTED = "Something went wrong here, and it was logged. Give your admin the request id."
 
 
 def handler(error: Exception, context: dict[str, Any]) -> Response | None:

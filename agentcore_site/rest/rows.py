@@ -63,8 +63,8 @@ class ArchivableViewSet(ReadViewSet):
             "partial_update": {"summary": f"Change {noun}", "request": patch},
             "destroy": {"summary": f"Archive {noun}"},
         }
-        said = {key: {**values, **cls.documented.get(key, {})} for key, values in known.items()}
-        extend_schema_view(**{key: extend_schema(**values) for key, values in said.items()})(cls)
+        full = {key: {**values, **cls.documented.get(key, {})} for key, values in known.items()}
+        extend_schema_view(**{key: extend_schema(**values) for key, values in full.items()})(cls)
 
     def values(self, request: Request, shape: type[Strict]) -> dict[str, Any]:
         return parsed(shape, request.data)

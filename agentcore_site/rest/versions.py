@@ -45,7 +45,7 @@ def match(header: str, etag: str | None) -> None:
     if etag is None:
         raise Changed("What stands under this address has no version. Leave If-Match out.")
     if given != ["*"] and etag not in given:
-        raise Changed("It was changed since you read it. Read it anew, and send your change with the new ETag.")
+        raise Changed("It was changed since you read it. Read it again, and send your change with the new ETag.")
 
 
 def locked(rows: QuerySet[Any]) -> None:

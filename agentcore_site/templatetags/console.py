@@ -167,7 +167,7 @@ def milliseconds(value: Any) -> str:
 
 @register.filter
 def wins(success: Iterable[bool]) -> int:
-    """How many rollouts of a group succeeded."""
+    """Number of successful rollouts of a group."""
     return sum(map(bool, success))
 
 
@@ -208,8 +208,8 @@ def moment(value: datetime | None) -> str | SafeString:
 
 
 def _time(moment: datetime, words: str, form: str = "") -> SafeString:
-    """``form``: how a script writes it anew in the person's time zone (static/js/times.js); "" for words that hold in
-    every zone. What it shows on hover is always written anew."""
+    """``form``: the form in which a script writes it again in the person's time zone (static/js/times.js); "" for words
+    that hold in every zone. The text on hover is always written again."""
     shown = format_html(' data-shown="{}"', form) if form else ""
     stamp = moment.isoformat()
     return format_html('<time datetime="{}" title="{}"{}>{}</time>', stamp, _exact(moment), shown, words)
@@ -234,7 +234,7 @@ def _coarse(passed: timedelta) -> str:
 
 @register.filter
 def short(value: Any) -> str:
-    """The last six characters of an identifier: what people tell rows apart by."""
+    """The last six characters of an identifier, by which people distinguish rows."""
     return str(value)[-6:]
 
 
@@ -400,7 +400,7 @@ def _part(holder: Any, name: str) -> Any:
 
 @register.simple_tag
 def step_icon(step: Mapping[str, Any]) -> Picture:
-    """What kind of step an agent took, as a picture: an answer, a check, or the use of a tool."""
+    """The kind of an agent's step, as a picture: an answer, a check, or the use of a tool."""
     kind = step.get("action", {}).get("type")
     return icon(kind if kind in ("answer", "verify") else "tool")
 
@@ -421,7 +421,7 @@ def dots(group: Any, low: float, high: float) -> Picture:
 
 @register.simple_tag
 def outcome(row: Any) -> SafeString:
-    """How a trajectory ended, as icon and word."""
+    """A trajectory's outcome, as icon and word."""
     if row.error:
         kind, mark, word = "bad", "alert", row.error.partition(":")[0] or "error"
     elif row.success:
@@ -452,10 +452,10 @@ def fold(label: str, text: Any) -> SafeString:
 
 @register.simple_block_tag
 def empty_state(content: str, title: str, *, label: str = "", url: str = "", primary: bool = False) -> str:
-    """What stands where a list has nothing: a title, between the tags why and what to do next, and a button for it."""
+    """The text in place of an empty list: a title, between the tags the reason and the next step, and a button."""
     text = content if content.strip() else ""
-    said = {"title": title, "text": text, "label": label, "url": url, "primary": primary}
-    return render_to_string("parts/empty.html", said)
+    context = {"title": title, "text": text, "label": label, "url": url, "primary": primary}
+    return render_to_string("parts/empty.html", context)
 
 
 @register.filter(name="json")

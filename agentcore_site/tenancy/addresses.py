@@ -65,7 +65,7 @@ def is_trusted(address: Address) -> bool:
 
 
 def network_of(address: str) -> str:
-    """What is counted as one client: an IPv4 address, or the /64 that a subscriber of IPv6 has to choose from."""
+    """The network that counts as one client: an IPv4 address, or the /64 that an IPv6 subscriber can choose from."""
     parsed = _parsed(address)
     if isinstance(parsed, ipaddress.IPv6Address):
         return str(ipaddress.ip_network((parsed, 64), strict=False))

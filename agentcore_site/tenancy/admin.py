@@ -199,7 +199,7 @@ class MembershipAdmin(ServiceAdmin):
         return ["user", "organization"] if request.user.is_superuser else ["organization"]
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
-        """Whose membership it is, and where, stays: another person's would be made without their consent."""
+        """Person and organisation stay: another person's membership would be made without their consent."""
         return [*self.readonly_fields, "user", "organization"] if obj else self.readonly_fields
 
     def has_delete_permission(self, request: HttpRequest, obj: Model | None = None) -> bool:

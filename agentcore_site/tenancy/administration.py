@@ -35,7 +35,7 @@ def actor_at(request: HttpRequest) -> Actor:
 
 
 def organizations_of(request: HttpRequest) -> list[Any]:
-    """Where the person's role opens the admin. Asked once a request."""
+    """Organisations in which the person's role opens the admin. Computed once a request."""
     known: list[Any] | None = getattr(request, "_admin_of", None)
     if known is None:
         actor = actor_at(request)
@@ -175,8 +175,8 @@ class ScopedAdmin(AuditedAdmin):
         return super().formfield_for_foreignkey(db_field, request, **kwargs)
 
     def get_field_queryset(self, db: str | None, db_field: Any, request: HttpRequest) -> QuerySet[Any] | None:
-        """What a relation may be set to: for a superuser every row, for others those of their organisations. A model
-        that no page scopes gives nothing."""
+        """Choices of a relation: for a superuser every row, for others those of their organisations. A model that no
+        page scopes gives no choices."""
         if request.user.is_superuser:
             return super().get_field_queryset(db, db_field, request)
         model = db_field.remote_field.model
@@ -210,7 +210,7 @@ def service_action(description: str, verb: str, service: Callable[[Actor, Any], 
 
 
 class WithReasons(ModelAdmin):  # type: ignore[misc]
-    """What a service refuses is shown with its reason, and nothing is changed."""
+    """Shows a service's refusal with its reason; nothing is changed then."""
 
     def changeform_view(
         self, request: HttpRequest, object_id: str | None = None, form_url: str = "", extra_context: Any = None
@@ -274,10 +274,10 @@ class KeyedTableAdmin(LongTableAdmin):
 def _values(obj: Model | None, names: Iterable[str]) -> dict[str, Any]:
     if obj is None:
         return {}
-    return {name: _plain(getattr(obj, name, None)) for name in names if "password" not in name}
+    return {name: _json_value(getattr(obj, name, None)) for name in names if "password" not in name}
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     if value is None or isinstance(value, bool | int | float | str | list | dict):
         return value
     return str(value)

@@ -37,8 +37,8 @@ MOST: Final = 20
 
 @dataclass(frozen=True)
 class ErasureFinding:
-    """What a handler found: how many rows, and how to erase them. ``stays`` of them can't be erased here: the report
-    counts them as left, and ``note`` says why."""
+    """The finding of a handler: the number of rows, and a function that erases them. ``stays`` of them can't be erased
+    here: the report counts them as left, and ``note`` says why."""
 
     rows: int
     erase: Callable[[], object]
@@ -66,7 +66,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Invalid: an identifier is too short to tell people apart.
+        Invalid: an identifier is too short to identify a person.
         Conflict: running jobs use what would be erased.
     """
     organization = current_organization(actor)

@@ -38,7 +38,7 @@ Link = Callable[[str], str]  # the address of the page for a token
 
 
 def link_at(request: Any) -> Link:
-    """How an invitation's page is addressed from outside."""
+    """The address of an invitation's page, from outside."""
     return lambda token: absolute(request, reverse("invitation", args=[token]))
 
 
@@ -124,10 +124,10 @@ def invitation_revoke(actor: Actor, row: Invitation) -> None:
 
 @everything()
 def invitation_of(token: str) -> Invitation:
-    """What a link leads to.
+    """The invitation of a link.
 
     Raises:
-        Missing: it was answered, sent anew, revoked, is too old, or never was.
+        Missing: it was answered, sent again, revoked, is too old, or never was.
     """
     rows = Invitation.objects.filter(digest=_digest(token), outcome="", expires_at__gt=timezone.now())
     row = rows.select_related("organization", "invited_by").first()

@@ -103,7 +103,7 @@ def _as_jwk(one: VerifyingKey) -> dict[str, str]:
 
 
 class RingBackend(TokenBackend):
-    """Signs and verifies by the ring. Asked anew for each token, since settings may be others in a test."""
+    """Signs and verifies by the ring, which is read for each token, since a test may change the settings."""
 
     def __init__(self) -> None:
         super().__init__(HS256)

@@ -1,6 +1,6 @@
-"""The outbox: a mail is a row of the transaction that has something to tell, and is sent later, until it went out.
+"""The outbox: a mail is a row of the transaction that it reports, and is sent later, until it went out.
 
-So no mail is lost where the broker or the mail server is away, and none tells of what was rolled back.
+So no mail is lost where the broker or the mail server is away, and no mail reports a change that was rolled back.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ KEPT: Final = timedelta(days=30)  # what was sent stays in the admin for so long
 def mail_queue(
     organization: Organization, *, to: Iterable[str], subject: str, body: str, key: str = "", blind: bool = False
 ) -> Mail | None:
-    """``mail_queue`` is how everything sends a mail: call it in the transaction of what the mail tells of.
+    """Queues a mail. Call it in the transaction of the change that the mail reports.
 
     ``key``: a name under which the organisation queues this mail once, however often it is asked for. ``blind``: no
     recipient sees the addresses of the others. None where there is no address, or ``key`` was queued before.
@@ -44,7 +44,7 @@ def mail_queue(
 
 
 def mails_due() -> QuerySet[Mail]:
-    """What still has to be sent, oldest first. What failed ten times is left with its reason."""
+    """Mails still to be sent, oldest first. A mail that failed ten times is left with its reason."""
     return Mail.objects.filter(sent_at=None, tries__lt=MOST_TRIES, try_after__lte=timezone.now()).order_by("created_at")
 
 

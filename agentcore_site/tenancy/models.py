@@ -33,7 +33,7 @@ __all__ = [
 
 
 def jobs_per_organization() -> int:
-    """What a new organisation may have."""
+    """Limit of jobs for a new organisation."""
     return int(settings.JOBS_PER_ORGANIZATION)
 
 
@@ -254,8 +254,7 @@ class ProviderAccount(models.Model):
 
 
 class BrowserSession(models.Model):
-    """What a person needs to know of a session of theirs to tell whether it is theirs. It ends with its session: rows
-    of former ones are deleted with them."""
+    """Facts by which a person recognises a session of theirs. The row is deleted with its session."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="browser_sessions")
@@ -291,7 +290,7 @@ class Erasure(Scoped):
 
 
 class Mail(Scoped):
-    """A mail that waits to be sent, or was. Written in the transaction of what it tells of (``tenancy.mails``)."""
+    """A mail that waits to be sent, or was. Written in the transaction that it reports (``tenancy.mails``)."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     key = models.CharField(max_length=200, blank=True, help_text="What is queued once under this name.")

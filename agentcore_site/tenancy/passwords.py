@@ -40,7 +40,7 @@ Link = Callable[[str, str], str]  # the address of the page for a person and a t
 
 
 def link_at(request: Any) -> Link:
-    """How the page is addressed from outside."""
+    """The address of the page, from outside."""
     return lambda person, token: absolute(request, reverse("password_reset", args=[person, token]))
 
 
@@ -56,7 +56,7 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
     lately = AuditEvent.objects.filter(at__gt=timezone.now() - PERIOD)
     if lately.filter(action=ASKED, ip=ip).count() >= PER_ADDRESS:
         raise TooMany("Too many of these mails. Wait 15 minutes, then try again.", retry_after=900)
-    record(asking, ASKED)  # also for a name without an account: the limit must not tell them apart
+    record(asking, ASKED)  # also for a name without an account: the limit must not reveal which names exist
     name = name.strip()
     asked = Q(email__iexact=name) | Q(username=name)
     people = get_user_model().objects.filter(asked, is_active=True).exclude(email="").order_by("pk")
@@ -77,7 +77,7 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
 
 @everything()
 def reset_person(person: str, token: str) -> Any:
-    """Whose password the link changes.
+    """The person whose password the link changes.
 
     Raises:
         Missing: it opens nothing (any more).
@@ -116,7 +116,7 @@ def password_reset(person: str, token: str, password: str, *, ip: str) -> None:
     if home is not None:
         body = (
             f"The password of {found.get_username()} on AgentCore was changed by a link that was mailed here, and all"
-            " sessions were ended. If that was not you, tell an admin now.\n"
+            " sessions were ended. If that was not you, call an admin now.\n"
         )
         mail_queue(home.organization, to=[found.email], subject="Your password was changed", body=body)
     tries = Tries(found.get_username(), ip)

@@ -1,4 +1,4 @@
-"""What each role may do on this site: the table of ``roles.py``, as groups and permissions of Django, to be changed.
+"""Rights of each role on this site: the table of ``roles.py``, as groups and permissions of Django, to be changed.
 
 A right is a ``Permission``, a role a ``Group``; both are made after ``migrate``, by the table. A right that is new to
 the database goes to the roles that the table gives it; what was changed by hand stays. A role without a group has what
@@ -50,14 +50,14 @@ def rights_beside(memberships: QuerySet[Any]) -> QuerySet[Any]:
 
 
 def rights_of(membership: Any) -> frozenset[str]:
-    """What the role of a membership that was read by ``rights_beside`` allows."""
+    """Rights of the role of a membership that was read by ``rights_beside``."""
     if membership.rights is None:
         return ROLE_MAY.get(membership.role, frozenset())
     return frozenset(membership.rights) & EVERY_RIGHT
 
 
 def role_rights() -> dict[str, frozenset[str]]:
-    """What each role may do, in the order of the table. One query."""
+    """Rights of each role, in the order of the table. One query."""
     named = {group_name(role): role for role in ROLE_MAY}
     rows = Group.objects.filter(name__in=named).values_list("name", "permissions__codename")
     found: dict[str, set[str]] = {}

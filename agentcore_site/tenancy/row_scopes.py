@@ -28,7 +28,7 @@ class RequestScope:
 
     def let_in(self, organization: UUID) -> None:
         self._let_in.append(organization)
-        self._known = (self, self)  # to be found out anew
+        self._known = (self, self)  # to be resolved again
 
     def resolve(self) -> None:
         request = self._request

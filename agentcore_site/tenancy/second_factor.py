@@ -34,7 +34,7 @@ def _recovery_codes() -> list[str]:
     return ["".join(secrets.choice(LETTERS) for _ in range(10)) for _ in range(RECOVERY_CODES)]
 
 
-def _shown(codes: list[str]) -> list[str]:
+def _grouped(codes: list[str]) -> list[str]:
     return [f"{one[:5]}-{one[5:]}" for one in codes]
 
 
@@ -82,7 +82,7 @@ def enrolment_confirm(actor: Actor, code: str) -> list[str]:
     codes = _recovery_codes()
     SecondFactor.objects.filter(pk=row.pk).update(recovery=[recovery_digest(one) for one in codes])
     record(actor, "second_factor.added", organization=_home(actor))
-    return _shown(codes)
+    return _grouped(codes)
 
 
 @transaction.atomic
@@ -98,7 +98,7 @@ def recovery_replace(actor: Actor, code: str) -> list[str]:
     codes = _recovery_codes()
     SecondFactor.objects.filter(pk=row.pk).update(recovery=[recovery_digest(one) for one in codes])
     record(actor, "second_factor.recovery_replaced", organization=_home(actor))
-    return _shown(codes)
+    return _grouped(codes)
 
 
 @transaction.atomic

@@ -44,14 +44,14 @@ class CodeNeeded(DomainError):
     code, title = 401, "A code is needed"
 
     def __init__(self, person: Any, *, by_passkey: bool = False) -> None:
-        said = "Send a code of your authenticator as well, as `otp`."
+        message = "Send a code of your authenticator as well, as `otp`."
         if by_passkey:
             self.code, self.title = 403, "A passkey signs in here"
-            said = (
+            message = (
                 "You sign in with a passkey, which a program can't send: a password alone gets no token. Make an API"
                 " key in the console (Keys), and send that in place of a token."
             )
-        super().__init__(said, fields={} if by_passkey else {"otp": "It is needed."})
+        super().__init__(message, fields={} if by_passkey else {"otp": "It is needed."})
         self.person = person
 
 
@@ -95,7 +95,7 @@ class CountingBackend(ModelBackend):
             raise Forbidden(f"People of your organisation sign in by {settings.OIDC_NAME}, and not by a password here.")
         factor = factor_of(user)
         if factor or Passkey.objects.filter(user=user).exists():
-            # Until its code came the try counts as wrong: else a known password would begin the count of codes anew.
+            # Until its code came the try counts as wrong: else a known password would restart the count of codes.
             if not otp or factor is None:
                 raise CodeNeeded(user, by_passkey=factor is None)
             if not code_taken(user, otp):
@@ -133,7 +133,7 @@ class Tries:
             raise TooMany(WAIT, retry_after=int(PERIOD.total_seconds()))
 
     def succeed(self) -> None:
-        """The password was right: the account's counters begin anew, and the address is known from now on."""
+        """The password was right: the account's counters restart, and the address is known from now on."""
         try:
             with broker_asked():
                 cache.delete_many([self._of_account, self._here])
@@ -143,7 +143,7 @@ class Tries:
             return
 
     def forgive(self) -> None:
-        """The person proved by other means who they are: the account's counters begin anew."""
+        """The person proved by other means who they are: the account's counters restart."""
         try:
             with broker_asked():
                 cache.delete_many([self._of_account, self._here])

@@ -1,4 +1,4 @@
-"""Where a person is signed in: sessions of browsers, and programs with tokens. Each can be ended by itself."""
+"""A person's sign-ins: sessions of browsers, and programs with tokens. Each can be ended by itself."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class SignInPlace:
 
 
 def program_of(request: Any) -> str:
-    """What the client of a request says of itself; it may say what it likes."""
+    """The client's name for itself in a request; it is not verified."""
     text = request.META.get("HTTP_USER_AGENT", "")
     return "".join(one for one in text if one.isprintable())[:LONGEST]
 

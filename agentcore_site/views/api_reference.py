@@ -57,7 +57,7 @@ class TagPage:
 
     @property
     def lists(self) -> list[OperationPage]:
-        """What is read without knowing an id: where one begins."""
+        """Operations that need no id: the first ones to call."""
         return [one for one in self.operations if one.verb == "GET" and "{" not in one.path]
 
 
@@ -112,7 +112,7 @@ def _answer(status: str, one: dict[str, Any], schemas: dict[str, Any]) -> Answer
 
 
 def _named(schema: dict[str, Any], schemas: dict[str, Any]) -> dict[str, Any]:
-    """What a reference leads to, also where it stands alone in an ``allOf``; of a list, its rows."""
+    """The schema that a reference names, also alone in an ``allOf``; of a list, the schema of its rows."""
     if len(schema.get("allOf", ())) == 1:
         return _named(schema["allOf"][0], schemas)
     if "$ref" in schema:

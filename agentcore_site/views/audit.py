@@ -85,7 +85,7 @@ def export(request: HttpRequest, actor: Actor) -> StreamingHttpResponse:
 
 @page
 def stream(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Where the log is sent, and how far it got."""
+    """Destination of the log, and its progress."""
     organization = current_organization(actor)
     require(actor, "audit.stream", organization)
     row = _stream(organization)
@@ -99,15 +99,15 @@ def stream(request: HttpRequest, actor: Actor) -> HttpResponse:
 @post_page
 def stream_act(request: HttpRequest, actor: Actor, action: str) -> HttpResponse:
     organization = current_organization(actor)
-    row, (act, said) = stream_get(actor, organization), STREAM_ACTS[action]
+    row, (act, message) = stream_get(actor, organization), STREAM_ACTS[action]
     try:
         act(actor, row)
     except Conflict as error:
         messages.error(request, error.message)
         return redirect("audit_stream")
-    if not said:
+    if not message:
         return _secret_shown(request, organization, row)
-    messages.success(request, said)
+    messages.success(request, message)
     return redirect("audit_stream")
 
 

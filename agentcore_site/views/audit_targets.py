@@ -1,4 +1,4 @@
-"""Where a line of the audit log leads: the page of what it is about, if that is still there."""
+"""Target of a line of the audit log: the page of its object, if that is still there."""
 
 from __future__ import annotations
 

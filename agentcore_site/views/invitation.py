@@ -31,7 +31,7 @@ from agentcore_site.views.session import second_step
 @require_http_methods(["GET", "POST"])
 @secret_page
 def invitation(request: HttpRequest, token: str) -> HttpResponse:
-    return _answer(request, token) if request.method == "POST" else _shown(request, token)
+    return _answer(request, token) if request.method == "POST" else _invitation_page(request, token)
 
 
 def _answer(request: HttpRequest, token: str) -> HttpResponse:
@@ -49,12 +49,12 @@ def _answer(request: HttpRequest, token: str) -> HttpResponse:
                 return second_step(request, EnrolmentNeeded(person), reverse("overview"))
             login(request, person)
     except (Invalid, Conflict) as error:
-        return _shown(request, token, error)
+        return _invitation_page(request, token, error)
     messages.success(request, "Welcome: you are a member now.")
     return redirect("overview")
 
 
-def _shown(request: HttpRequest, token: str, error: DomainError | None = None) -> HttpResponse:
+def _invitation_page(request: HttpRequest, token: str, error: DomainError | None = None) -> HttpResponse:
     row = invitation_of(token)
     provider = settings.OIDC_NAME if takes_no_passwords(row.organization) else ""
     context: dict[str, Any] = {"invitation": row, "problem": error.message if error else "", "provider": provider}

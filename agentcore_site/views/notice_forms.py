@@ -1,4 +1,4 @@
-"""The forms of webhooks and of what a person is told."""
+"""The forms of webhooks and of notification settings."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class WebhookForm(RowForm):
 
 
 class PreferencesForm(RowForm):
-    """What a person is told. ``agents``: those of the actor's that can be chosen."""
+    """A person's notification settings. ``agents``: the actor's agents that can be chosen."""
 
     marker = "whose"
     refusals = (Invalid, Conflict)

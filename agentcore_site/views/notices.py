@@ -1,4 +1,4 @@
-"""The bell, the list of notices behind it, and what a person is told."""
+"""The bell, the list of notices behind it, and a person's notification settings."""
 
 from __future__ import annotations
 

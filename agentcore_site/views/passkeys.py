@@ -68,7 +68,7 @@ def remove(request: HttpRequest, actor: Actor, passkey_id: UUID) -> HttpResponse
 @require_POST
 @secret_page
 def sign_in_begin(request: HttpRequest) -> HttpResponse:
-    """What the browser is asked to sign: by any passkey, or after a right password by one of that person's."""
+    """The challenge that the browser signs: by any passkey, or after a right password by one of that person's."""
     found = waiting(request)
     try:
         options, request.session[KEPT] = challenge_begin(found[0] if found else None)

@@ -32,7 +32,7 @@ from agentcore_site.tenancy.second_factor import factor_take_off, requirement_se
 
 
 def without_mail_server() -> str:
-    """What the admin has to know where no mail server is set, so that mails are not delivered."""
+    """A warning for the admin where no mail server is set, so that mails are not delivered."""
     if settings.EMAIL_HOST:
         return ""
     return " No mail server is set (EMAIL_HOST), so the mail is a file on the server: DATA_DIR/run/mails."

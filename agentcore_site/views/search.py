@@ -18,7 +18,7 @@ def search(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def palette(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """What matches, places and actions first: a part of every page."""
+    """Matches of the query, places and actions first: a part of every page."""
     [query] = query_params(request, "q")
     membership = next(iter(actor.memberships.values()), None)
     may = allowed(actor, membership.organization_id) if membership else frozenset[str]()

@@ -59,7 +59,7 @@ class SignIn(LoginView):
 
 
 def home_of(person: Any) -> str:
-    """Where a person begins: those who only watch with the summary, others with what needs them."""
+    """A person's first page: the summary for those who only watch, the overview for others."""
     roles = {one.role for one in Actor(person).memberships.values()}
     return reverse("summary" if roles == {Role.STAKEHOLDER} else "overview")
 

@@ -57,8 +57,8 @@ def found_of_each() -> list[tuple[str, dict[str, Any]]]:
 
 
 def processes() -> QuerySet[Any]:
-    """With ``state``. silent: its host told nothing for a while, and how it is is not known; hangs: it runs, and its
-    loop has not turned for so long that it is about to be replaced."""
+    """Processes with their ``state``. silent: its host reported nothing for a while, so its state is not known; hangs:
+    it runs, and its loop has not turned for so long that it is about to be replaced."""
     silent = Q(seen_at__lt=Now() - timedelta(seconds=4 * SECONDS))
     hangs = Q(ticked_at__lt=F("seen_at") - timedelta(seconds=HUNG_SECONDS / 2))
     state = Case(

@@ -53,7 +53,7 @@ def webhook_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "view" if own else "webhook.edit", organization)
     form = WebhookForm.of(None, sent(request))
     if made := form.applied(endpoint_create, actor, organization, own=own):
-        return _shown(request, made.endpoint, secret=made.secret, said="Webhook created. Send a test now.")
+        return _webhook_page(request, made.endpoint, secret=made.secret, said="Webhook created. Send a test now.")
     return render(request, "notices/webhook_new.html", {"form": form, "own": own}, status=form.status)
 
 
@@ -64,7 +64,7 @@ def webhook(request: HttpRequest, actor: Actor, webhook_id: UUID) -> HttpRespons
     if form.applied(endpoint_update, actor, row):
         messages.success(request, "Saved.")
         return redirect("webhook", row.pk)
-    return _shown(request, row, form=form)
+    return _webhook_page(request, row, form=form)
 
 
 @post_page
@@ -95,7 +95,7 @@ def webhook_secret(request: HttpRequest, actor: Actor, webhook_id: UUID) -> Http
     except Conflict as error:
         messages.error(request, error.message)
         return redirect("webhook", row.pk)
-    return _shown(request, made.endpoint, secret=made.secret)
+    return _webhook_page(request, made.endpoint, secret=made.secret)
 
 
 @post_page
@@ -117,7 +117,7 @@ def webhook_again(request: HttpRequest, actor: Actor, delivery_id: UUID) -> Http
     return redirect("webhook", row.endpoint_id)
 
 
-def _shown(
+def _webhook_page(
     request: HttpRequest,
     row: WebhookEndpoint,
     *,

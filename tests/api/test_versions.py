@@ -26,7 +26,7 @@ from tests.support.rows import queued_run
 pytestmark = pytest.mark.django_db
 
 WRITES = ("post", "put", "patch", "delete")
-CHANGED = "Read it anew"
+CHANGED = "Read it again"
 
 
 def changed(response: Any) -> bool:

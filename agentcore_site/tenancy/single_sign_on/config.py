@@ -1,4 +1,4 @@
-"""What the environment says of the provider."""
+"""Settings of the provider, from the environment."""
 
 from __future__ import annotations
 

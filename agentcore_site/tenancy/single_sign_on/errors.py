@@ -6,7 +6,7 @@ from agentcore_site.lib.errors import Forbidden, Unavailable
 
 
 class SignOnRefused(Forbidden):
-    """What the provider said is not what was asked, or its person may not come in."""
+    """The provider's answer does not fit the request, or its person may not come in."""
 
 
 class ProviderUnavailable(Unavailable):

@@ -34,7 +34,7 @@ KINDS_OF_PROOF = (
 
 @everything()
 def person_of(claims: Mapping[str, Any], *, ip: str) -> Any:
-    """The person whom the provider tells of, with the roles that their groups give now.
+    """The person whom the provider names, with the roles that their groups give now.
 
     Raises:
         SignOnRefused: they may not come in; the message says why. Roles that were taken away stay away.
@@ -117,8 +117,8 @@ def said_second_factor(claims: Mapping[str, Any]) -> bool:
     if settings.OIDC_SECOND_FACTOR:
         return True
     found = claims.get("amr", [])
-    said = {str(one) for one in found} if isinstance(found, list) else set()
-    return "mfa" in said or sum(bool(said & kind) for kind in KINDS_OF_PROOF) > 1
+    methods = {str(one) for one in found} if isinstance(found, list) else set()
+    return "mfa" in methods or sum(bool(methods & kind) for kind in KINDS_OF_PROOF) > 1
 
 
 @everything()

@@ -1,6 +1,6 @@
 """The conversation with the provider: authorization code with PKCE, state, nonce (OpenID Connect Core 1.0, RFC 7636).
 
-Each address that its description names goes through the guard of outbound calls. Description and keys are read anew at
+Each address that its description names goes through the guard of outbound calls. Description and keys are read again at
 each sign-in: they are few, and a key that was changed is known at once.
 """
 
@@ -32,7 +32,7 @@ AWAY: Final = "can't be asked right now. Try again in a moment"
 
 @dataclass(frozen=True)
 class Attempt:
-    """What one sign-in is recognised by when the browser comes back."""
+    """Values that identify one sign-in when the browser comes back."""
 
     state: str
     nonce: str
@@ -56,7 +56,7 @@ class Attempt:
 
 
 def authorization_address(attempt: Attempt, *, back: str) -> str:
-    """Where the browser is sent; ``back`` is where it comes back to.
+    """The provider's address for the browser; ``back`` is the address to which it returns.
 
     Raises:
         ProviderUnavailable: it does not describe itself.
@@ -76,7 +76,7 @@ def authorization_address(attempt: Attempt, *, back: str) -> str:
 
 
 def claims_of(attempt: Attempt, *, code: str, back: str) -> dict[str, Any]:
-    """What the provider says of the person, from its signed ID token, and from ``userinfo`` what is not in that.
+    """The provider's claims about the person, from its signed ID token, and from ``userinfo`` where that lacks any.
 
     Raises:
         ProviderUnavailable: it can't be asked.
@@ -90,7 +90,7 @@ def claims_of(attempt: Attempt, *, code: str, back: str) -> dict[str, Any]:
         headers = {"authorization": f"Bearer {given['access_token']}"}
         more = _fetched(_described("userinfo_endpoint", described), headers=headers)
         if more.get("sub") != claims["sub"]:
-            raise SignOnRefused("The provider told of two people at once. Try again.")
+            raise SignOnRefused("The provider named two people at once. Try again.")
         claims = {name: more[name] for name in wanted if name in more} | claims
     return claims
 
@@ -99,7 +99,7 @@ def _description() -> dict[str, Any]:
     found = _fetched(f"{settings.OIDC_ISSUER.rstrip('/')}/.well-known/openid-configuration")
     if found.get("issuer") != settings.OIDC_ISSUER:
         raise ProviderUnavailable(
-            f"{settings.OIDC_NAME} describes itself as another issuer than OIDC_ISSUER. Tell an admin."
+            f"{settings.OIDC_NAME} describes itself as another issuer than OIDC_ISSUER. Ask an admin."
         )
     return found
 
@@ -107,9 +107,9 @@ def _description() -> dict[str, Any]:
 def _described(name: str, description: Mapping[str, Any]) -> str:
     place = description.get(name)
     if not isinstance(place, str) or not place.startswith(("https://", "http://")):
-        raise ProviderUnavailable(f"{settings.OIDC_NAME} does not describe its {name}. Tell an admin.")
+        raise ProviderUnavailable(f"{settings.OIDC_NAME} does not describe its {name}. Ask an admin.")
     if settings.OIDC_ISSUER.startswith("https://") and not place.startswith("https://"):
-        raise ProviderUnavailable(f"{settings.OIDC_NAME} has a {name} without TLS. Tell an admin.")
+        raise ProviderUnavailable(f"{settings.OIDC_NAME} has a {name} without TLS. Ask an admin.")
     return place
 
 
@@ -150,11 +150,11 @@ def _verified(token: str, attempt: Attempt, description: Mapping[str, Any]) -> d
     except jwt.ExpiredSignatureError:
         raise SignOnRefused("What the provider said of you is too old. Try again.") from None
     except jwt.InvalidAudienceError:
-        raise SignOnRefused("What the provider said of you is for another site. Tell an admin.") from None
+        raise SignOnRefused("What the provider said of you is for another site. Ask an admin.") from None
     except jwt.PyJWTError:
         raise SignOnRefused("What the provider said of you can't be verified. Try again.") from None
     if claims.get("azp", settings.OIDC_CLIENT_ID) != settings.OIDC_CLIENT_ID:
-        raise SignOnRefused("What the provider said of you is for another site. Tell an admin.")
+        raise SignOnRefused("What the provider said of you is for another site. Ask an admin.")
     if not secrets.compare_digest(str(claims.get("nonce", "")).encode(), attempt.nonce.encode()):
         raise SignOnRefused("This answer belongs to another sign-in. Begin again.")
     return claims

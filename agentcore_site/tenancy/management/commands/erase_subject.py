@@ -30,5 +30,5 @@ class Command(BaseCommand):
             report = subject_erase(Actor(user, door="command"), options["identifier"], dry_run=options["dry_run"])
         except DomainError as error:
             raise CommandError(error.message) from error
-        told = {"found": report.found, "left": report.left, "notes": report.notes}
-        self.stdout.write(json.dumps(told | {"dry_run": options["dry_run"]}))
+        counts = {"found": report.found, "left": report.left, "notes": report.notes}
+        self.stdout.write(json.dumps(counts | {"dry_run": options["dry_run"]}))
