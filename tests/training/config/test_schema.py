@@ -124,7 +124,7 @@ def test_a_learner_without_recommendations_of_its_own_gets_the_documented_defaul
 def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
     if PRESETS[name].fits == {"weights"}:
         if kind != "action":
-            with pytest.raises(ConfigError, match=r"told lessons|learner weights"):
+            with pytest.raises(ConfigError, match=r"agent learns lessons|learner weights"):
                 parse_config({"preset": name}, runtime=kind)
             assert parse_config({"preset": name, "learner": "weights"}, runtime=kind)[0].preset == name
         return
