@@ -296,7 +296,9 @@ class NoticePreferencesViewSet(ScopedViewSet):
         return self.answer(self._row())
 
     @extend_schema(
-        summary="Change my notification settings", description="What is not given stays.", request=NoticePreferencesPatch
+        summary="Change my notification settings",
+        description="What is not given stays.",
+        request=NoticePreferencesPatch,
     )
     def partial_update(self, request: Request) -> Response:
         now = self._row()

@@ -234,7 +234,9 @@ class TrainingJobViewSet(ScopedViewSet):
         return self.once(request, lambda: self._started(values))
 
     @extend_schema(
-        summary="Estimate of a job: its cost, its time, and the gains that it can detect", request=EstimateIn, responses=FullEstimateOut
+        summary="Estimate of a job: its cost, its time, and the gains that it can detect",
+        request=EstimateIn,
+        responses=FullEstimateOut,
     )
     @action(detail=False, methods=["post"], pagination_class=None, filter_backends=[])
     def estimate(self, request: Request) -> Response:
