@@ -153,8 +153,8 @@ def _anything(actor: Actor) -> bool:
 
 def _back(request: HttpRequest) -> HttpResponse:
     """To the queue, narrowed as it was."""
-    query_params = QueryDict(request.POST.get("query", ""))
-    return redirect(f"{reverse('experiences:reviews')}{'?' if asked else ''}{asked.urlencode()}")
+    query = QueryDict(request.POST.get("query", ""))
+    return redirect(f"{reverse('experiences:reviews')}{'?' if query else ''}{query.urlencode()}")
 
 
 def _review(
