@@ -111,17 +111,13 @@ def _failed(job: Job, lease: Lease, error: Exception) -> str:
     if isinstance(error, DomainError | MustFail):
         message = error.message
     else:
-        message = _described(error)
+        where = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
         log.error("job %s failed", job.id, exc_info=error)
     errors.labels(error_type="job_failed", component=job.kind).inc()
     reason = error.reason if isinstance(error, MustFail) else Reason.ERROR
     lifecycle.finish(job, lease, status=Status.FAILED, reason=reason, error=message)
     return "failed"
-
-
-def _described(error: Exception) -> str:
-    where = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
 
 
 @shared_task(name="jobs.sweep")

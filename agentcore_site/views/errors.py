@@ -44,14 +44,10 @@ def _answer(
 ) -> HttpResponse:
     """JSON for programs, a notice where htmx asked, a page for people."""
     if request.path.startswith(PROGRAMS):
-        return _problem(request, status, title, detail)
+        request_id = getattr(request, "request_id", "")
+        body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "request_id": request_id}
+        return JsonResponse(body, status=status, content_type=PROBLEM)
     if is_part(request):
         return render(request, "parts/notice.html", {"message": detail}, status=status)
     inside = shell(request) if status in (403, 404) else {}
     return render(request, f"{status}.html", {**inside, **(context or {})}, status=status)
-
-
-def _problem(request: HttpRequest, status: int, title: str, detail: str) -> JsonResponse:
-    request_id = getattr(request, "request_id", "")
-    body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "request_id": request_id}
-    return JsonResponse(body, status=status, content_type=PROBLEM)

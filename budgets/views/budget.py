@@ -177,11 +177,8 @@ def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
     if limit < used:
         return {"action": action, "effect": "", "short": f"{exact(used)} is spent or on hold: choose at least that."}
     left = max(0, limit - used - budget.debt)
-    return {"action": action, "effect": f"{money(left)} would be left{_from(budget)}."}
-
-
-def _from(budget: Budget) -> str:
-    return " in all" if budget.scope == Scope.JOB else f" until the end of {month_of():%B}"
+    until = " in all" if budget.scope == Scope.JOB else f" until the end of {month_of():%B}"
+    return {"action": action, "effect": f"{money(left)} would be left{until}."}
 
 
 def _done(budget: Budget) -> str:

@@ -60,7 +60,8 @@ def update_context(
         policy.learn(drawn.z, drawn.reward, drawn.group, groups)
         _learn(result, policy, optimizer, drawn, apply_filter(whole.advantages, config.advantage_filter), live, config)
         if config.context.update_rule == "ridge_thompson":
-            _by_evidence(policy)
+            # Each lesson is included with the probability that it helps: Thompson's rule, with exact log-probabilities.
+            policy.parameters["theta"] = logit_of(policy.estimate().above(), policy.floor)
         pruned = len(policy.prune(config.context.prune_z, config.context.prune_information))
     result.metrics.update(_figures(policy, result, pruned))
     return result
@@ -173,12 +174,6 @@ def _loss(now: Bits, before: Bits, advantages: FloatArray, config: GRPOConfig) -
         n,
         replace(loss_rule(config), beta=0.0),
     )
-
-
-def _by_evidence(policy: ContextPolicy) -> None:
-    """Includes each lesson with the probability that it helps: Thompson's rule, a legal policy with exact
-    log-probabilities."""
-    policy.parameters["theta"] = logit_of(policy.estimate().above(), policy.floor)
 
 
 def _measures(loss: PolicyLoss, policy: ContextPolicy, live: BoolArray) -> dict[str, float]:

@@ -231,7 +231,8 @@ class ActionPolicy:
         z = logits[indices]
         if temperature == 0.0:
             indices = indices[z == z.max()]
-            return _uniform(indices)
+            n = len(indices)
+            return _Choices(indices.tolist(), [float(i + 1) for i in range(n)], [-float(np.log(n))] * n)
         z = (z - z.max()) / temperature
         p = np.exp(z)
         total = p.sum()
@@ -288,11 +289,6 @@ def _drawn(
     drawn = bisect_right(choices.cumulative, rng.random() * choices.cumulative[-1])
     at = min(drawn, len(choices.indices) - 1)  # rounding may reach the total itself
     return choices.indices[at], choices.logp[at]
-
-
-def _uniform(indices: IntArray) -> _Choices:
-    n = len(indices)
-    return _Choices(indices.tolist(), [float(i + 1) for i in range(n)], [-float(np.log(n))] * n)
 
 
 def _check_stored(state: Mapping[str, Any], options: FeatureOptions) -> None:

@@ -76,11 +76,7 @@ def _settle(lines: Iterable[Mapping[str, Any]]) -> None:
         unknown = sum(drawn[hold].values())
         bill = Bill(spent[hold] + unknown, None, "estimate" if unknown else "table", error=WHY if unknown else "")
         if block["away"]:
-            _hold_nothing(hold, block)
+            # The ledger was unavailable: a hold of nothing is opened now, so that the spending can be settled.
+            chain = chain_open(UUID(block["organization"]), agent_id=UUID(block["agent"]) if block["agent"] else None)
+            reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"], late=True)])
         settle_many([Settlement(hold, bill)])
-
-
-def _hold_nothing(hold: str, block: Mapping[str, Any]) -> None:
-    """Opens the hold that settles the spending while the ledger was unavailable."""
-    chain = chain_open(UUID(block["organization"]), agent_id=UUID(block["agent"]) if block["agent"] else None)
-    reserve_many([Hold(hold, chain, 0, block["purpose"], block["model"], late=True)])
