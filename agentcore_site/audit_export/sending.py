@@ -136,19 +136,19 @@ def lines_waiting(stream: AuditStream, most: int) -> int:
             f"SELECT count(*) FROM (({NEXT}) UNION ALL (SELECT NULL, t.number, 0 FROM {LOG.table} t"  # noqa: S608
             f"   WHERE t.organization_id = %(organization)s AND t.number >= coalesce((SELECT top FROM audit_seal"
             f"     WHERE kind = '{LOG.name}' ORDER BY id DESC LIMIT 1), 0)) LIMIT {int(most)}) waiting",
-            _place(stream),
+            _position(stream),
         )
         return int(cursor.fetchone()[0])
 
 
-def last_place() -> tuple[int, int]:
+def last_position() -> tuple[int, int]:
     """(seal, number) after the last sealed line."""
     with connection.cursor() as cursor:
         cursor.execute("SELECT id, top FROM audit_seal WHERE kind = %s ORDER BY id DESC LIMIT 1", [LOG.name])
         return cursor.fetchone() or (0, 0)
 
 
-def _place(stream: AuditStream) -> dict[str, Any]:
+def _position(stream: AuditStream) -> dict[str, Any]:
     return {"seal": stream.sent_seal, "number": stream.sent_number, "organization": stream.pk}
 
 
@@ -193,7 +193,7 @@ def _under_way(stream: AuditStream) -> AuditBatch | None:
 def _lines(stream: AuditStream) -> list[tuple[int, int, int]]:
     """(seal, number, bytes) of the next lines. Seals never change, so the beginning is the same at each attempt."""
     with connection.cursor() as cursor:
-        cursor.execute(f"{NEXT} ORDER BY 1, 2 LIMIT {MOST_LINES}", _place(stream))
+        cursor.execute(f"{NEXT} ORDER BY 1, 2 LIMIT {MOST_LINES}", _position(stream))
         return list(cursor.fetchall())
 
 

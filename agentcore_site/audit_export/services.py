@@ -9,7 +9,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.audit_export.models import AuditStream
-from agentcore_site.audit_export.sending import last_place, stream_try
+from agentcore_site.audit_export.sending import last_position, stream_try
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.outbound_settings import check_address
@@ -45,7 +45,7 @@ def stream_set(actor: Any, organization: Organization, *, url: str, beginning: b
     before = {"url": row.url} if row else None
     check_address("url", url, before=row.url if row else "")
     if row is None:
-        seal, number = (0, 0) if beginning else last_place()
+        seal, number = (0, 0) if beginning else last_position()
         place = {"sent_seal": seal, "sent_number": number}
         row = AuditStream.objects.create(organization=organization, url=url, created_by=Actor.of(actor).user, **place)
     else:
@@ -77,7 +77,7 @@ def stream_pause(actor: Any, row: AuditStream, *, paused: bool) -> None:
 def stream_restart(actor: Any, row: AuditStream, *, beginning: bool) -> None:
     """Restarts with the first line of all, or with the lines from now on. A batch that is being sent is abandoned."""
     require(actor, "audit.stream", row.organization)
-    seal, number = (0, 0) if beginning else last_place()
+    seal, number = (0, 0) if beginning else last_position()
     AuditStream.objects.filter(pk=row.pk).update(
         sent_seal=seal, sent_number=number, batch_id=None, tries=0, try_after=timezone.now()
     )

@@ -144,7 +144,7 @@ def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
     ):
         why.setdefault((epoch, stage), {})[reason] = n
     found: dict[int, list[dict[str, Any]]] = {}
-    for row in sorted(sums, key=lambda row: (row["epoch"], _place(row["stage"]))):
+    for row in sorted(sums, key=lambda row: (row["epoch"], _stage_order(row["stage"]))):
         epoch, cost = row.pop("epoch"), row.pop("cost")
         found.setdefault(epoch, []).append(
             row | {"cost_usd": dollars(cost or 0), "reasons": why.get((epoch, row["stage"]), {})}
@@ -152,5 +152,5 @@ def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
     return found
 
 
-def _place(stage: str) -> int:
+def _stage_order(stage: str) -> int:
     return STAGES.index(stage) if stage in STAGES else len(STAGES)

@@ -47,8 +47,8 @@ class LaunchRefusal:
         return {"message": self.error.message, "repairs": [one.as_json() for one in self.repairs]}
 
 
-def place(agent: Agent) -> dict[str, Any]:
-    """Queue placement of a training job: only one job at a time changes an agent."""
+def job_slot(agent: Agent) -> dict[str, Any]:
+    """Slot of a training job in the queue: only one job at a time changes an agent."""
     key = f"agent:{agent.id}"
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
 
@@ -61,7 +61,7 @@ def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -
         partial(require, actor, "run.start", agent.organization_id),
         partial(_not_archived, agent),
         partial(recording_require, [agent], "trained"),
-        partial(lifecycle.submit_check, actor, **place(agent)),
+        partial(lifecycle.submit_check, actor, **job_slot(agent)),
         choose,
     ]
     found = [LaunchRefusal(error) for error in map(_error_of, checks) if error is not None]

@@ -36,7 +36,7 @@ from training.estimates import planning
 from training.learners import learner_of
 from training.models import TrainingRun
 from training.schema import GRPOConfig
-from training.services.admission import place, refusals
+from training.services.admission import job_slot, refusals
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.promotion import warm_start
 from training.services.run_lessons import starting_library, starting_rule
@@ -115,7 +115,7 @@ def run_start(
             )
         job = lifecycle.submit(
             actor,
-            **place(agent),
+            **job_slot(agent),
             title=title or f"Train {agent.name}",
             priority=priority,
             not_before=not_before,

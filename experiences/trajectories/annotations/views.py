@@ -28,8 +28,8 @@ def annotate(request: HttpRequest, actor: Actor, trajectory_id: Any) -> HttpResp
     form = AnnotationForm(sent(request), initial=given, labels=labels_used(actor))
     if form.applied(annotation_create, actor, row):
         messages.success(request, "Noted.")
-        return redirect(_place(row.pk))
-    context = {"form": form, "row": row, "back": _place(row.pk)}
+        return redirect(_annotations_url(row.pk))
+    context = {"form": form, "row": row, "back": _annotations_url(row.pk)}
     return render(request, "trajectories/annotation.html", context, status=form.status)
 
 
@@ -40,8 +40,8 @@ def edit(request: HttpRequest, actor: Actor, annotation_id: Any) -> HttpResponse
     form = AnnotationForm.of(one, sent(request), labels=labels_used(actor), placed=False)
     if form.applied(annotation_update, actor, one):
         messages.success(request, "Saved.")
-        return redirect(_place(one.trajectory_id))
-    context = {"form": form, "annotation": one, "back": _place(one.trajectory_id)}
+        return redirect(_annotations_url(one.trajectory_id))
+    context = {"form": form, "annotation": one, "back": _annotations_url(one.trajectory_id)}
     return render(request, "trajectories/annotation.html", context, status=form.status)
 
 
@@ -50,8 +50,8 @@ def remove(request: HttpRequest, actor: Actor, annotation_id: Any) -> HttpRespon
     one = annotation_get(actor, annotation_id)
     annotation_delete(actor, one)
     messages.success(request, "The annotation is gone.")
-    return redirect(_place(one.trajectory_id))
+    return redirect(_annotations_url(one.trajectory_id))
 
 
-def _place(trajectory_id: Any) -> str:
+def _annotations_url(trajectory_id: Any) -> str:
     return reverse("experiences:trajectory", args=[trajectory_id]) + "#annotations"
