@@ -17,6 +17,7 @@ from experiences.learning.lessons.stamps import (
     pack_check,
     pack_stamp,
 )
+from experiences.learning.lessons.states import LessonUpdate
 from experiences.lessons.job_prompt import domain_packs
 from experiences.models import Agent, Experience, PromptPack
 
@@ -102,7 +103,7 @@ def max_words_of(agent: Agent, otherwise: int | None = None) -> int:
     return agent.prompt_pack.max_words if agent.prompt_pack is not None else otherwise or MAX_WORDS
 
 
-def stamped(experience: Experience, pack: str) -> str:
+def stamped(experience: Experience | LessonUpdate, pack: str) -> str:
     """The stamp that the lesson should bear under the pack with that stamp."""
     return experience_stamp(pack, experience.handle, experience.version, experience.domain, experience.summary)
 

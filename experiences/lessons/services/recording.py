@@ -15,11 +15,11 @@ from django.utils import timezone
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Invalid, Missing
 from agentcore_site.lib.storable import unstorable
-from experiences.learning.lessons.stamps import StampRefused, experience_stamp
+from experiences.learning.lessons.stamps import StampRefused
 from experiences.learning.lessons.states import LessonUpdate, named, states_check, summary_fault
 from experiences.lessons.selectors import by_person
 from experiences.lessons.services.review_events import review_ask
-from experiences.lessons.stamps import max_words_of, stamp_of_lessons
+from experiences.lessons.stamps import max_words_of, stamp_of_lessons, stamped
 from experiences.models import Agent, Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
 
@@ -168,7 +168,7 @@ def _row(state: LessonUpdate, agent: Agent, pack: str, job: Job | None) -> Exper
         handle=state.handle,
         status=state.status,
         version=state.version,
-        stamp=_stamp(state, pack),
+        stamp=stamped(state, pack),
     )
     for name in (*TEXTS, *FIGURES, *ORIGINS):
         setattr(row, name, _value(state, name))
@@ -181,10 +181,6 @@ def _value(state: LessonUpdate, name: str) -> Any:
     if name == "tool_stats":
         return [dict(one) for one in value]
     return list(value) if isinstance(value, tuple) else value
-
-
-def _stamp(state: LessonUpdate, pack: str) -> str:
-    return experience_stamp(pack, state.handle, state.version, state.domain, state.summary)
 
 
 def _change(pairs: Sequence[tuple[Experience, LessonUpdate]], pack: str, *, by: str, job: Job) -> Synced:
@@ -241,7 +237,7 @@ def _apply(row: Experience, state: LessonUpdate, pack: str) -> set[str]:
     values = {name: _value(state, name) for name in (*TEXTS, *FIGURES, *ORIGINS)}
     values |= {"status": state.status, "version": state.version}
     if any(getattr(row, name) != values[name] for name in ("summary", "version", "domain")):
-        values["stamp"] = _stamp(state, pack)
+        values["stamp"] = stamped(state, pack)
     values["taught_by"] = [str(one) for one in values["taught_by"]]
     moved = {
         name: value
