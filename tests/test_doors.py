@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import uuid4
 
@@ -50,6 +52,7 @@ from experiences.trajectories.annotations.services import annotation_create
 from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed
+from tests.support.rounds import rounds
 from tests.support.routes import filled, parameters, routes
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
@@ -59,8 +62,10 @@ from training.services.notes import comment_add, job_describe
 
 pytestmark = pytest.mark.django_db
 
+Ask = Callable[..., Any]
 AGAIN = pytest.mark.thorough(reason="the same walk by another person")
 METHODS_OF_HTTP = ("get", "post", "put", "patch", "delete")
+UNSAFE = METHODS_OF_HTTP[1:]
 # Words of acme's rows that no stranger ever sends, so that no echo of a request can hold them.
 SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Acme")
 
@@ -750,6 +755,19 @@ def address(route: str, values: dict[str, Any]) -> str:
     return filled(route, own)
 
 
+def requests_of(route: str, session: Client, key: Caller, methods: Sequence[str]) -> Iterator[tuple[str, Ask]]:
+    """Each method, and what sends it: a page by session with the two methods that pages take, a REST address by key.
+    In `make test-all` every address is asked with every method by both."""
+    by_session = lambda method: getattr(session, method)  # noqa: E731
+    by_key = lambda method: partial(getattr(key.client, method), headers=key.headers)  # noqa: E731
+    rest = of_rest(route)
+    for method in methods:
+        if rounds(not rest and method in {"get", "post"}, True):
+            yield method, by_session(method)
+        if rounds(rest, True):
+            yield method, by_key(method)
+
+
 def all_routes() -> list[str]:
     return [route for route, _ in routes()]
 
@@ -870,6 +888,7 @@ def snapshot() -> dict[str, Any]:
 
 
 # An admin elsewhere may do all that an operator elsewhere may.
+@pytest.mark.rounds
 @pytest.mark.parametrize("role", [Role.ADMIN, pytest.param(Role.OPERATOR, marks=AGAIN)])
 def test_a_stranger_of_another_organisation_learns_and_changes_nothing(
     values: dict[str, Any], charlie: Any, role: str
@@ -884,21 +903,17 @@ def test_a_stranger_of_another_organisation_learns_and_changes_nothing(
             continue
         path = address(route, values)
         body = {"agent_id": str(values["agent_id"]), "agent": "router-7", "training_job_id": str(values["job_id"])}
-        for method in METHODS_OF_HTTP:
-            sent: dict[str, Any] = {} if method == "get" else {"data": body, "content_type": "application/json"}
-            for response in (
-                getattr(session, method)(path, **sent),
-                getattr(key.client, method)(path, **sent, headers=key.headers),
-            ):
-                where = (method, path, response.status_code)
-                assert response.status_code < 500, where
-                if set(parameters(route)) - NO_ROW and method == "get":
-                    # A session is nobody at the doors for services.
-                    nobody = {401} if route in INTERNAL else set()
-                    assert response.status_code in {302, 404, 405} | nobody, where
-                own = route in OWN and response.status_code == 302
-                assert response.status_code != 302 or own or response["Location"].startswith("/sign-in/"), where
-                assert leaks(response) == [], (where, response.content.decode(errors="replace"))
+        for method, ask in requests_of(route, session, key, METHODS_OF_HTTP):
+            response = ask(path, **({} if method == "get" else {"data": body, "content_type": "application/json"}))
+            where = (method, path, response.status_code)
+            assert response.status_code < 500, where
+            if set(parameters(route)) - NO_ROW and method == "get":
+                # A session opens no address for services.
+                refused = {401} if route in INTERNAL else set()
+                assert response.status_code in {302, 404, 405} | refused, where
+            own = route in OWN and response.status_code == 302
+            assert response.status_code != 302 or own or response["Location"].startswith("/sign-in/"), where
+            assert leaks(response) == [], (where, response.content.decode(errors="replace"))
     after = snapshot()
     own = set(Agent.objects.filter(organization__slug="elsewhere").values_list("id", flat=True))
     after["agents"] = [row for row in after["agents"] if row[0] not in own]
@@ -1030,7 +1045,8 @@ def test_a_key_for_services_alone_opens_nothing_else(values: dict[str, Any], ada
     assert inside.status_code == 200, inside.content
 
 
-def test_whoever_only_looks_changes_nothing(values: dict[str, Any], stella: Any) -> None:
+@pytest.mark.rounds
+def test_a_stakeholder_changes_nothing(values: dict[str, Any], stella: Any) -> None:
     client = Client(raise_request_exception=False)
     client.force_login(stella)
     key = Caller(stella)
@@ -1038,13 +1054,9 @@ def test_whoever_only_looks_changes_nothing(values: dict[str, Any], stella: Any)
     for route in all_routes():
         if of_admin(route) or route in PUBLIC:
             continue
-        for method in ("post", "put", "patch", "delete"):
-            path = address(route, values)
-            for response in (
-                getattr(client, method)(path, content_type="application/json"),
-                getattr(key.client, method)(path, content_type="application/json", headers=key.headers),
-            ):
-                assert response.status_code < 500, (method, path)
+        path = address(route, values)
+        for method, ask in requests_of(route, client, key, UNSAFE):
+            assert ask(path, content_type="application/json").status_code < 500, (method, path)
     assert snapshot() == before
 
 
@@ -1075,20 +1087,22 @@ def test_refusals_leave_no_trace_of_a_change(values: dict[str, Any], charlie: An
 ALL_METHODS = (*METHODS_OF_HTTP, "options", "head", "trace", "brew")
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize(
     "person", ["adam", *(pytest.param(name, marks=AGAIN) for name in ("stella", "dan", "olivia", "charlie"))]
 )
 def test_every_rest_address_answers_every_method(
     person: str, values: dict[str, Any], request: pytest.FixtureRequest
 ) -> None:
-    """Documented or not: never a 5xx, 405 for what the address does not take, and no stranger's row."""
+    """Documented or not: never a 5xx, 405 for what the address does not take, and no stranger's row. The walk of roles
+    sends what an address takes, so that `make test` sends the rest."""
     caller = Caller(request.getfixturevalue(person))
     for route, pattern in routes():
         if not of_rest(route):
             continue
         taken = {*(getattr(pattern.callback, "actions", None) or {}), "head", "options"}
         path = address(route, values)
-        for method in ALL_METHODS:
+        for method in rounds([one for one in ALL_METHODS if one == "options" or one not in taken], ALL_METHODS):
             response = caller.client.generic(method.upper(), path, headers=caller.headers)
             where = (person, method, path, response.status_code)
             assert response.status_code < 500, where

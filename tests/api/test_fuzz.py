@@ -8,15 +8,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-import yaml
 from django.urls import resolve
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from agentcore_site import env
 from agentcore_site.rpc import METHODS
 from experiences.models import Agent
 from tests.support.callers import Caller
+from tests.support.openapi import described
 from tests.support.rounds import rounds, some
 from tests.support.rows import checkpoint_of_run
 from training.models import TrainingRun
@@ -146,8 +145,7 @@ def test_no_forged_cursor_breaks_anything(path: str, api: Caller, run: TrainingR
     """A cursor is base64 of JSON: who reads that writes one of his own."""
     if path.endswith("/export"):
         return
-    described = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
-    parameters = described["paths"][f"/api/v1/{path}"]["get"]["parameters"]
+    parameters = described()["paths"][f"/api/v1/{path}"]["get"]["parameters"]
     orderings = next(one["schema"]["enum"] for one in parameters if one["name"] == "ordering")
     view = resolve(f"/api/v1/{path}").func.cls
     for ordering in orderings:

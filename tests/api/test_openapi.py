@@ -5,19 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import yaml
 from django.core.management import call_command
 
 from agentcore_site import env
 from agentcore_site.rpc import METHODS
 from tests.support.callers import Caller
-
-COMMITTED = env.ROOT / "docs" / "openapi.yaml"
-
-
-@pytest.fixture(scope="module")
-def described() -> dict[str, Any]:
-    return dict(yaml.safe_load(COMMITTED.read_text(encoding="utf-8")))
+from tests.support.openapi import COMMITTED, described
 
 
 def test_the_committed_description_is_the_codes(tmp_path: Any) -> None:
@@ -33,8 +26,8 @@ def test_it_is_served_to_everybody() -> None:
     assert response.status_code == 200 and response.json()["openapi"].startswith("3.")
 
 
-def test_every_operation_says_what_it_is_and_how_it_fails(described: dict[str, Any]) -> None:
-    for path, operations in described["paths"].items():
+def test_every_operation_says_what_it_is_and_how_it_fails() -> None:
+    for path, operations in described()["paths"].items():
         for method, operation in operations.items():
             where = f"{method} {path}"
             assert operation.get("summary"), where
@@ -44,26 +37,26 @@ def test_every_operation_says_what_it_is_and_how_it_fails(described: dict[str, A
 
 
 @pytest.mark.django_db
-def test_no_list_ignores_a_query_parameter_that_it_does_not_know(described: dict[str, Any], adam: Any) -> None:
+def test_no_list_ignores_a_query_parameter_that_it_does_not_know(adam: Any) -> None:
     admin = Caller(adam)
-    lists = [path for path, operations in described["paths"].items() if "get" in operations and "{" not in path]
+    lists = [path for path, operations in described()["paths"].items() if "get" in operations and "{" not in path]
     for path in lists:
         refused = admin.get(f"{path.removeprefix('/api/v1/')}?q=x")
         assert refused.status_code == 400 and "Unknown query parameter 'q'" in refused.json()["detail"], path
     assert len(lists) > 40
 
 
-def test_every_post_that_makes_something_has_an_example_and_takes_an_idempotency_key(described: dict[str, Any]) -> None:
+def test_every_post_that_makes_something_has_an_example_and_takes_an_idempotency_key() -> None:
     for path in ("agents", "datasets", "training-jobs", "evaluations"):
-        operation = described["paths"][f"/api/v1/{path}"]["post"]
+        operation = described()["paths"][f"/api/v1/{path}"]["post"]
         content = operation["requestBody"]["content"]["application/json"]
         assert content["examples"], path
         assert "Idempotency-Key" in {one["name"] for one in operation["parameters"]}, path
 
 
-def test_the_documents_name_every_method_and_address(described: dict[str, Any]) -> None:
+def test_the_documents_name_every_method_and_address() -> None:
     words = (env.ROOT / "docs" / "api.md").read_text(encoding="utf-8")
     assert all(f"`{method}`" in words for method in METHODS)
-    for path in described["paths"]:
+    for path in described()["paths"]:
         last = [piece for piece in path.split("/") if piece and not piece.startswith("{")][-1]
         assert last in words, path

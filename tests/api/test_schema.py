@@ -6,11 +6,11 @@ Any answer is documented, in status, content type, headers and shape; none is a 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import deepcopy
 from typing import Any
 
 import pytest
 import schemathesis
-import yaml
 from django.core.signals import request_finished, request_started
 from django.db import close_old_connections
 from hypothesis import HealthCheck, Phase, given, settings
@@ -24,9 +24,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from agentcore_site import env
 from agentcore_site.wsgi import application
 from tests.support.callers import Caller
+from tests.support.openapi import described
 from tests.support.rounds import rounds
 from training.models import TrainingRun
 
@@ -51,9 +51,8 @@ EACH = settings(
 
 
 @pytest.fixture(scope="module")
-def described() -> Any:
-    raw = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
-    schema = schemathesis.openapi.from_dict(raw)
+def schema() -> Any:
+    schema = schemathesis.openapi.from_dict(deepcopy(described()))
     schema.app = application
     return schema
 
@@ -80,7 +79,7 @@ def one_connection() -> Iterator[None]:
 def test_every_operation_answers_as_it_is_described(
     person: str,
     mode: GenerationMode,
-    described: Any,
+    schema: Any,
     run: TrainingRun,
     one_connection: None,
     request: pytest.FixtureRequest,
@@ -101,14 +100,14 @@ def test_every_operation_answers_as_it_is_described(
         except FailureGroup as error:  # all of them at the end, not the first alone
             wrong.append(f"{case.method} {case.formatted_path}: {error}"[:600])
 
-    operations = [found.ok() for found in described.get_all_operations()]
+    operations = [found.ok() for found in schema.get_all_operations()]
     for operation in operations:
         EACH(given(case=operation.as_strategy(generation_mode=mode))(check))()
     assert wrong == []
     assert asked >= len(operations)
 
 
-def test_what_a_stranger_hears_from_json_rpc_is_described(described: Any) -> None:
+def test_what_a_stranger_hears_from_json_rpc_is_described(schema: Any) -> None:
     """401 without a key, 429 above the limit: JSON-RPC describes itself, so nothing adds these for it."""
-    said = described.raw_schema["paths"]["/api/v1/jsonrpc"]["post"]["responses"]
+    said = schema.raw_schema["paths"]["/api/v1/jsonrpc"]["post"]["responses"]
     assert {"401", "403", "413", "429", "503"} <= set(said)

@@ -7,10 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import yaml
 from django.db import connection
 
-from agentcore_site import env
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.models import IdempotencyRecord
@@ -20,6 +18,7 @@ from budgets.models import Budget
 from experiences.models import Agent
 from tests import factories
 from tests.support.callers import Caller
+from tests.support.openapi import described
 from tests.support.routes import routes
 from tests.support.rows import queued_run
 
@@ -129,11 +128,11 @@ def test_each_row_that_people_change_has_a_version() -> None:
 
 
 def test_the_description_says_where_a_version_is_asked_for() -> None:
-    described = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))["paths"]
+    paths = described()["paths"]
     for path in ("/api/v1/agents/{agent}", "/api/v1/budgets/{id}", "/api/v1/members/{id}", "/api/v1/datasets/{id}"):
-        operation = described[path]["patch"]
+        operation = paths[path]["patch"]
         assert "If-Match" in {one["name"] for one in operation["parameters"]} and "412" in operation["responses"], path
-        assert "ETag" in described[path]["get"]["responses"]["200"]["headers"], path
+        assert "ETag" in paths[path]["get"]["responses"]["200"]["headers"], path
 
 
 # -- idempotency keys --------------------------------------------------------------------------------------------------
@@ -143,8 +142,7 @@ MAKES_NOTHING = {"archive-rules", "token"}
 
 
 def test_every_post_that_makes_something_takes_an_idempotency_key() -> None:
-    described = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))["paths"]
-    for path, operations in described.items():
+    for path, operations in described()["paths"].items():
         makes = "post" in operations and "201" in operations["post"]["responses"]
         if makes and path.removeprefix("/api/v1/") not in MAKES_NOTHING:
             names = {one["name"] for one in operations["post"].get("parameters", ())}

@@ -37,6 +37,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", tmp_path], check=True)
 
 
+@pytest.mark.thorough(reason="a whole run on a small disk")
 def test_a_job_waits_for_room_and_goes_on_by_itself(
     operator: Actor, agent: Agent, fleet: Fleet, small_disk: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

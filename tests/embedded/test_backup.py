@@ -22,6 +22,7 @@ from tests.support.up import Up, manage
 from tests.support.workers import environment
 
 
+@pytest.mark.thorough(reason="two starts of the product, each with a new database")
 def test_a_backup_of_a_running_job_goes_on_in_an_empty_folder(folder: Path, own_services: None) -> None:
     first, second, file = folder / "first", folder / "second", folder / "backup.tar"
     up = Up(first, "--workers", "1", "--demo", "--seed", "1", "--port", "0")

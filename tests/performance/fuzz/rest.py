@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import random
+from copy import deepcopy
 from typing import Any, Final
 
 import requests
 import schemathesis
-import yaml
 from hypothesis import HealthCheck, Phase, given, seed, settings
 from hypothesis.errors import HypothesisException
 from schemathesis import GenerationMode
@@ -20,9 +20,9 @@ from schemathesis.specs.openapi.checks import (
     status_code_conformance,
 )
 
-from agentcore_site import env
 from tests.performance.fuzz.tally import Tally
 from tests.performance.fuzz.world import Caller
+from tests.support.openapi import described
 
 CHECKS: Final = [
     status_code_conformance,
@@ -56,8 +56,7 @@ class Rest:
         self.chance = random.Random(number)
         self.session = requests.Session()
         self.session.headers.update(caller.headers)
-        raw = yaml.safe_load((env.ROOT / "docs" / "openapi.yaml").read_text(encoding="utf-8"))
-        self.schema = schemathesis.openapi.from_dict(raw)
+        self.schema = schemathesis.openapi.from_dict(deepcopy(described()))
         self.schema.config.update(base_url=base)
         self.tags: dict[str, str] = {}  # the last version of what stands under a path
 
