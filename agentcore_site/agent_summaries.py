@@ -78,8 +78,8 @@ class AgentSummary:
 
     @property
     def pictures(self) -> list[tuple[ProvenGain, Picture]]:
-        scale = max((max(abs(one.low), abs(one.high)) for one in self.gains), default=1.0)
-        return [(one, one.picture(scale)) for one in self.gains]
+        scale = max((max(abs(gain.low), abs(gain.high)) for gain in self.gains), default=1.0)
+        return [(gain, gain.picture(scale)) for gain in self.gains]
 
     @property
     def live(self) -> str:
@@ -93,7 +93,7 @@ class AgentSummary:
 
 def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
     """A handful of queries for all of them."""
-    ids = [one.pk for one in agents]
+    ids = [agent.pk for agent in agents]
     gains = _gains(ids)
     spent, this_month, per_1000 = _spent(ids), _spent(ids, this_month=True), _per_1000(ids)
     serving = dict(
@@ -102,15 +102,15 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
     coming = _coming(ids)
     return [
         AgentSummary(
-            agent=one,
-            gains=gains.get(one.pk, []),
-            spent=spent.get(one.pk, 0),
-            spent_this_month=this_month.get(one.pk, 0),
-            per_1000=per_1000.get(one.pk),
-            release=serving.get(one.pk),
-            coming=coming.get(one.pk),
+            agent=agent,
+            gains=gains.get(agent.pk, []),
+            spent=spent.get(agent.pk, 0),
+            spent_this_month=this_month.get(agent.pk, 0),
+            per_1000=per_1000.get(agent.pk),
+            release=serving.get(agent.pk),
+            coming=coming.get(agent.pk),
         )
-        for one in agents
+        for agent in agents
     ]
 
 

@@ -65,7 +65,7 @@ def digest_text(actor: Actor, row: NoticePreferences) -> str:
         f"What needs a person\n{_needs(actor)}",
     ]
     if events := _events(row):
-        parts.append("What happened\n" + "\n".join(f"  {one}" for one in events))
+        parts.append("What happened\n" + "\n".join(f"  {event}" for event in events))
     chosen = "You chose this digest under Notices → Notification settings."
     parts.append(f"{settings.PUBLIC_URL}{reverse('summary')}\n{chosen}")
     return "\n\n".join(parts) + "\n"
@@ -78,7 +78,7 @@ def _agents(actor: Actor) -> str:
         F("trained").desc(nulls_last=True), "name"
     )
     found = sorted(trained_last[:MOST_AGENTS], key=lambda one: one.name)
-    parts = [_of_agent(one) for one in agent_summaries(found)]
+    parts = [_of_agent(summary) for summary in agent_summaries(found)]
     if more := rows.count() - len(found):
         parts.append(f"{counted(more, 'more agent')}: the summary has all.")
     return "\n\n".join(parts) or "There is no agent yet."

@@ -51,7 +51,7 @@ MINE: Final = f"strpos({SCOPE}, {{}}::text) > 0"
 
 
 def tenant_models() -> list[type[Model]]:
-    found = [one for one in apps.get_models(include_auto_created=True) if one._meta.db_table not in PLAIN]
+    found = [model for model in apps.get_models(include_auto_created=True) if model._meta.db_table not in PLAIN]
     return [one for one in found if not one._meta.proxy and not one._meta.auto_created]
 
 

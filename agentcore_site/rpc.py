@@ -74,7 +74,7 @@ def admit(request: HttpRequest) -> Actor:
         TooLarge, Forbidden: the body is too large, or the key can't see anything.
     """
     ways: Any = api_settings.DEFAULT_AUTHENTICATION_CLASSES
-    asked = Request(request, parsers=[Unread()], authenticators=[one() for one in ways])
+    asked = Request(request, parsers=[Unread()], authenticators=[way() for way in ways])
     check_length(asked)
     if not asked.user.is_authenticated:
         raise NotAuthenticated("Give an API key or a token: Authorization: Bearer ….")

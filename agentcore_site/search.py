@@ -48,9 +48,9 @@ def places_found(query: str, may: Collection[str], *, staff: bool) -> list[HitGr
         HitGroup(
             title,
             [
-                Hit(one.label, "", reverse(one.url_name))
-                for one in entries
-                if one.is_shown(may, staff=staff) and all(word in one.label.casefold() for word in words)
+                Hit(entry.label, "", reverse(entry.url_name))
+                for entry in entries
+                if entry.is_shown(may, staff=staff) and all(word in entry.label.casefold() for word in words)
             ],
         )
         for title, entries in groups
@@ -83,8 +83,8 @@ def _named(query: str, *fields: str) -> Q:
 
 
 def _agents(actor: Actor, query: str) -> Iterable[Hit]:
-    for one in agents_visible(actor).filter(_named(query, "name", "slug")).order_by("name")[:SHOWN]:
-        yield Hit(one.name, one.description or one.slug, reverse("agent", args=[one.pk]))
+    for agent in agents_visible(actor).filter(_named(query, "name", "slug")).order_by("name")[:SHOWN]:
+        yield Hit(agent.name, agent.description or agent.slug, reverse("agent", args=[agent.pk]))
 
 
 def _runs(actor: Actor, query: str) -> Iterable[Hit]:
@@ -101,41 +101,41 @@ def _evaluations(actor: Actor, query: str) -> Iterable[Hit]:
 
 def _datasets(actor: Actor, query: str) -> Iterable[Hit]:
     rows = datasets_visible(actor).filter(_named(query, "name", "domain"), archived_at=None)
-    for one in rows.order_by("-created_at")[:SHOWN]:
-        under = f"version {one.version} · {one.size:,} queries"
-        yield Hit(one.name, under, reverse("training:dataset", args=[one.pk]))
+    for row in rows.order_by("-created_at")[:SHOWN]:
+        under = f"version {row.version} · {row.size:,} queries"
+        yield Hit(row.name, under, reverse("training:dataset", args=[row.pk]))
 
 
 def _lessons(actor: Actor, query: str) -> Iterable[Hit]:
     rows = experiences_visible(actor).filter(_named(query, "handle", "summary"))
-    for one in rows.order_by("-created_at")[:SHOWN]:
-        yield Hit(one.handle, one.summary[:120], reverse("experiences:experience", args=[one.pk]))
+    for row in rows.order_by("-created_at")[:SHOWN]:
+        yield Hit(row.handle, row.summary[:120], reverse("experiences:experience", args=[row.pk]))
 
 
 def _playbooks(actor: Actor, query: str) -> Iterable[Hit]:
     rows = playbooks_visible(actor).filter(_named(query, "agent__name", "agent__slug"))
-    for one in rows.select_related("agent").order_by("agent__name")[:SHOWN]:
-        yield Hit(f"Playbook of {one.agent.name}", "", reverse("experiences:playbook", args=[one.agent_id]))
+    for row in rows.select_related("agent").order_by("agent__name")[:SHOWN]:
+        yield Hit(f"Playbook of {row.agent.name}", "", reverse("experiences:playbook", args=[row.agent_id]))
 
 
 def _suites(actor: Actor, query: str) -> Iterable[Hit]:
-    for one in suites_visible(actor).filter(_named(query, "name", "description")).order_by("name")[:SHOWN]:
-        yield Hit(one.name, one.description, reverse("serving:suite", args=[one.pk]))
+    for suite in suites_visible(actor).filter(_named(query, "name", "description")).order_by("name")[:SHOWN]:
+        yield Hit(suite.name, suite.description, reverse("serving:suite", args=[suite.pk]))
 
 
 def _packs(actor: Actor, query: str) -> Iterable[Hit]:
-    for one in packs_visible(actor).filter(_named(query, "name", "domain")).order_by("name")[:SHOWN]:
-        yield Hit(one.name, one.domain, reverse("experiences:prompt_pack", args=[one.pk]))
+    for pack in packs_visible(actor).filter(_named(query, "name", "domain")).order_by("name")[:SHOWN]:
+        yield Hit(pack.name, pack.domain, reverse("experiences:prompt_pack", args=[pack.pk]))
 
 
 def _endpoints(actor: Actor, query: str) -> Iterable[Hit]:
     if not actor.may_somewhere("data.view"):
         return
-    for one in endpoints_visible(actor).filter(_named(query, "name", "model")).order_by("name")[:SHOWN]:
+    for endpoint in endpoints_visible(actor).filter(_named(query, "name", "model")).order_by("name")[:SHOWN]:
         # People who may not change an endpoint see it in the list.
-        may = actor.may("endpoint.edit", one.organization_id)
-        url = reverse("experiences:endpoint_edit", args=[one.pk]) if may else reverse("experiences:endpoints")
-        yield Hit(one.name, one.model, url)
+        may = actor.may("endpoint.edit", endpoint.organization_id)
+        url = reverse("experiences:endpoint_edit", args=[endpoint.pk]) if may else reverse("experiences:endpoints")
+        yield Hit(endpoint.name, endpoint.model, url)
 
 
 KINDS: Final[tuple[tuple[str, Callable[[Any, str], Iterable[Hit]]], ...]] = (

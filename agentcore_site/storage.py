@@ -37,11 +37,11 @@ class StorageStand:
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.tables)
+        return sum(table.size for table in self.tables)
 
     @property
     def growth(self) -> float | None:
-        known = [one.growth for one in self.tables if one.growth is not None]
+        known = [table.growth for table in self.tables if table.growth is not None]
         return sum(known) if known else None
 
 

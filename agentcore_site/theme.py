@@ -75,8 +75,8 @@ class HouseAdminSite(UnfoldAdminSite):
     def _grouped(self, found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         groups: dict[str, list[Any]] = {title: [] for title in HEADINGS}
         for app in found:
-            for one in app["models"]:
-                groups[heading_of(one["model"])].append(one)
+            for model in app["models"]:
+                groups[heading_of(model["model"])].append(model)
         home = reverse(f"{self.name}:index")
         return [
             {
@@ -84,7 +84,7 @@ class HouseAdminSite(UnfoldAdminSite):
                 "app_label": title.lower(),
                 "app_url": home,
                 "has_module_perms": True,
-                "models": sorted(models, key=lambda one: str(one["name"]).lower()),
+                "models": sorted(models, key=lambda model: str(model["name"]).lower()),
             }
             for title, models in groups.items()
             if models

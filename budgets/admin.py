@@ -272,7 +272,7 @@ class ModelPriceAdmin(ServiceAdmin):
 
     @admin.display(description="history of the price")
     def history(self, obj: ModelPrice) -> str:
-        lines = ((f"{one.at:%-d %b %Y, %H:%M} UTC", one.actor, one.text) for one in price_changes(obj)[:50])
+        lines = ((f"{change.at:%-d %b %Y, %H:%M} UTC", change.actor, change.text) for change in price_changes(obj)[:50])
         return format_html_join("", "<div>{} {}: {}</div>", lines) or "never changed by hand"
 
     input_ = money_column("input", "input")

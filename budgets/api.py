@@ -136,7 +136,7 @@ class BreakdownOut(Shape):
 
 
 def _total(found: dict[str, Any]) -> int:
-    return sum(one.cost for one in found["results"])
+    return sum(result.cost for result in found["results"])
 
 
 class PriceOut(Shape):
@@ -469,6 +469,6 @@ class RaiseRequestViewSet(ScopedViewSet):
 
         def work() -> Response:
             people = raise_ask(self.actor, found, link=absolute(request, job_page(found)))
-            return self.answer({"asked": [one.username for one in people]})
+            return self.answer({"asked": [person.username for person in people]})
 
         return self.once(request, work)

@@ -70,6 +70,6 @@ def breakdown_csv(by: str, rows: Iterable[Spending]) -> bytes:
     """The sums of ``selectors.breakdown`` as one CSV."""
     head = csv_line([by, "cost_micros", "calls", "input_tokens", "output_tokens", "cached_tokens", "estimated_calls"])
     return head + b"".join(
-        csv_line([one.key, one.cost, one.calls, one.input_tokens, one.output_tokens, one.cached_tokens, one.estimated])
-        for one in rows
+        csv_line([row.key, row.cost, row.calls, row.input_tokens, row.output_tokens, row.cached_tokens, row.estimated])
+        for row in rows
     )

@@ -42,6 +42,6 @@ def forecast(spent: int, daily: Sequence[int], days_left: float) -> Forecast:
         return Forecast(spent, spent, None, None, 0)
     mean = sum(days) / n
     middle = spent + round(left * mean)
-    variance = sum((one - mean) ** 2 for one in days) / (n - 1)
+    variance = sum((day - mean) ** 2 for day in days) / (n - 1)
     half = T95[n - 2] * sqrt(left * variance + left**2 * variance / n)
     return Forecast(spent, middle, max(spent, round(middle - half)), round(middle + half), n)

@@ -132,7 +132,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         owner = TrajectoryScope(
             self.job.id, evaluation.organization_id, evaluation.agent_id, month, "evaluation", part.arm, part.line
         )
-        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[scenario.index for scenario in part.scenarios])
         played = runner.run(self._played(part, chooser, owner, kept))
         results = [_result(evaluation, part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
@@ -216,19 +216,19 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
 def _result(
     evaluation: EvaluationRun, part: EvaluationPart, scenario: Scenario, trajectories: Sequence[Trajectory]
 ) -> EvaluationResult:
-    calls = [[step for step in one.steps if step.action.get("type") == "tool"] for one in trajectories]
+    calls = [[step for step in trajectory.steps if step.action.get("type") == "tool"] for trajectory in trajectories]
     return EvaluationResult(
         evaluation=evaluation,
         arm=part.arm,
         line=part.line,
         scenario=scenario.index,
         query=redact(scenario.query),
-        outcomes=[one.outcome for one in trajectories],
-        successes=[one.success for one in trajectories],
-        rewards=[one.reward for one in trajectories],
-        steps=[len(one.steps) for one in trajectories],
+        outcomes=[trajectory.outcome for trajectory in trajectories],
+        successes=[trajectory.success for trajectory in trajectories],
+        rewards=[trajectory.reward for trajectory in trajectories],
+        steps=[len(trajectory.steps) for trajectory in trajectories],
         tool_calls=[len(of_one) for of_one in calls],
         tool_errors=[sum(not step.result.get("success") for step in of_one) for of_one in calls],
-        cost_micros=sum(one.cost_micros for one in trajectories),
-        duration_ms=sum(one.duration_ms for one in trajectories),
+        cost_micros=sum(trajectory.cost_micros for trajectory in trajectories),
+        duration_ms=sum(trajectory.duration_ms for trajectory in trajectories),
     )

@@ -115,7 +115,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # The other arm's context is no part of what was added, nor of its cost.
     before = Library() if evaluation.against == Against.NOTHING else told_at_start(run)
-    new_lessons = [one for one in policy.shipped_lessons if not _in(before, one)]
+    new_lessons = [lesson for lesson in policy.shipped_lessons if not _in(before, lesson)]
     value = context_value(
         success_without=success["baseline"],
         success_with=success["trained"],
@@ -137,7 +137,7 @@ def _tokens_each(run: TrainingRun, policy: Any, lessons: list[Lesson]) -> int:
         return sum(lesson.tokens for lesson in lessons)
     queries = [scenario.query for scenario in run_pools(run).held_out]
     added, serves = {lesson.handle for lesson in lessons}, policy.serves
-    tokens = sum(one.tokens for query in queries for one in serves.lessons_for(query) if one.handle in added)
+    tokens = sum(lesson.tokens for query in queries for lesson in serves.lessons_for(query) if lesson.handle in added)
     return round(tokens / max(len(queries), 1))
 
 

@@ -135,7 +135,7 @@ class LaunchForm:
     @property
     def marked(self) -> str:
         """The preset that is marked: the chosen one, or the default where that does not fit the agent."""
-        return self.preset if any(one.name == self.preset for one in self.presets) else DEFAULT_PRESET
+        return self.preset if any(preset.name == self.preset for preset in self.presets) else DEFAULT_PRESET
 
     @property
     def priority(self) -> int:
@@ -192,7 +192,7 @@ class LaunchForm:
             settings = [self._setting(one) for one in members if self._counts(one) or one.name in self.errors]
             if not settings:
                 continue
-            shown.append((title, settings, any(one.error for one in settings)))
+            shown.append((title, settings, any(setting.error for setting in settings)))
         return shown
 
     @property
@@ -227,7 +227,7 @@ class LaunchForm:
     def _learner(self) -> str:
         """The learner that was typed, where it fits the agent; else the one that is taken anyway."""
         named = self.text("learner")
-        return named if named in {one.name for one in learners_for(self._runtime)} else ""
+        return named if named in {learner.name for learner in learners_for(self._runtime)} else ""
 
     @property
     def _runtime(self) -> str:

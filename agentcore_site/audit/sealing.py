@@ -173,8 +173,8 @@ def _lines(table: SealedTable, members: Any) -> dict[int, bytes]:
 
 
 def _numbers(members: Iterable[Any]) -> Iterator[int]:
-    for one in members:
-        yield from range(one.lower, one.upper)
+    for member in members:
+        yield from range(member.lower, member.upper)
 
 
 def _digest(previous: bytes, members: Any, said: bytes) -> bytes:

@@ -30,7 +30,7 @@ FAMILIES: Final = {
 
 class AuditEventFilters(OnPage):
     about = filters.ChoiceFilter(
-        method="of_family", choices=[(one, one) for one in FAMILIES], help_text="What the action is about."
+        method="of_family", choices=[(family, family) for family in FAMILIES], help_text="What the action is about."
     )
     action = filters.CharFilter(field_name="action", help_text="Exactly this action, such as run.started.")
     actor = filters.CharFilter(field_name="actor", help_text="Exactly this name.")

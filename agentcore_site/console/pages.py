@@ -233,12 +233,12 @@ class Listing:
 
     @property
     def orders(self) -> list[tuple[str, str]]:
-        return [(one.key, one.title) for one in self.sorts]
+        return [(sort.key, sort.title) for sort in self.sorts]
 
     def by_head(self, key: str) -> tuple[str, bool | None] | None:
         """Link of the header of the column with the sort ``key``, and whether the list descends by that column now
         (None: another order). None if no sort has that key."""
-        own = next((one for one in self.sorts if one.key == key), None)
+        own = next((sort for sort in self.sorts if sort.key == key), None)
         if own is None:
             return None
         if own.field != self.sort.field:
@@ -327,11 +327,11 @@ def listing(
 
 def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
     """The order with that key; a "-" in front reverses it. The first order if there is none."""
-    for one in sorts:
-        if key == one.key:
-            return one
-        if key == one.reversed.key:
-            return one.reversed
+    for sort in sorts:
+        if key == sort.key:
+            return sort
+        if key == sort.reversed.key:
+            return sort.reversed
     return sorts[0]
 
 

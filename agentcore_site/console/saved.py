@@ -56,7 +56,7 @@ def saved_views(actor: Actor, request: HttpRequest) -> Views | None:
         return None
     asked = asked_of(request.GET)
     rows = list(views_visible(actor).filter(page=match.view_name).select_related("person"))
-    current = next((one for one in rows if one.asked == asked), None)
+    current = next((row for row in rows if row.asked == asked), None)
     query = QueryDict(mutable=True)
     for name, values in asked.items():
         query.setlist(name, values)
@@ -69,7 +69,7 @@ def opened(actor: Actor, request: HttpRequest, views: Views) -> SavedView | None
     """The person's default view of the list, if the address has no parameters at all."""
     if request.method != "GET" or request.GET:
         return None
-    return next((one for one in views.rows if one.opens and one.person_id == actor.user.pk), None)
+    return next((row for row in views.rows if row.opens and row.person_id == actor.user.pk), None)
 
 
 def view_of(actor: Actor, view_id: UUID) -> SavedView:
@@ -84,7 +84,7 @@ def view_of(actor: Actor, view_id: UUID) -> SavedView:
 
 def asked_of(query: QueryDict) -> dict[str, list[str]]:
     """The list's parameters in an address, without empty values and without the cursor."""
-    asked = {name: [one for one in values if one] for name, values in query.lists() if name not in PLACE}
+    asked = {name: [value for value in values if value] for name, values in query.lists() if name not in PLACE}
     return {name: values for name, values in sorted(asked.items()) if values}
 
 

@@ -216,11 +216,11 @@ def history(
         at = f'x1="{left}" x2="{width - right}" y1="{y(threshold):.1f}" y2="{y(threshold):.1f}"'
         parts.append(f'<line class="history-threshold" {at}/>')
     places = [(left + step * (i + 0.5), one) for i, one in enumerate(points)]
-    for series in sorted({one.series for one in points}):
+    for series in sorted({point.series for point in points}):
         line = " ".join(f"{x:.1f},{y(one.value):.1f}" for x, one in places if one.series == series)
         parts.append(f'<polyline class="history-line s{series % LEVELS}" points="{line}"/>')
     parts += [_history_point(x, one, y(one.value), y(one.low), y(one.high)) for x, one in places]
-    role = "group" if any(one.url for one in points) else "img"
+    role = "group" if any(point.url for point in points) else "img"
     attributes = f'class="history" viewBox="0 0 {width} {height}" role="{role}" aria-label="{escape(label)}"'
     return Picture(f"<svg {attributes}>{''.join(parts)}</svg>")
 

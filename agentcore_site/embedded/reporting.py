@@ -91,7 +91,7 @@ class Reporter:
                 TELL,
                 [(self._place, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
             )
-            cursor.execute(FORGET, [self._place, [one.name for one in states]])
+            cursor.execute(FORGET, [self._place, [state.name for state in states]])
 
     def free(self, connection: psycopg.Connection) -> None:
         """Ends the leases of dead workers of this host and folder; the next sweep sends wake messages for their jobs. A

@@ -45,9 +45,9 @@ class ProcessesCollector(Collector):
         restarts = CounterMetricFamily(
             "process_restarts", "How often the process ended and was restarted.", labels=["process"]
         )
-        for one in self._states():
-            running.add_metric([one.name], float(bool(one.pid)))
-            restarts.add_metric([one.name], one.restarts)
+        for state in self._states():
+            running.add_metric([state.name], float(bool(state.pid)))
+            restarts.add_metric([state.name], state.restarts)
         yield from (running, restarts)
 
 
@@ -86,7 +86,7 @@ class StatusServer:
             return 200, CONTENT_TYPE_LATEST, generate_latest(registry)
         if path not in ("/health/live", "/health/ready"):
             return 404, "text/plain", b"Here are /health/live, /health/ready and /metrics.\n"
-        down = [one.name for one in self._states() if not one.pid]
+        down = [state.name for state in self._states() if not state.pid]
         well = not down and (self.ready or path == "/health/live")
         body = {"status": "ok" if well else "down" if down else "starting", "down": down}
         return 200 if well else 503, "application/json", json.dumps(body).encode()

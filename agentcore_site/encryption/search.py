@@ -29,7 +29,7 @@ def encrypted_rows_containing(
     found = rows.annotate(**sealed).filter(some).only("organization_id", *columns, *fields).order_by()
     for row in found.iterator(chunk_size=AT_ONCE):
         try:
-            if any(contains_words(getattr(row, one), words) for one in columns):
+            if any(contains_words(getattr(row, column), words) for column in columns):
                 yield row
         except Unopenable:
             continue

@@ -78,10 +78,10 @@ def links_visible(actor: Any, *, ended: bool = False) -> QuerySet[ShareLink]:
         Forbidden: the actor may share no job.
     """
     who = Actor.of(actor)
-    shared = [one for one in who.organization_ids if who.may("share.edit", one)]
+    shared = [organization_id for organization_id in who.organization_ids if who.may("share.edit", organization_id)]
     if not shared:
-        for one in who.organization_ids:
-            require(who, "share.edit", one)
+        for organization_id in who.organization_ids:
+            require(who, "share.edit", organization_id)
     rows = ShareLink.objects.visible_to(who) if ended else living_links() & ShareLink.objects.visible_to(who)
     found: QuerySet[ShareLink] = rows.filter(organization_id__in=shared)
     return found.select_related("job", "created_by")

@@ -38,5 +38,5 @@ def exact(amount: int) -> str:
 
 def apart(*amounts: int) -> list[str]:
     """Amounts that a sentence compares: as people say them, or exactly where two that differ would read the same."""
-    rounded = [money(one) for one in amounts]
-    return rounded if len(set(rounded)) == len(set(amounts)) else [exact(one) for one in amounts]
+    rounded = [money(amount) for amount in amounts]
+    return rounded if len(set(rounded)) == len(set(amounts)) else [exact(amount) for amount in amounts]

@@ -93,5 +93,5 @@ def in_request() -> bool:
 
 def scope_of(organizations: Iterable[uuid.UUID]) -> str:
     # Only ids get into the statement.
-    ids = ",".join(str(uuid.UUID(str(one))) for one in organizations)
+    ids = ",".join(str(uuid.UUID(str(organization))) for organization in organizations)
     return f"{{{ids}}}" if ids else NOTHING

@@ -20,7 +20,7 @@ _HARMLESS: Final = frozenset((*string.ascii_letters, *string.digits, "[", "{", "
 def csv_line(cells: Iterable[Any]) -> bytes:
     """One line in UTF-8, as RFC 4180 has it. Moments are ISO 8601, None is empty, numbers stay numbers."""
     buffer = io.StringIO()
-    csv.writer(buffer, lineterminator="\r\n").writerow([_cell(one) for one in cells])
+    csv.writer(buffer, lineterminator="\r\n").writerow([_cell(cell) for cell in cells])
     return buffer.getvalue().encode("utf-8")
 
 

@@ -40,6 +40,6 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
         EventType(TEST, "A test of a webhook", shown=False),
     )
 }
-CHOICES: Final = [(one.name, one.title) for one in EVENT_TYPES.values() if one.shown]
+CHOICES: Final = [(kind.name, kind.title) for kind in EVENT_TYPES.values() if kind.shown]
 CHOSEN: Final = frozenset(name for name, _ in CHOICES)
-BELL: Final = tuple(one.name for one in EVENT_TYPES.values() if one.bell and one.shown)
+BELL: Final = tuple(kind.name for kind in EVENT_TYPES.values() if kind.bell and kind.shown)

@@ -69,7 +69,7 @@ def _batch() -> int:
 
 def audience_of(organization_id: UUID) -> Audience:
     members = Membership.objects.filter(organization_id=organization_id, user__is_active=True).select_related("user")
-    people = {one.user_id: one.user for one in members}
+    people = {member.user_id: member.user for member in members}
     known = {one.user_id: one for one in NoticePreferences.objects.filter(organization_id=organization_id)}
     wishes = {one: known.get(one) or NoticePreferences(organization_id=organization_id, user_id=one) for one in people}
     endpoints = WebhookEndpoint.objects.filter(organization_id=organization_id, on=True)
@@ -82,9 +82,9 @@ def _spread(event: SiteEvent, audience: Audience) -> None:
         [WebhookDelivery(endpoint=one, **owner) for one in audience.endpoints if _goes_to(event, one, audience)],
         ignore_conflicts=True,
     )
-    concerned = [one for one in audience.people if audience.wants(one, event)]
+    concerned = [person for person in audience.people if audience.wants(person, event)]
     receivers = [one for one in concerned if event.type in audience.wishes[one].bell or event.type not in CHOSEN]
-    Notice.objects.bulk_create([Notice(user_id=one, **owner) for one in receivers], ignore_conflicts=True)
+    Notice.objects.bulk_create([Notice(user_id=receiver, **owner) for receiver in receivers], ignore_conflicts=True)
     for one in concerned:
         wish = audience.wishes[one]
         if event.type in wish.mail and not wish.mail_in_digest:

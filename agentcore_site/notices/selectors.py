@@ -56,7 +56,7 @@ def own_time_zone(actor: Any) -> str:
 def endpoints_visible(actor: Any) -> QuerySet[WebhookEndpoint]:
     """The person's own webhooks, and those of organisations whose webhooks they may edit."""
     who = Actor.of(actor)
-    edited = [one for one in who.organization_ids if who.may("webhook.edit", one)]
+    edited = [organization_id for organization_id in who.organization_ids if who.may("webhook.edit", organization_id)]
     own = Q(user=who.user) if who.memberships else Q(pk__in=())
     rows: QuerySet[WebhookEndpoint] = WebhookEndpoint.objects.visible_to(who)
     return rows.filter(own | Q(user=None, organization_id__in=edited)).select_related("created_by", "organization")
@@ -69,9 +69,9 @@ def endpoints_of_organizations(actor: Any) -> QuerySet[WebhookEndpoint]:
         Forbidden: the actor may edit none.
     """
     who = Actor.of(actor)
-    if not any(who.may("webhook.edit", one) for one in who.organization_ids):
-        for one in who.organization_ids:
-            require(who, "webhook.edit", one)
+    if not any(who.may("webhook.edit", organization_id) for organization_id in who.organization_ids):
+        for organization_id in who.organization_ids:
+            require(who, "webhook.edit", organization_id)
         raise Missing("There is nothing here for you under this address.")
     return endpoints_visible(who).filter(user=None)
 

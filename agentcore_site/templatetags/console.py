@@ -275,7 +275,7 @@ def chips(
 ) -> dict[str, Any]:
     """Links that narrow a list by the parameter ``name``: to each of the choices, (key, title) or a word for both, and
     before them to all (``every``, unless it is "")."""
-    pairs = [(one, words(one)) if isinstance(one, str) else one for one in choices]
+    pairs = [(choice, words(choice)) if isinstance(choice, str) else choice for choice in choices]
     found = [
         {"title": capfirst(title), "url": _narrowed(context, {name: key or None}) + anchor, "on": key == chosen}
         for key, title in ([("", every), *pairs] if every else pairs)
@@ -376,7 +376,7 @@ def playbook_change_url(agent: Any, version: int) -> str:
 @register.simple_tag
 def changed_text(pieces: Iterable[Any]) -> SafeString:
     """A text with what went struck out, what came marked. Pieces have a ``kind`` (gone, new, same) and a ``text``."""
-    return format_html_join("", "{}", ((_marked(one.kind, one.text),) for one in pieces))
+    return format_html_join("", "{}", ((_marked(piece.kind, piece.text),) for piece in pieces))
 
 
 def _marked(kind: str, text: str) -> str:

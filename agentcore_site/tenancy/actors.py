@@ -91,7 +91,7 @@ class Actor:
         return action in self.rights.get(organization_id, frozenset())
 
     def may_somewhere(self, action: str) -> bool:
-        return any(self.may(action, one) for one in self.memberships)
+        return any(self.may(action, membership) for membership in self.memberships)
 
     @property
     def name(self) -> str:

@@ -57,7 +57,7 @@ def networks(texts: Iterable[str]) -> list[str]:
 def lies_in(address: str, texts: Sequence[str]) -> bool:
     """Whether an address is one of these, or in one of these networks. Of an address that is not known: no."""
     parsed = _parsed(address)
-    return parsed is not None and any(parsed in ipaddress.ip_network(one) for one in texts)
+    return parsed is not None and any(parsed in ipaddress.ip_network(text) for text in texts)
 
 
 def is_trusted(address: Address) -> bool:

@@ -39,7 +39,7 @@ def organizations_of(request: HttpRequest) -> list[Any]:
     known: list[Any] | None = getattr(request, "_admin_of", None)
     if known is None:
         actor = actor_at(request)
-        known = [one for one in actor.memberships if actor.may("admin.open", one)]
+        known = [membership for membership in actor.memberships if actor.may("admin.open", membership)]
         request._admin_of = known  # type: ignore[attr-defined]
     return known
 
@@ -97,11 +97,11 @@ ENDS: Final = ("archived_at", "revoked_at", "ended_at", "deleted_at")
 
 def _lookups(model: type[Model]) -> list[str]:
     """From a row to the texts that people know the row by: its own, else those of its agent or job."""
-    fields = {one.name: one for one in model._meta.concrete_fields}
+    fields = {field.name: field for field in model._meta.concrete_fields}
     for via in ("agent", "job"):
         if via in fields and not fields.keys() & set(NAMES):
-            return [f"{via}__{one}" for one in _lookups(fields[via].related_model)]  # type: ignore[arg-type]
-    return [one for one in NAMES if one in fields]
+            return [f"{via}__{lookup}" for lookup in _lookups(fields[via].related_model)]  # type: ignore[arg-type]
+    return [name for name in NAMES if name in fields]
 
 
 class ScopedAdmin(AuditedAdmin):
@@ -121,18 +121,18 @@ class ScopedAdmin(AuditedAdmin):
     def __init__(self, model: type[Any], admin_site: Any) -> None:
         super().__init__(model, admin_site)
         self.organization_path = getattr(model._default_manager, "path", self.organization_path)
-        fields = {one.name: one for one in self.opts.concrete_fields}
+        fields = {field.name: field for field in self.opts.concrete_fields}
         shown = [fields[one] for one in self.list_display if one in fields]
         lookups = _lookups(model) if "__str__" in self.list_display else []
         for one in shown:
             if one.is_relation:
                 lookups += [f"{one.name}__{rest}" for rest in _lookups(one.related_model) or ["pk"]]  # type: ignore[arg-type]
         self.list_select_related = self.list_select_related or sorted(
-            {one.rpartition("__")[0] for one in lookups} - {""}
+            {lookup.rpartition("__")[0] for lookup in lookups} - {""}
         )
         self.search_fields = self.search_fields or [
             *(one.name for one in shown if isinstance(one, CharField | TextField) and not one.choices),
-            *(one for one in lookups if not one.endswith("__pk")),
+            *(lookup for lookup in lookups if not lookup.endswith("__pk")),
         ]
         self.list_filter = self.list_filter or [
             *(one.name for one in shown if one.choices or isinstance(one, BooleanField)),

@@ -214,7 +214,7 @@ def personal_rows(
 
 
 def _words(identifiers: Sequence[str]) -> list[str]:
-    words = list(dict.fromkeys(" ".join(str(one).split()) for one in identifiers))
+    words = list(dict.fromkeys(" ".join(str(identifier).split()) for identifier in identifiers))
     if not words or len(words) > MOST:
         raise Invalid(f"Give 1 to {MOST} identifiers.", fields={"identifiers": f"1 to {MOST} of them."})
     short = next((word for word in words if len(word) < SHORTEST), None)

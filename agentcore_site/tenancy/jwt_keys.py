@@ -94,7 +94,7 @@ def _thumbprint(key: RSAPublicKey) -> str:
 def public_set() -> dict[str, list[dict[str, str]]]:
     """The public keys as a JSON Web Key Set (RFC 7517). A secret is never in it."""
     keys = [one for one in key_ring().verifying if one.algorithm == RS256]
-    return {"keys": [_as_jwk(one) for one in keys]}
+    return {"keys": [_as_jwk(key) for key in keys]}
 
 
 def _as_jwk(one: VerifyingKey) -> dict[str, str]:
@@ -123,10 +123,10 @@ class RingBackend(TokenBackend):
             keys = key_ring().of(jwt.get_unverified_header(token))
         except jwt.InvalidTokenError as error:
             raise TokenBackendError("Token is invalid") from error
-        for one in keys:
+        for key in keys:
             try:
                 found: dict[str, Any] = jwt.decode(
-                    token, one.key, algorithms=[one.algorithm], options={"verify_aud": False}
+                    token, key.key, algorithms=[key.algorithm], options={"verify_aud": False}
                 )
                 return found
             except jwt.ExpiredSignatureError as error:

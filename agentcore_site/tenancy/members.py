@@ -52,7 +52,7 @@ def admins_of(organization: Any) -> QuerySet[Membership]:
 def who_may(organization_id: UUID, action: str) -> list[Any]:
     """The people of an organisation who may do that and can sign in, by name. For our own use: it asks no actor."""
     rows = Membership.objects.filter(roles_that_may(action), organization_id=organization_id, user__is_active=True)
-    return [one.user for one in rows.select_related("user").order_by("user__username")]
+    return [row.user for row in rows.select_related("user").order_by("user__username")]
 
 
 def member_get(actor: Actor, organization: Any, key: int) -> Membership:

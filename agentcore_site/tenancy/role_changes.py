@@ -40,7 +40,7 @@ def role_change(actor: Any, role: str, wanted: Iterable[str]) -> Mapping[str, li
     if not getattr(actor.user, "is_superuser", False) or actor.scopes is not None:
         raise Forbidden("What a role may do holds in every organisation: only who runs this site changes it.")
     group = Group.objects.select_for_update(no_key=True).get(name=group_name(role))
-    now = {one.codename: one for one in rights()}
+    now = {right.codename: right for right in rights()}
     before, after = set(group.permissions.values_list("codename", flat=True)) & EVERY_RIGHT, {*wanted}
     _check(role, before, after)
     group.permissions.set([one for codename, one in now.items() if codename in after])

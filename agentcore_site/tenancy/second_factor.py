@@ -35,7 +35,7 @@ def _recovery_codes() -> list[str]:
 
 
 def _grouped(codes: list[str]) -> list[str]:
-    return [f"{one[:5]}-{one[5:]}" for one in codes]
+    return [f"{code[:5]}-{code[5:]}" for code in codes]
 
 
 # -- one's own ---------------------------------------------------------------------------------------------------------

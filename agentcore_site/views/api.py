@@ -47,7 +47,7 @@ def docs_of(request: HttpRequest, tag: str) -> HttpResponse:
     if found is None:
         raise Http404
     site = site_of(request)
-    operations = [(one, snippets(one.call, site)) for one in found.operations]
+    operations = [(operation, snippets(operation.call, site)) for operation in found.operations]
     context = {"tag": found, "tags": _tags(), "operations": operations, **shell(request)}
     return render(request, "api/tag.html", context)
 

@@ -58,7 +58,7 @@ class TagPage:
     @property
     def lists(self) -> list[OperationPage]:
         """Operations that need no id: the first ones to call."""
-        return [one for one in self.operations if one.verb == "GET" and "{" not in one.path]
+        return [operation for operation in self.operations if operation.verb == "GET" and "{" not in operation.path]
 
 
 @cache

@@ -72,7 +72,7 @@ def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
 def _lines(actor: Actor, events: list[AuditEvent]) -> list[dict[str, Any]]:
     """Each event with what was done in words, and where it leads."""
     led = targets(actor, events)
-    return [{"event": one, "words": action_words(one.action), "url": led.get(one.pk, "")} for one in events]
+    return [{"event": event, "words": action_words(event.action), "url": led.get(event.pk, "")} for event in events]
 
 
 @require_GET

@@ -86,8 +86,8 @@ class PreferencesForm(RowForm):
 
     @classmethod
     def initial_of(cls, row: NoticePreferences) -> dict[str, Any]:
-        chosen = {"agents": [str(one) for one in row.agents]}
+        chosen = {"agents": [str(agent) for agent in row.agents]}
         return super().initial_of(row) | chosen | ({"time_zone": ""} if row._state.adding else {})
 
     def values(self) -> dict[str, Any]:
-        return self.cleaned_data | {"agents": [UUID(one) for one in self.cleaned_data["agents"]]}
+        return self.cleaned_data | {"agents": [UUID(agent) for agent in self.cleaned_data["agents"]]}

@@ -39,7 +39,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     agents = agents_visible(actor)
     alerts = alerts_standing(actor, since=timezone.now() - RECENT, limit=SHOWN)
     context = {
-        "alerts": [{"alert": one, "text": subject(one)} for one in alerts],
+        "alerts": [{"alert": alert, "text": subject(alert)} for alert in alerts],
         "to_review": waiting_count(actor),
         "stopped": list(stopped.order_by("-updated_at")[:SHOWN]),
         "n_stopped": stopped.count(),
@@ -58,7 +58,7 @@ def _first_steps(actor: Actor) -> dict[str, Any]:
     if membership is None or not actor.may("agent.edit", membership.organization_id):
         return {}
     steps = first_steps(actor, membership.organization)
-    to_do = [one for one in steps if not one.done]
+    to_do = [step for step in steps if not step.done]
     return {"steps": steps, "steps_done": len(steps) - len(to_do), "next_step": to_do[0] if to_do else None}
 
 

@@ -60,7 +60,7 @@ class SignIn(LoginView):
 
 def home_of(person: Any) -> str:
     """A person's first page: the summary for those who only watch, the overview for others."""
-    roles = {one.role for one in Actor(person).memberships.values()}
+    roles = {membership.role for membership in Actor(person).memberships.values()}
     return reverse("summary" if roles == {Role.STAKEHOLDER} else "overview")
 
 

@@ -137,7 +137,7 @@ class Balance:
         if self.limit is None:
             return []
         before, now = self.was[0] + self.was[2], self.spent + self.debt
-        return [one for one in THRESHOLDS if 100 * before < one * self.limit <= 100 * now]
+        return [threshold for threshold in THRESHOLDS if 100 * before < threshold * self.limit <= 100 * now]
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,14 +224,14 @@ def alerts_raise(cursor: Any, alerts: Iterable[Alert]) -> None:
     """Inserts alerts, once per budget, threshold and limit. A budget's row is one period."""
     rows = [
         (
-            one.balance.id,
-            str(one.kind),
-            one.threshold,
-            one.balance.limit or 0,
-            one.balance.spent + one.balance.debt,
-            one.excess,
+            alert.balance.id,
+            str(alert.kind),
+            alert.threshold,
+            alert.balance.limit or 0,
+            alert.balance.spent + alert.balance.debt,
+            alert.excess,
         )
-        for one in alerts
+        for alert in alerts
     ]
     if rows:
         cursor.execute(ALERT, [list(column) for column in zip(*rows, strict=True)])

@@ -64,7 +64,7 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
         outcomes = _known(cursor, [key for key in wanted if key not in fresh])
         # 2. Lock the balances: from here to the commit no other transaction moves them.
         mine = [hold for key, hold in wanted.items() if key in fresh]
-        balances = lock(cursor, {one for hold in mine for one in hold.chain.budgets}) if mine else {}
+        balances = lock(cursor, {budget for hold in mine for budget in hold.chain.budgets}) if mine else {}
         # 3. Decide one by one.
         refused: dict[str, LedgerRefusal] = {}
         moves: list[Move] = []
@@ -74,8 +74,8 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
             if refusal is not None:
                 refused[hold.key] = refusal
                 continue
-            for one in hold.chain.budgets:
-                held[one] += hold.amount
+            for budget in hold.chain.budgets:
+                held[budget] += hold.amount
             paced = hold.amount if hold.paced else 0
             lately[hold.chain.organization_budget] += paced
             move = Move(fresh[hold.key], hold.chain.budgets, EntryKind.RESERVE, reserved=hold.amount, paced=paced)

@@ -96,8 +96,8 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled]:
         RuntimeError: called inside a transaction.
     """
     bills: dict[str, Bill] = {}
-    for one in settlements:
-        bills.setdefault(one.key, one.bill)
+    for settlement in settlements:
+        bills.setdefault(settlement.key, settlement.bill)
     if not bills:
         return []
     with transaction.atomic(durable=True), connection.cursor() as cursor:
@@ -204,4 +204,4 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
 
 def _post(cursor: Any, moves: Sequence[Move]) -> None:
     if moves:
-        post(cursor, lock(cursor, {one for move in moves for one in move.budgets}), moves)
+        post(cursor, lock(cursor, {budget for move in moves for budget in move.budgets}), moves)

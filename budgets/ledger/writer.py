@@ -258,7 +258,7 @@ class LedgerWriter:
         except (DatabaseError, LookupError) as error:
             self._hand_back(jobs, self._one_by_one(self._reserve, holds, error))
         else:
-            if self._handed_over and any(one.refusal is not None for one in outcomes):
+            if self._handed_over and any(outcome.refusal is not None for outcome in outcomes):
                 outcomes = self._with_room(jobs, outcomes)
             self._count(len(jobs))
             self._hand_back(jobs, outcomes)
@@ -284,7 +284,7 @@ class LedgerWriter:
         except (DatabaseError, LookupError) as error:
             log.warning("holds that were refused could not be asked for again: %s", error)
             found = {}
-        return [found.get(one.key, one) for one in outcomes]
+        return [found.get(outcome.key, outcome) for outcome in outcomes]
 
     def _settle_handed_over(self, *, now: bool = False) -> None:
         """Writes all settlements; those that failed a moment ago wait for their time, unless ``now``."""

@@ -48,7 +48,7 @@ def encode(
         raise ValueError("A call needs at least one message.")
     if max_tokens < 1:
         raise ValueError("max_tokens must be at least 1.")
-    asked: dict[str, Any] = {"messages": [_message(one) for one in messages]}
+    asked: dict[str, Any] = {"messages": [_message(message) for message in messages]}
     if tools:
         asked["tools"] = [_tool(tool) for tool in tools]
     wanted = {

@@ -212,7 +212,7 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        return (self.api_key, *(one for one in self.headers.values() if isinstance(one, Secret)), *self.hidden)
+        return (self.api_key, *(header for header in self.headers.values() if isinstance(header, Secret)), *self.hidden)
 
     def safe(self, text: str) -> str:
         """A provider's words without our secrets, anything like a key, and personal data."""

@@ -221,7 +221,7 @@ def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens
     if not (isinstance(prompt, list) and isinstance(ids, list) and isinstance(content, list)):
         return None
     logprobs = [as_number(one.get("logprob")) if isinstance(one, Mapping) else None for one in content]
-    known = [float(one) for one in logprobs if one is not None]
+    known = [float(logprob) for logprob in logprobs if logprob is not None]
     if len(known) != len(ids) or not all(type(one) is int and 0 <= one < 2**31 for one in (*prompt, *ids)):
         return None
     return AnswerTokens(tuple(prompt), tuple(ids), tuple(known))

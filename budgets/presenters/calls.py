@@ -33,7 +33,7 @@ class PaidCall:
     def settled(self) -> int | None:
         if self.reserved is not None and len(self.entries) == 1:
             return None
-        return sum(one.spent_delta + one.debt_delta for one in self.entries)
+        return sum(entry.spent_delta + entry.debt_delta for entry in self.entries)
 
     @property
     def difference(self) -> int | None:
@@ -42,19 +42,19 @@ class PaidCall:
 
     @property
     def tokens(self) -> tuple[int, int]:
-        return sum(one.input_tokens for one in self.entries), sum(one.output_tokens for one in self.entries)
+        return sum(entry.input_tokens for entry in self.entries), sum(entry.output_tokens for entry in self.entries)
 
     @property
     def latency_ms(self) -> int:
-        return max(one.latency_ms for one in self.entries)
+        return max(entry.latency_ms for entry in self.entries)
 
     @property
     def error(self) -> str:
-        return next((one.error for one in self.entries if one.error), "")
+        return next((entry.error for entry in self.entries if entry.error), "")
 
     @property
     def estimated(self) -> bool:
-        return any(one.estimated for one in self.entries)
+        return any(entry.estimated for entry in self.entries)
 
 
 def paid_calls(actor: Any, firsts: Sequence[LedgerEntry], entries: QuerySet[LedgerEntry]) -> list[PaidCall]:

@@ -86,14 +86,14 @@ def agent_find(actor: Any, ref: str) -> Any:
 def jobs_of(actor: Any, ids: Iterable[UUID | None]) -> dict[UUID, Job]:
     """Jobs by id, as far as the actor may see them."""
     wanted = {one for one in ids if one is not None}
-    return {one.id: one for one in Job.objects.visible_to(actor).filter(id__in=wanted)} if wanted else {}
+    return {job.id: job for job in Job.objects.visible_to(actor).filter(id__in=wanted)} if wanted else {}
 
 
 def named(actor: Any, budgets: Iterable[Budget]) -> list[Named]:
     """Each budget with its owner's name; one query for all agents. ``budgets`` come with organisation and job."""
     rows = list(budgets)
-    agents_by_id = agent_names(actor, [one.agent_id for one in rows if one.scope == Scope.AGENT])
-    return [Named(one, name_of(one, agents_by_id)) for one in rows]
+    agents_by_id = agent_names(actor, [row.agent_id for row in rows if row.scope == Scope.AGENT])
+    return [Named(row, name_of(row, agents_by_id)) for row in rows]
 
 
 def name_of(budget: Budget, agents_by_id: dict[UUID, str]) -> str:

@@ -73,7 +73,7 @@ class PriceChange:
 def price_changes(row: ModelPrice) -> list[PriceChange]:
     """A price's changes in the audit log, newest first."""
     events = AuditEvent.objects.filter(target_type=row._meta.label_lower, target_id=str(row.pk))
-    return [PriceChange(one.at, one.actor, _moved(one.before, one.after or {})) for one in events]
+    return [PriceChange(event.at, event.actor, _moved(event.before, event.after or {})) for event in events]
 
 
 def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:

@@ -172,7 +172,7 @@ def _spending(request: HttpRequest, actor: Actor, organization: Organization, mo
     by = one_of(request, "by", BY, "model")
     since, until, form = _range(request, month)
     rows = breakdown(actor, by=by, since=since, until=until, organization_id=organization.id)
-    total = sum(one.cost for one in rows)
+    total = sum(row.cost for row in rows)
     return {
         "by": by,
         "tabs": TABS,
@@ -180,26 +180,26 @@ def _spending(request: HttpRequest, actor: Actor, organization: Organization, mo
         "until": until,
         "range": form,
         "total": total,
-        "calls": sum(one.calls for one in rows),
+        "calls": sum(row.calls for row in rows),
         "lines": _lines(actor, by, rows[:SHOWN], total),
         "more": max(0, len(rows) - SHOWN),
     }
 
 
 def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[BreakdownRow]:
-    keys = [one.key for one in rows]
+    keys = [row.key for row in rows]
     jobs = jobs_of(actor, keys) if by == "job" else {}
     agents = agent_names(actor, keys) if by == "agent" else {}
     return [
         BreakdownRow(
-            one,
-            _name(by, one.key, jobs, agents),
-            one.cost / total if total else 0.0,
-            job=jobs.get(one.key),
-            agent_id=one.key if by == "agent" else None,
-            day=one.key if by == "day" else None,
+            row,
+            _name(by, row.key, jobs, agents),
+            row.cost / total if total else 0.0,
+            job=jobs.get(row.key),
+            agent_id=row.key if by == "agent" else None,
+            day=row.key if by == "day" else None,
         )
-        for one in rows
+        for row in rows
     ]
 
 

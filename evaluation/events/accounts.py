@@ -33,15 +33,15 @@ def exports_of(publishers: Sequence[PublisherAccount]) -> str:
     """The exports of our account to each publisher."""
     lines = [f'{{service: "in.{one.organization_id}.{one.id}.>", accounts: ["{one.name}"]}}' for one in publishers]
     by_organization: dict[UUID, list[str]] = {}
-    for one in publishers:
-        by_organization.setdefault(one.organization_id, []).append(f'"{one.name}"')
+    for publisher in publishers:
+        by_organization.setdefault(publisher.organization_id, []).append(f'"{publisher.name}"')
     lines += [f'{{stream: "out.{id}.>", accounts: [{", ".join(names)}]}}' for id, names in by_organization.items()]
     return _lines(lines, 6)
 
 
 def accounts_of(publishers: Iterable[PublisherAccount], ours: str) -> str:
     """The publishers' accounts, which import from the account ``ours``."""
-    return "".join(_account(one, ours) for one in publishers)
+    return "".join(_account(publisher, ours) for publisher in publishers)
 
 
 def _account(one: PublisherAccount, ours: str) -> str:

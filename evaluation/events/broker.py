@@ -46,7 +46,7 @@ async def connect(name: str) -> Client:
 
 async def streams_ensure(js: JetStreamContext) -> list[str]:
     """Makes missing streams, and updates the settings of existing ones. Returns their names."""
-    plans = [(one.name, one.subjects, one.max_age, one.max_msgs) for one in STREAMS]
+    plans = [(stream.name, stream.subjects, stream.max_age, stream.max_msgs) for stream in STREAMS]
     plans.append((DEAD_STREAM, [f"{DEAD_LETTERS}.>"], 30 * DAY, 100_000))
     for name, subjects, max_age, max_msgs in plans:
         config = StreamConfig(

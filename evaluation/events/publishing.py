@@ -207,7 +207,7 @@ def _groups(
     rows = GroupRecord.objects.filter(job_id__in={key[0] for key in wanted}, iteration__in={key[1] for key in wanted})
     found = {}
     for job, iteration, scenario, rewards in rows.values_list("job_id", "iteration", "scenario", "rewards"):
-        paid = [one for one in rewards if one is not None]
+        paid = [reward for reward in rewards if reward is not None]
         if paid and (job, iteration, scenario) in wanted:
             mean = sum(paid) / len(paid)
             deviation = (sum((one - mean) ** 2 for one in paid) / len(paid)) ** 0.5
@@ -227,8 +227,8 @@ def status_payloads(rows: Sequence[LeasedEvent]) -> Made:
     }
     requests = TrainingRequest.objects.filter(Q(job__in=runs) | Q(pk__in={row.key for row in rows}))
     asked: dict[uuid.UUID, TrainingRequest] = {}
-    for one in requests:
-        asked |= {one.job_id: one, one.pk: one}
+    for request in requests:
+        asked |= {request.job_id: request, request.pk: request}
     for row in rows:
         if row.key in runs:
             yield row, status_payload(_run(row, runs[row.key], asked.get(row.key)))

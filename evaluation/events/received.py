@@ -32,7 +32,7 @@ def in_turn(organizations: Iterable[UUID]) -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT pg_advisory_xact_lock(hashtextextended('received ' || id, 0)) FROM unnest(%s::text[]) id",
-            [sorted({str(one) for one in organizations})],
+            [sorted({str(organization) for organization in organizations})],
         )
 
 

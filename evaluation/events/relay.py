@@ -109,9 +109,9 @@ class Relay:
 
     async def _publish(self, messages: Sequence[OutgoingMessage]) -> None:
         most = self._client.max_payload
-        messages = [one.within(most) for one in messages]
-        withheld = [one for one in messages if one.withheld]
-        ready = [one for one in messages if not one.withheld]
+        messages = [message.within(most) for message in messages]
+        withheld = [message for message in messages if message.withheld]
+        ready = [message for message in messages if not message.withheld]
         sent = await self._writer.write(ready)
         metrics.published.inc(len(sent))
         await self._settled()

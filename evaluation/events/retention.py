@@ -14,7 +14,7 @@ from evaluation.events.subjects import STREAMS
 
 KEPT: Final = timedelta(days=1)
 ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD, EventKind.REQUEST, EventKind.STATUS)
-LONGEST: Final = max(one.max_age for one in STREAMS)
+LONGEST: Final = max(stream.max_age for stream in STREAMS)
 
 
 def settled() -> QuerySet[OutboxEvent]:

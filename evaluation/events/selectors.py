@@ -59,6 +59,6 @@ def publisher_accounts() -> list[PublisherAccount]:
     """The accounts of all organisations' publishers that may connect now, for the server."""
     rows = EventCredential.objects.filter(revoked_at=None).order_by("id")
     return [
-        PublisherAccount(one.pk, one.organization_id, one.user, one.digest, OF_AGENTS if one.agent_id else OF_SERVICES)
-        for one in rows
+        PublisherAccount(row.pk, row.organization_id, row.user, row.digest, OF_AGENTS if row.agent_id else OF_SERVICES)
+        for row in rows
     ]

@@ -45,11 +45,11 @@ class StreamWriter:
         if not self._listening:
             await self._client.subscribe(f"{self._inbox}.*", cb=self._answer, pending_msgs_limit=-1)
             self._listening = True
-        self._waiting, self._stored = {str(one.row) for one in messages}, {}
+        self._waiting, self._stored = {str(message.row) for message in messages}, {}
         self._answered.clear()
-        for one in messages:
-            headers = {MESSAGE_ID: one.message_id, OURS: "1"}
-            await self._client.publish(one.subject, one.body, f"{self._inbox}.{one.row}", headers)
+        for message in messages:
+            headers = {MESSAGE_ID: message.message_id, OURS: "1"}
+            await self._client.publish(message.subject, message.body, f"{self._inbox}.{message.row}", headers)
         try:
             await asyncio.wait_for(self._answered.wait(), ACK_SECONDS)
         except TimeoutError:

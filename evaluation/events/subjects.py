@@ -78,7 +78,7 @@ def outgoing(subject: str, organization_id: UUID, *, plain: bool) -> str:
 
 def stream_of(subject: str) -> str:
     """The stream that keeps a plain subject."""
-    return next(one.name for one in STREAMS if subject in one.plain)
+    return next(stream.name for stream in STREAMS if subject in stream.plain)
 
 
 def _known(subject: str) -> str:

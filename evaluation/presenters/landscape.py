@@ -46,24 +46,24 @@ def drawn(runs: Sequence[TrainingRun]) -> dict[str, Any]:
     flat = [flattened(run.configuration.as_dict()) for run in runs]
     varied = _varied(flat)
     shown = varied[:MOST_AXES]
-    outcomes = [one for one in OUTCOMES if len({one.read(run) for run in runs} - {None}) > 1]
+    outcomes = [outcome for outcome in OUTCOMES if len({outcome.read(run) for run in runs} - {None}) > 1]
     settings = [Coordinate(spelled(name), [_value(one.get(name)) for one in flat]) for name in shown]
-    results = [_coordinate(one, runs) for one in outcomes]
+    results = [_coordinate(outcome, runs) for outcome in outcomes]
     ranks = _ranks([_success(run) for run in runs])
     lines = [ParallelLine(f"{run.job.title}, {run.agent.name}", rank) for run, rank in zip(runs, ranks, strict=True)]
     best_first = sorted(range(len(runs)), key=lambda i: -(_success(runs[i]) or -1.0))
     rows = [
         {
             "run": runs[i],
-            "settings": [(one.title, one.values[i]) for one in settings],
-            "results": [(one.title, one.unit, one.read(runs[i])) for one in outcomes],
+            "settings": [(setting.title, setting.values[i]) for setting in settings],
+            "results": [(outcome.title, outcome.unit, outcome.read(runs[i])) for outcome in outcomes],
         }
         for i in best_first
     ]
     return {
         "picture": parallel([*settings, *results], lines) if len(runs) > 1 and settings + results else None,
-        "settings": [one.title for one in settings],
-        "outcomes": [one.title for one in outcomes],
+        "settings": [setting.title for setting in settings],
+        "outcomes": [outcome.title for outcome in outcomes],
         "rows": rows,
         "left_out": len(varied) - len(shown),
     }

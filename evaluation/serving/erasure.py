@@ -125,7 +125,7 @@ def gates(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     )
 
     mine = AgentServing.objects.filter(organization_id=organization_id)
-    own = ProgramKeys.but({one.name for one in fields(GateRule)} - {"suites"}, foreign=["suites"])
+    own = ProgramKeys.but({field.name for field in fields(GateRule)} - {"suites"}, foreign=["suites"])
     return rewritten(mine, words, own={"gate": own})
 
 
@@ -160,7 +160,7 @@ def results(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     found |= set(mine.filter(query__in=asked).values_list("pk", flat=True)) if asked else set()
     rows = SuiteResult.objects.filter(pk__in=found)
     datasets = {str(one.dataset_id) for one in rows_about(organization_id, words)}
-    asking = [Q(version__spec__parts__contains=[{"dataset": one}]) for one in datasets]
+    asking = [Q(version__spec__parts__contains=[{"dataset": dataset}]) for dataset in datasets]
     for at_work in (Q(pk__in=rows.values("run_id")), *asking):
         _idle(SuiteRun.objects.filter(at_work, organization_id=organization_id))
     return ErasureFinding(len(found), rows.delete)

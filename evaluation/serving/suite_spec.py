@@ -56,16 +56,16 @@ class SuiteSpec:
 
     @property
     def is_safety(self) -> bool:
-        return all(one.probes for one in self.parts)
+        return all(part.probes for part in self.parts)
 
     @property
     def categories(self) -> list[str]:
         """In the order of the parts."""
-        return list(dict.fromkeys(one.category for one in self.parts))
+        return list(dict.fromkeys(part.category for part in self.parts))
 
     def as_json(self) -> dict[str, Any]:
         own = {name: getattr(self, name) for name in OF_A_SUITE if name != "parts"}
-        return own | {"parts": [one.as_json() for one in self.parts]}
+        return own | {"parts": [part.as_json() for part in self.parts]}
 
     @property
     def digest(self) -> str:
@@ -85,7 +85,7 @@ class SuiteSpec:
         if not isinstance(raw, Sequence) or isinstance(raw, str) or not 1 <= len(raw) <= MOST_PARTS:
             raise ValueError(f"parts is a list of 1 to {MOST_PARTS} parts.")
         parts = tuple(_part(number, one) for number, one in enumerate(raw, start=1))
-        if len({bool(one.probes) for one in parts}) > 1:
+        if len({bool(part.probes) for part in parts}) > 1:
             raise ValueError(
                 "Probes of safety and questions of a benchmark are two suites: they are passed differently."
             )

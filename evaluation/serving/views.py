@@ -58,7 +58,7 @@ def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listing(request, rows, SORTS, one="release", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
-        "rows": [{"release": one, "proof": proof_of(one)} for one in found.rows],
+        "rows": [{"release": row, "proof": proof_of(row)} for row in found.rows],
         "q": query,
         "source": source,
         "sources": ReleaseSource.choices,

@@ -53,7 +53,7 @@ def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listing(request, rows, SORTS, one="evaluation", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
-        "rows": [_summary(one) for one in found.rows],
+        "rows": [_summary(row) for row in found.rows],
         "splits": Split.choices,
         "split": split,
         "status": status,
@@ -104,7 +104,7 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     rows = evaluations_visible(actor).filter(run=run).order_by("-job__created_at")[:50]
     context = {
         "run": run,
-        "rows": [_summary(one) for one in rows],
+        "rows": [_summary(row) for row in rows],
         "may": allowed(actor, run.organization_id),
         "has_checkpoint": run.checkpoints.exists(),
     }

@@ -116,10 +116,10 @@ def batch_fill(store: ClickHouseStore) -> int:
         return 0
     place.batch += 1
     changes = _taken()
-    trajectories = [one for one in changes if one.kind == ChangeKind.TRAJECTORY]
+    trajectories = [change for change in changes if change.kind == ChangeKind.TRAJECTORY]
     done = trajectories_send(store, place.batch, trajectories)
-    done += _trainings_send(store, place, [one for one in changes if one.kind == ChangeKind.TRAINING])
-    RowChange.objects.filter(id__in=[one.id for one in changes])._raw_delete("default")
+    done += _trainings_send(store, place, [change for change in changes if change.kind == ChangeKind.TRAINING])
+    RowChange.objects.filter(id__in=[change.id for change in changes])._raw_delete("default")
     if not changes:
         place.filled_at = timezone.now()
     place.save()
@@ -141,8 +141,8 @@ def _taken() -> list[RowChange]:
 
 def trajectories_send(store: ClickHouseStore, batch: int, changes: Sequence[RowChange]) -> int:
     """Rows that are there are sent, those that are not are deleted."""
-    hours = {key: (one.organization_id, one.hour) for one in changes for key in one.keys}
-    months = list({one.month for one in changes})
+    hours = {key: (change.organization_id, change.hour) for change in changes for key in change.keys}
+    months = list({change.month for change in changes})
     seen: set[uuid.UUID] = set()
     every = list(hours)
     for start in range(0, len(every), KEYS):
@@ -174,7 +174,7 @@ def deleted_purge(store: ClickHouseStore, batch: int) -> None:
 
 def _trainings_send(store: ClickHouseStore, place: WarehouseStore, changes: Iterable[RowChange]) -> int:
     """Jobs with a new status, and the figures of jobs that are active or ended recently."""
-    noted = {key: one.organization_id for one in changes for key in one.keys}
+    noted = {key: change.organization_id for change in changes for key in change.keys}
     since = (place.filled_at or timezone.now()) - SETTLING
     moving = Job.objects.filter(Q(status__in=ACTIVE) | Q(finished_at__gte=since), kind__in=TRAINING_KINDS)
     ids = noted | dict(moving.values_list("id", "organization_id"))

@@ -80,7 +80,7 @@ def _content(cell: ShownCell) -> str:
 
 def chart_views(figures: DashboardFigures) -> list[ChartView]:
     agents = agents_of(figures, _rows)
-    return [_view(one, agents) for one in figures.charts]
+    return [_view(chart, agents) for chart in figures.charts]
 
 
 def _view(shown: ShownChart, agents: dict[uuid.UUID, Agent]) -> ChartView:
@@ -98,7 +98,7 @@ def _rows(chart: ShownChart) -> list[Row]:
 def agents_of(
     figures: DashboardFigures, rows_of: Callable[[ShownChart], list[Row]] = lambda chart: chart.rows
 ) -> dict[uuid.UUID, Agent]:
-    ids = {row["agent_id"] for one in figures.charts for row in rows_of(one) if row.get("agent_id")}
+    ids = {row["agent_id"] for chart in figures.charts for row in rows_of(chart) if row.get("agent_id")}
     return Agent.objects.filter(organization_id=figures.asked.organization).in_bulk(ids)
 
 
@@ -132,7 +132,7 @@ def as_moment(value: date) -> datetime:
 def summary(figures: DashboardFigures) -> str:
     """The dashboard in a sentence or two; "" where there is nothing to say. Totals are those of the
     pictures over time: a table may have its first rows alone."""
-    rows = {one.chart.key: one.rows for one in figures.charts}
+    rows = {chart.chart.key: chart.rows for chart in figures.charts}
     return SUMMARIES[figures.dashboard.key](rows)
 
 

@@ -271,7 +271,7 @@ class AgentForm(RowForm):
         super().__init__(*args, **kwargs)
         self.actor = actor
         own = "The site's own (LLM_BASE_URL)" if settings.LLM_BASE_URL else "None"
-        named = [(str(one.pk), f"{one.name} ({one.base_url})") for one in endpoints_visible(actor)]
+        named = [(str(endpoint.pk), f"{endpoint.name} ({endpoint.base_url})") for endpoint in endpoints_visible(actor)]
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
         cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
         self.servers = list(tool_servers_visible(actor))
@@ -283,13 +283,13 @@ class AgentForm(RowForm):
         for name in EVOLUTION_SETTINGS:
             of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
             self.fields[name].help_text = of_site + LIMITS.get(name, "")
-        stamped = [("", "None: its own system prompt"), *((str(one.pk), one.name) for one in packs_visible(actor))]
+        stamped = [("", "None: its own system prompt"), *((str(pack.pk), pack.name) for pack in packs_visible(actor))]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
 
     @classmethod
     def initial_of(cls, agent: Agent) -> dict[str, Any]:
         chosen = {name: str(getattr(agent, f"{name}_id") or "") for name in ("endpoint", "reflector", "prompt_pack")}
-        servers = [str(one.pk) for one in agent.tool_servers.all()]
+        servers = [str(server.pk) for server in agent.tool_servers.all()]
         return super().initial_of(agent) | chosen | {"tool_servers": servers, "opted_out": not agent.collects}
 
     def values(self) -> dict[str, Any]:

@@ -71,7 +71,7 @@ def with_rows(actor: Any, values: dict[str, Any]) -> dict[str, Any]:
         if name in found:
             found[name] = get(actor, found[name]) if found[name] else None
     if "tool_servers" in found:
-        found["tool_servers"] = [tool_server_get(actor, one) for one in found["tool_servers"]]
+        found["tool_servers"] = [tool_server_get(actor, server) for server in found["tool_servers"]]
     return found
 
 

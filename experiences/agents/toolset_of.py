@@ -134,7 +134,7 @@ class AgentTools:
             return []
         from experiences.rollouts.tools.mcp import MCPFailure
 
-        if unsaid := next((one.name for one in self._servers if str(one.pk) not in self._granted), ""):
+        if unsaid := next((server.name for server in self._servers if str(server.pk) not in self._granted), ""):
             message = f"It was not chosen which tools of {unsaid} the agent may call: open the agent and choose them."
             raise Halted("llm_refused", message)
         try:

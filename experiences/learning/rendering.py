@@ -21,11 +21,11 @@ def context_of(lessons: Iterable[Lesson]) -> str:
     """The text of lessons, in their order, among them items of a playbook (kind "section"), in theirs; "" for none."""
     items: list[Item] = []
     lines = []
-    for one in lessons:
-        if one.category in TITLES:
-            items.append((one.category, one.handle, one.text))
+    for lesson in lessons:
+        if lesson.category in TITLES:
+            items.append((lesson.category, lesson.handle, lesson.text))
         else:
-            lines.append(f"- {' '.join(one.text.split())}")
+            lines.append(f"- {' '.join(lesson.text.split())}")
     parts = [playbook] if (playbook := _playbook(items)) else []
     return "\n\n".join([*parts, "\n".join([HEAD, *lines])] if lines else parts)
 
@@ -33,7 +33,7 @@ def context_of(lessons: Iterable[Lesson]) -> str:
 def playbook_context(items: Iterable[PlaybookItem]) -> str:
     """The same of a playbook's items alone. It depends on the items and not on their counts, so that one version has
     one text."""
-    return _playbook([(one.category, one.id, one.content) for one in items])
+    return _playbook([(item.category, item.id, item.content) for item in items])
 
 
 def _playbook(items: list[Item]) -> str:

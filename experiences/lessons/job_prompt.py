@@ -110,5 +110,5 @@ def prompt_without(frozen: Mapping[str, Any], words: Sequence[str]) -> dict[str,
         return changed | {"pack_id": None, "stamp": pack_stamp(changed.get("system", ""))}
     same = all(changed[name] == frozen[name] for name in ("system", "injections", "sources"))
     sources = frozen["sources"] if same else []
-    stamp = pack_stamp(changed["system"], changed["injections"], [PackSource.of(one) for one in sources])
+    stamp = pack_stamp(changed["system"], changed["injections"], [PackSource.of(source) for source in sources])
     return changed | {"pack_id": pack_id, "sources": sources, "stamp": stamp}

@@ -59,13 +59,13 @@ def one_of_equals(rows: QuerySet[Experience]) -> QuerySet[Experience]:
 def jobs_that_taught(rows: Sequence[Experience]) -> dict[uuid.UUID, list[Job]]:
     """By lesson, the jobs that wrote this sentence down for this agent, the newest first. One query."""
     same = Experience.objects.filter(
-        agent_id__in={one.agent_id for one in rows}, summary__in={one.summary for one in rows}, job__isnull=False
+        agent_id__in={row.agent_id for row in rows}, summary__in={row.summary for row in rows}, job__isnull=False
     )
     sentence: Callable[[Experience], Any] = attrgetter(*SAME)
     found: dict[Any, dict[Any, Job]] = {}
     for one in same.select_related("job").order_by("-created_at").only(*SAME, "job"):
         found.setdefault(sentence(one), {})[one.job_id] = one.job  # type: ignore[assignment]
-    return {one.pk: list(found.get(sentence(one), {}).values()) for one in rows}
+    return {row.pk: list(found.get(sentence(row), {}).values()) for row in rows}
 
 
 def experience_get(actor: Any, experience_id: Any) -> Experience:

@@ -69,7 +69,7 @@ def pack_verify(pack: PromptPack) -> PromptPack:
 
 
 def sources_of(pack: PromptPack) -> tuple[PackSource, ...]:
-    return tuple(PackSource.of(one) for one in pack.sources)
+    return tuple(PackSource.of(source) for source in pack.sources)
 
 
 def stamp_of_agent(agent: Agent) -> str:
@@ -134,8 +134,8 @@ def checked(experiences: Iterable[Experience]) -> Checked:
     """The lessons that fit, and the others with what is wrong."""
     rows = list(experiences)
     faults = stamp_faults(rows)
-    refused = [LessonRefusal(one, faults[one.pk]) for one in rows if one.pk in faults]
-    return Checked([one for one in rows if one.pk not in faults], refused)
+    refused = [LessonRefusal(row, faults[row.pk]) for row in rows if row.pk in faults]
+    return Checked([row for row in rows if row.pk not in faults], refused)
 
 
 class _Prompt(NamedTuple):

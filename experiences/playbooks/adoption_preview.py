@@ -53,7 +53,7 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
     """Preview of an adoption. A lesson that says the same as an item is merged with it, as the curator does."""
     before = sections_of(playbook) if playbook else []
     refused = faults(agent, playbook, before, lessons)
-    wanted = [one for one in lessons if one.pk not in refused]
+    wanted = [lesson for lesson in lessons if lesson.pk not in refused]
     deltas = [Delta("add", DEFAULT_CONFIDENCE, category, clean(one.summary), rationale=one.why) for one in wanted]
     # Nothing is pruned for it: the person who adopts decides what goes.
     allowed = rules_of_people(agent)
@@ -72,11 +72,11 @@ def faults(
     found |= {
         pk: f"it is in the playbook already ({handle})" for pk, handle in _adopted(playbook, sections, lessons).items()
     }
-    for one in lessons:
-        if one.agent_id != agent.pk:
-            found[one.pk] = "another agent learned it"
-        elif one.status != ExperienceStatus.ACTIVE:
-            found[one.pk] = f"it is {one.status}; only what was measured and kept is adopted"
+    for lesson in lessons:
+        if lesson.agent_id != agent.pk:
+            found[lesson.pk] = "another agent learned it"
+        elif lesson.status != ExperienceStatus.ACTIVE:
+            found[lesson.pk] = f"it is {lesson.status}; only what was measured and kept is adopted"
     return found
 
 
@@ -84,8 +84,8 @@ def _adopted(
     playbook: Playbook | None, sections: Sequence[PlaybookItem], lessons: Sequence[Experience]
 ) -> dict[UUID, str]:
     """The items that came from these lessons and are still there: adopted twice they would only count twice."""
-    handles = [one.id for one in sections]
+    handles = [section.id for section in sections]
     rows = PlaybookChange.objects.filter(
-        playbook=playbook, experience__in=[one.pk for one in lessons], handle__in=handles
+        playbook=playbook, experience__in=[lesson.pk for lesson in lessons], handle__in=handles
     )
     return {pk: handle for pk, handle in rows.values_list("experience", "handle") if pk}

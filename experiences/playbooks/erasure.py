@@ -75,7 +75,7 @@ def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
         staying(model.objects.filter(playbook__organization_id=organization_id), words, texts=("by",), note=WHO_ACTED)
         for model in (PlaybookVersion, PlaybookChange, ContextDelta)
     ]
-    found = sum(one.rows for one in rows)
+    found = sum(row.rows for row in rows)
     return ErasureFinding(found, lambda: None, WHO_ACTED, stays=found)
 
 

@@ -104,10 +104,10 @@ def compiled(actor: Any, agent: Any) -> Compiled:
     if version is None:
         why = f"Release {deployed.release} of {row.agent.slug} has items that no version of its playbook has."
         raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
-    ids = [one["id"] for one in version.sections]
+    ids = [section["id"] for section in version.sections]
     dropped = tuple(one for one in ids if one not in texts)
     rate = 0.0 if dropped else row.agent.leave_out_rate
-    items = tuple(one.handle for one in deployed.lessons if one.handle in texts)
+    items = tuple(lesson.handle for lesson in deployed.lessons if lesson.handle in texts)
     return Compiled(row.id, row.agent_id, deployed.release, deployed.lessons, version.number, items, dropped, rate)
 
 
@@ -115,7 +115,7 @@ def _version_with(playbook: Playbook, told: Mapping[str, str]) -> PlaybookVersio
     """The newest version of which these items are, with these texts; one that has no others before one that has."""
     found = None
     for version in versions_of(playbook).iterator(chunk_size=20):
-        texts = {one["id"]: one["content"] for one in version.sections}
+        texts = {section["id"]: section["content"] for section in version.sections}
         if texts == told:
             return version
         if found is None and texts.items() >= told.items():

@@ -45,7 +45,7 @@ def _number(value: Any) -> float | None:
 
 def settings_of(steps: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Settings of the first call among stored steps; {} if the steps have none."""
-    first: Mapping[str, Any] = next((one["call"] for one in steps if one.get("call")), {})
+    first: Mapping[str, Any] = next((step["call"] for step in steps if step.get("call")), {})
     return {name: first[name] for name in SETTINGS if name in first}
 
 

@@ -328,4 +328,4 @@ def json_objects(text: str) -> list[dict[str, Any]]:
 
 def digest(messages: Sequence[Message]) -> str:
     """SHA-256 of what is asked."""
-    return hashlib.sha256(json.dumps([[one.role, one.content] for one in messages]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([[message.role, message.content] for message in messages]).encode()).hexdigest()

@@ -146,5 +146,5 @@ def _reason() -> RawSQL:
 
 def kinds_of(groups: Iterable[FailureGroup]) -> list[tuple[str, str]]:
     """The kinds that there are, with their titles."""
-    there = {one.kind for one in groups}
+    there = {group.kind for group in groups}
     return [(kind, title) for kind, title in KINDS.items() if kind in there]

@@ -97,8 +97,8 @@ def advantages_at(places: Sequence[TrajectoryPlace]) -> dict[uuid.UUID, dict[str
 def _groups(job_id: uuid.UUID, places: Sequence[TrajectoryPlace]) -> dict[tuple[int, int], tuple[Any, Any, Any]]:
     """Advantages, normalised rewards and advantages of steps of the groups at these places."""
     by_iteration: dict[int, set[int]] = {}
-    for one in places:
-        by_iteration.setdefault(one.iteration, set()).add(one.scenario)
+    for place in places:
+        by_iteration.setdefault(place.iteration, set()).add(place.scenario)
     rows = GroupRecord.objects.filter(job_id=job_id)
     if len(by_iteration) <= FEW:  # a batch of an export goes from the end of one iteration into the next
         near = (Q(iteration=n, scenario__range=(min(of), max(of))) for n, of in by_iteration.items())

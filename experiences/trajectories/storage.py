@@ -123,7 +123,7 @@ def groups_write(owner: TrajectoryScope, iteration: int, groups: Sequence[Trajec
 
 def _rank_stored(owner: TrajectoryScope, groups: Sequence[TrajectoryGroup]) -> None:
     """Rows that were written before their group was complete get the payment that it learned from."""
-    ranked = [one for group in groups for one in group.trajectories if one.ranked]
+    ranked = [trajectory for group in groups for trajectory in group.trajectories if trajectory.ranked]
     if not ranked:
         return
     ids, rewards = [owner.id_of(one.key) for one in ranked], [finite_or_none(one.reward) for one in ranked]

@@ -324,7 +324,7 @@ class TrainingJobViewSet(ScopedViewSet):
     def failures(self, request: Request, pk: UUID) -> Response:
         """Failures by reason: how many, since when, and whether they become rarer. Archived rollouts count."""
         groups, total = failures_of(self.actor, run_get(self.actor, pk))
-        body = {"total": total, "failed": sum(one.n for one in groups), "reasons": groups}
+        body = {"total": total, "failed": sum(group.n for group in groups), "reasons": groups}
         return Response(FailuresOut(body).data)
 
     @extend_schema(

@@ -88,7 +88,7 @@ def sections(config: Mapping[str, Any], runtime: str) -> list[SettingsSection]:
     """A whole configuration for reading: every setting that counts for its learner with its value, by group."""
     grouped, reads = {"The job": [fields()[name] for name in PLAIN], **groups()}, _reads(config, runtime)
     found = [
-        SettingsSection(title, [(one, value_at(config, one.name)) for one in members if reads(one.name)])
+        SettingsSection(title, [(member, value_at(config, member.name)) for member in members if reads(member.name)])
         for title, members in grouped.items()
     ]
     return [one for one in found if one.rows]

@@ -187,7 +187,7 @@ PRESETS: dict[str, Preset] = {
 def presets_for(runtime: str, learner: str = "") -> list[Preset]:
     """The presets that make a difference to a learner, in their order."""
     name = learner_of(runtime, learner).name
-    return [one for one in PRESETS.values() if not one.fits or name in one.fits]
+    return [preset for preset in PRESETS.values() if not preset.fits or name in preset.fits]
 
 
 def preset_config(name: str = DEFAULT_PRESET, runtime: str = "action", learner: str = "") -> GRPOConfig:

@@ -75,10 +75,10 @@ def _picked(rows: Sequence[TrajectoryRecord], more: bool, answer: str) -> Picked
 
 def _expected(row: TrajectoryRecord, notes: Iterable[Annotation], answer: str) -> tuple[str, str]:
     """The correct answer and who gave it."""
-    given = [one.answer for one in notes if one.answer]
+    given = [note.answer for note in notes if note.answer]
     if answer or given:
         return answer or given[-1], PERSON
-    good = row.success or any(one.label.casefold() in GOOD for one in notes)
+    good = row.success or any(note.label.casefold() in GOOD for note in notes)
     return (str(answered_by(row, row.steps)) if good else ""), TRAJECTORY
 
 

@@ -44,7 +44,7 @@ class DatasetChecks:
         return self.rows >= LEAST_ROWS and self.top_share >= ONE_SIDED
 
     def count(self, kind: str) -> int:
-        return sum(one.kind == kind for one in self.flags)
+        return sum(flag.kind == kind for flag in self.flags)
 
 
 def check_rows(rows: Sequence[Mapping[str, Any]]) -> DatasetChecks:
@@ -62,7 +62,7 @@ def check_rows(rows: Sequence[Mapping[str, Any]]) -> DatasetChecks:
             flags.append(RowFlag(index, kind, words))
         if why := suspicion(str(row["query"])[:CHECKED_CHARS]):
             flags.append(RowFlag(index, "injection", f"It may be an attack: {why}."))
-    counted = Counter(one for one in outcomes if one)
+    counted = Counter(outcome for outcome in outcomes if outcome)
     [(top, n)] = counted.most_common(1) or [("", 0)]
     return DatasetChecks(len(rows), len(first), flags, top, n / counted.total() if counted else 0.0)
 

@@ -58,7 +58,7 @@ def model_card(run: TrainingRun) -> str:
         "",
         "## Warnings",
         "",
-        *([f"- {one}" for one in run.warnings] or ["None."]),
+        *([f"- {warning}" for warning in run.warnings] or ["None."]),
     ]
     return "\n".join(lines) + "\n"
 

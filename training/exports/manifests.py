@@ -47,11 +47,11 @@ def run_manifest(run: TrainingRun) -> dict[str, Any]:
         "agent": _agent(run),
         "config": run.configuration.as_dict(),
         "data": _data(run, texts),
-        "epochs": [{name: one[name] for name in OF_EPOCH} for one in epochs],
+        "epochs": [{name: epoch[name] for name in OF_EPOCH} for epoch in epochs],
         "per_epoch_averages": averages(epochs),
         "experiences": [_experience(row) for row in lessons],
         "scores": {"selection": run.selection or None, "held_out": run.verdict or None},
-        "gates": [one["gate"] for one in epochs if one["gate"] is not None],
+        "gates": [epoch["gate"] for epoch in epochs if epoch["gate"] is not None],
         "guard_rails": _guard_rails(run, epochs, lessons, texts),
         "versions": {"python": platform.python_version(), "django": django.__version__, "numpy": np.__version__},
     }
@@ -61,7 +61,7 @@ def averages(epochs: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
     """Means over epochs of what an epoch reports; None where no epoch measured it."""
     found: dict[str, float | None] = {}
     for name in AVERAGED:
-        known = [float(one[name]) for one in epochs if one[name] is not None]
+        known = [float(epoch[name]) for epoch in epochs if epoch[name] is not None]
         found[name] = sum(known) / len(known) if known else None
     return found
 
@@ -156,7 +156,7 @@ def _texts(run: TrainingRun) -> dict[str, list[str]]:
         return {}
     pools = run_pools(run)
     sides = {"train": pools.train, "selection": pools.selection, "held_out": pools.held_out}
-    return {name: sorted(normalized(one.query) for one in scenarios) for name, scenarios in sides.items()}
+    return {name: sorted(normalized(scenario.query) for scenario in scenarios) for name, scenarios in sides.items()}
 
 
 def _fingerprint(texts: Sequence[str]) -> str:
@@ -173,10 +173,10 @@ def _guard_rails(
     texts: Mapping[str, Sequence[str]],
 ) -> dict[str, Any]:
     """Guard rails of the run, each with the figures that show it. ``held`` is null where nothing can be shown."""
-    unread = sum(int(one["reflected"].get("unread", 0)) for one in epochs)
+    unread = sum(int(epoch["reflected"].get("unread", 0)) for epoch in epochs)
     refused: Counter[str] = Counter()
-    for one in epochs:
-        refused.update(one["refusals"])
+    for epoch in epochs:
+        refused.update(epoch["refusals"])
     group = run.configuration.n_trajectories_per_query
     return {
         "stamps": _stamps(run, lessons),
@@ -222,8 +222,8 @@ def _held_out(run: TrainingRun, texts: Mapping[str, Sequence[str]]) -> dict[str,
 def _questions_refused(epochs: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, int]]:
     """By stage, why answers could not be used."""
     found: dict[str, Counter[str]] = {}
-    for one in epochs:
-        for stage in one["questions"]:
+    for epoch in epochs:
+        for stage in epoch["questions"]:
             if stage["reasons"]:
                 found.setdefault(stage["stage"], Counter()).update(stage["reasons"])
     return {stage: dict(counted.most_common()) for stage, counted in found.items()}

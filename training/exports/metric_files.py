@@ -32,7 +32,7 @@ class MetricFile:
     @classmethod
     def of(cls, run: TrainingRun) -> Self:
         epochs = run_epochs(run)
-        return cls(run, epochs, [*accumulate(one["iterations"] for one in epochs)])
+        return cls(run, epochs, [*accumulate(epoch["iterations"] for epoch in epochs)])
 
     def lines(self, last: int | None) -> tuple[int | None, bytes]:
         """(the last iteration, the next lines) after an iteration; no lines at the end."""
@@ -65,7 +65,7 @@ def per_epoch(run: TrainingRun) -> dict[str, Any]:
         "job_id": str(run.pk),
         "status": run.job.status,
         "complete": run.job.status == Status.COMPLETED,
-        "epochs": [_epoch(one) for one in epochs],
+        "epochs": [_epoch(epoch) for epoch in epochs],
         "averages": averages(epochs),
     }
 

@@ -73,11 +73,11 @@ def drawn_of(groups: Sequence[TrajectoryGroup], policy: ContextPolicy, config: G
     trajectories = [trajectory for group in groups for trajectory in group.trajectories]
     size = config.n_trajectories_per_query
     k = len(policy.library)
-    z = np.array([policy.drawn(seed, size, one.key) for one in trajectories], dtype=np.bool_).reshape(
+    z = np.array([policy.drawn(seed, size, trajectory.key) for trajectory in trajectories], dtype=np.bool_).reshape(
         len(trajectories), k
     )
     tokens = np.array([lesson.tokens for lesson in policy.library], dtype=np.float64)
-    reward = np.array([one.reward for one in trajectories], dtype=np.float64)
+    reward = np.array([trajectory.reward for trajectory in trajectories], dtype=np.float64)
     reward = reward - config.context.token_cost * (z @ tokens) / 1000 if k else reward
     return Drawn(z, reward, np.repeat(np.arange(len(groups)), [len(group.trajectories) for group in groups]))
 

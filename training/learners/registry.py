@@ -40,7 +40,7 @@ def learner_of(runtime: str, name: str = "") -> Learner:
         for found in _BUILT_IN:
             if runtime in found.runtimes:
                 return found
-    fitting = ", ".join(one.name for one in learners_for(runtime)) or "none"
+    fitting = ", ".join(learner.name for learner in learners_for(runtime)) or "none"
     which = f"Learner {name} does not learn" if name else "No built-in learner learns"
     raise UnfitLearner(f"{which} from agents of runtime {runtime}. Those that do: {fitting}.")
 
@@ -59,7 +59,7 @@ class StoredPolicy(NamedTuple):
 
     def chooses_among(self, actions: Sequence[ActionSpec]) -> bool:
         """Whether the policy chooses among these actions; True for a policy without actions."""
-        names = [one.name for one in actions]
+        names = [action.name for action in actions]
         return list(getattr(self.policy, "actions", names)) == names
 
 

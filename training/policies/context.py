@@ -197,13 +197,13 @@ class ContextPolicy:
         lessons = [self.library.lessons[at] for at in live]
         return QueryRule(
             self.vectors,
-            tuple(one.handle for one in lessons),
-            tuple(one.tokens for one in lessons),
+            tuple(lesson.handle for lesson in lessons),
+            tuple(lesson.tokens for lesson in lessons),
             self.evidence.effects(live),
             confidence,
             slots,
             most_tokens,
-            frozenset(one.handle for one in lessons if one.kind == "section"),
+            frozenset(lesson.handle for lesson in lessons if lesson.kind == "section"),
         ).as_stored()
 
     def everywhere(self, confidence: float, slots: int | None = None) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ class PriorEstimates:
     def of(cls, policy: ContextPolicy) -> Self:
         """The estimates of a run at its end."""
         lessons = policy.library.lessons
-        return cls(tuple(one.handle for one in lessons), tuple(one.version for one in lessons), policy.effects)
+        return cls(tuple(lesson.handle for lesson in lessons), tuple(one.version for one in lessons), policy.effects)
 
     def only(self, library: Library) -> PriorEstimates:
         """The estimates for this library's lessons, each with its current text."""

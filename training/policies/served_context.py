@@ -34,12 +34,12 @@ class ServedContext:
 
     @cached_property
     def choice(self) -> Choice:
-        return Choice(tuple(one.handle for one in self.lessons), self.rule)
+        return Choice(tuple(lesson.handle for lesson in self.lessons), self.rule)
 
     def lessons_for(self, query: str) -> list[Lesson]:
         """In the library's order."""
         handles = set(self.choice.told(query))
-        return [one for one in self.lessons if one.handle in handles]
+        return [lesson for lesson in self.lessons if lesson.handle in handles]
 
     def text_for(self, query: str) -> str:
         return context_of(self.lessons_for(query))
@@ -49,7 +49,7 @@ class ServedContext:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "lessons": [one.as_dict() for one in self.lessons],
+            "lessons": [lesson.as_dict() for lesson in self.lessons],
             "rule": None if self.rule is None else self.rule.as_json(),
             "version": self.version,
         }

@@ -83,7 +83,7 @@ def job_figures(runs: Sequence[TrainingRun]) -> list[Figure]:
         Figure("Trajectories", "count", [run.trajectories for run in runs]),
         Figure("Tokens", "count", [run.tokens or None for run in runs]),
     ]
-    return [one for one in figures if one.measured]
+    return [figure for figure in figures if figure.measured]
 
 
 def job_settings(runs: Sequence[TrainingRun]) -> list[dict[str, Any]]:
@@ -93,9 +93,9 @@ def job_settings(runs: Sequence[TrainingRun]) -> list[dict[str, Any]]:
 
 def settings_that_differ(configs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """{name, values} of each setting that is not the same in all of them; nested ones by a name with dots."""
-    flat = [flattened(one) for one in configs]
+    flat = [flattened(config) for config in configs]
     found = ((name, [one.get(name) for one in flat]) for name in _names(flat))
-    return [{"name": name, "values": values} for name, values in found if any(one != values[0] for one in values)]
+    return [{"name": name, "values": values} for name, values in found if any(value != values[0] for value in values)]
 
 
 def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

@@ -47,13 +47,13 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
     rows = experiences_visible(actor).filter(id__in=mine)
     by_use = sorted(rows, key=lambda row: (row.status != "active", -(row.effect or 0.0), row.handle))
     texts = {row.handle: row.summary for row in by_use}
-    scale = max((abs(edge) for one in epochs for edge in _edges(one["gate"])), default=0.0)
+    scale = max((abs(edge) for epoch in epochs for edge in _edges(epoch["gate"])), default=0.0)
     return {
         "agent": run.agent,
         "learned": verdict(run, epochs),
         "continues": None if run.continues is None else run.continues.job,
         "went_on": went_on_words(run),
-        "epochs": [_epoch(one, scale, texts) for one in epochs],
+        "epochs": [_epoch(epoch, scale, texts) for epoch in epochs],
         "lessons": lessons(by_use[:SHOWN], costs=costs_of_finding(run, by_use)),
         "priced": True,
         "n_lessons": len(by_use),
@@ -68,7 +68,7 @@ def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerd
     """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
     if not epochs:
         return LessonVerdict("No lessons yet.", "quiet")
-    seen = [one for one in epochs if one["gate"] is not None]
+    seen = [epoch for epoch in epochs if epoch["gate"] is not None]
     decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
     total = run.configuration.context.epochs
     if not seen:
@@ -141,8 +141,8 @@ def search_words(gate: Mapping[str, Any]) -> str:
 
 def nothing_changed(run: TrainingRun) -> str:
     """The verdict of a run that ships what it began with, in which there is nothing to prove."""
-    epochs = [one for one in run_epochs(run) if one["gate"] is not None and one["gate"].get("looks", 1)]
-    epochs = [one for one in epochs if outcome(one["gate"]) in ("accepted", "refused")]
+    epochs = [epoch for epoch in run_epochs(run) if epoch["gate"] is not None and epoch["gate"].get("looks", 1)]
+    epochs = [epoch for epoch in epochs if outcome(epoch["gate"]) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
     if not epochs:
         return f"{head} No useful lesson was found."
@@ -200,8 +200,8 @@ def _epoch(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> 
         "changes": epoch["changes"][-CHANGES:],
         "n_changes": len(epoch["changes"]),
         "why": [(why, n, explained(why)) for why, n in epoch["refusals"].items()],
-        "asked": sum(one["asked"] for one in epoch["questions"]),
-        "asked_cost_usd": sum(one["cost_usd"] for one in epoch["questions"]),
+        "asked": sum(question["asked"] for question in epoch["questions"]),
+        "asked_cost_usd": sum(question["cost_usd"] for question in epoch["questions"]),
         "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
         "where": _where(gate, texts) if gate else [],
         "gate_words": gain_words(gate) if gate else "",

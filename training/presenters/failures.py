@@ -41,11 +41,11 @@ def failures_tab(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[s
     kind, search, order = query_params(request, "kind", "find", "order")
     groups, total = failures_of(actor, run)
     order = order if order in ORDERS else "most"
-    found = [one for one in groups if kind in ("", one.kind) and search.casefold() in one.title.casefold()]
+    found = [group for group in groups if kind in ("", group.kind) and search.casefold() in group.title.casefold()]
     return {
         "groups": sorted(found, key=ORDERS[order][1]),
         "any_failure": bool(groups),
-        "failed": sum(one.n for one in groups),
+        "failed": sum(group.n for group in groups),
         "total": total,
         "kinds": kinds_of(groups),
         "kind": kind,

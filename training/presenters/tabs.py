@@ -54,7 +54,7 @@ def tabs_of(run: TrainingRun, may: Collection[str]) -> list[Tab]:
     """The tabs of a run, for users with these actions. An agent that chooses actions has no context and so no lessons;
     raw rows are for roles that work with them."""
     hidden = {*([] if learns_context(run) else ["learned"]), *([] if "data.view" in may else RAW)}
-    return [one for one in TABS if one.key not in hidden]
+    return [tab for tab in TABS if tab.key not in hidden]
 
 
 def tab_context(request: HttpRequest, actor: Actor, run: TrainingRun, tab: str) -> dict[str, Any]:

@@ -70,8 +70,8 @@ def _group_of(key: str) -> str:
 def _epoch(row: Epoch, asked: list[dict[str, Any]], looks: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     sums: Mapping[str, Any] = row.metrics
     rollouts = int(sums.get("rollouts", 0))
-    taken = [one for one in row.changes if one["taken"]]
-    refused = [one for one in row.changes if not one["taken"] and one["op"] != "NONE"]
+    taken = [change for change in row.changes if change["taken"]]
+    refused = [change for change in row.changes if not change["taken"] and change["op"] != "NONE"]
     gate = row.gate
     return {
         "epoch": row.number,
@@ -99,7 +99,7 @@ def _epoch(row: Epoch, asked: list[dict[str, Any]], looks: Mapping[int, Mapping[
 
 def reasons(receipts: Iterable[Mapping[str, Any]]) -> dict[str, int]:
     """Why operations were refused, the most frequent reason first."""
-    return dict(Counter(str(one["why"]) for one in receipts).most_common())
+    return dict(Counter(str(receipt["why"]) for receipt in receipts).most_common())
 
 
 def _mean(sums: Mapping[str, Any], name: str, n: int) -> float | None:

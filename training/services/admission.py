@@ -44,7 +44,7 @@ class LaunchRefusal:
     repairs: tuple[Repair, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        return {"message": self.error.message, "repairs": [one.as_json() for one in self.repairs]}
+        return {"message": self.error.message, "repairs": [repair.as_json() for repair in self.repairs]}
 
 
 def job_slot(agent: Agent) -> dict[str, Any]:

@@ -270,12 +270,12 @@ class TrainingSlice:
             return
         selection = asdict(report.selection) if report.selection else None
         figures = {name: finite_or_none(value) for name, value in report.metrics.items()}
-        trajectories = [one for group in report.groups for one in group.trajectories]
-        cost = sum(one.spent_micros for one in trajectories)
+        trajectories = [trajectory for group in report.groups for trajectory in group.trajectories]
+        cost = sum(trajectory.spent_micros for trajectory in trajectories)
         spent = self.run.cost_micros + cost
         if isinstance(runtime_factory := self.setup.acting, RuntimeFactory):
             spent = figures["spent_micros"] = runtime_factory.spent()  # validation and questions are paid for as well
-        tokens = sum(one.tokens for one in trajectories)
+        tokens = sum(trajectory.tokens for trajectory in trajectories)
         done = report.iteration / self.run.total_iterations
         with self._writer.committing(progress=done, crashes=0):
             groups_write(self.owner, report.iteration, report.groups)
@@ -337,7 +337,7 @@ class TrainingSlice:
         self.run.trajectories += n
         self.run.cost_micros += cost
         self.run.selection = selection or self.run.selection
-        played = [one for group in report.groups for one in group.trajectories]
+        played = [trajectory for group in report.groups for trajectory in group.trajectories]
         for warning in [*report.warnings, *self._unsolved(report), *self._dropped(played)]:
             event_add(self.job, "warning", level="warning", message=warning, data={"iteration": report.iteration})
         due = time.monotonic() - self._last_event >= EVENT_SECONDS

@@ -143,7 +143,7 @@ def _text(given: str, name: str, what: str) -> str:
 
 def _tags(given: Sequence[str]) -> list[str]:
     tags = sorted({" ".join(one.split()) for one in given} - {""})
-    if any(len(one) > TAG for one in tags) or len(tags) > TAGS:
+    if any(len(tag) > TAG for tag in tags) or len(tags) > TAGS:
         message = f"A job has at most {TAGS} tags of at most {TAG} characters."
         raise Invalid(message, fields={"tags": message})
     return tags

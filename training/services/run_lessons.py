@@ -50,10 +50,10 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     """
     stamp_of_agent(agent)
     lessons = [library_entry(row, "active") for row in _fitting(agent)]
-    texts = [one["lesson"]["text"] for one in lessons]
+    texts = [lesson["lesson"]["text"] for lesson in lessons]
     # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
     items = sections_of_agent(agent) if sections is None else sections
-    sections = [one for one in items if most_alike(one.content, texts)[1] < ALIKE]
+    sections = [item for item in items if most_alike(item.content, texts)[1] < ALIKE]
     return lessons + [
         {
             "lesson": Lesson(
@@ -141,7 +141,7 @@ def ship_again(run: TrainingRun, policy: ContextPolicy, id_of: IdOf, *, by: str)
     """Restores the context that an earlier checkpoint of the run shipped, with its texts. Other active lessons become
     candidates. Changes that a person made since the run was created stay, and so does the playbook."""
     shipped = set(policy.shipped)
-    states = [one for one in states_of(policy, id_of, _began_with(run)) if one.handle in shipped]
+    states = [state for state in states_of(policy, id_of, _began_with(run)) if state.handle in shipped]
     for row in Experience.objects.filter(agent=run.agent, status=ExperienceStatus.ACTIVE).exclude(handle__in=shipped):
         figures = {name: getattr(row, name) for name in MEASURED}
         states.append(_state(replace(_lesson(row), status="proposed"), row.weight, figures, id_of))
@@ -158,7 +158,7 @@ def _began_with(run: TrainingRun) -> dict[str, dict[str, Any]]:
 def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
     """Columns of a run that record the shipped rule."""
     rule = policy.shipped_rule
-    versions = {one.handle: one.version for one in policy.shipped_lessons}
+    versions = {lesson.handle: lesson.version for lesson in policy.shipped_lessons}
     kept = None if rule is None else {"rule": rule.as_json(), "versions": versions}
     return {"shipped_rule": kept, "shipped_at": Now()}
 
@@ -305,7 +305,7 @@ def _lesson(row: Experience) -> Lesson:
 def epoch_add(run: TrainingRun, report: IterationReport) -> None:
     """Adds an iteration to its epoch's row. Inside the iteration's transaction, and so exactly once."""
     row, _ = Epoch.objects.select_for_update(no_key=True).get_or_create(run=run, number=report.epoch)
-    trajectories = [one for group in report.groups for one in group.trajectories]
+    trajectories = [trajectory for group in report.groups for trajectory in group.trajectories]
     row.metrics = added(row.metrics, sums_of(trajectories, report))
     receipts = report.reflected.receipts if report.reflected else []
     changes = [receipt.as_dict() | {"iteration": report.iteration} for receipt in receipts]
@@ -326,19 +326,19 @@ def _steps(run: TrainingRun, epoch: Epoch, decided: GateReport) -> dict[str, Any
 
 def sums_of(trajectories: Sequence[Trajectory], report: IterationReport) -> dict[str, Any]:
     """Sums over the trajectories of an iteration."""
-    known = [one.reward for one in trajectories if math.isfinite(one.reward)]
+    known = [trajectory.reward for trajectory in trajectories if math.isfinite(trajectory.reward)]
     reflected = report.reflected or Reflected()
     return {
         "rollouts": len(trajectories),
-        "successes": sum(one.success for one in trajectories),
+        "successes": sum(trajectory.success for trajectory in trajectories),
         "scored": len(known),
         "reward_sum": sum(known),
-        "steps": sum(len(one.steps) for one in trajectories),
-        "tokens": sum(one.tokens for one in trajectories),
-        "cost_micros": sum(one.spent_micros for one in trajectories),
-        "latency_ms": sum(one.duration_ms for one in trajectories),
-        "proposed": sum(one.op not in ("NONE", "EVICT") for one in reflected.receipts),
-        "taken": sum(one.taken and one.op != "EVICT" for one in reflected.receipts),
+        "steps": sum(len(trajectory.steps) for trajectory in trajectories),
+        "tokens": sum(trajectory.tokens for trajectory in trajectories),
+        "cost_micros": sum(trajectory.spent_micros for trajectory in trajectories),
+        "latency_ms": sum(trajectory.duration_ms for trajectory in trajectories),
+        "proposed": sum(receipt.op not in ("NONE", "EVICT") for receipt in reflected.receipts),
+        "taken": sum(receipt.taken and receipt.op != "EVICT" for receipt in reflected.receipts),
         "reflected": report.reflected.as_dict() if report.reflected else {},
         "tools": {
             one["tool"]: {

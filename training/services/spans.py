@@ -59,7 +59,7 @@ class RunSpans:
             return
         asked, self._asked = self._asked, []
         ended, worked = time.time(), report.rollout_seconds + report.update_seconds
-        rollouts = [one for group in report.groups for one in group.trajectories]
+        rollouts = [trajectory for group in report.groups for trajectory in group.trajectories]
         every = {**self.every, "tfgrpo_epoch": report.epoch, "iteration": report.iteration}
         own = {
             "tool_cost_usd": dollars(sum(one.cost_micros for one in rollouts)),

@@ -126,7 +126,7 @@ def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterato
     """Lessons of the candidate that a run of this configuration ended with and did not ship, by their current rows.
     Lessons that a person pruned or reworded since are left out."""
     chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
-    wanted = [one for one in chosen.handles if one not in policy.shipped]
+    wanted = [handle for handle in chosen.handles if handle not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)
     for row in checked(of_agent(agent, rows.order_by("handle"))):
         draft = policy.library.get(row.handle)
@@ -158,7 +158,7 @@ def _taught(run: TrainingRun) -> set[str] | None:
 
 
 def _texts(scenarios: Sequence[Scenario]) -> set[str]:
-    return {normalized(one.query) for one in scenarios}
+    return {normalized(scenario.query) for scenario in scenarios}
 
 
 def _not_used(earlier: TrainingRun, shared: int) -> str:

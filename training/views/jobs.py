@@ -110,7 +110,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         ],
         "tag": tag,
         "choices": choices,
-        "without": {one.key: not one.shown for one in choices},
+        "without": {choice.key: not choice.shown for choice in choices},
         "statuses": STATUSES,
         "status": status,
         "agent": agent,

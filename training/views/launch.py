@@ -34,7 +34,7 @@ PREVIEW = 3
 
 @page
 def launch(request: HttpRequest, actor: Actor) -> HttpResponse:
-    if not any(actor.may("run.start", one) for one in actor.organization_ids):
+    if not any(actor.may("run.start", organization_id) for organization_id in actor.organization_ids):
         require(actor, "run.start", current_organization(actor))
     if request.method == "POST":
         form = LaunchForm.read(actor, request.POST)

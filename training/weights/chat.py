@@ -67,7 +67,7 @@ def _as_dict(message: Mapping[str, Any]) -> dict[str, Any]:
         content = "".join(str(part.get("text", "")) for part in content if isinstance(part, Mapping))
     plain = {**message, "content": content or ""}
     if calls := message.get("tool_calls"):
-        plain["tool_calls"] = [{**one, "function": _opened(one["function"])} for one in calls]
+        plain["tool_calls"] = [{**call, "function": _opened(call["function"])} for call in calls]
     return plain
 
 

@@ -17,7 +17,7 @@ def datum(ids: Sequence[int], weights: Sequence[float] | None = None) -> dict[st
 
 def logprobs_in(found: dict[str, Any]) -> list[list[float]]:
     """Of each token of each row in a result, 0 for the first."""
-    return [[0.0, *map(float, one["logprobs"]["data"])] for one in found["loss_fn_outputs"]]
+    return [[0.0, *map(float, output["logprobs"]["data"])] for output in found["loss_fn_outputs"]]
 
 
 def _array(values: list[Any], kind: str) -> dict[str, Any]:

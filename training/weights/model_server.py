@@ -90,7 +90,7 @@ class ModelServer:
         if asked.get("n", 1) != 1:
             raise BadInput("n is 1: ask again for further answers.")
         messages = asked.get("messages")
-        if not isinstance(messages, list) or not messages or not all(isinstance(one, dict) for one in messages):
+        if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             raise BadInput("messages is a list of messages, and not empty.")
         weights = await self._weights_of(str(asked.get("model", "")))
         prompt = self.chat.prompt(messages, asked.get("tools"))
@@ -139,7 +139,7 @@ class ModelServer:
         events = [head | {"choices": one} for one in choices]
         if (asked.get("stream_options") or {}).get("include_usage"):
             events.append(head | {"choices": [], "usage": usage})
-        text = "".join(f"data: {json.dumps(one)}\n\n" for one in events) + "data: [DONE]\n\n"
+        text = "".join(f"data: {json.dumps(event)}\n\n" for event in events) + "data: [DONE]\n\n"
         return web.Response(text=text, content_type="text/event-stream")
 
     async def _weights_of(self, model: str) -> str:
@@ -242,7 +242,7 @@ class ModelServer:
     @staticmethod
     def _outputs(found: tuple[list[list[float]], float], data: list[Datum]) -> dict[str, Any]:
         logprobs, seconds = found
-        rows = [one[1:] for one in logprobs]
+        rows = [logprob[1:] for logprob in logprobs]
         outputs = [{"logprobs": {"data": row, "dtype": "float32", "shape": [len(row)]}} for row in rows]
         pairs = zip(rows, data, strict=True)
         loss = -sum(sum(w * p for w, p in zip(one.weights[1:], row, strict=True)) for row, one in pairs)

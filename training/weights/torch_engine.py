@@ -248,8 +248,8 @@ class TorchEngine:
         adapters = {} if not self._adapted else next(iter(self._adapted.values()))[1]
         own = {} if slot is None else self._parameters(slot)
         if slot is None or slot.rank == FULL:
-            for one in adapters.values():
-                one.data = torch.zeros_like(one.data)
+            for adapter in adapters.values():
+                adapter.data = torch.zeros_like(adapter.data)
         for at, parameter in own.items():
             assert slot is not None
             parameter.data = slot.weights[at]

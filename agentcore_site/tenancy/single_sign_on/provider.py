@@ -135,7 +135,7 @@ def _verified(token: str, attempt: Attempt, description: Mapping[str, Any]) -> d
     try:
         header = jwt.get_unverified_header(token)
         keys = jwt.PyJWKSet.from_dict(_fetched(_described("jwks_uri", description))).keys
-        named = [one for one in keys if header.get("kid") in (None, one.key_id) and one.public_key_use in (None, "sig")]
+        named = [key for key in keys if header.get("kid") in (None, key.key_id) and key.public_key_use in (None, "sig")]
         if header.get("alg") not in ALGORITHMS or len(named) != 1:
             raise SignOnRefused("The provider signed with a key that it does not publish. Try again.")
         claims: dict[str, Any] = jwt.decode(

@@ -75,7 +75,7 @@ def _of_trace(line: Mapping[str, Any], scenario: int) -> Trajectory:
         error=error,
         model=str(next((call.get("model") for call in calls if call.get("model")), "")),
         tokens=sum(int(_number(one.get(name))) for one in usages for name in ("prompt_tokens", "completion_tokens")),
-        cost_usd=math.fsum(_number(one.get("cost")) for one in usages),
+        cost_usd=math.fsum(_number(usage.get("cost")) for usage in usages),
         started_at=_number(timing.get("start")) or _number(_object(line, "timing").get("start")),
         duration_s=max(_number(timing.get("end")) - _number(timing.get("start")), 0.0),
     )

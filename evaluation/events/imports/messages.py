@@ -121,4 +121,4 @@ def _text(message: Mapping[str, Any]) -> str:
 
 
 def _system(messages: Sequence[Mapping[str, Any]]) -> str:
-    return "\n\n".join(_text(one) for one in messages if one["role"] in ("system", "developer"))
+    return "\n\n".join(_text(message) for message in messages if message["role"] in ("system", "developer"))

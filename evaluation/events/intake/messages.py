@@ -97,7 +97,7 @@ def block_take(messages: Sequence[StoredMessage]) -> list[Outcome]:
         committed.
     """
     senders = _senders(message.subject for message in messages)
-    in_turn(one.organization.pk for one in senders.values() if one is not None)
+    in_turn(sender.organization.pk for sender in senders.values() if sender is not None)
     outcomes = [_outcome(message, senders) for message in messages]
     DeadLetter.objects.bulk_create([one for one in outcomes if isinstance(one, DeadLetter)], ignore_conflicts=True)
     return outcomes
@@ -145,7 +145,7 @@ def payload_retake(row: DeadLetter) -> None:
         NotTaken: it is refused again.
     """
     senders = _senders([row.subject])
-    in_turn(one.organization.pk for one in senders.values() if one is not None)
+    in_turn(sender.organization.pk for sender in senders.values() if sender is not None)
     _take(StoredMessage(row.subject, row.payload.encode(), row.stream, row.sequence, row.stored_at), senders)
 
 
@@ -154,7 +154,7 @@ def _senders(subjects: Iterable[str]) -> Senders:
     for subject in subjects:
         with suppress(ValueError):
             publishers.add(origin_of(subject).publisher)
-    return {one: _known_sender(*one) for one in publishers}
+    return {publisher: _known_sender(*publisher) for publisher in publishers}
 
 
 def _take(message: StoredMessage, senders: Senders) -> None:

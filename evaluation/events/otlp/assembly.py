@@ -32,14 +32,14 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
     Raises:
         NothingOfAgents: the trace is not about an agent.
     """
-    found = sorted(spans, key=lambda one: (one.began, -one.ended, one.id))
+    found = sorted(spans, key=lambda span: (span.began, -span.ended, span.id))
     about_agents = [one for one in found if one.kind is not SpanKind.OTHER]
     if not about_agents:
         raise NothingOfAgents("No span is about an agent, a model or a tool.")
     known = {one.id for one in found}
     root = next((one for one in found if one.parent not in known), found[0])
-    models = _innermost([one for one in about_agents if one.kind is SpanKind.MODEL], found)
-    owned, unpriced = _steps(models, [one for one in about_agents if one.kind is SpanKind.TOOL], cost_of)
+    models = _innermost([agent for agent in about_agents if agent.kind is SpanKind.MODEL], found)
+    owned, unpriced = _steps(models, [agent for agent in about_agents if agent.kind is SpanKind.TOOL], cost_of)
     steps = _nested(owned, {one.id: one.parent for one in found})
     failed = root.error
     ended = max(one.ended for one in found)
@@ -52,7 +52,7 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
         evidence={EVIDENCE: _about(found, models, unpriced)},
         truncated=len(steps) > MOST_STEPS,
         error=f"agent: {failed}" if failed else "",
-        model=next((one.model for one in models if one.model), "")[:LONGEST_MODEL],
+        model=next((model.model for model in models if model.model), "")[:LONGEST_MODEL],
         started_at=root.began,
         duration_ms=(ended - root.began) * 1e3,
     )
@@ -64,12 +64,12 @@ def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[
     parents = {one.id: one.parent for one in found}
     tools = {one.id for one in found if one.kind is SpanKind.TOOL}
     outer: set[str] = set()
-    for one in models:
-        for above in _above(one.id, parents):
+    for model in models:
+        for above in _above(model.id, parents):
             if above in tools:
                 break
             outer.add(above)
-    return [one for one in models if one.id not in outer]
+    return [model for model in models if model.id not in outer]
 
 
 def _above(id: str, parents: Mapping[str, str]) -> Iterator[str]:

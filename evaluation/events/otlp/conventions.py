@@ -113,7 +113,7 @@ class AgentSpan:
 
 
 def _message(stored: Mapping[str, Any]) -> SpanMessage:
-    return SpanMessage(**{**stored, "calls": tuple(SpanToolCall(**one) for one in stored["calls"])})
+    return SpanMessage(**{**stored, "calls": tuple(SpanToolCall(**call) for call in stored["calls"])})
 
 
 def kind_of(span: OtlpSpan) -> SpanKind:
@@ -200,7 +200,7 @@ def _of_parts(message: Mapping[str, Any]) -> SpanMessage:
     answers = [part for part in parts if isinstance(part, Mapping) and part.get("type") == "tool_call_response"]
     text = _joined(parts)
     if answers and not text:
-        text = "\n".join(_text_of(one.get("response", one.get("result"))) for one in answers)
+        text = "\n".join(_text_of(answer.get("response", answer.get("result"))) for answer in answers)
     return SpanMessage(str(message.get("role", "")), text, calls, str(answers[0].get("id") or "") if answers else "")
 
 
@@ -211,7 +211,7 @@ def _joined(parts: Iterable[Any]) -> str:
         for part in parts
         if isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") == "text")
     )
-    return "\n".join(one for one in texts if isinstance(one, str) and one)
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
 
 
 def _numbered(about: Mapping[str, Any], prefix: str, inner: str, *, role: str = "") -> list[SpanMessage]:
@@ -281,7 +281,7 @@ def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
     """A span's attributes with those of the event that carries messages."""
     return {
         name: value
-        for part in (*(one.attributes for one in span.events if one.name == DETAILS), span.attributes)
+        for part in (*(event.attributes for event in span.events if event.name == DETAILS), span.attributes)
         for name, value in part.items()
     }
 
@@ -324,7 +324,7 @@ def _finished(about: Mapping[str, Any]) -> list[str] | None:
     answers = _sequence(about.get("gen_ai.output.messages"))
     found = (
         _sequence(about.get("gen_ai.response.finish_reasons"))
-        or [one.get("finish_reason") for one in answers if isinstance(one, Mapping)]
+        or [answer.get("finish_reason") for answer in answers if isinstance(answer, Mapping)]
         or [about.get("gen_ai.completion.0.finish_reason")]
     )
     return [one for one in found if isinstance(one, str)] or None

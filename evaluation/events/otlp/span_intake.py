@@ -47,7 +47,7 @@ def spans_receive(actor: Any, exports: Iterable[ResourceSpans], *, agent: str = 
     rejected: Counter[str] = Counter()
     rows: list[tuple[Agent, AgentSpan]] = []
     for export in exports:
-        slug = slugify(agent or str(next((export.attributes[one] for one in NAMES if one in export.attributes), "")))
+        slug = slugify(agent or str(next((export.attributes[name] for name in NAMES if name in export.attributes), "")))
         if slug not in known:
             known[slug] = _agent(actor, slug)
         rejected[BROKEN] += export.broken
@@ -90,7 +90,7 @@ def _keep(rows: Sequence[tuple[Agent, AgentSpan]]) -> None:
             f"INSERT INTO {table} (organization_id, agent_id, trace_id, span_id, root, body)"  # noqa: S608 - our table
             " SELECT * FROM unnest(%s::uuid[], %s::uuid[], %s::text[], %s::text[], %s::bool[], %s::text[])"
             " ON CONFLICT DO NOTHING",
-            [list(one) for one in columns],
+            [list(column) for column in columns],
         )
 
 

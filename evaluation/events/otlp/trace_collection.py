@@ -67,7 +67,7 @@ def _stored(agent: Agent, traces: Sequence[str]) -> int:
         return 0
     except Exception:
         if len(traces) > 1:
-            return sum(_stored(agent, [one]) for one in traces)
+            return sum(_stored(agent, [trace]) for trace in traces)
         log.exception("trace %s of %s could not be stored", traces[0], agent)
         WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).delete()
         return 0

@@ -43,18 +43,18 @@ class DeploymentPlan:
     arms: tuple[DeploymentArm, ...]
 
     def __post_init__(self) -> None:
-        names = [one.name for one in self.arms]
+        names = [arm.name for arm in self.arms]
         if not names or len(set(names)) < len(names) or not all(NAME.fullmatch(one) for one in (self.agent, *names)):
             raise ValueError(
                 f"An agent and its arms are named by small letters, digits, _ and -, each once; got {names}."
             )
-        shares = [one.share for one in self.arms]
-        if not all(0 <= one <= 1 for one in shares) or not math.isclose(math.fsum(shares), 1.0, abs_tol=1e-9):
+        shares = [arm.share for arm in self.arms]
+        if not all(0 <= share <= 1 for share in shares) or not math.isclose(math.fsum(shares), 1.0, abs_tol=1e-9):
             raise ValueError(f"Shares lie between 0 and 1 and add up to 1; got {shares}.")
 
     def as_json(self) -> dict[str, Any]:
         """The whole plan, each bundle with the digest of its release."""
-        return {"id": self.id, "agent": self.agent, "arms": [_arm(one) for one in self.arms]}
+        return {"id": self.id, "agent": self.agent, "arms": [_arm(arm) for arm in self.arms]}
 
 
 def _arm(arm: DeploymentArm) -> dict[str, Any]:

@@ -31,7 +31,7 @@ def plan_queue(deployment: Deployment) -> None:
 def plans_tell() -> int:
     """Delivers due plans, in the order of the changes. Returns the number of delivered plans."""
     rows = PlanDelivery.objects.filter(settled_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
-    return sum(_tell(one) for one in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
+    return sum(_tell(row) for row in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
 
 
 def _tell(row: PlanDelivery) -> bool:

@@ -54,7 +54,7 @@ def key_of(bundle: Bundle) -> str:
 
 
 def _served(plan: DeploymentPlan) -> list[DeploymentArm]:
-    return [one for one in plan.arms if one.share > 0]
+    return [arm for arm in plan.arms if arm.share > 0]
 
 
 def _faults(bundle: Bundle) -> Iterator[str]:

@@ -213,7 +213,7 @@ def _rule(values: dict[str, Any]) -> DeploymentRule:
     """Raises Invalid."""
     try:
         return DeploymentRule.canary(
-            values.get("shares") or [one.share for one in DeploymentRule().stages],
+            values.get("shares") or [stage.share for stage in DeploymentRule().stages],
             values["minutes"],
             values["sessions"],
             feedback_minutes=values["feedback_minutes"],

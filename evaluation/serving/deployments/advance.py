@@ -226,7 +226,7 @@ def _add_whole_sessions(
 
 def _mark_counted(rows: Sequence[CanaryObservation], moment: str) -> int:
     """Marks the observations as counted. Returns their number."""
-    waiting = CanaryObservation.objects.filter(pk__in=[one.pk for one in rows], **{moment: None})
+    waiting = CanaryObservation.objects.filter(pk__in=[row.pk for row in rows], **{moment: None})
     waiting.update(**{moment: timezone.now()})
     return len(rows)
 

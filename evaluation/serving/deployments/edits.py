@@ -135,7 +135,7 @@ def _measure(actor: Actor, serving: AgentServing, suites: Sequence[MissingSuite]
     if not suites or runs.filter(job__status__in=ACTIVE).exists():
         return
     most = min(DEFAULT_BUDGET_USD, dollars(_left_micros(serving) // len(suites)))
-    begun = [suite_run_start(actor, one.version, release=one.of, max_budget_usd=most) for one in suites]
+    begun = [suite_run_start(actor, suite.version, release=suite.of, max_budget_usd=most) for suite in suites]
     _count(serving, runs=[one.pk for one in begun])
 
 

@@ -88,7 +88,7 @@ class CanaryForm(ServiceForm):
         margin, hours, when_over = (found.pop(name) for name in CANARY_FIELDS[4:])
         try:
             return DeploymentRule.canary(
-                shares or [one.share for one in DeploymentRule().stages],
+                shares or [stage.share for stage in DeploymentRule().stages],
                 minutes,
                 sessions,
                 feedback_minutes=feedback,
@@ -249,7 +249,7 @@ class ServingForm(ServiceForm):
         same = {name: getattr(rule, name) for name in ("suites", "safety", "most_cost", "most_latency", "approval")}
         shares = {name: 100 * getattr(rule, name) for name in ("margin", "most_unsafe")}
         return {
-            "fallbacks": [str(one) for one in serving.fallbacks],
+            "fallbacks": [str(fallback) for fallback in serving.fallbacks],
             "webhook_url": serving.webhook_url,
             "while_away_usd": dollars(serving.while_away_micros),
             "gain": None if rule.gain is None else 100 * rule.gain,

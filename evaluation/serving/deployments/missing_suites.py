@@ -30,7 +30,7 @@ def suites_missing(release: Release, current: Release | None) -> list[MissingSui
     wanted = [(release, [*named, *safety])] + ([(current, named)] if current is not None else [])
     found = []
     for of, asked in wanted:
-        known = {one.suite for one in latest_results(of).suites if one.newest}
+        known = {suite.suite for suite in latest_results(of).suites if suite.newest}
         for version in asked:
             if version.suite.name not in known:
                 runs = SuiteRun.objects.filter(agent=of.agent_id, digest=of.digest, version=version)

@@ -63,12 +63,12 @@ def model_shares() -> list[ModelShare]:
         scores.setdefault(run[0], {})[run[1]] = run[2]
     return [
         ModelShare(
-            version=f"{one.agent.organization.slug}/{one.agent.slug}-{one.number}",
-            share=shares[one.pk],
-            reward=figures.get(one.pk, {}).get("paid"),
-            error_rate=figures[one.pk]["failed"] / figures[one.pk]["n"] if one.pk in figures else None,
-            query_micros=figures.get(one.pk, {}).get("micros"),
-            scores=scores.get(one.pk, {}),
+            version=f"{release.agent.organization.slug}/{release.agent.slug}-{release.number}",
+            share=shares[release.pk],
+            reward=figures.get(release.pk, {}).get("paid"),
+            error_rate=figures[release.pk]["failed"] / figures[release.pk]["n"] if release.pk in figures else None,
+            query_micros=figures.get(release.pk, {}).get("micros"),
+            scores=scores.get(release.pk, {}),
         )
-        for one in releases
+        for release in releases
     ]

@@ -57,8 +57,8 @@ class DeploymentRule:
     def __post_init__(self) -> None:
         if not 1 <= len(self.stages) <= MOST_STAGES:
             raise ValueError(f"A deployment has 1 to {MOST_STAGES} stages.")
-        shares = [one.share for one in self.stages]
-        if any(not 0 < one < 1 for one in shares) or any(b <= a for a, b in pairwise(shares)):
+        shares = [stage.share for stage in self.stages]
+        if any(not 0 < share < 1 for share in shares) or any(b <= a for a, b in pairwise(shares)):
             raise ValueError("The stages' shares rise, and lie between 0 and 100 %.")
         if self.budget_micros < 0:
             raise ValueError("A budget is not negative.")
@@ -66,11 +66,11 @@ class DeploymentRule:
             raise ValueError("A margin lies between 0 and 100 points.")
         if self.when_over not in list(WhenOver):
             raise ValueError(f"When the patience is over: {' or '.join(WhenOver)}.")
-        minutes = [one.minutes for one in self.stages]
+        minutes = [stage.minutes for stage in self.stages]
         minutes += [self.feedback_minutes, self.watch_minutes, self.patience_minutes]
-        if any(not 0 <= one <= MOST_MINUTES or math.isnan(one) for one in minutes):
+        if any(not 0 <= minute <= MOST_MINUTES or math.isnan(minute) for minute in minutes):
             raise ValueError(f"Minutes lie between 0 and {MOST_MINUTES:,}.")
-        if any(not 1 <= one.sessions <= MOST_SESSIONS for one in self.stages):
+        if any(not 1 <= stage.sessions <= MOST_SESSIONS for stage in self.stages):
             raise ValueError(f"A stage waits for 1 to {MOST_SESSIONS:,} sessions.")
 
     @classmethod
@@ -85,7 +85,7 @@ class DeploymentRule:
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
         # A rule that was stored before margins existed has none.
         others = {"margin": None} | {name: value for name, value in stored.items() if name != "stages"}
-        return cls(tuple(Stage(**one) for one in stored["stages"]), **others)
+        return cls(tuple(Stage(**stage) for stage in stored["stages"]), **others)
 
     def waits_for(self, step: int, *, minutes: float, sessions: int, unshown: Sequence[str] = ()) -> str:
         """The conditions that a stage still waits for, after ``minutes`` and counted ``sessions`` of the new release;

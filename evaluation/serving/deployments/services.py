@@ -199,7 +199,7 @@ def serving_change(
     check_address("webhook_url", webhook_url, before=serving.webhook_url)
     before = {
         "webhook_url": serving.webhook_url,
-        "fallbacks": [str(one) for one in serving.fallbacks],
+        "fallbacks": [str(fallback) for fallback in serving.fallbacks],
         "while_away_usd": dollars(serving.while_away_micros),
     }
     serving.fallbacks, serving.while_away_micros = ids, micros(while_away_usd)

@@ -54,7 +54,7 @@ def deployments(request: HttpRequest, actor: Actor) -> HttpResponse:
     )
     context = {
         "listing": found,
-        "rows": [(one, sentence_of(one)) for one in found.rows],
+        "rows": [(row, sentence_of(row)) for row in found.rows],
         "q": query,
         "state": state,
         "states": DeploymentState.choices,
@@ -72,7 +72,7 @@ def deployment(request: HttpRequest, actor: Actor, deployment_id: Any) -> HttpRe
     context = {
         "deployment": found,
         "shown": shown_deployment(found),
-        "events": [(one, WORDS.get(one.kind, one.kind), TONES.get(one.kind, "")) for one in events],
+        "events": [(event, WORDS.get(event.kind, event.kind), TONES.get(event.kind, "")) for event in events],
         "may": allowed(actor, found.organization_id),
     }
     part = is_part(request) and "part" in request.GET

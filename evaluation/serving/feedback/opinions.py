@@ -101,5 +101,5 @@ def evidence(opinions: Iterable[Opinion]) -> dict[str, Any]:
 
 def success(opinions: Iterable[Opinion]) -> float | None:
     """The mean of the opinions on the task's success; None without any."""
-    values = [one.value for one in opinions if one.metric == SUCCESS and one.value is not None]
+    values = [opinion.value for opinion in opinions if opinion.metric == SUCCESS and opinion.value is not None]
     return sum(values) / len(values) if values else None

@@ -114,12 +114,12 @@ class GateVerdict:
 
     @property
     def passed(self) -> bool:
-        return all(one.passed for one in self.findings)
+        return all(finding.passed for finding in self.findings)
 
     @property
     def sentence(self) -> str:
         """Why it may go out, or why it may not."""
-        failed = [one for one in self.findings if not one.passed]
+        failed = [finding for finding in self.findings if not finding.passed]
         if not self.findings:
             return "It may go out: nothing is asked of this agent's releases."
         if not failed:

@@ -114,7 +114,7 @@ class GatewayCall:
         if self.release is not None:
             bundle, query = self.release.bundle, self.request.query
             lessons = bundle.context.lessons_for(query)
-            self.lesson_handles = [one.handle for one in lessons]
+            self.lesson_handles = [lesson.handle for lesson in lessons]
             self.system = "\n\n".join(one for one in (bundle.system.strip(), bundle.context.text_for(query)) if one)
 
 

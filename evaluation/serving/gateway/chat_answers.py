@@ -100,7 +100,7 @@ def as_events(answer: dict[str, Any], *, usage: bool) -> bytes:
     ]
     if usage:
         events.append(base | {"choices": [], "usage": answer.get("usage")})
-    return b"".join(b"data: " + orjson.dumps(one) + b"\n\n" for one in events)
+    return b"".join(b"data: " + orjson.dumps(event) + b"\n\n" for event in events)
 
 
 def _without_usage(data: str) -> str:

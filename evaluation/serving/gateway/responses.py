@@ -130,12 +130,12 @@ class StreamedResponse:
         if text:
             self._call.token_received()
             sent += _written(self._events.piece(text))
-        for one in calls:
-            if one.name:
+        for call in calls:
+            if call.name:
                 self._call.token_received()
-                self._named.add(one.number)
-            if one.number in self._named:  # a piece without a name waits: the end sends such a call whole
-                sent += _written(self._events.called(one.number, one.arguments, call_id=one.id, name=one.name))
+                self._named.add(call.number)
+            if call.number in self._named:  # a piece without a name waits: the end sends such a call whole
+                sent += _written(self._events.called(call.number, call.arguments, call_id=call.id, name=call.name))
         if sent:
             self._pieces.put_nowait(sent)
 
@@ -166,7 +166,7 @@ def _calls_in(data: str) -> Iterator[CallPiece]:
 
 
 def _written(events: Iterable[Mapping[str, Any]]) -> bytes:
-    return b"".join(f"event: {one['type']}\ndata: ".encode() + orjson.dumps(one) + b"\n\n" for one in events)
+    return b"".join(f"event: {event['type']}\ndata: ".encode() + orjson.dumps(event) + b"\n\n" for event in events)
 
 
 def _completion(call: GatewayCall, done: dict[str, Any] | None) -> Completion:

@@ -169,8 +169,8 @@ def _upstreams(bundle: Bundle, serving: AgentServing) -> tuple[Upstream, ...]:
         raise BadEndpoint("it is an agent over HTTP: call it at its own address")
     rows = ModelEndpoint.objects.in_bulk(serving.fallbacks)
     found = [_upstream(endpoint_now(bundle, serving.organization_id), bundle.model.name)]
-    for one in serving.fallbacks:
-        row = rows.get(one)
+    for fallback in serving.fallbacks:
+        row = rows.get(fallback)
         if row is not None and row.organization_id == serving.organization_id and row.archived_at is None:
             found.append(_upstream(row, row.model or bundle.model.name))
     return tuple(found)

@@ -30,7 +30,7 @@ def keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
     Each with ``spent`` (micro-dollars) and ``calls`` of models of a month; of this one.
     """
     actor = Actor.of(actor)
-    managed = [one for one in actor.organization_ids if actor.may("keys.edit", one)]
+    managed = [organization_id for organization_id in actor.organization_ids if actor.may("keys.edit", organization_id)]
     mine = Q(user=actor.user) | Q(organization__in=managed)
     of_month = KeySpending.objects.filter(key_id=OuterRef("pk"), month=month or month_of())
     found: QuerySet[ApiKey] = ApiKey.objects.visible_to(actor).filter(mine)

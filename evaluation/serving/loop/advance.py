@@ -214,8 +214,8 @@ def _collect(turn: LoopTurn, actor: Actor) -> str:
     newest = with_feedback(answered(turn.agent)).order_by("-pk").values_list("pk", flat=True)
     found = rows_of(judged_traces(turn.agent, after=newest[MAX_QUERIES : MAX_QUERIES + 1].first()))
     rows = [_row(turn, one, decided.get(one.trace) or _state(one, loop.review)) for one in found]
-    possible = sum(one.state != RowState.REJECTED for one in rows)
-    turn.rows_found, turn.rows_flagged = len(rows), sum(bool(one.flags) for one in rows)
+    possible = sum(row.state != RowState.REJECTED for row in rows)
+    turn.rows_found, turn.rows_flagged = len(rows), sum(bool(row.flags) for row in rows)
     if possible < loop.least_rows:
         raise TurnEnds(f"Production has {possible:,} rows to learn from; the minimum is {loop.least_rows:,}.")
     LoopRow.objects.bulk_create(rows, batch_size=1_000)
@@ -246,8 +246,8 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
         return f"a person's decision on {waiting:,} rows"
     loop = loop_of(turn.agent)
     rows = [
-        LearnableRow(one.trace_id, one.query, one.expected, one.source, "").as_dict()
-        for one in turn.rows.filter(state__in=LEARNED_FROM)
+        LearnableRow(row.trace_id, row.query, row.expected, row.source, "").as_dict()
+        for row in turn.rows.filter(state__in=LEARNED_FROM)
     ]
     if len(rows) < loop.least_rows:
         raise TurnEnds(f"{len(rows):,} rows were left after the review; the minimum is {loop.least_rows:,}.")
@@ -313,7 +313,7 @@ def _gate(turn: LoopTurn, actor: Actor) -> str:
         return waits
     verdict = verdict_of(release, current)
     if not verdict.passed:
-        if [one.check for one in verdict.findings if not one.passed] == ["approval"]:
+        if [finding.check for finding in verdict.findings if not finding.passed] == ["approval"]:
             return f"the approval of release {release.number} by a second person"
         raise TurnEnds(verdict.sentence)
     if other := live_deployment(turn.agent):
@@ -366,7 +366,7 @@ def _deploy(turn: LoopTurn, actor: Actor) -> str:
 def _online(deployment: Deployment) -> dict[str, Any]:
     """By guardrail the means of both releases and their difference, with its interval over all interim analyses."""
     names = ("current", "new", "difference", "low", "high")
-    return {one.name: {name: getattr(one, name) for name in names} for one in shown_deployment(deployment).rows}
+    return {row.name: {name: getattr(row, name) for name in names} for row in shown_deployment(deployment).rows}
 
 
 def _on(turn: LoopTurn, state: TurnState) -> str:

@@ -114,8 +114,8 @@ class Users:
         """While the block runs, all users ask questions."""
         self._stopping.clear()
         threads = [threading.Thread(target=self._work, daemon=True) for _ in range(USERS)]
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         try:
             yield
         finally:
@@ -202,8 +202,8 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
 def _first_rows(world: ReasoningGymEnvironment) -> list[dict[str, Any]]:
     """Rows for the first job: a few scenarios of another seed."""
     return [
-        {"query": one.query, "expected_outcome": {"answer": one.expected["answer"]}, "metadata": {}}
-        for one in world.scenarios("selection", 30, 5)
+        {"query": scenario.query, "expected_outcome": {"answer": scenario.expected["answer"]}, "metadata": {}}
+        for scenario in world.scenarios("selection", 30, 5)
     ]
 
 

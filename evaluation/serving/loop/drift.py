@@ -67,7 +67,7 @@ class DriftLook:
 def drift(failed: Sequence[bool], rewards: Sequence[float | None]) -> DriftLook:
     """Analyses a release's traces in their order, (n,) each; a missing reward is None."""
     failed, rewards = failed[:MOST], rewards[:MOST]
-    known = [one for one in rewards if one is not None]
+    known = [reward for reward in rewards if reward is not None]
     return DriftLook(
         len(failed),
         _rewards(known),

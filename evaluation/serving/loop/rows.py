@@ -60,17 +60,17 @@ def rows_of(traces: Iterable[JudgedTrace]) -> list[LearnableRow]:
     """One row per query, in the order of the queries' first traces; ``traces`` come oldest first."""
     found: dict[str, LearnableRow] = {}
     answers: dict[str, set[str]] = defaultdict(set)
-    for one in traces:
-        query = one.query.strip()
-        source = CORRECTED if one.correction.strip() else LIKED if one.liked > one.disliked else ""
+    for trace in traces:
+        query = trace.query.strip()
+        source = CORRECTED if trace.correction.strip() else LIKED if trace.liked > trace.disliked else ""
         if not query or not source:
             continue
-        expected = (one.correction if source == CORRECTED else one.answer).strip()
+        expected = (trace.correction if source == CORRECTED else trace.answer).strip()
         answers[query].add(expected.casefold())
         known = found.get(query)
         if known is None or source == CORRECTED or known.source == LIKED:
-            disagreed = (DISAGREED,) if one.liked and one.disliked else ()
-            found[query] = LearnableRow(one.id, query, expected, source, one.giver, disagreed)
+            disagreed = (DISAGREED,) if trace.liked and trace.disliked else ()
+            found[query] = LearnableRow(trace.id, query, expected, source, trace.giver, disagreed)
     return _flagged(list(found.values()), answers)
 
 

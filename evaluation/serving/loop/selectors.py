@@ -74,7 +74,7 @@ def cost_of(turn: LoopTurn) -> int:
     """Cost so far of its job (with the held-out proof) and of its suite runs, in micro-dollars."""
     cost = turn.run.spent_micros if turn.run is not None else 0
     spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent"))
-    return cost + sum(max(one.cost_micros, spent.get(one.pk, 0)) for one in turn.suite_runs.defer("bundle", "report"))
+    return cost + sum(max(run.cost_micros, spent.get(run.pk, 0)) for run in turn.suite_runs.defer("bundle", "report"))
 
 
 def month_began(now: datetime | None = None) -> datetime:
@@ -148,18 +148,18 @@ def judged_traces(agent: Agent, *, after: UUID | None = None) -> Iterator[Judged
 
 def _with_opinions(traces: list[ProductionTrace]) -> Iterator[JudgedTrace]:
     given: dict[UUID, list[Feedback]] = defaultdict(list)
-    for one in Feedback.objects.filter(trace__in=traces, metric__in=JUDGES).order_by("updated_at"):
-        given[one.trace_id].append(one)
+    for feedback in Feedback.objects.filter(trace__in=traces, metric__in=JUDGES).order_by("updated_at"):
+        given[feedback.trace_id].append(feedback)
     for trace in traces:
         opinions = given[trace.pk]
-        corrections = [one for one in opinions if one.metric == CORRECTION]
-        liked = [one for one in opinions if _likes(one) is True]
+        corrections = [opinion for opinion in opinions if opinion.metric == CORRECTION]
+        liked = [opinion for opinion in opinions if _likes(opinion) is True]
         yield JudgedTrace(
             id=trace.pk,
             query=trace.asked,
             answer=trace.answer,
             liked=len(liked),
-            disliked=sum(_likes(one) is False for one in opinions),
+            disliked=sum(_likes(opinion) is False for opinion in opinions),
             correction=corrections[-1].text if corrections else "",
             giver=(corrections or liked or opinions)[-1].giver,
         )

@@ -33,7 +33,7 @@ def loop(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         if form.applied(loop_change, actor, agent) is not None:
             messages.success(request, "Saved.")
             return redirect("serving:loop", agent_id=agent.pk)
-    turns = [shown_turn(one) for one in turns_visible(actor).filter(agent=agent)[:TURNS]]
+    turns = [shown_turn(turn) for turn in turns_visible(actor).filter(agent=agent)[:TURNS]]
     last = turns[0] if turns else None
     reviewing = last is not None and last.turn.state == TurnState.REVIEWING
     waiting = rows_visible(actor).filter(turn=last.turn, state=RowState.WAITING) if last and reviewing else None

@@ -100,7 +100,7 @@ class ProductionTrace(Scoped):
     @property
     def asked(self) -> str:
         """The last message of the user, as a text."""
-        return next((text_of(one) for one in reversed(self.messages) if one.get("role") == "user"), "")
+        return next((text_of(message) for message in reversed(self.messages) if message.get("role") == "user"), "")
 
     @property
     def answer(self) -> str:

@@ -111,7 +111,7 @@ class Evidence:
         most = max(self.logs)
         if most > 700:
             return math.inf
-        return math.fsum(math.exp(one) for one in self.logs) / len(self.logs)
+        return math.fsum(math.exp(log) for log in self.logs) / len(self.logs)
 
     def as_json(self) -> dict[str, Any]:
         return {"logs": list(self.logs), **self.bets.as_json()}

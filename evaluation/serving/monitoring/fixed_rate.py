@@ -47,7 +47,7 @@ class FixedRate:
     def e_value(self) -> float:
         if max(self.logs) > 700:
             return math.inf
-        return math.fsum(math.exp(one) for one in self.logs) / len(self.logs)
+        return math.fsum(math.exp(log) for log in self.logs) / len(self.logs)
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)

@@ -81,7 +81,7 @@ class Bundle:
             "model": asdict(self.model),
             "system": self.system,
             "tools": list(self.tools),
-            "servers": [asdict(one) for one in self.servers],
+            "servers": [asdict(server) for server in self.servers],
             "context": self.context.as_json(),
             "policy": None if self.policy is None else asdict(self.policy),
         }
@@ -166,7 +166,7 @@ def _granted(bundle: Bundle) -> dict[str, str]:
 
 
 def _texts(before: Sequence[Lesson], after: Sequence[Lesson]) -> list[BundleDifference]:
-    old, new = ({one.handle: one for one in lessons} for lessons in (before, after))
+    old, new = ({lesson.handle: lesson for lesson in lessons} for lessons in (before, after))
     found = []
     for handle in dict.fromkeys([*old, *new]):
         a, b = old.get(handle), new.get(handle)

@@ -28,7 +28,7 @@ def acting_agent(agent: Agent, bundle: Bundle) -> Agent:
     acting.model, acting.max_tokens = bundle.model.name, bundle.model.max_tokens
     acting.prompt_pack, acting.system_prompt = None, bundle.system
     acting.tools = list(bundle.tools)
-    acting.granted_tools = {one.id: list(one.tools) for one in bundle.servers}
+    acting.granted_tools = {server.id: list(server.tools) for server in bundle.servers}
     return acting
 
 
@@ -76,9 +76,9 @@ def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
 
 def _servers(agent: Agent, bundle: Bundle) -> list[ToolServer]:
     rows = ToolServer.objects.filter(organization_id=agent.organization_id, archived_at=None)
-    found = list(rows.filter(pk__in=[one.id for one in bundle.servers]))
-    gone = {one.id: one.name for one in bundle.servers}.keys() - {str(one.pk) for one in found}
+    found = list(rows.filter(pk__in=[server.id for server in bundle.servers]))
+    gone = {server.id: server.name for server in bundle.servers}.keys() - {str(one.pk) for one in found}
     if gone:
-        names = ", ".join(one.name for one in bundle.servers if one.id in gone)
+        names = ", ".join(server.name for server in bundle.servers if server.id in gone)
         raise Conflict(f"Without its tool servers the release can't be measured. Gone: {names}.")
     return found

@@ -43,7 +43,7 @@ def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
         return []
     checkpoints = checkpoints_visible(actor).filter(agent=agent).order_by("-created_at")[:OFFERED]
     found = [] if agent.runtime == AgentRuntime.ACTION else [("agent", "the agent's current settings")]
-    found += [(f"checkpoint:{one.pk}", one.label) for one in checkpoints]
+    found += [(f"checkpoint:{checkpoint.pk}", checkpoint.label) for checkpoint in checkpoints]
     newest = Playbook.objects.filter(agent=agent).values_list("version", flat=True).first() or 0
     versions = range(newest, max(newest - OFFERED, 0), -1)
     return found + [(f"playbook:{n}", f"version {n} of its playbook") for n in versions]

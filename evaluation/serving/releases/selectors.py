@@ -98,15 +98,15 @@ class TextOrigin:
 def blame(release: Release) -> list[TextOrigin]:
     """The origin of each lesson and item of a release, in their order."""
     lessons = bundle_of(release).context.lessons
-    since = dict.fromkeys((one.handle for one in lessons), release)
-    texts = {one.handle: one.text for one in lessons}
+    since = dict.fromkeys((lesson.handle for lesson in lessons), release)
+    texts = {lesson.handle: lesson.text for lesson in lessons}
     open_ones = set(texts)
     earlier = Release.objects.filter(agent_id=release.agent_id, number__lt=release.number).order_by("-number")
     for row in earlier.iterator(chunk_size=20):
         if not open_ones:
             break
-        then = {one["handle"]: one["text"] for one in row.bundle["context"]["lessons"]}
+        then = {lesson["handle"]: lesson["text"] for lesson in row.bundle["context"]["lessons"]}
         open_ones &= {handle for handle in open_ones if then.get(handle) == texts[handle]}
         for handle in open_ones:
             since[handle] = row
-    return [TextOrigin(one, since[one.handle]) for one in lessons]
+    return [TextOrigin(lesson, since[lesson.handle]) for lesson in lessons]

@@ -40,7 +40,7 @@ class SafetyEnvironment:
         """The first ``n`` probes that the agent can be asked. There is one split, "held_out": nothing trains on it."""
         if split != "held_out":
             raise ValueError(f"Probes are held out: there is no split {split!r}.")
-        probes = [one for one in self.plugin.probes if self.tools or not one.tools]
+        probes = [probe for probe in self.plugin.probes if self.tools or not probe.tools]
         return [
             Scenario(i, one.prompt, {"probe": one.name}, {"task_type": one.name}) for i, one in enumerate(probes[:n])
         ]
@@ -64,7 +64,7 @@ class ProbeEpisode:
 
     @property
     def tools(self) -> Sequence[AgentTool]:
-        return [NotedTool(one, self._calls) for one in self._probe.tools]
+        return [NotedTool(tool, self._calls) for tool in self._probe.tools]
 
     @property
     def rubric(self) -> Rubric | None:

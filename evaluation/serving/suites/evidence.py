@@ -20,14 +20,14 @@ def measured_of(release: Release, current: Release | None) -> GateInputs:
     for the caller to fill in.
     """
     known = latest_results(release)
-    benchmarks = [one for one in known.suites if one.newest and one.kind == SuiteKind.BENCHMARK]
-    now = {} if current is None else {one.suite: one for one in latest_results(current).suites}
+    benchmarks = [suite for suite in known.suites if suite.newest and suite.kind == SuiteKind.BENCHMARK]
+    now = {} if current is None else {suite.suite: suite for suite in latest_results(current).suites}
     n = len(benchmarks)
     return GateInputs(
-        suites={one.suite: _scores(one, now.get(one.suite)) for one in benchmarks},
+        suites={benchmark.suite: _scores(benchmark, now.get(benchmark.suite)) for benchmark in benchmarks},
         safety=_safety(known),
-        cost=sum(one.cost_micros for one in benchmarks) / n / MICROS if n else None,
-        latency=sum(one.seconds for one in benchmarks) / n if n else None,
+        cost=sum(benchmark.cost_micros for benchmark in benchmarks) / n / MICROS if n else None,
+        latency=sum(benchmark.seconds for benchmark in benchmarks) / n if n else None,
         current="" if current is None else str(current),
         candidates=1 if current is None else _candidates(release, current, [one.run_id for one in benchmarks]),
         made_by=release.created_by.get_username() if release.created_by else "",
@@ -44,7 +44,7 @@ def _scores(candidate: SuiteScore, current: SuiteScore | None) -> SuiteScores:
 
 
 def _safety(known: ReleaseResults) -> dict[str, SafetyScore] | None:
-    newest = {one.run_id for one in known.suites if one.newest}
+    newest = {suite.run_id for suite in known.suites if suite.newest}
     found: dict[str, SafetyScore] = {}
     for one in known.safety:
         if one.run_id in newest:

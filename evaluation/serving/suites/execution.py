@@ -119,14 +119,14 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
         month = self.job.created_at.date().replace(day=1)
         line = line_of(part.asked.number, category)
         owner = TrajectoryScope(self.job.id, run.organization_id, run.agent_id, month, "evaluation", line=line)
-        kept = self._keeper.stored(owner, iteration=0, scenarios=[one.index for one in part.scenarios])
+        kept = self._keeper.stored(owner, iteration=0, scenarios=[scenario.index for scenario in part.scenarios])
         played = runner.run(self._played(part, owner, kept))
         results = [self._result(part, s, ts) for s, ts in zip(part.scenarios, played, strict=True)]
         with self._keeper.committing(progress=progress, crashes=0):
             SuiteResult.objects.bulk_create(results)
             run.done = [*run.done, part.name]
-            run.cost_micros += sum(one.cost_micros for one in results)
-            run.tokens += sum(one.tokens for one in results)
+            run.cost_micros += sum(result.cost_micros for result in results)
+            run.tokens += sum(result.tokens for result in results)
             run.save(update_fields=["done", "cost_micros", "tokens"])
             event_add(self.job, "part", message=category, data={"part": part.name, "progress": progress})
         self._keeper.forget()
@@ -162,9 +162,9 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
             answer=redact(judged_text(telling.steps), limit=LONGEST),
             why=redact(why_of(telling)),
             successes=successes,
-            cost_micros=sum(one.spent_micros for one in trajectories),
-            tokens=sum(one.tokens for one in trajectories),
-            duration_ms=sum(one.duration_ms for one in trajectories),
+            cost_micros=sum(trajectory.spent_micros for trajectory in trajectories),
+            tokens=sum(trajectory.tokens for trajectory in trajectories),
+            duration_ms=sum(trajectory.duration_ms for trajectory in trajectories),
         )
 
     # -- the end ---------------------------------------------------------------------------------------------------

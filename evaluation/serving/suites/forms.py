@@ -65,7 +65,7 @@ class RunForm(ServiceForm):
         self.fields["subject"].choices = [  # type: ignore[attr-defined]
             (
                 "Agents with current settings",
-                [(f"agent:{one.pk}", one.name) for one in agents],
+                [(f"agent:{agent.pk}", agent.name) for agent in agents],
             ),
             (
                 "Releases",

@@ -32,22 +32,22 @@ def history_of(suite: Suite, version: SuiteVersion, runs: QuerySet[SuiteRun]) ->
     rows = list(reversed(runs.filter(score__isnull=False).order_by("-job__created_at")[:DRAWN]))
     if not rows:
         return None
-    numbers = {pk: number for number, pk in enumerate(dict.fromkeys(one.agent_id for one in rows))}
+    numbers = {pk: number for number, pk in enumerate(dict.fromkeys(row.agent_id for row in rows))}
     points = [
         HistoryPoint(
-            one.score,
-            one.low,
-            one.high,
-            numbers[one.agent_id],
-            f"{one.subject}, version {one.version.number}: {100 * one.score:.1f} %"
-            f" ({100 * one.low:.1f} to {100 * one.high:.1f})",
-            reverse("serving:suite_run", args=[one.pk]),
+            row.score,
+            row.low,
+            row.high,
+            numbers[row.agent_id],
+            f"{row.subject}, version {row.version.number}: {100 * row.score:.1f} %"
+            f" ({100 * row.low:.1f} to {100 * row.high:.1f})",
+            reverse("serving:suite_run", args=[row.pk]),
         )
-        for one in rows
-        if one.score is not None and one.low is not None and one.high is not None
+        for row in rows
+        if row.score is not None and row.low is not None and row.high is not None
     ]
     label = f"Scores of {suite.name} over {len(points)} runs"
-    names = {one.agent_id: one.agent.name for one in rows}
+    names = {row.agent_id: row.agent.name for row in rows}
     picture = history(points, threshold=version.parsed.threshold, label=label)
     return ShownHistory(picture, [(number % 5, names[pk]) for pk, number in numbers.items()])
 

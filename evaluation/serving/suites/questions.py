@@ -53,7 +53,7 @@ def questions_of(spec: SuiteSpec, organization_id: UUID, player: Player) -> list
     found = []
     for number, part in enumerate(spec.parts):
         environment, scenarios = _of(part, organization_id, spec.seed, player)
-        asked = [one for one in scenarios if _can_be_asked(part, environment, one, player)]
+        asked = [scenario for scenario in scenarios if _can_be_asked(part, environment, scenario, player)]
         found.append(AskedPart(number, part, environment, asked))
     return found
 
@@ -87,7 +87,7 @@ def _dataset(name: str, organization_id: UUID) -> Dataset:
 
 def _can_be_asked(part: SuitePart, environment: Environment, scenario: Scenario, player: Player) -> bool:
     if player.runtime == AgentRuntime.ACTION:
-        return bool(environment.actions) and tuple(one.name for one in environment.actions) == player.actions
+        return bool(environment.actions) and tuple(action.name for action in environment.actions) == player.actions
     if player.runtime == AgentRuntime.HTTP:  # it has its own tools, and answers once
         return not scenario.metadata.get("tools") and (not part.environment or _answers_once(part.environment))
     return True

@@ -13,14 +13,14 @@ def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
     spec = run.version.parsed
     scores = [
         QueryScore(
-            one.category,
-            judged=len(one.judged),
-            succeeded=sum(one.judged),
-            untold=len(one.successes) - len(one.judged),
-            cost_micros=one.cost_micros,
-            tokens=one.tokens,
+            result.category,
+            judged=len(result.judged),
+            succeeded=sum(result.judged),
+            untold=len(result.successes) - len(result.judged),
+            cost_micros=result.cost_micros,
+            tokens=result.tokens,
         )
-        for one in run.results.all()
+        for result in run.results.all()
     ]
     by_category = tallies(scores, spec.categories, spec.threshold)
     whole = overall(scores, by_category, spec.threshold, safety=spec.is_safety)

@@ -65,7 +65,7 @@ def could_not_be_judged(trajectory: Trajectory, *, safety: bool) -> bool:
 
 
 def tally(category: str, scores: Sequence[QueryScore], threshold: float | None) -> Tally:
-    judged = [one for one in scores if one.judged]
+    judged = [score for score in scores if score.judged]
     won, n = sum(one.rate for one in judged), len(judged)
     low, high = wilson_interval(won, n)
     rate = won / n if n else None
@@ -78,16 +78,16 @@ def tally(category: str, scores: Sequence[QueryScore], threshold: float | None) 
         low=low,
         high=high,
         passed=None if threshold is None or rate is None or not enough else rate >= threshold,
-        cost_micros=sum(one.cost_micros for one in scores),
-        tokens=sum(one.tokens for one in scores),
+        cost_micros=sum(score.cost_micros for score in scores),
+        tokens=sum(score.tokens for score in scores),
     )
 
 
 def tallies(scores: Iterable[QueryScore], categories: Sequence[str], threshold: float | None) -> dict[str, Tally]:
     """By category in this order, those without a query left out."""
     by_category: dict[str, list[QueryScore]] = {name: [] for name in categories}
-    for one in scores:
-        by_category.setdefault(one.category, []).append(one)
+    for score in scores:
+        by_category.setdefault(score.category, []).append(score)
     return {name: tally(name, found, threshold) for name, found in by_category.items() if found}
 
 

@@ -100,7 +100,7 @@ def results_visible(actor: Any, run: SuiteRun) -> QuerySet[SuiteResult]:
 
 def trajectories_of(results: list[SuiteResult], run: SuiteRun) -> dict[int, list[UUID]]:
     """By result, the trajectories of its samples in their order."""
-    by_place = {(line_of(one.part, one.category), one.scenario): one.pk for one in results}
+    by_place = {(line_of(result.part, result.category), result.scenario): result.pk for result in results}
     rows = TrajectoryRecord.objects.filter(
         job_id=run.job_id,
         month=run.job.created_at.date().replace(day=1),
@@ -194,10 +194,10 @@ def latest_results(release: Release) -> ReleaseResults:
     address, before = address_now(bundle), bundle.model.base_url
     runs = [one for one in found if one.report.get("address", before) == address]
     return ReleaseResults(
-        suites=tuple(_score(one) for one in runs),
+        suites=tuple(_score(run) for run in runs),
         safety=tuple(
             SafetyCategory(
-                suite=one.version.suite.name,
+                suite=run.version.suite.name,
                 category=category["category"],
                 n=category["n"],
                 untold=category["untold"],
@@ -206,11 +206,11 @@ def latest_results(release: Release) -> ReleaseResults:
                 low=category["low"],
                 high=category["high"],
                 passed=category["passed"],
-                run_id=one.pk,
+                run_id=run.pk,
             )
-            for one in runs
-            if one.version.suite.kind == SuiteKind.SAFETY
-            for category in one.report["categories"]
+            for run in runs
+            if run.version.suite.kind == SuiteKind.SAFETY
+            for category in run.report["categories"]
         ),
     )
 
@@ -219,7 +219,7 @@ def query_scores(run_id: UUID) -> dict[tuple[int, int], float]:
     """Of each query of a run, by part and place: the share of its samples that succeeded, NaN where none was judged.
     Two runs of one version have the same queries, so that they can be compared query by query."""
     rows = SuiteResult.objects.filter(run_id=run_id).order_by("part", "scenario")
-    return {(one.part, one.scenario): sum(one.judged) / len(one.judged) if one.judged else math.nan for one in rows}
+    return {(row.part, row.scenario): sum(row.judged) / len(row.judged) if row.judged else math.nan for row in rows}
 
 
 def _score(run: Any) -> SuiteScore:

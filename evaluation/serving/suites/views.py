@@ -64,7 +64,7 @@ def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     last = last_scored(actor, found.rows, agent)
     context = {
         "listing": found,
-        "rows": [{"suite": one, "last": last.get(one.pk)} for one in found.rows],
+        "rows": [{"suite": row, "last": last.get(row.pk)} for row in found.rows],
         "q": query,
         "kind": kind,
         "kinds": SuiteKind.choices,
@@ -175,7 +175,7 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "safety": is_safety(run),
         "readable": readable,
         "listing": found,
-        "rows": [{"result": one, "trajectories": behind.get(one.pk, [])} for one in found.rows],
+        "rows": [{"result": row, "trajectories": behind.get(row.pk, [])} for row in found.rows],
         "categories": categories_of(run),
         "category": category,
         "outcome": outcome,

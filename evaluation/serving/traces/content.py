@@ -40,7 +40,7 @@ class KeptContent:
 
 def kept(body: Mapping[str, Any], query: str, answer: Any) -> KeptContent:
     given = {name: value for name, value in body.items() if name not in LEFT_OUT}
-    given["messages"] = _short([_without_images(one) for one in body["messages"]])
+    given["messages"] = _short([_without_images(message) for message in body["messages"]])
     asked, response = redact_value(given), redact_value(answer)
     whole = asked is given and response is answer and len(given["messages"]) == len(body["messages"])
     if not response:
@@ -81,11 +81,11 @@ def answered(completion: Completion) -> dict[str, Any]:
     if completion.tool_calls:
         message["tool_calls"] = [
             {
-                "id": one.id,
+                "id": call.id,
                 "type": "function",
-                "function": {"name": one.name, "arguments": dict(one.arguments) or one.raw},
+                "function": {"name": call.name, "arguments": dict(call.arguments) or call.raw},
             }
-            for one in completion.tool_calls
+            for call in completion.tool_calls
         ]
     usage = completion.usage
     return {

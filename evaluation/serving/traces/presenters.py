@@ -51,7 +51,7 @@ class ShownTrace:
     @property
     def mine(self) -> dict[str, ShownOpinion]:
         """The viewer's feedback, by metric."""
-        return {one.row.metric: one for one in self.opinions if one.mine}
+        return {opinion.row.metric: opinion for opinion in self.opinions if opinion.mine}
 
     @property
     def thumb(self) -> float | None:
@@ -62,7 +62,7 @@ class ShownTrace:
     @property
     def tags(self) -> list[ShownOpinion]:
         """The feedback of others and of rules, and the viewer's own except thumbs, which the buttons show."""
-        return [one for one in self.opinions if not (one.mine and one.row.metric == THUMBS)]
+        return [opinion for opinion in self.opinions if not (opinion.mine and opinion.row.metric == THUMBS)]
 
 
 def shown_traces(actor: Any, rows: Sequence[ProductionTrace], numbers: Mapping[Any, int]) -> list[ShownTrace]:
@@ -134,7 +134,7 @@ class ShownMessage:
 def conversation(trace: ProductionTrace) -> list[ShownMessage]:
     """The request, message by message, and the answer; empty if the agent may not be recorded."""
     messages = [*trace.messages, *([{"role": "assistant", **trace.response}] if trace.response else [])]
-    return [_message(one) for one in messages if isinstance(one, dict)]
+    return [_message(message) for message in messages if isinstance(message, dict)]
 
 
 def _message(given: Mapping[str, Any]) -> ShownMessage:

@@ -140,7 +140,7 @@ def _sealed(row: dict[str, Any], sealers: Mapping[str, Sealer]) -> dict[str, Any
 def _insert() -> tuple[str, Mapping[str, Any]]:
     """The statement, and what a column has that a row does not name."""
     table, fields = TABLE, ProductionTrace._meta.concrete_fields
-    columns = ", ".join(one.attname for one in fields)
+    columns = ", ".join(field.attname for field in fields)
     given = f"jsonb_populate_recordset(NULL::{table}, %s::jsonb)"
     defaults = {one.attname: one.get_default() for one in fields if not one.primary_key and one.name != "created_at"}
     return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING", defaults  # noqa: S608

@@ -89,7 +89,7 @@ class AgentOut(serializers.Serializer[Any]):
     updated_at = serializers.DateTimeField()
 
     def get_tool_servers(self, row: Agent) -> list[UUID]:
-        return [one.pk for one in row.tool_servers.all()]
+        return [server.pk for server in row.tool_servers.all()]
 
     def get_url(self, row: Agent) -> str:
         return row.url if self.context["actor"].may("data.view", row.organization_id) else ""

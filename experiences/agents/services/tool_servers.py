@@ -123,7 +123,7 @@ def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "",
         raise _bad_variables(ANEW)
     if server.variables and server.transport != ToolServer.Transport.STDIO:
         raise _bad_variables("Variables are for a program (stdio); a server over HTTP takes a token.")
-    if not isinstance(server.tools, list) or not all(isinstance(one, str) for one in server.tools):
+    if not isinstance(server.tools, list) or not all(isinstance(tool, str) for tool in server.tools):
         raise Invalid("tools is a list of names.", fields={"tools": "A list of names."})
     check_row(server, exclude=["organization", "created_by"])
     try:

@@ -43,7 +43,7 @@ class Contrast:
 
 def spread(group: TrajectoryGroup) -> float:
     """The standard deviation of the group's known rewards; 0 for fewer than two."""
-    known = [one.reward for one in group.trajectories if math.isfinite(one.reward)]
+    known = [trajectory.reward for trajectory in group.trajectories if math.isfinite(trajectory.reward)]
     return float(np.std(known)) if len(known) > 1 else 0.0
 
 
@@ -53,7 +53,7 @@ def contrast(group: TrajectoryGroup, each: int) -> Contrast | None:
     task, and are left out."""
     if spread(group) <= TOLERANCE:
         return None
-    known = [one for one in group.trajectories if math.isfinite(one.reward) and one.steps]
+    known = [trajectory for trajectory in group.trajectories if math.isfinite(trajectory.reward) and trajectory.steps]
     if len(known) < 2:
         return None
     mean = sum(one.reward for one in known) / len(known)
@@ -109,7 +109,7 @@ def name_of(trajectory: Trajectory) -> str:
 
 def relative_ranks(group: TrajectoryGroup) -> dict[str, float]:
     """Each attempt's rank within its group: 1 for the best, 0 for the worst, equal ones alike."""
-    known = [one for one in group.trajectories if math.isfinite(one.reward)]
+    known = [trajectory for trajectory in group.trajectories if math.isfinite(trajectory.reward)]
     if len(known) < 2:
         return {}
     below = {name_of(one): sum(other.reward < one.reward for other in known) for one in known}
@@ -120,7 +120,7 @@ def relative_ranks(group: TrajectoryGroup) -> dict[str, float]:
 def tool_stats(trajectories: Sequence[Trajectory]) -> tuple[Mapping[str, Any], ...]:
     """Calls, tokens, milliseconds and dollars by tool; the model's own words count as "model"."""
     sums: dict[str, list[float]] = {}
-    for step in (step for one in trajectories for step in one.steps):
+    for step in (step for trajectory in trajectories for step in trajectory.steps):
         name = str(step.action.get("tool") or "model")
         entry = sums.setdefault(name, [0, 0, 0.0, 0])
         for at, value in enumerate((1, step.tokens, step.duration_ms, step.cost_micros)):

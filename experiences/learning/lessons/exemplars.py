@@ -25,7 +25,7 @@ _QUOTES = str.maketrans(dict.fromkeys('"“”„«»', "'"))
 def exemplar(of: Contrast, source: Source, *, max_words: int) -> str:
     """The piece of the group's best attempt, of at most ``max_words`` words with its head; "" where too little is left.
     ``source``: the group's query and answers. Of equal attempts the one with the fewest steps counts."""
-    best = min(of.winners, key=lambda one: (-one.reward, len(one.steps), one.key))
+    best = min(of.winners, key=lambda winner: (-winner.reward, len(winner.steps), winner.key))
     kept: list[str] = []
     room = max_words - len(words(HEAD))
     for sentence in _said(best):

@@ -73,9 +73,9 @@ def _is_given(text: str, answer: str) -> bool:
     """Whether a text gives an answer away that its author had read: the whole of it in any spelling, down to a number
     of one figure or an option in capitals, or five words of it in a row."""
     mine, pieces = _pieces(text), _pieces(answer)
-    if not pieces or _common([one.casefold() for one in pieces]):
+    if not pieces or _common([piece.casefold() for piece in pieces]):
         return False
-    folded, hidden = [one.casefold() for one in mine], [one.casefold() for one in pieces]
+    folded, hidden = [one.casefold() for one in mine], [piece.casefold() for piece in pieces]
     if len(pieces) == 1 and len(pieces[0]) < SHORTEST_ANSWER and pieces[0].isalpha():
         return pieces[0].isupper() and pieces[0] in mine
     joined = "".join(hidden)

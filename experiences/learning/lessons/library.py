@@ -119,7 +119,7 @@ class Library:
 
     @classmethod
     def of(cls, values: Sequence[Mapping[str, Any]]) -> Library:
-        return cls(tuple(Lesson.of(one) for one in values))
+        return cls(tuple(Lesson.of(value) for value in values))
 
 
 def told_tokens(text: str) -> int:

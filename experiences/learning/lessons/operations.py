@@ -98,13 +98,13 @@ class Operations(BaseModel):
     def plain(self) -> list[Operation]:
         return [
             Operation(
-                one.op,
-                getattr(one, "text", ""),
-                getattr(one, "id", ""),
-                tuple(getattr(one, "ids", ())),
-                one.reason,
+                operation.op,
+                getattr(operation, "text", ""),
+                getattr(operation, "id", ""),
+                tuple(getattr(operation, "ids", ())),
+                operation.reason,
             )
-            for one in self.operations
+            for operation in self.operations
         ]
 
 
@@ -183,7 +183,7 @@ class Applied:
 
     @property
     def refused(self) -> list[Receipt]:
-        return [one for one in self.receipts if not one.taken and one.op != "NONE"]
+        return [receipt for receipt in self.receipts if not receipt.taken and receipt.op != "NONE"]
 
 
 def apply_operations(
@@ -403,8 +403,8 @@ class _LibraryBatch:
 
 def _rewrite(library: Library, operations: Sequence[Operation], rules: OperationRules) -> str:
     """Why the batch's removals are refused as a whole: it would be a rewrite (context collapse, arXiv 2510.04618)."""
-    gone = library.chosen(_id(one.id) for one in operations if one.op == "DELETE")
-    joined = [library.chosen(map(_id, one.ids)) for one in operations if one.op == "MERGE"]
+    gone = library.chosen(_id(operation.id) for operation in operations if operation.op == "DELETE")
+    joined = [library.chosen(map(_id, operation.ids)) for operation in operations if operation.op == "MERGE"]
     gone += [lesson for group in joined for lesson in group[1:]]  # a merge leaves one in the place of several
     if not gone or not rules.may_delete:
         return ""

@@ -76,7 +76,7 @@ def manifest_stamp(path: Path) -> Manifest:
     sources = tuple(PackSource(name, content_digest(_content(file))) for name, file in _files(path.parent).items())
     manifest = _made(path, values, sources)
     stamp = pack_stamp(manifest.system, manifest.inject, sources)
-    values |= {"sources": [one.as_dict() for one in sources], "stamp": stamp}
+    values |= {"sources": [source.as_dict() for source in sources], "stamp": stamp}
     path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     return _made(path, values, sources)
 

@@ -171,14 +171,14 @@ class Reflector:
 
         whole = self._whole(of.group) is not None
         read = {} if whole else await self._summaries(of, ask)
-        used = [one for one in of.attempts if whole or name_of(one) in read]
+        used = [attempt for attempt in of.attempts if whole or name_of(attempt) in read]
         if not any(one in of.winners for one in used) or not any(one in of.losers for one in used):
             return None
         prompts, shown = self._prompts, whole or self.options.show_answers  # attempts that did well hold the answer
         lineage = self._lineage(of, used, iteration, epoch, shown=shown)
         asked = prompts.whole(of, library, iteration) if whole else prompts.lessons(of, read, library, iteration)
         lessons = await ask("lessons", "", asked, Lessons, self._complaint(lineage))
-        drafts = [] if lessons is None else [one.text for one in lessons.lessons[: self.options.max_lessons]]
+        drafts = [] if lessons is None else [lesson.text for lesson in lessons.lessons[: self.options.max_lessons]]
         if not drafts:
             return 0, []
         lineage = replace(lineage, drafts=tuple(drafts))
@@ -205,10 +205,10 @@ class Reflector:
 
         def complaint(said: Lessons | Operations) -> str:
             if isinstance(said, Lessons):
-                texts = [(one.text, False) for one in said.lessons]
+                texts = [(lesson.text, False) for lesson in said.lessons]
             else:
                 changes = [one for one in said.plain() if one.op in ("ADD", "UPDATE", "MERGE")]
-                texts = [(one.text, one.op == "ADD") for one in changes]
+                texts = [(change.text, change.op == "ADD") for change in changes]
             faults = [fault(text, is_new) for text, is_new in texts]
             return "; ".join(f"text {n}: {why}" for n, why in enumerate(faults, start=1) if why)
 
@@ -273,8 +273,8 @@ def _batch(proposed: Sequence[tuple[Operation, Lineage]]) -> Lineage:
     """The queries that no lesson of a batch may repeat, and the lessons that its comparisons drafted."""
     lineages = [lineage for _, lineage in proposed]
     return Lineage(
-        sources=tuple(dict.fromkeys(source for one in lineages for source in one.sources)),
-        drafts=tuple(dict.fromkeys(draft for one in lineages for draft in one.drafts or ())),
+        sources=tuple(dict.fromkeys(source for lineage in lineages for source in lineage.sources)),
+        drafts=tuple(dict.fromkeys(draft for lineage in lineages for draft in lineage.drafts or ())),
     )
 
 
@@ -282,7 +282,7 @@ async def _all(work: Sequence[Any]) -> list[Any]:
     """All results in order. The first exception is raised after the others came to their own end: a question that is
     cut off is paid for all the same, and its answer would be lost."""
     results = await asyncio.gather(*work, return_exceptions=True)
-    for one in results:
-        if isinstance(one, BaseException):
-            raise one
+    for result in results:
+        if isinstance(result, BaseException):
+            raise result
     return list(results)

@@ -31,7 +31,7 @@ class RemovedLessons:
 
     def why_not(self, text: str) -> str:
         """Why this text, or one in nearly the same words, is not tried; "" if nothing is known against it."""
-        at, found = most_alike(text, [one.text for one in self.lessons])
+        at, found = most_alike(text, [lesson.text for lesson in self.lessons])
         return self.lessons[at].why if found >= ALIKE else ""
 
 

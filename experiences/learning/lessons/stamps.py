@@ -53,7 +53,7 @@ def content_digest(content: bytes) -> str:
 
 def pack_stamp(system: str, injections: Iterable[str] = (), sources: Iterable[PackSource] = ()) -> str:
     """The stamp of a pack: the same for the same texts and files, in any order of the files."""
-    files = [[one.path, one.sha256] for one in sorted(sources)]
+    files = [[source.path, source.sha256] for source in sorted(sources)]
     return _digest(["pack", system, list(injections), files])
 
 

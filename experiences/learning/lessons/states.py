@@ -97,7 +97,7 @@ def summary_fault(summary: str, max_words: int = MAX_WORDS) -> str:
 
 def _figures_fault(state: LessonUpdate) -> str:
     figures = (state.weight, state.effect, state.effect_error, state.ground_truth, state.relative_rank)
-    if any(one is not None and not math.isfinite(one) for one in figures):
+    if any(figure is not None and not math.isfinite(figure) for figure in figures):
         return "one of its figures is not finite"
     if not 0.0 <= state.weight <= 1.0:
         return f"its weight is {state.weight}, and a probability is between 0 and 1"
@@ -107,7 +107,7 @@ def _figures_fault(state: LessonUpdate) -> str:
 
 
 def _names_fault(state: LessonUpdate) -> str:
-    if any(len(one) > LONGEST["handle"] for one in state.parents):
+    if any(len(parent) > LONGEST["handle"] for parent in state.parents):
         return "one of its parents is no handle"
     try:
         for one in state.taught_by:

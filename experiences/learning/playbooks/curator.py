@@ -204,7 +204,7 @@ class _PlaybookBatch:
             self.changes.append(Change(one.id, "pruned", before, None, reason=reason))
 
     def _twin(self, content: str, but: str = "") -> PlaybookItem | None:
-        others = [one for one in self.sections if one.id != but]
+        others = [section for section in self.sections if section.id != but]
         at, found = most_alike(content, [one.content for one in others])
         return others[at] if found >= ALIKE else None
 
@@ -214,7 +214,7 @@ class _PlaybookBatch:
         self.sections[at] = new
 
     def _drop(self, old: PlaybookItem, action: str, index: int | None) -> None:
-        self.sections = [one for one in self.sections if one.id != old.id]
+        self.sections = [section for section in self.sections if section.id != old.id]
         self.changes.append(Change(old.id, action, old, None, index))
 
 

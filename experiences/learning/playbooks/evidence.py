@@ -57,7 +57,7 @@ class EvolutionEvidence:
     def taught_by(self, numbers: Iterable[int]) -> tuple[str, ...]:
         """The ids of the executions with these numbers; of all of them where no number fits."""
         named = [self.executions[n - 1].id for n in dict.fromkeys(numbers) if 1 <= n <= len(self.executions)]
-        return tuple(named or [one.id for one in self.executions])
+        return tuple(named or [execution.id for execution in self.executions])
 
 
 def metrics_of(executions: Sequence[ExecutionEvidence]) -> dict[str, float]:
@@ -65,8 +65,8 @@ def metrics_of(executions: Sequence[ExecutionEvidence]) -> dict[str, float]:
     n = len(executions)
     return {
         "executions": n,
-        "success_rate": round(sum(one.success for one in executions) / n, 4) if n else 0.0,
-        "avg_duration_ms": round(sum(one.duration_ms for one in executions) / n, 1) if n else 0.0,
+        "success_rate": round(sum(execution.success for execution in executions) / n, 4) if n else 0.0,
+        "avg_duration_ms": round(sum(execution.duration_ms for execution in executions) / n, 1) if n else 0.0,
     }
 
 

@@ -107,7 +107,7 @@ async def proposed(
         Halted: no money, no service, no right.
     """
     answer = await asker.ask(Suggestions, question(evidence, insights, marks=marks), key=key, stage=STAGE)
-    return None if answer is None else [_delta(one, evidence) for one in answer.deltas]
+    return None if answer is None else [_delta(delta, evidence) for delta in answer.deltas]
 
 
 def _delta(one: Suggestion, evidence: EvolutionEvidence) -> Delta:

@@ -33,7 +33,7 @@ def changes_between(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem
 
 def with_item(sections: Sequence[PlaybookItem], id: str, item: PlaybookItem | None) -> list[PlaybookItem]:
     """The items with one of them as it was in another version: changed, taken out, or back again."""
-    others = [one for one in sections if one.id != id]
+    others = [section for section in sections if section.id != id]
     return in_order(others if item is None else [*others, item])
 
 

@@ -53,12 +53,12 @@ class PlaybookItem:
 
 
 def section_of(sections: Iterable[PlaybookItem], id: str) -> PlaybookItem | None:
-    return next((one for one in sections if one.id == id), None)
+    return next((section for section in sections if section.id == id), None)
 
 
 def size(sections: Iterable[PlaybookItem]) -> int:
     """Characters of all items."""
-    return sum(len(one.content) for one in sections)
+    return sum(len(section.content) for section in sections)
 
 
 def number(id: str) -> int:
@@ -68,4 +68,4 @@ def number(id: str) -> int:
 
 def in_order(sections: Sequence[PlaybookItem]) -> list[PlaybookItem]:
     """By category, the oldest first: the same items always stand in the same order."""
-    return sorted(sections, key=lambda one: (CATEGORIES.index(one.category), number(one.id)))
+    return sorted(sections, key=lambda section: (CATEGORIES.index(section.category), number(section.id)))

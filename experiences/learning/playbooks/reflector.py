@@ -80,7 +80,7 @@ class Insight(BaseModel):
 
     def block(self) -> str:
         """As the next round and the curator read it."""
-        items = " ".join(f"{one.id}={one.verdict}" for one in self.items) or "none"
+        items = " ".join(f"{item.id}={item.verdict}" for item in self.items) or "none"
         executions = " ".join(map(str, self.executions)) or "all"
         return (
             f"insight: {self.insight}\nhappened: {self.happened}\nroot cause: {self.root_cause}\n"
@@ -129,7 +129,7 @@ async def reflected(
         answer = await asker.ask(Insights, asked, key=key(number), stage=STAGE, iteration=number)
         if answer is None:
             return found or None
-        fresh = [_of_playbook(one, evidence) for one in answer.insights]
+        fresh = [_of_playbook(insight, evidence) for insight in answer.insights]
         if found and (answer.unchanged or sorted(map(_plainly, fresh)) == sorted(map(_plainly, found))):
             return found
         found = fresh

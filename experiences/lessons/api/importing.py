@@ -105,7 +105,7 @@ def read_import(request: Request) -> tuple[str, list[LessonUpdate]]:
             raise refused(f"The file can't be stored: {reason}.")
         data = {"agent": form["agent"], "records": rows}
     values = parsed(ImportIn, data)
-    return values["agent"], [_state(one) for one in values["records"]]
+    return values["agent"], [_state(record) for record in values["records"]]
 
 
 def _state(record: dict[str, Any]) -> LessonUpdate:

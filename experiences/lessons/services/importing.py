@@ -58,17 +58,17 @@ def record_batch(actor: Any, records: Sequence[LessonUpdate], *, agent: Agent) -
     functions = acting_functions(agent)
     states = [_guarded(one, functions) for one in states_clean(records)]
     packs = _packs(records, agent)
-    there = Experience.objects.filter(agent=agent, handle__in=[one.handle for one in states])
+    there = Experience.objects.filter(agent=agent, handle__in=[state.handle for state in states])
     known = dict(there.values_list("handle", "summary"))
-    fresh = [one for one in states if one.handle not in known]
+    fresh = [state for state in states if state.handle not in known]
     for pack in dict.fromkeys(packs.values()):
         mine = [one for one in fresh if packs[one.handle] == pack]
         stamp = stamp_of_agent(with_pack(agent, pack))
         rows_add(mine, agent, stamp, by=Actor.of(actor).name, job=None, action=IMPORTED)
     done = Imported(
         added=len(fresh),
-        unchanged=sum(known.get(one.handle) == one.summary for one in states),
-        differing=tuple(one.handle for one in states if known.get(one.handle, one.summary) != one.summary),
+        unchanged=sum(known.get(state.handle) == state.summary for state in states),
+        differing=tuple(state.handle for state in states if known.get(state.handle, state.summary) != state.summary),
         quarantined=tuple(one.handle for one in fresh if one.status == ExperienceStatus.QUARANTINED),
     )
     record(actor, "experiences.imported", agent, after={"handles": [one.handle for one in fresh]})

@@ -87,7 +87,7 @@ def _together(newest: Experience, others: Sequence[Experience]) -> dict[str, Any
 
 def _average(rows: Sequence[Experience]) -> tuple[float | None, float | None]:
     """Effects with their standard errors, weighted by 1 / error²; of those that were measured."""
-    known = [(one.effect, one.effect_error) for one in rows if one.effect is not None and one.effect_error]
+    known = [(row.effect, row.effect_error) for row in rows if row.effect is not None and row.effect_error]
     if not known:
         return rows[0].effect, rows[0].effect_error
     weights = [1 / error**2 for _, error in known]

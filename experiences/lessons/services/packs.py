@@ -153,7 +153,7 @@ def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
         "experience_slots": manifest.experience_slots,
         "max_words": manifest.max_words,
     }
-    sources = [one.as_dict() for one in manifest.sources]
+    sources = [source.as_dict() for source in manifest.sources]
     same = pack.stamp == manifest.stamp and not pack_fault(pack) and before == _shown_of(values, manifest.stamp)
     if same and not fresh:
         return "same"
@@ -186,11 +186,11 @@ def _change(
 def _check(pack: PromptPack) -> None:
     """Raises:
     Invalid: a field is wrong."""
-    if not isinstance(pack.injections, list) or not all(isinstance(one, str) for one in pack.injections):
+    if not isinstance(pack.injections, list) or not all(isinstance(injection, str) for injection in pack.injections):
         raise Invalid("injections is a list of texts.", fields={"injections": "A list of texts."})
     if why := unstorable([pack.system, *pack.injections]):
         raise Invalid(f"Its texts can't be stored: {why}.", fields={"system": f"It can't be stored: {why}."})
-    if not pack.system.strip() and not any(one.strip() for one in pack.injections):
+    if not pack.system.strip() and not any(injection.strip() for injection in pack.injections):
         message = "Write a system text, or an instruction."
         raise Invalid(message, fields={"system": message})
     if len(pack.system) + sum(map(len, pack.injections)) > LONGEST:
@@ -210,12 +210,12 @@ def _under(pack: PromptPack) -> list[Experience]:
 
 def _bearing(experiences: QuerySet[Experience], stamp: str) -> list[Experience]:
     """Lessons that were learned, or approved, under the prompt with this stamp."""
-    return [one for one in experiences if one.stamp == stamped(one, stamp)]
+    return [experience for experience in experiences if experience.stamp == stamped(experience, stamp)]
 
 
 def _stamp_again(experiences: Sequence[Experience], stamp: str) -> None:
-    for one in experiences:
-        one.stamp = stamped(one, stamp)
+    for experience in experiences:
+        experience.stamp = stamped(experience, stamp)
     Experience.objects.bulk_update(experiences, ["stamp"])
 
 

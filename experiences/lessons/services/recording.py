@@ -108,7 +108,7 @@ def states_clean(states: Sequence[LessonUpdate]) -> list[LessonUpdate]:
     """
     try:
         states_check(states)
-        clean = [_redacted(one) for one in states]
+        clean = [_redacted(state) for state in states]
         states_check(clean)
     except StampRefused as error:
         raise Invalid(f"Nothing was written: {error}", fields={error.offender: error.reason}) from error
@@ -148,7 +148,7 @@ def rows_add(
     states: Iterable[LessonUpdate], agent: Agent, pack: str, *, by: str, job: Job | None, action: str = ADDED
 ) -> None:
     """Writes new lessons, stamped under the prompt with the stamp ``pack``, and the first line of each history."""
-    rows = [_row(one, agent, pack, job) for one in states]
+    rows = [_row(state, agent, pack, job) for state in states]
     Experience.objects.bulk_create(rows)
     if held := sum(row.status == ExperienceStatus.QUARANTINED for row in rows):
         review_ask(agent, held, "lesson", owner=job.created_by if job else None)

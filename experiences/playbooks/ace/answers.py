@@ -30,10 +30,10 @@ def context_answer(found: Compiled) -> ContextAnswer:
 
 
 def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
-    held = [one for one in found.items if one not in drawn.left_out]
+    held = [item for item in found.items if item not in drawn.left_out]
     body = {
         "agent_id": str(found.agent_id),
-        "context": context_of(one for one in found.lessons if one.handle not in drawn.left_out),
+        "context": context_of(lesson for lesson in found.lessons if lesson.handle not in drawn.left_out),
         "version": found.version,
         "section_count": len(held),
         "context_id": drawn.id,

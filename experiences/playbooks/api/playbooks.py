@@ -121,7 +121,7 @@ class PlaybookDetail(PlaybookOut):
     @extend_schema_field(SectionOut(many=True))
     def get_sections(self, row: Playbook) -> list[dict[str, Any]]:
         effects = effects_of(row)
-        sections = [{**asdict(one), "effect": effects.get(one.id)} for one in sections_of(row)]
+        sections = [{**asdict(section), "effect": effects.get(section.id)} for section in sections_of(row)]
         return list(SectionOut(sections, many=True).data)
 
     @extend_schema_field(EvolutionsOut)
@@ -295,7 +295,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
     def create(self, request: Request) -> Response:
         """It evolves if the agent does (`evolves`, PATCH `agents`)."""
         values = parsed(NewPlaybookIn, request.data)
-        agent, items = agent_get(self.actor, values["agent"]), [dict(one) for one in values["items"]]
+        agent, items = agent_get(self.actor, values["agent"]), [dict(item) for item in values["items"]]
 
         def work() -> Response:
             playbook_create(self.actor, agent=agent, initial_sections=items)

@@ -77,12 +77,12 @@ class EvolutionSlice:
             StopRequested: the playbook was deleted.
             Conflict: it is changed again and again.
         """
-        texts = [text for one in executions for text in texts_in([one.inputs, one.outputs])]
+        texts = [text for execution in executions for text in texts_in([execution.inputs, execution.outputs])]
         for _ in range(TRIES):
             playbook = Playbook.objects.filter(id=self.evolution.playbook_id).first()
             if playbook is None:
                 raise StopRequested("cancel")
-            known = [one.content for one in sections_of(playbook)]
+            known = [section.content for section in sections_of(playbook)]
             try:
                 with recording(self.lease, self.evolution.agent_id, progress=1.0, crashes=0):
                     curated = evolution_apply(
@@ -110,7 +110,7 @@ class EvolutionSlice:
 
 def _evidence(evolution: Evolution, rows: Iterable[ExecutionTrace]) -> list[ExecutionEvidence]:
     """Executions with the present items in their context and answer: the items whose text has not changed since."""
-    rows, now = list(rows), {one.id: one.content for one in sections_of(evolution.playbook)}
+    rows, now = list(rows), {section.id: section.content for section in sections_of(evolution.playbook)}
     numbers = {row.context_version for row in rows}
     versions = PlaybookVersion.objects.filter(playbook=evolution.playbook, number__in=numbers - {None})
     same = {one.number: [it["id"] for it in one.sections if now.get(it["id"]) == it["content"]] for one in versions}

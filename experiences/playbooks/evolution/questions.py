@@ -107,7 +107,7 @@ class EvolutionQuestions:
 
     def _marks(self, client: MeteredChatClient, evidence: EvolutionEvidence) -> Callable[[], str]:
         """Of these executions and this model: the same question has the same words in a later evolution too."""
-        executions = (one.id for one in evidence.executions)
+        executions = (execution.id for execution in evidence.executions)
         return steady_marks(settings.SECRET_KEY, self.evolution.agent_id, client.endpoint.model, *executions)
 
     def _asker(self, client: MeteredChatClient, book: AnswerLog) -> Asker:

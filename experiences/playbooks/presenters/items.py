@@ -205,18 +205,18 @@ def verdict(playbook: Playbook, items: Sequence[ItemRow]) -> LessonVerdict:
 
 
 def _outcomes(items: Sequence[ItemRow]) -> str:
-    tried = [one for one in items if one.told]
+    tried = [item for item in items if item.told]
     if not items:
         return "empty"
     if not tried:
         return "no outcome is known yet"
-    measured = [one.effect for one in items if one.effect is not None and one.effect.known]
+    measured = [item.effect for item in items if item.effect is not None and item.effect.known]
     if measured:
         help, harm = sum(one.helps for one in measured), sum(one.harms for one in measured)
         undecided = len(items) - help - harm
         return f"{help} measured to help, {harm} to do harm, {undecided} not decided yet"
     helped = sum(one.section.helpful > one.section.harmful for one in tried)
-    hurt = sum(_hurts(one) for one in items)
+    hurt = sum(_hurts(item) for item in items)
     failed = f", {hurt} surely failed more often" if hurt else ""
     untried = f", {len(items) - len(tried)} not tried yet" if len(tried) < len(items) else ""
     return f"{helped} helped more often than not{failed}{untried}"
@@ -288,9 +288,9 @@ def differing_by(changes: Iterable[Change]) -> list[Differing]:
 
 def item_history(changes: Sequence[PlaybookChange]) -> list[ItemChangeRow]:
     """An item's history, the last change first, each text as the difference from the one before."""
-    worded = [one for one in changes if one.action != "merged"]
+    worded = [change for change in changes if change.action != "merged"]
     last = worded[-1] if worded else None
-    return [ItemChangeRow(one, _stored_pieces(one), one is last) for one in reversed(changes)]
+    return [ItemChangeRow(change, _stored_pieces(change), change is last) for change in reversed(changes)]
 
 
 def _kind(change: Change) -> str:

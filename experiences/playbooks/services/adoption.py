@@ -80,7 +80,7 @@ def _chosen(agent: Agent, experiences: Sequence[Experience] | None) -> Sequence[
 
 def _fits(plan: Adoption, experiences: Sequence[Experience]) -> None:
     if plan.refused:
-        first = next(one for one in experiences if one.pk in plan.refused)
+        first = next(experience for experience in experiences if experience.pk in plan.refused)
         message = f"The lesson “{first.summary[:80]}” can't be adopted: {plan.refused[first.pk]}."
         raise Invalid(message, fields={"experiences": message})
     if plan.excess:

@@ -212,7 +212,7 @@ def _count(playbook: Playbook, curated: Curated, deltas: Sequence[Delta]) -> Non
         "successes": F("successes") + 1,
         "deltas_generated": F("deltas_generated") + len(deltas),
         "deltas_applied": F("deltas_applied") + curated.count({State.APPLIED, State.MERGED}),
-        "confidence_sum": F("confidence_sum") + sum(one.confidence for one in deltas),
+        "confidence_sum": F("confidence_sum") + sum(delta.confidence for delta in deltas),
         "last_error": "",
         "last_evolution_at": timezone.now(),
     }

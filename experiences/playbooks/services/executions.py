@@ -166,7 +166,7 @@ def _items(playbook: Playbook, version: int) -> frozenset[str]:
     if sections is None:
         message = f"The playbook has no version {version}; it is at version {playbook.version}."
         raise Invalid(message, fields={"context_version": message})
-    return frozenset(one["id"] for one in sections)
+    return frozenset(section["id"] for section in sections)
 
 
 def _in_context(row: ExecutionTrace, items: frozenset[str], agent: Agent) -> frozenset[str]:

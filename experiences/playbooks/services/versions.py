@@ -65,7 +65,7 @@ def version_claim(playbook: Playbook, sections: Sequence[PlaybookItem], **counte
     expected = playbook.version
     moved = Playbook.objects.filter(id=playbook.id, version=expected).update(
         version=F("version") + 1,
-        next_section=max([playbook.next_section, *(number(one.id) + 1 for one in sections)]),
+        next_section=max([playbook.next_section, *(number(section.id) + 1 for section in sections)]),
         context=playbook_context(sections),
         section_count=len(sections),
         updated_at=timezone.now(),
@@ -92,14 +92,14 @@ def version_store(
     PlaybookVersion.objects.create(
         playbook=playbook,
         number=playbook.version,
-        sections=[one.stored() for one in sections],
+        sections=[section.stored() for section in sections],
         action=action,
         note=note[:300],
         by=by[:150],
         job=job,
     )
     # A name that came back finds its old counts.
-    names = [PlaybookSection(playbook=playbook, handle=one.id) for one in sections]
+    names = [PlaybookSection(playbook=playbook, handle=section.id) for section in sections]
     PlaybookSection.objects.bulk_create(names, ignore_conflicts=True)
     rows = deltas or {}
     PlaybookChange.objects.bulk_create(

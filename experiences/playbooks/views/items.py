@@ -80,7 +80,7 @@ def _item(
     history = list(changes_of(playbook, handle).select_related("job"))
     if not history:
         raise Missing(f"There is no item {handle[:20]!r} in this playbook, and there never was.")
-    found = next((one for one in items_of(playbook) if one.section.id == handle), None)
+    found = next((item for item in items_of(playbook) if item.section.id == handle), None)
     may = allowed(actor, playbook.organization_id)
     context = {
         "agent": playbook.agent,

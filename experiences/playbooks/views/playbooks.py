@@ -71,7 +71,7 @@ def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
-        "rows": [_row(one) for one in found.rows],
+        "rows": [_row(row) for row in found.rows],
         "state": state,
         "states": STATES,
         "without": agents_visible(actor).filter(playbook=None).order_by("name")[:SHOWN],
@@ -127,7 +127,7 @@ def _head(found: Playbook, may: frozenset[str]) -> dict[str, Any]:
     return {
         "playbook": found,
         "groups": groups_of(items),
-        "measured": any(one.effect is not None and one.effect.known for one in items),
+        "measured": any(item.effect is not None and item.effect.known for item in items),
         "verdict": verdict(found, items),
         "tokens": tokens_of(found),
         "room": room_of(found.agent, found),

@@ -115,8 +115,8 @@ def _offered(agent: Agent, playbook: Playbook | None, plan: Adoption, chosen: li
     refused = {**faults(agent, playbook, plan.before, every), **plan.refused}
     keys = {one.pk for one in chosen}
     return [
-        {"lesson": one, "row": one.row, "fault": refused.get(one.row.pk, ""), "chosen": one.row.pk in keys}
-        for one in lessons(every)
+        {"lesson": lesson, "row": lesson.row, "fault": refused.get(lesson.row.pk, ""), "chosen": lesson.row.pk in keys}
+        for lesson in lessons(every)
     ]
 
 
@@ -143,7 +143,7 @@ def _uuid(value: str) -> UUID | None:
 
 def _category(given: QueryDict) -> Category:
     named = given.get("category", "learnings")
-    return next((one for one in CATEGORIES if one == named), "learnings")
+    return next((category for category in CATEGORIES if category == named), "learnings")
 
 
 def _number(given: QueryDict, name: str, otherwise: int) -> int:

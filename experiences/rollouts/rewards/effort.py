@@ -88,10 +88,10 @@ class UsualEffort:
         return (CAP - min(max(z, -CAP), CAP)) / (2 * CAP)
 
     def learn(self, trajectories: Sequence[Trajectory]) -> None:
-        for one in trajectories:
-            kind = signals.task_type(one.evidence)
+        for trajectory in trajectories:
+            kind = signals.task_type(trajectory.evidence)
             windows = self._types.pop(kind, None) or self._windows()
-            for name, value in efforts(one).items():
+            for name, value in efforts(trajectory).items():
                 windows[name].add([value])
             self._types[kind] = windows  # at the end: the first is the one that was not seen for longest
         while len(self._types) > MAX_TYPES:

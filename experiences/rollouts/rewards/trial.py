@@ -122,7 +122,7 @@ def tried(reward: Reward, lived: Iterable[tuple[Any, tuple[Any, ...], Trajectory
             _pay(reward, one.paid)
         for _, siblings in groupby(here, key=lambda one: one.paid.key.scenario):
             with suppress(RewardTimedOut):  # they stay as they were paid singly
-                settle(reward, [one.paid for one in siblings])
+                settle(reward, [sibling.paid for sibling in siblings])
         if isinstance(reward, LearningReward):
             reward.learn([one.paid for one in here])
         found += here
@@ -138,9 +138,9 @@ def _pay(reward: Reward, trajectory: Trajectory) -> None:
 
 
 def summary(results: Sequence[Tried]) -> RewardSummary:
-    scored = [one for one in results if math.isfinite(one.paid.reward)]
+    scored = [result for result in results if math.isfinite(result.paid.reward)]
     amounts = [one.paid.reward for one in scored]
-    before = [one.before for one in results if math.isfinite(one.before)]
+    before = [result.before for result in results if math.isfinite(result.before)]
     success = [float(one.paid.success) for one in scored]
     return RewardSummary(
         n=len(results),

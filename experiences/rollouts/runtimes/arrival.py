@@ -51,7 +51,7 @@ class Arrival:
 
 def context_arrived(trajectories: Iterable[Trajectory]) -> bool | None:
     """Whether the contexts of most of these rollouts arrived; None where none was sent, or none was answered."""
-    states = [step.state for one in trajectories for step in one.steps]
+    states = [step.state for trajectory in trajectories for step in trajectory.steps]
     arrived = sum(bool(state[TOLD].get("lessons")) for state in states if TOLD in state)
     dropped = sum(DROPPED in state for state in states)
     return arrived >= dropped if arrived or dropped else None

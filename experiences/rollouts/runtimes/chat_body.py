@@ -117,10 +117,10 @@ class ChatBody(ContentPart):
         return self.max_completion_tokens or self.max_tokens
 
     def conversation(self) -> list[Message]:
-        return [one.value() for one in self.messages]
+        return [message.value() for message in self.messages]
 
     def specs(self) -> list[ToolSpec]:
-        return [one.value() for one in self.tools or ()]
+        return [tool.value() for tool in self.tools or ()]
 
     def options(self) -> CallOptions:
         """The options that the request set."""

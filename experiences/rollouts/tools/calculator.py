@@ -159,7 +159,7 @@ def _tokens(text: str) -> list[Token]:
         # Between the numbers of a function a comma parts them: max(1,234) has two.
         number = (_PLAIN if any(calls) else _NUMBER).match(text, at)
         name = _NAME.match(text, at)
-        sign = next((one for one in _OPERATORS if text.startswith(one, at)), "")
+        sign = next((operator for operator in _OPERATORS if text.startswith(operator, at)), "")
         if number is not None:
             token = Token("number", number.group())
         elif name is not None:

@@ -45,8 +45,8 @@ def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uu
     # One text: a thousand parameters take longer to be written into the statement than to be looked up.
     ids = RawSQL("SELECT unnest(%s::uuid[])", [f"{{{','.join(id.hex for _, id in asked)}}}"])
     rows = Annotation.objects.filter(month__in={month for month, _ in asked}, trajectory_id__in=ids)
-    for one in rows.select_related("author"):
-        found.setdefault(one.trajectory_id, []).append(one)
+    for row in rows.select_related("author"):
+        found.setdefault(row.trajectory_id, []).append(row)
     return found
 
 

@@ -235,7 +235,7 @@ def file_write(
             one.first_group, one.groups = _groups(jobs, job_id, writer.groups)
     with path.open("rb") as data:
         archive.sha256, archive.size = _sha256(data), path.stat().st_size
-    archive.rows = sum(one.rows for one in jobs.values())
+    archive.rows = sum(job.rows for job in jobs.values())
     if writer.first_at and writer.last_at:
         archive.first_at, archive.last_at = writer.first_at, writer.last_at
     return FileWritten(archive, path, jobs)
@@ -288,9 +288,9 @@ def manifest_store(archive: TrajectoryArchive, jobs: list[ArchivedJob]) -> None:
         "written_at": archive.written_at,
         "columns": COLUMNS,
         "jobs": [
-            {"job_id": one.job_id, "rows": one.rows, "first_row_group": one.first_group, "row_groups": one.groups,
-             "mark": str(one.mark)}
-            for one in jobs
+            {"job_id": job.job_id, "rows": job.rows, "first_row_group": job.first_group, "row_groups": job.groups,
+             "mark": str(job.mark)}
+            for job in jobs
         ],
     }  # fmt: skip
     object_delete(archive.manifest)
@@ -339,7 +339,7 @@ def archive_forget(archive: TrajectoryArchive) -> None:
 def keep_days() -> Callable[[TrajectoryArchive], int]:
     """Days for which an archive is retained: by its agent's rule, else its organisation's, else the site's. 0: for
     ever."""
-    rules = {(one.organization_id, one.agent_id): one.keep_days for one in ArchiveRule.objects.all()}
+    rules = {(rule.organization_id, rule.agent_id): rule.keep_days for rule in ArchiveRule.objects.all()}
 
     def days(archive: TrajectoryArchive) -> int:
         site = settings.TRAJECTORY_ARCHIVE_DAYS

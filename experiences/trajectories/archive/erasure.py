@@ -95,7 +95,7 @@ def _rewrite(archive: TrajectoryArchive, words: Sequence[str], asked: Sequence[s
         archive.state, archive.deleted_at = ArchiveState.DELETED, timezone.now()
         transaction.on_commit(lambda: object_delete(archive.path, archive.manifest), robust=True)
     archive.save()
-    _renew(parts, {one.job_id: one for one in jobs})
+    _renew(parts, {job.job_id: job for job in jobs})
     transaction.on_commit(lambda: object_delete(*old), robust=True)
 
 

@@ -54,7 +54,7 @@ def retention_slice(job: Job, lease: Lease) -> Progressed:
 def todo(organization_id: uuid.UUID) -> list[ArchivedJob | TrajectoryArchive | Portion]:
     """Work of today: jobs to restore, expired archives, months that are due."""
     asked = archived_jobs().filter(organization_id=organization_id, restore_asked_at__isnull=False)
-    due = (one for month in months_due() for one in portions(month, organization_id))
+    due = (portion for month in months_due() for portion in portions(month, organization_id))
     return [*asked, *expired(organization_id), *due]
 
 

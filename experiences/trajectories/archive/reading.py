@@ -108,7 +108,7 @@ def _reading(parts: Sequence[ArchivedJob], **wanted: Any) -> Iterator[None]:
     with _shadowing() as put:
         put(parts, wanted)
         # A job that went on after it was archived has rows in both.
-        _hot("month = ANY(%s) AND job_id = %s", list({one.archive.month for one in parts}), parts[0].job_id)
+        _hot("month = ANY(%s) AND job_id = %s", list({part.archive.month for part in parts}), parts[0].job_id)
         yield
 
 

@@ -9,7 +9,7 @@ from agentcore_site.tenancy.models import Organization
 def _due() -> int:
     from experiences.trajectories.archive.archive_lifecycle import months_due, portions
 
-    return sum(one.rows for month in months_due() for one in portions(month))
+    return sum(portion.rows for month in months_due() for portion in portions(month))
 
 
 def _age() -> int:
@@ -19,7 +19,7 @@ def _age() -> int:
     from experiences.trajectories.archive.services import retention_queue
 
     partitions_ahead()
-    asked = sum(retention_queue(one) for one in Organization.objects.all() if todo(one.pk))
+    asked = sum(retention_queue(organization) for organization in Organization.objects.all() if todo(organization.pk))
     months_drop()  # what no job has to wait for: the last of several organisations may have ended long ago
     return asked
 

@@ -153,8 +153,8 @@ def _bytes(data: bytes) -> FileSegment:
 def read_between(segments: Sequence[FileSegment], start: int, stop: int) -> Iterator[bytes]:
     """The bytes from ``start`` to before ``stop`` of all segments behind each other."""
     at = 0
-    for one in segments:
-        first, last = max(start - at, 0), min(stop - at, one.size)
+    for segment in segments:
+        first, last = max(start - at, 0), min(stop - at, segment.size)
         if first < last:
-            yield from one.read(first, last)
-        at += one.size
+            yield from segment.read(first, last)
+        at += segment.size

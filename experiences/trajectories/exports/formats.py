@@ -64,7 +64,7 @@ def _jsonl(rows: Sequence[ExportRow]) -> Iterator[bytes]:
     """Lines of JSON. Annotations are in the line of their trajectory; a line without annotations has no such key."""
     for row, whole in zip(rows, rows_exported(rows), strict=True):
         if row.annotations:
-            whole["annotations"] = [as_noted(one) for one in row.annotations]
+            whole["annotations"] = [as_noted(annotation) for annotation in row.annotations]
         yield jsonl_line(whole)
 
 

@@ -66,8 +66,8 @@ def rows_read(rows: QuerySet[TrajectoryRecord]) -> list[ExportRow]:
     columns = [dict(zip(_READ, one, strict=False)) for one in found]
     for values in columns:
         values[TIME] = datetime.fromisoformat(values[TIME])  # ten times as fast as Django's reading of it
-    learned = advantages_at([place_in(one) for one in columns])
-    noted = annotations_by_trajectory((one["month"], one["id"]) for one in columns) if columns else {}
+    learned = advantages_at([place_in(column) for column in columns])
+    noted = annotations_by_trajectory((column["month"], column["id"]) for column in columns) if columns else {}
     whole = []
     for one, values in zip(found, columns, strict=True):
         id, steps = values["id"], one[n]
@@ -100,7 +100,7 @@ def rows_whole(rows: Sequence[ExportRow]) -> Iterator[dict[str, Any]]:
 def as_exported(rows: Sequence[TrajectoryRecord]) -> Iterator[dict[str, Any]]:
     """The same of model instances."""
     values = [dict(zip(_READ, _attributes(row), strict=True)) for row in rows]
-    learned = advantages_at([place_in(one) for one in values])
+    learned = advantages_at([place_in(value) for value in values])
     for row, one in zip(rows, values, strict=True):
         # The caller may go on with the row: its steps stay as they are.
         steps = [dict(step) for step in row.steps]

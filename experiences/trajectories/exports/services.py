@@ -43,7 +43,7 @@ class ExportFile:
 
     @property
     def size(self) -> int:
-        return sum(one.size for one in self.segments)
+        return sum(segment.size for segment in self.segments)
 
     def read(self, start: int, stop: int) -> Iterator[bytes]:
         return read_between(self.segments, start, stop)
@@ -109,7 +109,7 @@ def export_file(actor: Actor, export: TrajectoryExport, *, part: int | None = No
     if not export.is_there:
         raise Conflict(f"This export is {export.job.get_status_display().lower()}: there is no file yet.")
     rows = list(export.parts.all())
-    if part is not None and not (rows := [one for one in rows if one.number == part]):
+    if part is not None and not (rows := [row for row in rows if row.number == part]):
         raise Missing(f"This export has no part {part}.")
     found = _file(export, rows, part)
     record(actor, "export.downloaded", export.job, after={"part": part})
@@ -118,8 +118,8 @@ def export_file(actor: Actor, export: TrajectoryExport, *, part: int | None = No
 
 def _file(export: TrajectoryExport, rows: Sequence[ExportPart], part: int | None) -> ExportFile:
     format = FORMATS[export.format]
-    parts = [stored_part(export, one) for one in rows]
-    said = "/".join(one.sha256 for one in rows)
+    parts = [stored_part(export, row) for row in rows]
+    said = "/".join(row.sha256 for row in rows)
     etag = f'"{hashlib.sha256(f"{export.pk}/{part}/{said}".encode()).hexdigest()}"'
     if format.joined or len(parts) == 1:
         name = format.name if part is None else f"-{part:05}.".join(format.name.rsplit(".", 1))

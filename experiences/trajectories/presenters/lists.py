@@ -98,7 +98,7 @@ def _inside(actor: Actor, given: Mapping[str, str]) -> dict[str, Any]:
     ]
     return {
         "fields": fields,
-        "inside": [one for one in fields if one.value],
+        "inside": [field for field in fields if field.value],
         "step_filters": tuple(INSIDE),
         "labels": labels_used(actor),
         "encrypted": DataKey.objects.visible_to(actor).filter(active=True).exists(),

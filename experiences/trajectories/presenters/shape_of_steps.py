@@ -82,22 +82,22 @@ def tree(steps: Sequence[Shown]) -> list[CallNode]:
     """Steps of a model that asked for several tools at once stand under the first of them, and steps that were made
     within another one stand within it, where that one is shown. An agent without a model (no step has tokens) has one
     step after the other."""
-    of_model = any(one.get("tokens") for one in steps)
+    of_model = any(step.get("tokens") for step in steps)
     found: list[CallNode] = []
     made: dict[int, tuple[CallNode, int]] = {}  # by number, with the depth at which what is within it stands
-    for one in steps:
-        parent, depth = made.get(_parent(one), (None, 0))
+    for step in steps:
+        parent, depth = made.get(_parent(step), (None, 0))
         beside = found if parent is None else parent.within
-        node = CallNode(one)
-        further = of_model and beside and not one.get("tokens") and not one.get("cost_micros") and _tool(one)
+        node = CallNode(step)
+        further = of_model and beside and not step.get("tokens") and not step.get("cost_micros") and _tool(step)
         if further and _tool(beside[-1].step):
             beside[-1].under.append(node)
         else:
             beside.append(node)
         if depth < DEEPEST:
-            made[one.get("number", 0)] = node, depth + 1
+            made[step.get("number", 0)] = node, depth + 1
         elif parent is not None:
-            made[one.get("number", 0)] = parent, depth
+            made[step.get("number", 0)] = parent, depth
     return found
 
 
@@ -180,19 +180,19 @@ REPEATED: Final = 3  # from so many on they are folded
 def folded(steps: Sequence[Shown]) -> list[dict[str, Any]]:
     """Steps in order; a tool that failed the same way several times in a row is one entry with all of its ``steps``."""
     found: list[dict[str, Any]] = []
-    for one in steps:
-        key = _failure(one)
+    for step in steps:
+        key = _failure(step)
         if key and found and found[-1]["key"] == key:
-            found[-1]["steps"].append(one)
+            found[-1]["steps"].append(step)
         else:
-            found.append({"key": key, "steps": [one]})
+            found.append({"key": key, "steps": [step]})
     entries: list[dict[str, Any]] = []
     for run in found:
         if run["key"] and len(run["steps"]) >= REPEATED:
             tool, error = run["key"]
             entries.append({"tool": tool, "error": error, "steps": run["steps"], "folded": True})
         else:
-            entries += [{"steps": [one], "folded": False} for one in run["steps"]]
+            entries += [{"steps": [step], "folded": False} for step in run["steps"]]
     return entries
 
 

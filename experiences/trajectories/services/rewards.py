@@ -73,8 +73,8 @@ def reward_try(
             for row, trajectory in zip(lived, trajectories, strict=False)
         ],
     )
-    results = [Tried(one.id, one.paid, before[one.id]) for one in results]
-    return {"summary": asdict(summary(results)), "trajectories": [_result(one) for one in results]}
+    results = [Tried(result.id, result.paid, before[result.id]) for result in results]
+    return {"summary": asdict(summary(results)), "trajectories": [_result(result) for result in results]}
 
 
 def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
     except ValueError as error:
         raise Invalid(str(error), fields={"samples": str(error)}) from error
     results = sorted(tried(made, [(place, (), one) for place, one in enumerate(given)]), key=lambda one: one.id)
-    shown = [_result(one) | {"trajectory_id": None, "sample": one.id + 1} for one in results]
+    shown = [_result(result) | {"trajectory_id": None, "sample": result.id + 1} for result in results]
     return {"summary": asdict(summary(results)), "trajectories": shown}
 
 

@@ -211,7 +211,7 @@ class Command(BaseCommand):
         worker = [*celery, "worker", *quiet]
         uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", bind]
         # The default would be to trust every proxy header that comes over loopback.
-        uvicorn += ["--forwarded-allow-ips", ",".join(str(one) for one in settings.TRUSTED_PROXIES)]
+        uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
         if settings.TLS_CERT_FILE:

@@ -38,7 +38,7 @@ def _table(sales: list[Sale]) -> str:
 def table_figure(rng: random.Random) -> WorkTask:
     sales = _sales(rng)
     town, month = rng.choice(sales).town, rng.choice(MONTHS)
-    own = [one for one in sales if one.town == town]
+    own = [sale for sale in sales if sale.town == town]
     kinds: list[tuple[str, Callable[[], float]]] = [
         (
             f"What is the revenue (units times price) of {town} in all months together?",
@@ -66,8 +66,8 @@ def table_figure(rng: random.Random) -> WorkTask:
 def table_extreme(rng: random.Random) -> WorkTask:
     sales = _sales(rng)
     by_town: dict[str, list[Sale]] = {}
-    for one in sales:
-        by_town.setdefault(one.town, []).append(one)
+    for sale in sales:
+        by_town.setdefault(sale.town, []).append(sale)
     if rng.random() < 0.5:
         town = rng.choice(list(by_town))
         own = by_town[town]  # in the order of months
