@@ -67,7 +67,7 @@ def starting_libraries(organization_id: uuid.UUID, words: Sequence[str]) -> Eras
 
     def erase() -> None:
         for run in found:
-            kept = [one for one in run.library if not contains_words(one, words)]
+            kept = [entry for entry in run.library if not contains_words(entry, words)]
             TrainingRun.objects.filter(pk=run.pk).update(library=kept)
 
     return ErasureFinding(len(found), erase)

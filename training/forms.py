@@ -203,9 +203,9 @@ class LaunchForm:
     def open(self) -> bool:
         return self.touched > 0 or any(is_open for _, _, is_open in self.advanced)
 
-    def _counts(self, one: Field) -> bool:
+    def _counts(self, field: Field) -> bool:
         algorithm = self.text("algorithm") or str(self._preset_values["algorithm"])
-        return counts_for(one.name, self._runtime, algorithm, self._learner)
+        return counts_for(field.name, self._runtime, algorithm, self._learner)
 
     def _setting(self, one: Field) -> Setting:
         if one.name == "learner":
@@ -257,9 +257,9 @@ def _text(value: Any) -> str:
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def _value(one: Field, text: str) -> Any:
+def _value(field: Field, text: str) -> Any:
     """Choices that are numbers must be numbers: a Literal takes no text for them."""
-    for choice in one.choices:
+    for choice in field.choices:
         if not isinstance(choice, str) and str(choice) == text:
             return choice
     return text

@@ -179,7 +179,7 @@ class TrainingRun(Scoped):
         starts with active lessons and a playbook, which are in the context of both arms."""
         if self.starts_from is not None:
             return f"{self.starts_from.label}, from which it went on"
-        active = [one["lesson"] for one in self.library if one["lesson"].get("status", "active") == "active"]
+        active = [entry["lesson"] for entry in self.library if entry["lesson"].get("status", "active") == "active"]
         sections = sum(one.get("kind") == "section" for one in active)
         parts = [(len(active) - sections, "lesson"), (sections, "section of the playbook")]
         words = " and ".join(_counted(n, name) for n, name in parts if n)

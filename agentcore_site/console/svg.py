@@ -225,13 +225,13 @@ def history(
     return Picture(f"<svg {attributes}>{''.join(parts)}</svg>")
 
 
-def _history_point(x: float, one: HistoryPoint, middle: float, low: float, high: float) -> str:
+def _history_point(x: float, point: HistoryPoint, middle: float, low: float, high: float) -> str:
     mark = (
         f'<path d="M{x:.1f} {low:.1f}V{high:.1f}M{x - 3:.1f} {low:.1f}h6M{x - 3:.1f} {high:.1f}h6"/>'
-        f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="4"/><title>{escape(one.label)}</title>'
+        f'<circle cx="{x:.1f}" cy="{middle:.1f}" r="4"/><title>{escape(point.label)}</title>'
     )
-    group = f'<g class="history-point s{one.series % LEVELS}">{mark}</g>'
-    return f'<a href="{escape(one.url)}" aria-label="{escape(one.label)}">{group}</a>' if one.url else group
+    group = f'<g class="history-point s{point.series % LEVELS}">{mark}</g>'
+    return f'<a href="{escape(point.url)}" aria-label="{escape(point.label)}">{group}</a>' if point.url else group
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,9 +97,9 @@ def public_set() -> dict[str, list[dict[str, str]]]:
     return {"keys": [_as_jwk(key) for key in keys]}
 
 
-def _as_jwk(one: VerifyingKey) -> dict[str, str]:
-    numbers = jwt.algorithms.RSAAlgorithm.to_jwk(one.key, as_dict=True)
-    return {"kty": "RSA", "use": "sig", "alg": RS256, "kid": one.kid, "n": numbers["n"], "e": numbers["e"]}
+def _as_jwk(key: VerifyingKey) -> dict[str, str]:
+    numbers = jwt.algorithms.RSAAlgorithm.to_jwk(key.key, as_dict=True)
+    return {"kty": "RSA", "use": "sig", "alg": RS256, "kid": key.kid, "n": numbers["n"], "e": numbers["e"]}
 
 
 class RingBackend(TokenBackend):

@@ -91,13 +91,13 @@ def _bill(job: Job, payer: Job) -> dict[str, Any]:
     }
 
 
-def _line(one: Spending) -> dict[str, Any]:
+def _line(spending: Spending) -> dict[str, Any]:
     return {
-        "name": one.key,
-        "cost_usd": dollars(one.cost),
-        "calls": one.calls,
-        "input_tokens": one.input_tokens,
-        "output_tokens": one.output_tokens,
+        "name": spending.key,
+        "cost_usd": dollars(spending.cost),
+        "calls": spending.calls,
+        "input_tokens": spending.input_tokens,
+        "output_tokens": spending.output_tokens,
     }
 
 

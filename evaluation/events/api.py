@@ -241,12 +241,12 @@ class ModelViewSet(ScopedViewSet):
         return self.get_paginated_response(ModelOut([_model(one) for one in page or ()], many=True).data)
 
 
-def _model(one: Release) -> dict[str, Any]:
+def _model(release: Release) -> dict[str, Any]:
     return {
-        "model_id": f"{one.agent.slug}-{one.number}",
-        "base_model": str((one.bundle.get("model") or {}).get("name") or one.agent.runtime),
-        "checkpoint_path": f"/api/v1/releases/{one.pk}",
-        "training_date": None if one.checkpoint is None else one.checkpoint.created_at,
-        "digest": one.digest,
-        "serves": bool(one.serves.all()),
+        "model_id": f"{release.agent.slug}-{release.number}",
+        "base_model": str((release.bundle.get("model") or {}).get("name") or release.agent.runtime),
+        "checkpoint_path": f"/api/v1/releases/{release.pk}",
+        "training_date": None if release.checkpoint is None else release.checkpoint.created_at,
+        "digest": release.digest,
+        "serves": bool(release.serves.all()),
     }

@@ -316,39 +316,39 @@ def deployment_payloads(rows: Sequence[LeasedEvent]) -> Made:
     yield from ((row, deployment_payload(_deployment(row, by_id[row.key]))) for row in rows if row.key in by_id)
 
 
-def _deployment(row: LeasedEvent, one: Deployment) -> StoredDeployment:
-    release, checkpoint = one.release, one.release.checkpoint
+def _deployment(row: LeasedEvent, deployment: Deployment) -> StoredDeployment:
+    release, checkpoint = deployment.release, deployment.release.checkpoint
     run = checkpoint.run if checkpoint is not None else None
-    checks = {finding["check"]: bool(finding["passed"]) for finding in one.verdict.get("findings", ())}
+    checks = {finding["check"]: bool(finding["passed"]) for finding in deployment.verdict.get("findings", ())}
     return StoredDeployment(
-        id=str(one.pk),
+        id=str(deployment.pk),
         at=row.created_at,
         step=row.data["step"],
         share=float(row.data["share"]),
-        strategy=one.strategy,
-        ramp=_ramp(one),
-        model=f"{one.agent.slug}-{release.number}",
-        base_model=str((release.bundle.get("model") or {}).get("name") or one.agent.runtime),
+        strategy=deployment.strategy,
+        ramp=_ramp(deployment),
+        model=f"{deployment.agent.slug}-{release.number}",
+        base_model=str((release.bundle.get("model") or {}).get("name") or deployment.agent.runtime),
         checkpoint=f"/api/v1/releases/{release.pk}",
         training_job=None if run is None else str(run.job_id),
         trained_at=None if checkpoint is None else checkpoint.created_at,
         samples=0 if run is None else run.trajectories,
         final_reward=None if run is None else _float(run.metrics.get("reward_mean")),
-        passed=one.verdict.get("passed"),
+        passed=deployment.verdict.get("passed"),
         safe=checks.get("safety"),
         regressed=_regressed(checks),
-        by=one.created_by.username if one.created_by else "system",
-        overridden=bool(one.verdict) and not one.verdict.get("passed", True),
-        previous=None if one.previous is None else f"{one.agent.slug}-{one.previous.number}",
+        by=deployment.created_by.username if deployment.created_by else "system",
+        overridden=bool(deployment.verdict) and not deployment.verdict.get("passed", True),
+        previous=None if deployment.previous is None else f"{deployment.agent.slug}-{deployment.previous.number}",
     )
 
 
-def _ramp(one: Deployment) -> list[tuple[datetime, float]]:
+def _ramp(deployment: Deployment) -> list[tuple[datetime, float]]:
     """The earliest time of each stage."""
-    if one.strategy != DeploymentStrategy.CANARY:
-        return [(one.created_at.astimezone(UTC), 1.0)]
-    due, found = one.created_at, []
-    for stage in DeploymentRule.from_json(one.rule).stages:
+    if deployment.strategy != DeploymentStrategy.CANARY:
+        return [(deployment.created_at.astimezone(UTC), 1.0)]
+    due, found = deployment.created_at, []
+    for stage in DeploymentRule.from_json(deployment.rule).stages:
         found.append((due, stage.share))
         due = due + timedelta(minutes=stage.minutes)
     return [*found, (due, 1.0)]

@@ -90,8 +90,8 @@ class ContextPolicy:
         ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs, moved half-way back to
         the uninformed prior. ``effects`` are the estimates of those runs, in the library's order. Without ``vectors``
         all queries are alike."""
-        p = np.array([weights.get(one.handle, PRIOR) for one in library])
-        active = tuple(one.handle for one in library if one.status == "active")
+        p = np.array([weights.get(lesson.handle, PRIOR) for lesson in library])
+        active = tuple(lesson.handle for lesson in library if lesson.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
         policy.vectors = vectors or QueryVectors()
         policy.shipped_rule = policy.start_rule = policy.kept_rule = rule
@@ -190,7 +190,7 @@ class ContextPolicy:
         if rule.effects.local < LEAST_LOCAL or same_for_all(rule, queries):
             return plain
         named = set(rule.lessons_of(queries))
-        return Choice(tuple(one.handle for one in self.library if one.handle in named), rule)
+        return Choice(tuple(lesson.handle for lesson in self.library if lesson.handle in named), rule)
 
     def _rule(self, confidence: float, slots: int | None, most_tokens: int) -> QueryRule:
         live = np.flatnonzero(self.live)

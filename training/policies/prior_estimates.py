@@ -34,7 +34,7 @@ class PriorEstimates:
     def only(self, library: Library) -> PriorEstimates:
         """The estimates for this library's lessons, each with its current text."""
         position = {one: at for at, one in enumerate(zip(self.handles, self.versions, strict=True))}
-        same = [position[name] for one in library if (name := (one.handle, one.version)) in position]
+        same = [position[name] for lesson in library if (name := (lesson.handle, lesson.version)) in position]
         return PriorEstimates(
             tuple(self.handles[at] for at in same),
             tuple(self.versions[at] for at in same),

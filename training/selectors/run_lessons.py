@@ -35,7 +35,7 @@ def lessons_of_run(run: TrainingRun) -> QuerySet[Experience]:
 
 
 def started_with(run: TrainingRun) -> list[str]:
-    return [str(one["lesson"]["handle"]) for one in run.library]
+    return [str(entry["lesson"]["handle"]) for entry in run.library]
 
 
 def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:

@@ -50,7 +50,7 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     """
     stamp_of_agent(agent)
     lessons = [library_entry(row, "active") for row in _fitting(agent)]
-    texts = [lesson["lesson"]["text"] for lesson in lessons]
+    texts = [entry["lesson"]["text"] for entry in lessons]
     # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
     items = sections_of_agent(agent) if sections is None else sections
     sections = [item for item in items if most_alike(item.content, texts)[1] < ALIKE]
@@ -79,8 +79,8 @@ def _fitting(agent: Agent) -> list[Experience]:
 
 def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
     """The library that a run started with (active lessons and candidates), and the weights of its lessons by handle."""
-    library = Library.of([one["lesson"] for one in run.library])
-    return library, {one["lesson"]["handle"]: float(one["weight"]) for one in run.library}
+    library = Library.of([entry["lesson"] for entry in run.library])
+    return library, {entry["lesson"]["handle"]: float(entry["weight"]) for entry in run.library}
 
 
 def told_at_start(run: TrainingRun) -> Library:
@@ -123,7 +123,7 @@ def context_of_agent(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     Raises:
         Conflict: the agent's prompt pack was altered.
     """
-    library = Library.of([one["lesson"] for one in starting_library(agent, sections)])
+    library = Library.of([entry["lesson"] for entry in starting_library(agent, sections)])
     return ServedContext(library.lessons, _rule_for(library, starting_rule(agent)))
 
 
@@ -132,7 +132,7 @@ def _rule_for(library: Library, stored: Mapping[str, Any] | None) -> QueryRule |
     if stored is None:
         return None
     versions: Mapping[str, int] = stored["versions"]
-    same = {one.handle for one in library if versions.get(one.handle) == one.version}
+    same = {lesson.handle for lesson in library if versions.get(lesson.handle) == lesson.version}
     rule = QueryRule.from_state_dict(stored["rule"])
     return rule.without([handle for handle in rule.handles if handle not in same])
 
@@ -152,7 +152,7 @@ def ship_again(run: TrainingRun, policy: ContextPolicy, id_of: IdOf, *, by: str)
 
 
 def _began_with(run: TrainingRun) -> dict[str, dict[str, Any]]:
-    return {one["lesson"]["handle"]: one for one in run.library}
+    return {entry["lesson"]["handle"]: entry for entry in run.library}
 
 
 def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:

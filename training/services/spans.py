@@ -104,17 +104,17 @@ class RunSpans:
             self._question(at, one, of_it, every)
         span.end(int(ended * NANO))
 
-    def _question(self, at: float, one: ModelAnswer, inside: Context, every: dict[str, Any]) -> None:
+    def _question(self, at: float, answer: ModelAnswer, inside: Context, every: dict[str, Any]) -> None:
         own = {
-            "stage": one.stage,
-            "usable": one.usable,
-            "repaired": one.repaired,
-            "tokens": one.tokens,
-            "tool_cost_usd": dollars(one.cost_micros),
-            "latency_ms": one.latency_ms,
-            "own_ms": one.own_ms,
+            "stage": answer.stage,
+            "usable": answer.usable,
+            "repaired": answer.repaired,
+            "tokens": answer.tokens,
+            "tool_cost_usd": dollars(answer.cost_micros),
+            "latency_ms": answer.latency_ms,
+            "own_ms": answer.own_ms,
         }
-        span = self._span(f"question {one.stage}", at - _seconds(one), inside, every | own)
+        span = self._span(f"question {answer.stage}", at - _seconds(answer), inside, every | own)
         span.end(int(at * NANO))
 
     def _span(self, name: str, began: float, inside: Context, attributes: Mapping[str, Any]) -> Span:
@@ -122,5 +122,5 @@ class RunSpans:
         return self.tracer.start_span(name, context=inside, start_time=int(began * NANO), attributes=attributes)
 
 
-def _seconds(one: ModelAnswer) -> float:
-    return (one.latency_ms + one.own_ms) / 1e3
+def _seconds(answer: ModelAnswer) -> float:
+    return (answer.latency_ms + answer.own_ms) / 1e3

@@ -54,7 +54,7 @@ class StartingPoint:
         """Estimates for the lessons of a whole library, as a row stores them."""
         if self.known is None:
             return None
-        return self.known.only(Library.of([one["lesson"] for one in library])).as_json()
+        return self.known.only(Library.of([entry["lesson"] for entry in library])).as_json()
 
 
 def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> StartingPoint:

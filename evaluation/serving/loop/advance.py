@@ -222,23 +222,23 @@ def _collect(turn: LoopTurn, actor: Actor) -> str:
     return _on(turn, TurnState.REVIEWING)
 
 
-def _row(turn: LoopTurn, one: LearnableRow, state: str) -> LoopRow:
-    flags = [flag[:200] for flag in one.flags]
+def _row(turn: LoopTurn, row: LearnableRow, state: str) -> LoopRow:
+    flags = [flag[:200] for flag in row.flags]
     return LoopRow(
         turn=turn,
-        trace_id=one.trace,
-        query=one.query,
-        expected=one.expected,
-        source=one.source,
+        trace_id=row.trace,
+        query=row.query,
+        expected=row.expected,
+        source=row.source,
         flags=flags,
         state=state,
     )
 
 
-def _state(one: LearnableRow, review: str) -> RowState:
-    if review == RowReview.ALL or (review == RowReview.FLAGGED and one.flags):
+def _state(row: LearnableRow, review: str) -> RowState:
+    if review == RowReview.ALL or (review == RowReview.FLAGGED and row.flags):
         return RowState.WAITING
-    return RowState.REJECTED if one.flags else RowState.TAKEN
+    return RowState.REJECTED if row.flags else RowState.TAKEN
 
 
 def _review(turn: LoopTurn, actor: Actor) -> str:

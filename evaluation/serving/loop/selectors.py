@@ -165,10 +165,10 @@ def _with_opinions(traces: list[ProductionTrace]) -> Iterator[JudgedTrace]:
         )
 
 
-def _likes(one: Feedback) -> bool | None:
+def _likes(feedback: Feedback) -> bool | None:
     """Whether the feedback likes the answer; None: neither like nor dislike."""
-    if one.value is None or one.metric == CORRECTION:
+    if feedback.value is None or feedback.metric == CORRECTION:
         return None
-    if one.metric == STARS:
-        return True if one.value >= 4 else False if one.value <= 2 else None
-    return one.value >= 0.5
+    if feedback.metric == STARS:
+        return True if feedback.value >= 4 else False if feedback.value <= 2 else None
+    return feedback.value >= 0.5

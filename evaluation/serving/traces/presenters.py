@@ -143,16 +143,16 @@ def _message(given: Mapping[str, Any]) -> ShownMessage:
     return ShownMessage(str(given.get("role", "")), text_of(given), calls)
 
 
-def verdict_of(one: ShownTrace) -> tuple[str, str]:
+def verdict_of(trace: ShownTrace) -> tuple[str, str]:
     """In a sentence: what came of it, by which release, and what was thought of it; and its tone."""
-    row = one.row
-    who = f"release {one.release}" if one.release else row.model
+    row = trace.row
+    who = f"release {trace.release}" if trace.release else row.model
     arm = f", the {row.get_arm_display().lower()} arm" if row.arm else ""
     if row.status != TraceStatus.OK:
         ended = row.get_status_display()
         text = f"{ended} by {who}{arm}." if row.status == TraceStatus.REFUSED else f"{ended}: no answer of {who}{arm}."
-        return text, one.tone
-    thought = ", ".join(dict.fromkeys(opinion.text for opinion in one.opinions))
-    tones = {opinion.tone for opinion in one.opinions}
+        return text, trace.tone
+    thought = ", ".join(dict.fromkeys(opinion.text for opinion in trace.opinions))
+    tones = {opinion.tone for opinion in trace.opinions}
     text = thought.capitalize() if thought else "Nothing was said of it yet"
     return f"Answered by {who}{arm}. {text}.", next((tone for tone in ("bad", "good") if tone in tones), "")

@@ -176,32 +176,32 @@ class _PlaybookBatch:
             self._forget(one, FULL)
         return gone | {one.id: FULL for one in weakest}
 
-    def _effect(self, one: PlaybookItem) -> ItemEffect | None:
+    def _effect(self, item: PlaybookItem) -> ItemEffect | None:
         """The measured effect of its present text; None for a text that this batch changed, which was never tried."""
-        known = self._effects.get(one.id)
-        anew = any(change.section == one.id and change.action == "updated" for change in self.changes)
+        known = self._effects.get(item.id)
+        anew = any(change.section == item.id and change.action == "updated" for change in self.changes)
         return None if known is None or anew or not known.known else known
 
-    def _harms(self, one: PlaybookItem) -> bool:
-        effect = self._effect(one)
+    def _harms(self, item: PlaybookItem) -> bool:
+        effect = self._effect(item)
         return effect is not None and effect.harms
 
-    def _strength(self, one: PlaybookItem) -> tuple[int, float]:
+    def _strength(self, item: PlaybookItem) -> tuple[int, float]:
         """The order of the weak: first those that were better left out, then those of which nothing certain is known,
         by the trust that counts give them, and last those that surely help."""
-        effect = self._effect(one)
+        effect = self._effect(item)
         if effect is not None and (effect.helps or effect.difference < 0):
             return (2 if effect.helps else 0, effect.difference)
-        return 1, one.trust
+        return 1, item.trust
 
-    def _forget(self, one: PlaybookItem, reason: str) -> None:
+    def _forget(self, item: PlaybookItem, reason: str) -> None:
         """Takes an item out as if the batch had never touched it; one that came with the batch was never there."""
-        mine = [change for change in self.changes if change.section == one.id]
-        self.changes = [change for change in self.changes if change.section != one.id]
-        self.sections.remove(one)
-        before = mine[0].before if mine else one
+        mine = [change for change in self.changes if change.section == item.id]
+        self.changes = [change for change in self.changes if change.section != item.id]
+        self.sections.remove(item)
+        before = mine[0].before if mine else item
         if before is not None:
-            self.changes.append(Change(one.id, "pruned", before, None, reason=reason))
+            self.changes.append(Change(item.id, "pruned", before, None, reason=reason))
 
     def _twin(self, content: str, but: str = "") -> PlaybookItem | None:
         others = [section for section in self.sections if section.id != but]

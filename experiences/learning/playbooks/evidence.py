@@ -70,10 +70,10 @@ def metrics_of(executions: Sequence[ExecutionEvidence]) -> dict[str, float]:
     }
 
 
-def _item(one: PlaybookItem, effect: ItemEffect | None) -> str:
-    used = f"used={one.usage} helpful={one.helpful} harmful={one.harmful}"
-    known = f"confidence={one.confidence:.2f} {used} effect={_effect(effect)}"
-    return f"[{one.id}] {one.category} {known} :: {one.content}"
+def _item(item: PlaybookItem, effect: ItemEffect | None) -> str:
+    used = f"used={item.usage} helpful={item.helpful} harmful={item.harmful}"
+    known = f"confidence={item.confidence:.2f} {used} effect={_effect(effect)}"
+    return f"[{item.id}] {item.category} {known} :: {item.content}"
 
 
 def _effect(one: ItemEffect | None) -> str:

@@ -110,13 +110,13 @@ async def proposed(
     return None if answer is None else [_delta(delta, evidence) for delta in answer.deltas]
 
 
-def _delta(one: Suggestion, evidence: EvolutionEvidence) -> Delta:
+def _delta(suggestion: Suggestion, evidence: EvolutionEvidence) -> Delta:
     return Delta(
-        type=one.type,
-        confidence=one.confidence,
-        category=one.category,
-        content="" if one.type == "remove" else one.content.replace("\r\n", "\n").strip(),
-        target="" if one.type == "add" else one.target.strip().strip("[]"),
-        rationale=one.rationale.strip(),
-        taught_by=evidence.taught_by(one.executions),
+        type=suggestion.type,
+        confidence=suggestion.confidence,
+        category=suggestion.category,
+        content="" if suggestion.type == "remove" else suggestion.content.replace("\r\n", "\n").strip(),
+        target="" if suggestion.type == "add" else suggestion.target.strip().strip("[]"),
+        rationale=suggestion.rationale.strip(),
+        taught_by=evidence.taught_by(suggestion.executions),
     )

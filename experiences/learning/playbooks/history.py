@@ -41,5 +41,5 @@ def _kind(old: PlaybookItem | None, new: PlaybookItem | None) -> str:
     return "added" if old is None else "removed" if new is None else "changed"
 
 
-def _fields(one: PlaybookItem | None) -> dict[str, object] | None:
-    return one.stored() if one is not None else None
+def _fields(item: PlaybookItem | None) -> dict[str, object] | None:
+    return item.stored() if item is not None else None

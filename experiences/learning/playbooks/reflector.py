@@ -138,16 +138,16 @@ async def reflected(
     return found
 
 
-def _of_playbook(one: Insight, evidence: EvolutionEvidence) -> Insight:
+def _of_playbook(insight: Insight, evidence: EvolutionEvidence) -> Insight:
     """The insight without items and executions that do not exist."""
     ids, n = {section.id for section in evidence.sections}, len(evidence.executions)
-    return one.model_copy(
+    return insight.model_copy(
         update={
-            "items": [item for item in one.items if item.id in ids],
-            "executions": [number for number in dict.fromkeys(one.executions) if 1 <= number <= n],
+            "items": [item for item in insight.items if item.id in ids],
+            "executions": [number for number in dict.fromkeys(insight.executions) if 1 <= number <= n],
         }
     )
 
 
-def _plainly(one: Insight) -> str:
-    return " ".join(one.block().casefold().split())
+def _plainly(insight: Insight) -> str:
+    return " ".join(insight.block().casefold().split())

@@ -179,11 +179,11 @@ def interval(good: int, n: int) -> tuple[float | None, float | None]:
     return wilson_interval(good, n) if n else (None, None)
 
 
-def _item(one: Blame, effect: ItemEffect | None) -> ItemRow:
-    good, n = one.section.helpful, one.section.helpful + one.section.harmful
+def _item(blame: Blame, effect: ItemEffect | None) -> ItemRow:
+    good, n = blame.section.helpful, blame.section.helpful + blame.section.harmful
     low, high = interval(good, n)
     measured = effect if effect is not None and effect.left_out.n else None
-    plain = ItemRow(one.section, one, low, high, None, measured)
+    plain = ItemRow(blame.section, blame, low, high, None, measured)
     if low is None or high is None:
         return plain
     return replace(plain, picture=svg.whisker(good / n - 0.5, low - 0.5, high - 0.5, 0.5, label=plain.words))
@@ -228,17 +228,17 @@ def _tone(items: Sequence[ItemRow]) -> str:
     return "good" if any(map(_does_good, items)) else ""
 
 
-def _does_good(one: ItemRow) -> bool:
-    if one.effect is not None and one.effect.known:
-        return one.effect.helps
-    return one.low is not None and one.low > 0.5
+def _does_good(row: ItemRow) -> bool:
+    if row.effect is not None and row.effect.known:
+        return row.effect.helps
+    return row.low is not None and row.low > 0.5
 
 
-def _hurts(one: ItemRow) -> bool:
+def _hurts(row: ItemRow) -> bool:
     """By its effect where that is known; else by the share of executions with it that failed."""
-    if one.effect is not None and one.effect.known:
-        return one.effect.harms
-    return one.high is not None and one.high < 0.5
+    if row.effect is not None and row.effect.known:
+        return row.effect.harms
+    return row.high is not None and row.high < 0.5
 
 
 def taken(evolution: Evolution) -> str:

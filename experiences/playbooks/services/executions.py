@@ -85,49 +85,49 @@ def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]
     return rows
 
 
-def _row(one: NewTrace, where: str) -> ExecutionTrace:
-    if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(one).items()}:
+def _row(trace: NewTrace, where: str) -> ExecutionTrace:
+    if fields := {f"{where}.{name}".lstrip("."): why for name, why in _faults(trace).items()}:
         raise Invalid(" ".join(f"{name}: {why}" for name, why in fields.items()), fields=fields)
-    received = one.received
+    received = trace.received
     named = received is not None and (received.rate > 0 or bool(received.left_out))
     return ExecutionTrace(
-        organization_id=one.agent.organization_id,
-        agent=one.agent,
-        task_id=redact(one.task_id)[:TASK_LENGTH],
-        inputs=redact_value(one.inputs),
-        outputs=redact_value(one.outputs),
-        duration_ms=one.duration_ms,
-        success=one.success,
+        organization_id=trace.agent.organization_id,
+        agent=trace.agent,
+        task_id=redact(trace.task_id)[:TASK_LENGTH],
+        inputs=redact_value(trace.inputs),
+        outputs=redact_value(trace.outputs),
+        duration_ms=trace.duration_ms,
+        success=trace.success,
         context_version=received.version if received else None,
         leave_out_rate=received.rate if received and named else None,
         left_out=list(received.left_out) if received and named else None,
-        used=list(dict.fromkeys(one.used)) if one.used is not None else None,
+        used=list(dict.fromkeys(trace.used)) if trace.used is not None else None,
     )
 
 
-def _faults(one: NewTrace) -> dict[str, str]:
+def _faults(trace: NewTrace) -> dict[str, str]:
     """Faults of an execution, by field."""
     found = {}
-    if not (math.isfinite(one.duration_ms) and 0 < one.duration_ms <= LONGEST_MS):
+    if not (math.isfinite(trace.duration_ms) and 0 < trace.duration_ms <= LONGEST_MS):
         found["duration_ms"] = "It is a positive number of milliseconds."
-    for name, value in (("inputs", one.inputs), ("outputs", one.outputs)):
+    for name, value in (("inputs", trace.inputs), ("outputs", trace.outputs)):
         if why := _value_fault(value):
             found[name] = why
-    if len(one.task_id) > TASK_LENGTH or unstorable(one.task_id):
+    if len(trace.task_id) > TASK_LENGTH or unstorable(trace.task_id):
         found["task_id"] = f"It is a text of at most {TASK_LENGTH} characters."
-    return found | _context_faults(one)
+    return found | _context_faults(trace)
 
 
-def _context_faults(one: NewTrace) -> dict[str, str]:
+def _context_faults(trace: NewTrace) -> dict[str, str]:
     try:
-        received = one.received
+        received = trace.received
     except ValueError as error:
         return {"context_id": str(error)}
     if received is None:
-        return {"used": "Say by context_id which context it had."} if one.used else {}
-    if one.context_version not in (None, received.version):
-        return {"context_version": f"The context {one.context_id} is of version {received.version}."}
-    if missing := set(one.used or ()) & set(received.left_out):
+        return {"used": "Say by context_id which context it had."} if trace.used else {}
+    if trace.context_version not in (None, received.version):
+        return {"context_version": f"The context {trace.context_id} is of version {received.version}."}
+    if missing := set(trace.used or ()) & set(received.left_out):
         return {"used": f"{min(missing)} was left out of its context."}
     return {}
 

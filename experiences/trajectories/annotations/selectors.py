@@ -50,10 +50,10 @@ def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uu
     return found
 
 
-def as_noted(one: Annotation) -> dict[str, Any]:
+def as_noted(annotation: Annotation) -> dict[str, Any]:
     """An annotation as it stands with its trajectory in an export."""
-    said = {name: getattr(one, name) for name in ("step", "label", "score", "comment", "answer", "by")}
-    return said | {"created_at": one.created_at.isoformat()}
+    said = {name: getattr(annotation, name) for name in ("step", "label", "score", "comment", "answer", "by")}
+    return said | {"created_at": annotation.created_at.isoformat()}
 
 
 def labels_used(actor: Any) -> Sequence[str]:
