@@ -91,18 +91,14 @@ class Postgres:
         return PatientConnection.connect(self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS)
 
     def create_database(self, name: str = "agentcore") -> None:
-        with PatientConnection.connect(
-            self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS
-        ) as connection:
+        with self._as_superuser() as connection:
             found = connection.execute("SELECT 1 FROM pg_database WHERE datname = %s", [name]).fetchone()
             if not found:
                 connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
 
     def create_application_role(self) -> None:
         """Creates the role of web and workers, or resets its password: no superuser, owner of nothing."""
-        with PatientConnection.connect(
-            self.url("postgres"), autocommit=True, connect_timeout=CONNECT_SECONDS
-        ) as connection:
+        with self._as_superuser() as connection:
             found = connection.execute("SELECT 1 FROM pg_roles WHERE rolname = %s", [APPLICATION]).fetchone()
             command = "ALTER ROLE {} " if found else "CREATE ROLE {} "
             rights = "LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE NOBYPASSRLS NOREPLICATION PASSWORD {}"

@@ -48,8 +48,6 @@ from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization
 
-WEBHOOKS = ["webhooks"]
-NOTICES = ["notices"]
 TYPES = ", ".join(name for name, _ in CHOICES)
 NEW = OpenApiExample(
     "Failures only",

@@ -20,27 +20,16 @@ _MARKS: Final = r"\u0300-\u036f\u0900-\u0e4e\u200c\u200d"  # vowel signs and acc
 # Scripts without spaces between words: "请联系ann@example.org谢谢" must not take its neighbours along.
 _UNSPACED: Final = r"\u0e00-\u0eff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af"
 _HAS_UNSPACED: Final = re.compile(f"[{_UNSPACED}]")
-
-
-def _local(word: str) -> re.Pattern[str]:
-    """To be matched against the text before the sign, reversed."""
-    return re.compile(rf"[{word}+%~-](?:[{word}.+%'&~-]{{0,62}}[{word}+~])?")
-
-
-def _domain(word: str) -> re.Pattern[str]:
-    label = rf"[{word}](?:[{word}-]{{0,61}}[{word}])?"
-    dot = r"(?:\.|\s?[(\[{<]\s?(?:dot|punkt|punto|point)\s?[)\]}>]\s?|\s(?:dot|punkt|punto)\s)"
-    return re.compile(rf"{label}(?:{dot}{label}){{1,7}}", re.IGNORECASE)
-
-
 # A domain of which nothing more need be asked; others are read with more care.
 _PLAIN: Final = re.compile(
     r"[a-zA-Z0-9](?:[a-zA-Z0-9-]{0,61}[a-zA-Z0-9])?(?:\.[a-zA-Z0-9-]{1,63}){0,6}\.[a-zA-Z]{2,24}(?=[\s\"'<>,;)]|\Z)"
 )
 _LETTERS: Final = rf"\w{_MARKS}"
-_SPACED: Final = rf"(?![{_UNSPACED}])\w{_MARKS}"
-_LOCAL: Final = _local(_LETTERS)
-_DOMAIN: Final = _domain(_LETTERS)
+# Matched against the text before the sign, reversed.
+_LOCAL: Final = re.compile(rf"[{_LETTERS}+%~-](?:[{_LETTERS}.+%'&~-]{{0,62}}[{_LETTERS}+~])?")
+_LABEL: Final = rf"[{_LETTERS}](?:[{_LETTERS}-]{{0,61}}[{_LETTERS}])?"
+_DOT: Final = r"(?:\.|\s?[(\[{<]\s?(?:dot|punkt|punto|point)\s?[)\]}>]\s?|\s(?:dot|punkt|punto)\s)"
+_DOMAIN: Final = re.compile(rf"{_LABEL}(?:{_DOT}{_LABEL}){{1,7}}", re.IGNORECASE)
 # As above, but stopping at the first character of an unspaced script.
 _STOP: Final = re.compile(f"[^{_UNSPACED}]*")
 

@@ -40,13 +40,11 @@ def _shapes() -> bytes:
     return bytes(table)
 
 
-def _runs() -> bytes:
-    """Characters of a token become x, all others a space."""
-    return bytes(ord("x") if chr(code).isalnum() or chr(code) in "-_" else ord(" ") for code in range(128)) + b" " * 128
-
-
 _SHAPE: Final = _shapes()
-_RUN: Final = _runs()
+# Characters of a token become x, all others a space.
+_RUN: Final = (
+    bytes(ord("x") if chr(code).isalnum() or chr(code) in "-_" else ord(" ") for code in range(128)) + b" " * 128
+)
 _OUTLINE: Final = _SHAPE.translate(bytes.maketrans(_LOWER, b"a" * 26))
 _GROUPS: Final = re.compile(r":[0A]{0,4}:[0A]{0,4}:[0A]{0,4}:")
 _ZEROS: Final = re.compile(r"00(?<![\w.-]00)[ -]?[1-9]")  # 0049 30 ...

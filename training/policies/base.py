@@ -1,19 +1,11 @@
-"""Protocol of a trainable policy: it acts (as a runtime's chooser), and it can be differentiated.
-
-The trainer sees a policy through ``encode`` and ``evaluate`` only; which features, which parameters and how
-gradients are computed is the policy's own matter.
-"""
+"""Protocol of a policy for the trainer, and a decision that a policy took."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-import numpy as np
-
 from experiences.rollouts.types import Observation
-from training.algorithm.arrays import FloatArray
-from training.algorithm.optimizers import Arrays
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,30 +14,6 @@ class Decision:
 
     observation: Observation
     choice: int
-
-
-class Evaluation(Protocol):
-    """Exact log-probability and entropy of each of M decisions under the present parameters."""
-
-    logp: FloatArray
-    entropy: FloatArray
-
-    def backward(self, d_logp: FloatArray, d_entropy: FloatArray) -> Arrays:
-        """Gradient of sum(d_logp * logp + d_entropy * entropy) by the parameters, both arguments (M,)."""
-        ...
-
-
-class EncodedDecisions(Protocol):
-    """M decisions turned into arrays once, for as many evaluations as there are inner epochs.
-
-    ``features`` (M, R) is a dense design matrix for value baselines, ``feature_ids`` (R,) names its columns.
-    """
-
-    @property
-    def features(self) -> FloatArray: ...
-
-    @property
-    def feature_ids(self) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]: ...
 
 
 class Policy(Protocol):
