@@ -11,7 +11,7 @@ import orjson
 from django import template
 from django.template.context import Context
 from django.template.defaultfilters import capfirst
-from django.template.defaulttags import querystring
+from django.template.defaulttags import CsrfTokenNode, querystring
 from django.template.loader import render_to_string
 from django.urls import reverse
 from django.utils import timezone
@@ -456,6 +456,29 @@ def empty_state(content: str, title: str, *, label: str = "", url: str = "", pri
     text = content if content.strip() else ""
     context = {"title": title, "text": text, "label": label, "url": url, "primary": primary}
     return render_to_string("parts/empty.html", context)
+
+
+@register.simple_tag
+def card_head(title: str) -> SafeString:
+    return format_html("<header>\n<h2>{}</h2>\n</header>", title)
+
+
+@register.simple_block_tag
+def card(content: str, title: str) -> SafeString:
+    return format_html('<section class="card">\n{}{}</section>', card_head(title), content)
+
+
+@register.simple_tag(takes_context=True)
+def post_button(context: Context, label: str, view: str, *args: Any, look: str = "", sign: str = "") -> SafeString:
+    """A button that posts to a page, in a form of its own. ``sign``: its icon."""
+    return format_html(
+        '<form method="post" action="{}">\n{}\n<button class="button{}">{}{}</button>\n</form>',
+        reverse(view, args=args),
+        CsrfTokenNode().render(context),
+        f" {look}" if look else "",
+        icon(sign) if sign else "",
+        label,
+    )
 
 
 @register.filter(name="json")
