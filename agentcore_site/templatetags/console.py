@@ -459,6 +459,17 @@ def empty_state(content: str, title: str, *, label: str = "", url: str = "", pri
 
 
 @register.simple_tag
+def crumbs(*links: str, agent: Any = None, here: str = "") -> SafeString:
+    """The pages above a page: ``links`` are titles, each followed by the name of its address. ``here``: the page."""
+    above = [(reverse(name), title) for title, name in zip(links[::2], links[1::2], strict=True)]
+    if agent is not None:
+        above.append((reverse("agent", args=[agent.pk]), agent.name))
+    way = format_html_join("\n", '<a href="{}">{}</a>', above)
+    last = format_html("\n<span>{}</span>", here) if here else ""
+    return format_html('<nav class="crumbs" aria-label="Breadcrumb">\n{}{}\n</nav>', way, last)
+
+
+@register.simple_tag
 def card_head(title: str) -> SafeString:
     return format_html("<header>\n<h2>{}</h2>\n</header>", title)
 
