@@ -84,10 +84,13 @@ class OnPage(filters.FilterSet):
     """Filters of a REST list that a page has as well."""
 
     @classmethod
-    def on_page(cls, rows: QuerySet[Any], values: Mapping[str, str]) -> QuerySet[Any]:
+    def on_page(cls, rows: QuerySet[Any], values: Mapping[str, str], **given: Any) -> QuerySet[Any]:
         """The rows that pass, as a page filters: a value that is wrong is left out."""
-        found = cls({name: value for name, value in values.items() if value}, rows)
-        return found.filter_queryset(rows) if found.is_valid() else rows
+        found = cls(values, rows, **given)
+        found.is_valid()
+        for name, value in found.form.cleaned_data.items():
+            rows = found.filters[name].filter(rows, value)
+        return rows
 
     @classmethod
     def passing(cls, rows: QuerySet[Any], values: Mapping[str, Any]) -> QuerySet[Any]:

@@ -54,7 +54,7 @@ def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, source = query_params(request, "q", "source")
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "source": source, "agent": str(agent.pk) if agent else ""}
-    rows = ReleaseFilters.on_page(everything, actor, given)
+    rows = ReleaseFilters.on_page(everything, given, actor=actor)
     found = listing(request, rows, SORTS, one="release", of=everything, columns=COLUMNS)
     context = {
         "listing": found,

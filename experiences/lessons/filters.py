@@ -9,12 +9,13 @@ from django.db.models import QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.lib.errors import Missing
+from agentcore_site.rest.filters import OnPage
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_get
 
 
-class OfAgent(filters.FilterSet):
+class OfAgent(OnPage):
     """``?agent=``. Jobs and agents are looked up among those that ``actor`` may see."""
 
     agent = filters.CharFilter(method="of_agent", help_text="The agent, by id or slug.")
@@ -33,17 +34,12 @@ class OfAgent(filters.FilterSet):
         return rows.filter(agent_id=agent_get(self.actor, value).id)
 
     @classmethod
-    def on_page(cls, rows: QuerySet[Any], actor: Actor, values: Mapping[str, str]) -> QuerySet[Any]:
-        """The rows that pass, as a page filters: a value that is wrong is left out, and an agent that is not there has
-        no rows."""
-        found = cls(values, rows, actor=actor)
-        found.is_valid()
+    def on_page(cls, rows: QuerySet[Any], values: Mapping[str, str], **given: Any) -> QuerySet[Any]:
+        """As each page filters; an agent that is not there has no rows."""
         try:
-            for name, value in found.form.cleaned_data.items():
-                rows = found.filters[name].filter(rows, value)
+            return super().on_page(rows, values, **given)
         except Missing:
             return rows.none()
-        return rows
 
 
 class ExperienceFilters(OfAgent):

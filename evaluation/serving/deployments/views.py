@@ -50,7 +50,7 @@ def deployments(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, state, strategy, agent = query_params(request, "q", "state", "strategy", "agent")
     given = {"search": query, "state": state, "strategy": strategy, "agent": agent}
     found = listing(
-        request, DeploymentFilters.on_page(everything, actor, given), SORTS, one="deployment", of=everything
+        request, DeploymentFilters.on_page(everything, given, actor=actor), SORTS, one="deployment", of=everything
     )
     context = {
         "listing": found,

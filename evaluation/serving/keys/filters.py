@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db.models import F, Q, QuerySet
 from django.utils import timezone
 from django_filters import rest_framework as filters
 
+from agentcore_site.rest.filters import OnPage
 from agentcore_site.tenancy.models import ApiKey
 
 STATES: Final = (("alive", "alive"), ("exhausted", "spent up"), ("ended", "ended"))
 EXHAUSTED: Final = Q(spent__gte=F("monthly_micros"))
 
 
-class CallingKeyFilters(filters.FilterSet):
+class CallingKeyFilters(OnPage):
     state = filters.ChoiceFilter(
         method="of_state", choices=STATES, help_text="Ended: revoked or expired. Exhausted: alive, with no money left."
     )
@@ -36,9 +36,3 @@ class CallingKeyFilters(filters.FilterSet):
     def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         found = Q(name__icontains=value) | Q(prefix__startswith=value) | Q(user__username__icontains=value)
         return rows.filter(found)
-
-    @classmethod
-    def on_page(cls, rows: QuerySet[Any], values: Mapping[str, str]) -> QuerySet[Any]:
-        """The rows that pass, as a page filters: a value that is wrong is left out."""
-        found = cls(values, rows)
-        return found.filter_queryset(rows) if found.is_valid() else rows

@@ -8,13 +8,14 @@ from django.db.models import Q, QuerySet
 from django_filters import rest_framework as filters
 
 from agentcore_site.jobs.models import Status
+from agentcore_site.rest.filters import OnPage
 from evaluation.serving.models import Suite, SuiteKind, SuiteResult, SuiteRun
 from experiences.lessons.filters import OfAgent
 
 OUTCOMES = (("failed", "failed"), ("untold", "not judged"), ("passed", "passed"))
 
 
-class SuiteFilters(filters.FilterSet):
+class SuiteFilters(OnPage):
     kind = filters.ChoiceFilter(choices=SuiteKind.choices)
     search = filters.CharFilter(method="searched", help_text="Text in name or description.")
 
@@ -39,7 +40,7 @@ class SuiteRunFilters(OfAgent):
         fields: list[str] = []
 
 
-class SuiteResultFilters(filters.FilterSet):
+class SuiteResultFilters(OnPage):
     category = filters.CharFilter(field_name="category")
     outcome = filters.ChoiceFilter(choices=OUTCOMES, method="of_outcome")
     search = filters.CharFilter(method="searched", help_text="Text in query or answer.")

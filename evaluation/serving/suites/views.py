@@ -58,7 +58,7 @@ RUN_COLUMNS = columns(
 def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = suites_visible(actor)
     query, kind = query_params(request, "q", "kind")
-    rows = _filtered(SuiteFilters, everything, {"search": query, "kind": kind})
+    rows = SuiteFilters.on_page(everything, {"search": query, "kind": kind})
     found = listing(request, rows, SORTS, one="suite", of=everything, columns=COLUMNS)
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     last = last_scored(actor, found.rows, agent)
@@ -124,7 +124,7 @@ def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
     query, status = query_params(request, "q", "status")
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "status": status, "agent": str(agent.pk) if agent else ""}
-    rows = SuiteRunFilters.on_page(everything, actor, given)
+    rows = SuiteRunFilters.on_page(everything, given, actor=actor)
     chart = history_of(found, version, rows)
     may_run = actor.may("evaluate", found.organization_id) and found.archived_at is None
     initial = {name: request.GET[name] for name in ("subject", "judge_model") if name in request.GET}
@@ -166,7 +166,7 @@ def suite_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     readable = actor.may("data.view", run.organization_id)
     everything = results_visible(actor, run) if readable else run.results.none()
     everything = everything.annotate(place=F("part") * 10_000 + F("scenario"))
-    rows = _filtered(SuiteResultFilters, everything, {"search": query, "category": category, "outcome": outcome})
+    rows = SuiteResultFilters.on_page(everything, {"search": query, "category": category, "outcome": outcome})
     found = listing(request, rows, RESULT_SORTS, one="query", of=everything)
     behind = trajectories_of(found.rows, run)
     context = {
@@ -217,15 +217,6 @@ def suite_run_resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpRes
     """Goes on with a paused run, e.g. once its budget was raised."""
     job_resume(actor, suite_run_get(actor, job_id).job)
     return redirect("serving:suite_run", job_id=job_id)
-
-
-def _filtered(filters: Any, rows: Any, given: dict[str, str]) -> Any:
-    """The rows that pass; a value that is wrong is left out."""
-    found = filters(given, rows)
-    found.is_valid()
-    for name, value in found.form.cleaned_data.items():
-        rows = found.filters[name].filter(rows, value)
-    return rows
 
 
 @page

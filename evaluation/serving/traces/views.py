@@ -43,7 +43,7 @@ COLUMNS = columns("id agent=agent.slug created_at status arm session model relea
 def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = production_traces_visible(actor)
     given = dict(zip(("search", *FILTERS), query_params(request, "q", *FILTERS), strict=True))
-    rows = ProductionTraceFilters.on_page(everything, actor, given).defer("components", "metadata", "sampled")
+    rows = ProductionTraceFilters.on_page(everything, given, actor=actor).defer("components", "metadata", "sampled")
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST)))
     found = listing(request, rows, SORTS, one="trace", of=everything, columns=COLUMNS)
     release = uuid_of(given["release"])

@@ -81,7 +81,7 @@ def library(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, status, domain, ref = query_params(request, "q", "status", "domain", "agent")
     agent = agent_find(actor, ref) if ref else None
     scope = everything.filter(agent=agent) if agent is not None else everything.none() if ref else everything
-    rows = ExperienceFilters.on_page(scope, actor, {"status": status, "domain": domain}).select_related("agent")
+    rows = ExperienceFilters.on_page(scope, {"status": status, "domain": domain}, actor=actor).select_related("agent")
     rows = matching(rows, query, "summary", "why", also=Q(handle=query)).annotate(
         known_effect=Coalesce("effect", Value(LOWEST)), worst_effect=Coalesce("effect", Value(HIGHEST))
     )

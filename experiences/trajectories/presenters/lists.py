@@ -73,7 +73,7 @@ def _listed(request: HttpRequest, actor: Actor, job_id: UUID | None) -> dict[str
     given = {"search": query, "outcome": outcome, "purpose": purpose, "iteration": iteration, "agent": agent}
     given["annotated"], given["reason"] = query_params(request, "annotated", "reason")
     given |= dict(zip(INSIDE, query_params(request, *INSIDE), strict=True))
-    rows = TrajectoryFilters.on_page(everything, actor, given)
+    rows = TrajectoryFilters.on_page(everything, given, actor=actor)
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST))).defer(*HEAVY)
     found = listing(request, rows, SORTS, one="trajectory", of=everything)
     return {
