@@ -129,10 +129,7 @@ class BreakdownOut(Shape):
     total_micros = serializers.IntegerField()
     results = SpendingOut(many=True)
 
-    computed = {
-        "total_usd": lambda found: dollars(_total(found)),
-        "total_micros": lambda found: _total(found),
-    }
+    computed = {"total_usd": lambda found: dollars(_total(found)), "total_micros": lambda found: _total(found)}
 
 
 def _total(found: dict[str, Any]) -> int:

@@ -56,16 +56,12 @@ class EncryptionViewSet(ScopedViewSet):
     def retrieve(self, request: Request) -> Response:
         return self.answer(self._stand())
 
-    @extend_schema(
-        summary="Encrypt with a new key",
-    )
+    @extend_schema(summary="Encrypt with a new key")
     def rotate(self, request: Request) -> Response:
         """Switches encryption on, or takes a new key; a job encrypts with it what is stored."""
         return self._act(request, key_rotate)
 
-    @extend_schema(
-        summary="Switch encryption off",
-    )
+    @extend_schema(summary="Switch encryption off")
     def end(self, request: Request) -> Response:
         """A job decrypts what is stored."""
         return self._act(request, encryption_end)
@@ -77,9 +73,7 @@ class EncryptionViewSet(ScopedViewSet):
     def move(self, request: Request) -> Response:
         return self._act(request, texts_move)
 
-    @extend_schema(
-        summary="Stop the job that encrypts",
-    )
+    @extend_schema(summary="Stop the job that encrypts")
     def stop(self, request: Request) -> Response:
         """All rows can be read as before."""
         return self._act(request, job_stop)

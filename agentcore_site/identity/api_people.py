@@ -23,13 +23,7 @@ from agentcore_site.tenancy.invitations import (
     invitations_open,
     link_at,
 )
-from agentcore_site.tenancy.members import (
-    member_change,
-    member_get,
-    member_remove,
-    members_of,
-    organizations_visible,
-)
+from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of, organizations_visible
 from agentcore_site.tenancy.models import Invitation, Membership, Organization
 from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.roles import Role

@@ -68,10 +68,7 @@ class DeploymentIn(Strict):
     budget_usd = serializers.FloatField(default=5, help_text="Limit of the cost of a shadow's answers.")
     note = serializers.CharField(default="", allow_blank=True, max_length=300)
     override = serializers.CharField(
-        default="",
-        allow_blank=True,
-        max_length=300,
-        help_text="Reason to override the gate: admins only.",
+        default="", allow_blank=True, max_length=300, help_text="Reason to override the gate: admins only."
     )
 
 

@@ -24,10 +24,7 @@ class PromotionIn(Strict):
     note = serializers.CharField(max_length=MOST_NOTE, required=False, allow_blank=True)
 
 
-PROMOTION: dict[str, Any] = {
-    "request": PromotionIn,
-    "responses": {201: ReleaseOut},
-}
+PROMOTION: dict[str, Any] = {"request": PromotionIn, "responses": {201: ReleaseOut}}
 
 
 class PromotionViewSet(ScopedViewSet):

@@ -39,9 +39,7 @@ class SmallEditsPatch(Strict):
         allow_null=True, min_value=1, max_value=MOST, help_text="Texts that an edit may change; null: none goes out."
     )
     strategy = serializers.ChoiceField(
-        choices=DeploymentStrategy.choices,
-        required=False,
-        help_text="Strategy of their deployment; not a shadow.",
+        choices=DeploymentStrategy.choices, required=False, help_text="Strategy of their deployment; not a shadow."
     )
     a_month = serializers.IntegerField(
         required=False, min_value=0, max_value=MOST_A_MONTH, help_text="Maximum number of small edits in a month."
@@ -115,10 +113,7 @@ class ServingSettingsOut(Shape):
     webhook_url = serializers.CharField(help_text="Receives the serving releases; shown to those who may set it.")
     gate = ReleaseGateOut(help_text="Requirements for its releases.")
 
-    computed = {
-        "while_away_usd": lambda row: dollars(row.while_away_micros),
-        "gate": lambda row: rule_of(row.agent),
-    }
+    computed = {"while_away_usd": lambda row: dollars(row.while_away_micros), "gate": lambda row: rule_of(row.agent)}
 
 
 class ServingSettingsPatch(Strict):

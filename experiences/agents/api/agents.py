@@ -166,10 +166,7 @@ class AgentIn(Strict):
         " its own endpoint.",
     )
     reflector_model = serializers.CharField(
-        max_length=120,
-        required=False,
-        allow_blank=True,
-        help_text="At that endpoint; empty: its own.",
+        max_length=120, required=False, allow_blank=True, help_text="At that endpoint; empty: its own."
     )
     objective = serializers.CharField(
         max_length=2000,

@@ -17,12 +17,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.shapes import Shape
 from experiences.agents.selectors import endpoint_get, endpoints_visible
-from experiences.agents.services.endpoints import (
-    endpoint_archive,
-    endpoint_create,
-    endpoint_test,
-    endpoint_update,
-)
+from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
 from experiences.models import EndpointKind, ModelEndpoint
 
 

@@ -55,7 +55,7 @@ class EffectOut(serializers.Serializer[Any]):
     high = serializers.FloatField()
     sequence_low = serializers.FloatField(
         help_text="Lower end of the 95 % confidence sequence, which holds at all looks at once. An evolution takes an"
-        " item out whose sequence lies below 0.",
+        " item out whose sequence lies below 0."
     )
     sequence_high = serializers.FloatField()
     known = serializers.BooleanField(help_text="Whether there are at least 20 executions of each kind.")
@@ -321,11 +321,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(
-        summary="Its versions, the newest first",
-        parameters=[VersionsQuery],
-        responses=VersionsOut,
-    )
+    @extend_schema(summary="Its versions, the newest first", parameters=[VersionsQuery], responses=VersionsOut)
     @action(detail=True, pagination_class=None)
     def versions(self, request: Request, agent: str) -> Response:
         rows = versions_of(playbook_get(self.actor, agent))

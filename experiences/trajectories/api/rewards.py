@@ -90,10 +90,7 @@ class RewardCheckViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
-        summary="Check a reward and its options",
-        request=RewardIn,
-        responses={200: RewardCheckOut},
-        examples=[EXAMPLE],
+        summary="Check a reward and its options", request=RewardIn, responses={200: RewardCheckOut}, examples=[EXAMPLE]
     )
     def create(self, request: Request) -> Response:
         """Answers 200 either way: `ok` says whether a job would take them."""
