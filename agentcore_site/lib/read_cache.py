@@ -40,31 +40,31 @@ class ReadCache(Generic[K, V]):
         found = self._kept.get(key)
         return found[1] if found is not None and time.monotonic() - found[0] < seconds else None
 
-    async def get(self, key: K, seconds: float, look: Callable[[], V | None]) -> V | None:
+    async def get(self, key: K, seconds: float, read_value: Callable[[], V | None]) -> V | None:
         """The value that was read less than ``seconds`` ago, else a new read. A refresh starts in the background before
         that time is over, so that callers of a busy key never wait."""
         kept = self._kept.get(key)
         age = math.inf if kept is None else time.monotonic() - kept[0]
         if kept is None or age >= seconds:
-            return await self.read(key, look)
+            return await self.read(key, read_value)
         if age >= seconds * AHEAD and key not in self._reading:
-            self._begun(key, look).add_done_callback(_retrieved)
+            self._begun(key, read_value).add_done_callback(_retrieved)
         return kept[1]
 
-    async def read(self, key: K, look: Callable[[], V | None]) -> V | None:
-        """Reads by ``look``, in a thread. A concurrent caller waits for the same result."""
-        return await asyncio.shield(self._begun(key, look))
+    async def read(self, key: K, read_value: Callable[[], V | None]) -> V | None:
+        """Reads by ``read_value``, in a thread. A concurrent caller waits for the same result."""
+        return await asyncio.shield(self._begun(key, read_value))
 
-    def _begun(self, key: K, look: Callable[[], V | None]) -> asyncio.Future[V | None]:
+    def _begun(self, key: K, read_value: Callable[[], V | None]) -> asyncio.Future[V | None]:
         reading = self._reading.get(key)
         if reading is None:
-            reading = self._reading[key] = asyncio.ensure_future(self._looked(key, look))
+            reading = self._reading[key] = asyncio.ensure_future(self._read_in_thread(key, read_value))
         return reading
 
-    async def _looked(self, key: K, look: Callable[[], V | None]) -> V | None:
+    async def _read_in_thread(self, key: K, read_value: Callable[[], V | None]) -> V | None:
         began, generation = time.monotonic(), self._generation
         try:
-            found = await asyncio.get_running_loop().run_in_executor(_readers, _with_connection, look)
+            found = await asyncio.get_running_loop().run_in_executor(_readers, _with_connection, read_value)
         finally:
             if self._reading.get(key) is asyncio.current_task():
                 del self._reading[key]
@@ -96,10 +96,10 @@ def _retrieved(reading: asyncio.Future[Any]) -> None:
         reading.exception()
 
 
-def _with_connection(look: Callable[[], Any]) -> Any:
+def _with_connection(read_value: Callable[[], Any]) -> Any:
     """Returns None also if the database is unavailable."""
     try:
-        return look()
+        return read_value()
     except TROUBLE:
         return None
     finally:

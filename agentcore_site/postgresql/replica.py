@@ -57,21 +57,21 @@ class _Resting:
     until = 0.0
 
 
-def from_replica(rows: QuerySet[M], look: Callable[[QuerySet[M]], T]) -> T:
-    """``look`` at the rows, on the replica where there is one that has them all. It may be called a second time."""
+def from_replica(rows: QuerySet[M], query: Callable[[QuerySet[M]], T]) -> T:
+    """Runs ``query`` on the rows, on the replica where there is one that has them all. It may run a second time."""
     if ALIAS not in connections or connection.in_atomic_block:  # a transaction reads what it wrote
-        return look(rows)
+        return query(rows)
     if time.monotonic() >= _Resting.until:
         try:
             if _caught_up():
-                found = look(rows.using(ALIAS))
+                found = query(rows.using(ALIAS))
                 reads.labels("replica").inc()
                 return found
         except TROUBLE as error:
             log.warning("the replica is not asked for %g s: %s", REST, error)
         _Resting.until = time.monotonic() + REST
     reads.labels("primary").inc()
-    return look(rows)
+    return query(rows)
 
 
 def _caught_up() -> bool:

@@ -1,9 +1,9 @@
-"""A paired comparison of two arms that is looked at several times, and ends as soon as it is decided.
+"""A paired comparison of two arms with several interim analyses, which ends as soon as it is decided.
 
-Each look compares the means of all samples so far, query by query, with Student's t over queries: effects differ
+Each analysis compares the means of all samples so far, query by query, with Student's t over queries: effects differ
 between queries, so samples of one query are not evidence of their own. Bounds are O'Brien and Fleming's (1979): strict
-at first, nearly the fixed test's at the end. Between looks only the noise of sampling shrinks and not the spread
-between queries, so that looks are more alike than those bounds assume, and the error stays below what they promise.
+at first, nearly the fixed test's at the end. Between analyses only the noise of sampling shrinks and not the spread
+between queries, so that analyses are more alike than those bounds assume, and the error stays below what they promise.
 Only NumPy and the standard library, so that workers stay small.
 """
 
@@ -24,8 +24,8 @@ from training.algorithm.inference import normal_of_student
 Decision = Literal["better", "not_better", "open"]
 
 LEAST_QUERIES = 5  # fewer can't distinguish a gain from chance
-FUTILITY = 0.5  # a look ends the comparison below this statistic times the share of the looks that were taken
-_GRID = 0.02  # step of the numeric integration, in standard deviations of one look
+FUTILITY = 0.5  # an analysis ends the comparison below this statistic times the share of the analyses taken
+_GRID = 0.02  # step of the numeric integration, in standard deviations of one analysis
 _REACH = int(8 / _GRID)
 _TRIALS, _SEED = 2_000, 20
 _MOST = 200  # queries of a simulated comparison: more than that find what there is
@@ -33,7 +33,7 @@ _MOST = 200  # queries of a simulated comparison: more than that find what there
 BASE_LOGIT, BASE_SPREAD, GAIN_SPREAD = -0.3, 1.5, 0.15
 
 
-class Look(NamedTuple):
+class InterimAnalysis(NamedTuple):
     """Result of one interim analysis: the statistic on the normal scale, the p-value of the whole test if it ended
     here, and the decision."""
 
@@ -51,25 +51,25 @@ class Power(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sequential:
-    """``looks`` looks, each after ``step`` more samples of each query and arm; one-sided error ``alpha`` over all."""
+    """``analyses`` in all, each after ``step`` more samples of each query and arm; ``alpha``: one-sided, over all."""
 
-    looks: int
+    analyses: int
     step: int
     alpha: float
 
-    def look(self, differences: FloatArray, at: int) -> Look:
+    def analyse(self, differences: FloatArray, at: int) -> InterimAnalysis:
         """``differences`` (n,): of each query, treatment less control, means of ``at`` * ``step`` samples; ``at``
         counts from 1."""
         z = float(statistics(differences[None])[0])
-        return Look(z, self._p_value(z, at), self._decided(np.array([z]), at)[0])
+        return InterimAnalysis(z, self._p_value(z, at), self._decided(np.array([z]), at)[0])
 
     def _p_value(self, z: float, at: int) -> float:
-        """The smallest ``alpha`` whose bounds this look would have crossed: it agrees with the decision."""
-        return crossing(self.looks, z * math.sqrt(at))
+        """The smallest ``alpha`` whose bounds this analysis would have crossed: it agrees with the decision."""
+        return crossing(self.analyses, z * math.sqrt(at))
 
     def _decided(self, z: FloatArray, at: int) -> list[Decision]:
-        bound = boundary(self.looks, self.alpha) / math.sqrt(at)
-        low = bound if at >= self.looks else FUTILITY * at / self.looks
+        bound = boundary(self.analyses, self.alpha) / math.sqrt(at)
+        low = bound if at >= self.analyses else FUTILITY * at / self.analyses
         return ["better" if one >= bound else "not_better" if one < low else "open" for one in z]
 
     def power(self, n_queries: int, gain: float) -> Power:
@@ -101,7 +101,7 @@ def _power(design: Sequential, n: int, gain: float) -> Power:
     arms = np.zeros(shape), np.zeros(shape)
     open_ = np.ones(_TRIALS, dtype=np.bool_)
     found, rollouts = 0, 0.0
-    for at in range(1, design.looks + 1):
+    for at in range(1, design.analyses + 1):
         for sums, rate in zip(arms, (before, after), strict=True):
             sums += rng.binomial(design.step, rate)
         rollouts += 2.0 * n * design.step * float(open_.sum())
@@ -135,23 +135,23 @@ def statistics(differences: FloatArray) -> FloatArray:
 
 
 @lru_cache(maxsize=64)
-def boundary(looks: int, alpha: float) -> float:
-    """The bound b of O'Brien and Fleming: a look k decides where its statistic is at least b / sqrt(k)."""
-    low, high = 0.0, 10.0 * math.sqrt(looks)
+def boundary(analyses: int, alpha: float) -> float:
+    """The bound b of O'Brien and Fleming: analysis k decides where its statistic is at least b / sqrt(k)."""
+    low, high = 0.0, 10.0 * math.sqrt(analyses)
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if crossing(looks, middle) > alpha else (low, middle)
+        low, high = (middle, high) if crossing(analyses, middle) > alpha else (low, middle)
     return high
 
 
-def crossing(looks: int, bound: float) -> float:
-    """The probability that one of the first ``looks`` sums of independent standard normal numbers reaches ``bound``:
-    by integrating from look to look (Armitage, McPherson and Rowe 1969)."""
+def crossing(analyses: int, bound: float) -> float:
+    """The probability that one of the first ``analyses`` sums of independent standard normal numbers reaches ``bound``:
+    by integrating from one analysis to the next (Armitage, McPherson and Rowe 1969)."""
     if math.isnan(bound) or bound == -math.inf:
         return 1.0
     if bound == math.inf:
         return 0.0
-    lowest = -8.0 * math.sqrt(looks)
+    lowest = -8.0 * math.sqrt(analyses)
     if bound <= lowest:
         return 1.0
     cells = max(math.ceil((bound - lowest) / _GRID), 1)
@@ -162,7 +162,7 @@ def crossing(looks: int, bound: float) -> float:
     reached = 1.0 - NORMAL.cdf(bound)
     kernel = _normal_density(_GRID * np.arange(-_REACH, _REACH + 1, dtype=np.float64)) * _GRID
     upper = np.array([0.5 * math.erfc(one / math.sqrt(2)) for one in bound - x])
-    for _ in range(1, looks):
+    for _ in range(1, analyses):
         reached += float(density @ upper) * _GRID
         density = np.convolve(density, kernel)[_REACH : _REACH + cells]
     return min(reached, 1.0)

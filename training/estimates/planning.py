@@ -72,7 +72,7 @@ class Planned:
         return {
             "error": self.config.context.gate_alpha,
             "n_queries": self.pools["n_selection"],
-            "most_samples": design.looks * design.step,
+            "most_samples": design.analyses * design.step,
             "power": [
                 {
                     "gain": gain,

@@ -153,7 +153,7 @@ class Learner(ABC):
 
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
-    def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:  # noqa: B027  (most need nothing)
+    def begin(self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer) -> None:  # noqa: B027  (most need nothing)
         """Measures what ``validate`` needs besides the baseline, once, before training."""
 
     def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
@@ -161,11 +161,11 @@ class Learner(ABC):
         return False
 
     def validate(
-        self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
+        self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
         """Validates the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
         ``evaluates`` is False if only ``validates_after`` asked for the call."""
         assert state.baseline_success is not None
-        played = look(state.policy, state.iteration)
+        played = validate(state.policy, state.iteration)
         stop_on_plateau(setup, state, played)
         return selection_report(state.iteration, played, state.baseline_success), None

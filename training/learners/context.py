@@ -161,22 +161,22 @@ class ContextLearner(Learner):
 
     # -- candidate and gate ----------------------------------------------------------------------------------------
 
-    def begin(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> None:
+    def begin(self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer) -> None:
         """Measures the initial context on the search's queries, once. If an earlier release kept a context by other
         queries, that context is measured too."""
         policy = _own(state)
         if not gate.searches(setup.config) or not setup.selection or state.search_start is not None:
             return
-        state.search_start = state.current_success = look(self._start(setup), 0, searching=True).success
+        state.search_start = state.current_success = validate(self._start(setup), 0, searching=True).success
         if policy.kept != policy.start:
             kept = policy.as_candidate(policy.keeps)
-            state.current_success = look(kept, state.iteration, searching=True).success
+            state.current_success = validate(kept, state.iteration, searching=True).success
 
     def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
         return gate.ends_step(setup, iteration)
 
     def validate(
-        self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer, *, evaluates: bool
+        self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer, *, evaluates: bool
     ) -> tuple[SelectionReport | None, GateReport | None]:
         """Takes a step of the search if there is one, validates what the policy would ship, and gates it at the end."""
         policy = _own(state)
@@ -184,21 +184,21 @@ class ContextLearner(Learner):
         candidate = self.candidate(setup, policy)
         step = None
         if gate.searches(setup.config):
-            played = look(policy.as_candidate(candidate), state.iteration, searching=True)
+            played = validate(policy.as_candidate(candidate), state.iteration, searching=True)
             step = gate.keep(setup, state, policy, candidate, played)
             candidate = policy.keeps
         if not evaluates:
             return None, step
         new = self._is_new(setup, policy, candidate)
         played = (
-            look(policy.as_candidate(candidate), state.iteration)
+            validate(policy.as_candidate(candidate), state.iteration)
             if new
-            else self._validation_of_start(setup, state, look)
+            else self._validation_of_start(setup, state, validate)
         )
         stop_on_plateau(setup, state, played)
         if not state.stop_reason:
             return selection_report(state.iteration, played, state.baseline_success), step
-        selection, decided = self._gated(setup, state, look, candidate, played, new)
+        selection, decided = self._gated(setup, state, validate, candidate, played, new)
         if step is None:
             return selection, decided
         rolled_back = [*step.rolled_back, *decided.rolled_back]
@@ -218,7 +218,7 @@ class ContextLearner(Learner):
         self,
         setup: TrainerSetup,
         state: TrainerState,
-        look: ValidationPlayer,
+        validate: ValidationPlayer,
         candidate: Choice,
         played: Played,
         new: bool,
@@ -231,8 +231,8 @@ class ContextLearner(Learner):
                 setup.config,
                 state,
                 played,
-                more=partial(look, policy.as_candidate(candidate), state.iteration),
-                more_of_start=partial(look, self._start(setup), 0),
+                more=partial(validate, policy.as_candidate(candidate), state.iteration),
+                more_of_start=partial(validate, self._start(setup), 0),
             )
         selection = selection_report(state.iteration, compared.played, compared.before)
         return selection, gate.decide(setup, state, policy, candidate, compared)
@@ -242,12 +242,12 @@ class ContextLearner(Learner):
         queries = [scenario.query for scenario in (*setup.selection, *setup.train)]
         return not policy.tells_alike(candidate, self._start(setup), queries)
 
-    def _validation_of_start(self, setup: TrainerSetup, state: TrainerState, look: ValidationPlayer) -> Played:
+    def _validation_of_start(self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer) -> Played:
         """Validation of the initial context: paid for once and reused. A checkpoint from before its steps and rewards
         were stored plays it again, once: the names of its calls can't be used twice."""
         assert state.baseline_success is not None
         if state.baseline_steps is None or state.baseline_reward is None:
-            played = look(self._start(setup), 0)
+            played = validate(self._start(setup), 0)
             state.baseline_steps, state.baseline_reward = played.steps, played.reward
         samples = state.baseline_steps.shape[1]
         return Played(state.baseline_success[:, :samples], state.baseline_steps, state.baseline_reward, [])

@@ -20,7 +20,7 @@ import numpy as np
 
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import PairedDifference, paired_difference, per_query
-from training.algorithm.sequential import Look, Sequential
+from training.algorithm.sequential import InterimAnalysis, Sequential
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
 from training.schema import GRPOConfig
@@ -48,8 +48,8 @@ class Compared:
 
     played: Played
     before: FloatArray
-    look: Look
-    looks: int
+    analysis: InterimAnalysis
+    analyses: int
     most: int
 
 
@@ -77,8 +77,8 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
     """
     assert state.baseline_success is not None
     planned = design(config)
-    look, before, at = Look(0.0, 1.0, "open"), state.baseline_success, 0
-    while look.decision == "open" and at < planned.looks:
+    analysis, before, at = InterimAnalysis(0.0, 1.0, "open"), state.baseline_success, 0
+    while analysis.decision == "open" and at < planned.analyses:
         at += 1
         wanted = at * planned.step
         if (have := played.success.shape[1]) < wanted:
@@ -86,13 +86,13 @@ def compare(config: GRPOConfig, state: TrainerState, played: Played, *, more: Mo
         if (have := state.baseline_success.shape[1]) < wanted:
             state.baseline_success = np.hstack([state.baseline_success, more_of_start(have, wanted - have).success])
         before = state.baseline_success[:, :wanted]
-        look = planned.look(per_query(played.success[:, :wanted]) - per_query(before), at)
-    return Compared(played, before, look, at, planned.looks)
+        analysis = planned.analyse(per_query(played.success[:, :wanted]) - per_query(before), at)
+    return Compared(played, before, analysis, at, planned.analyses)
 
 
 def unchanged(played: Played) -> Compared:
     """Result for a candidate that equals the initial context: no comparison, no cost."""
-    return Compared(played, played.success, Look(0.0, 1.0, "not_better"), 0, 0)
+    return Compared(played, played.success, InterimAnalysis(0.0, 1.0, "not_better"), 0, 0)
 
 
 def keep(
@@ -105,7 +105,7 @@ def keep(
     """
     assert state.search_start is not None and state.current_success is not None
     before, against_kept = state.search_start, _paired(played.success, state.current_success)
-    against_start = Sequential(1, 1, setup.config.context.gate_alpha).look(
+    against_start = Sequential(1, 1, setup.config.context.gate_alpha).analyse(
         per_query(played.success) - per_query(before), 1
     )
     report = partial(
@@ -130,7 +130,7 @@ def decide(
     """Ends a run: ships the candidate, or leaves the initial context."""
     difference, current = _paired(compared.played.success, compared.before), policy.shipped
     report = _report(setup, state, policy, candidate, compared.played, difference)
-    accepted = compared.look.decision == "better"
+    accepted = compared.analysis.decision == "better"
     rolled_back: list[str] = []
     needs = None if accepted or difference.mean <= 0 else design(setup.config).queries_for(difference.mean, POWER)
     if accepted:
@@ -141,11 +141,11 @@ def decide(
         current=current,
         current_rate=float(compared.before.mean()),
         gain=difference.mean,
-        p_value=compared.look.p_value,
+        p_value=compared.analysis.p_value,
         accepted=accepted,
-        why=SHOWN if accepted else NOT_SHOWN if compared.looks else NOTHING_NEW,
+        why=SHOWN if accepted else NOT_SHOWN if compared.analyses else NOTHING_NEW,
         rolled_back=rolled_back,
-        looks=compared.looks,
+        looks=compared.analyses,
         most_looks=compared.most,
         needs=needs,
     )

@@ -26,7 +26,7 @@ from evaluation.serving.deployments.presenters import shown_deployment
 from evaluation.serving.deployments.rules import DeploymentRule
 from evaluation.serving.deployments.selectors import live_deployment, serving_of
 from evaluation.serving.deployments.services import deployment_start
-from evaluation.serving.loop.drift import MOST, DriftLook, drift
+from evaluation.serving.loop.drift import MOST, DriftAnalysis, drift
 from evaluation.serving.loop.rows import LearnableRow, rows_of
 from evaluation.serving.loop.selectors import (
     actor_of_loop,
@@ -157,7 +157,7 @@ def _drifted(loop: LearningLoop) -> bool:
     return found.worse
 
 
-def drift_of(agent: Agent, release: Release, *, before: datetime) -> DriftLook:
+def drift_of(agent: Agent, release: Release, *, before: datetime) -> DriftAnalysis:
     """The analysis of a release's traces in their order. It takes raw rewards: rewards relative to the agent's last
     thousand traces would decline together with them."""
     rows = ProductionTrace.objects.filter(agent=agent, release_id=release.pk, created_at__lte=before)

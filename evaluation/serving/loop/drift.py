@@ -29,7 +29,7 @@ MOST: Final = 20_000  # maximum number of traces in an analysis
 
 
 @dataclass(frozen=True, slots=True)
-class DriftLook:
+class DriftAnalysis:
     """The result of ``n`` traces. Means of the rewards and shares of failures in the reference period and since; NaN if
     unknown."""
 
@@ -64,11 +64,11 @@ class DriftLook:
         return known | {"e_value": min(self.e_value, 1e12), "worse": self.worse, "sentence": self.sentence}
 
 
-def drift(failed: Sequence[bool], rewards: Sequence[float | None]) -> DriftLook:
+def drift(failed: Sequence[bool], rewards: Sequence[float | None]) -> DriftAnalysis:
     """Analyses a release's traces in their order, (n,) each; a missing reward is None."""
     failed, rewards = failed[:MOST], rewards[:MOST]
     known = [reward for reward in rewards if reward is not None]
-    return DriftLook(
+    return DriftAnalysis(
         len(failed),
         _rewards(known),
         _failures(failed),

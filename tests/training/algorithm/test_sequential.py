@@ -11,7 +11,7 @@ from scipy import stats
 from training.algorithm.inference import normal_of_student, paired_difference, student_interval, student_of_normal
 from training.algorithm.sequential import LEAST_QUERIES, Sequential, boundary, crossing, statistics
 
-DEFAULT = Sequential(looks=4, step=4, alpha=0.025)
+DEFAULT = Sequential(analyses=4, step=4, alpha=0.025)
 
 
 @pytest.mark.parametrize(
@@ -43,11 +43,11 @@ def test_the_p_value_agrees_with_the_decision() -> None:
     seen = set()
     for _ in range(300):
         at = int(rng.integers(1, 5))
-        look = DEFAULT.look(rng.normal(0.12, 0.3, 24), at)
+        look = DEFAULT.analyse(rng.normal(0.12, 0.3, 24), at)
         seen.add(look.decision)
         assert (look.decision == "better") is (look.p_value <= DEFAULT.alpha + 1e-9), look
     assert seen == {"better", "not_better", "open"}
-    assert "open" not in {DEFAULT.look(rng.normal(0.1, 0.3, 24), 4).decision for _ in range(100)}
+    assert "open" not in {DEFAULT.analyse(rng.normal(0.1, 0.3, 24), 4).decision for _ in range(100)}
 
 
 def decided(design: Sequential, before: np.ndarray, after: np.ndarray, rng: np.random.Generator) -> float:
@@ -55,9 +55,9 @@ def decided(design: Sequential, before: np.ndarray, after: np.ndarray, rng: np.r
     found = 0
     for p, q in zip(before, after, strict=True):
         a, b = np.zeros(len(p)), np.zeros(len(p))
-        for at in range(1, design.looks + 1):
+        for at in range(1, design.analyses + 1):
             a, b = a + rng.binomial(design.step, p), b + rng.binomial(design.step, q)
-            decision = design.look((b - a) / (at * design.step), at).decision
+            decision = design.analyse((b - a) / (at * design.step), at).decision
             if decision != "open":
                 found += decision == "better"
                 break
@@ -119,7 +119,7 @@ def test_the_clearest_gain_of_all_is_never_refused() -> None:
     # Nearly all queries are solved afterwards, and a few are not: a long lower tail beside a large mean.
     clear = np.array([0.9] * 28 + [0.2] * 2)
     assert statistics(clear[None])[0] > 6
-    assert Sequential(4, 4, 0.025).look(clear, 1).decision == "better"
+    assert Sequential(4, 4, 0.025).analyse(clear, 1).decision == "better"
 
 
 def test_a_larger_gain_never_speaks_for_less() -> None:
