@@ -1,4 +1,4 @@
-"""Every door of the house, walked by strangers and by each role. A door that is not in the table fails the test."""
+"""Every door of the house, walked by strangers and by each role. The addresses are those of the resolver."""
 
 from __future__ import annotations
 
@@ -53,7 +53,18 @@ from tests import factories
 from tests.support.callers import Caller
 from tests.support.playbooks import delta_waiting, evolution_failed
 from tests.support.rounds import rounds
-from tests.support.routes import filled, parameters, routes
+from tests.support.routes import (
+    INTERNAL,
+    INVITED,
+    PUBLIC,
+    SHARED,
+    all_routes,
+    filled,
+    of_admin,
+    of_rest,
+    parameters,
+    routes,
+)
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
 from tests.support.suites import suite_run_stored
@@ -69,116 +80,6 @@ UNSAFE = METHODS_OF_HTTP[1:]
 # Words of acme's rows that no stranger ever sends, so that no echo of a request can hold them.
 SECRETS = ("Zanzibar", "question 1:", "-iter2", "swahili-numbers", "olivia", "Acme")
 
-# Who may come in without an account. Everything else asks who is there.
-PUBLIC = {
-    "sign-in/provider/", "sign-in/provider/back/",  # see tests/tenancy/test_single_sign_on.py
-    "sign-in/passkey/", "sign-in/passkey/begin/",  # see tests/tenancy/test_passkeys.py
-    "sign-in/code/", "sign-in/second-factor/",  # see tests/tenancy/test_second_factor.py
-    "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
-    ".well-known/jwks.json",  # public keys; see tests/tenancy/test_jwt_keys.py
-    "api/v1/", "api/v1/docs/", "api/v1/docs/<slug:tag>/",  # see tests/api/test_reference.py
-    "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
-    "api/v1/token/refresh", "api/v1/token/revoke",
-    # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
-    "sign-out/everywhere/", "api/v1/me/sign-out-everywhere",
-    "account/sign-ins/<uuid:sign_in_id>/end/", "api/v1/me/sessions/<uuid:pk>",  # see tests/tenancy/test_sign_ins.py
-    "metrics",  # guards itself: a token, or loopback; see tests/api/test_operations.py
-    "^api/(?P<rest>.*)$",  # says that nothing is there
-    "admin/login/", "admin/logout/",
-}  # fmt: skip
-# Read-only pages for holders of a link; with another token they are not there.
-SHARED = {"shared/<str:token>/", "shared/<str:token>/status/", "shared/<str:token>/series/"}
-# For the holder of the link in a mail; see tests/tenancy/test_people.py.
-INVITED = {"invitations/<str:token>/", "password/<str:person>/<str:token>/"}
-CONSOLE = {
-    "account/passkeys/", "account/passkeys/begin/", "account/passkeys/<uuid:passkey_id>/remove/",
-    "account/", "account/second-factor/", "account/second-factor/remove/", "account/second-factor/recovery/",
-    "people/roles/", "people/second-factor/", "people/<int:member_id>/second-factor/remove/",
-    "people/", "people/<int:member_id>/", "people/<int:member_id>/remove/",
-    "people/invitations/<uuid:invitation_id>/resend/", "people/invitations/<uuid:invitation_id>/revoke/",
-    "", "overview/workers/", "search/", "search/palette/", "audit/", "audit/export/", "system/",
-    "audit/webhook/", "audit/webhook/test/", "audit/webhook/pause/", "audit/webhook/resume/",
-    "audit/webhook/beginning/", "audit/webhook/now/", "audit/webhook/secret/", "audit/webhook/remove/",
-    "agents/", "agents/<str:ref>/", "agents/new/", "agents/demo/", "agents/options/",
-    "agents/<uuid:agent_id>/edit/", "agents/<uuid:agent_id>/archive/", "endpoints/", "endpoints/new/",
-    "endpoints/test/", "endpoints/<uuid:endpoint_id>/", "endpoints/<uuid:endpoint_id>/archive/", "tool-servers/",
-    "tool-servers/new/", "tool-servers/<uuid:server_id>/", "tool-servers/<uuid:server_id>/archive/",
-    "tool-servers/<uuid:server_id>/offer/", "agents/test/", "agents/server-tools/<uuid:server_id>/",
-    "experiences/", "experiences/<uuid:experience_id>/", "experiences/<uuid:experience_id>/edit/",
-    "experiences/<uuid:experience_id>/restore/", "experiences/<uuid:experience_id>/prune/",
-    "experiences/<uuid:experience_id>/quarantine/", "experiences/<uuid:experience_id>/approve/",
-    "experiences/<uuid:experience_id>/merge/",
-    "playbooks/", "agents/<uuid:agent_id>/playbook/", "agents/<uuid:agent_id>/playbook/create/",
-    "agents/<uuid:agent_id>/playbook/switch/", "agents/<uuid:agent_id>/playbook/delete/",
-    "agents/<uuid:agent_id>/playbook/add/", "agents/<uuid:agent_id>/playbook/items/<slug:handle>/",
-    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/edit/",
-    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/remove/",
-    "agents/<uuid:agent_id>/playbook/items/<slug:handle>/revert/", "agents/<uuid:agent_id>/playbook/diff/",
-    "agents/<uuid:agent_id>/playbook/rollback/", "agents/<uuid:agent_id>/playbook/adopt/",
-    "agents/<uuid:agent_id>/playbook/evolve/", "evolutions/<uuid:job_id>/", "evolutions/<uuid:job_id>/cancel/",
-    "evolutions/<uuid:job_id>/retry/", "executions/<uuid:trace_id>/", "reviews/", "reviews/<uuid:delta_id>/",
-    "reviews/<uuid:delta_id>/approve/", "reviews/<uuid:delta_id>/reject/",
-    "reviews/lessons/<uuid:experience_id>/approve/", "reviews/lessons/<uuid:experience_id>/reject/",
-    "releases/", "releases/<uuid:release_id>/", "releases/<uuid:release_id>/json/",
-    "releases/<uuid:release_id>/tensorzero/",
-    "releases/<uuid:release_id>/approve/", "releases/<uuid:release_id>/deploy/",
-    "deployments/", "deployments/<uuid:deployment_id>/",
-    "deployments/<uuid:deployment_id>/pause/", "deployments/<uuid:deployment_id>/resume/",
-    "deployments/<uuid:deployment_id>/advance/", "deployments/<uuid:deployment_id>/roll-back/",
-    "agents/<uuid:agent_id>/serving/", "agents/<uuid:agent_id>/serving/back/",
-    "agents/<uuid:agent_id>/serving/edits/", "agents/<uuid:agent_id>/loop/", "agents/<uuid:agent_id>/loop/start/",
-    "loop-turns/<uuid:turn_id>/stop/", "loop-turns/<uuid:turn_id>/rows/",
-    "agents/<uuid:agent_id>/releases/make/", "agents/<uuid:agent_id>/roll-back/",
-    "agents/<uuid:agent_id>/checkpoints/upload/", "checkpoints/<uuid:checkpoint_id>/promote/",
-    "events/", "events/publishing/", "events/publishers/<uuid:credential_id>/revoke/", "events/dead-letters/",
-    "events/trainings/", "events/trainings/<uuid:job_id>/", "events/trainings/<uuid:job_id>/cancel/",
-    "events/dead-letters/<uuid:letter_id>/retry/", "events/dead-letters/<uuid:letter_id>/dismiss/",
-    "dashboards/", "dashboards/<slug:key>/", "dashboards/<slug:key>/<slug:chart>.csv",
-    "keys/", "keys/<uuid:key_id>/revoke/",
-    "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
-    "traces/<uuid:production_trace_id>/feedback/",
-    "suites/", "suites/new/", "suites/add/", "suites/<uuid:suite_id>/", "suites/<uuid:suite_id>/version/",
-    "suites/<uuid:suite_id>/archive/", "suites/<uuid:suite_id>/run/", "suite-runs/<uuid:job_id>/",
-    "suite-runs/<uuid:job_id>/json/", "suite-runs/<uuid:job_id>/cancel/", "suite-runs/<uuid:job_id>/resume/",
-    "prompt-packs/", "prompt-packs/new/", "prompt-packs/<uuid:pack_id>/", "prompt-packs/<uuid:pack_id>/archive/",
-    "exports/", "exports/new/", "exports/start/", "exports/stream/", "exports/<uuid:job_id>/",
-    "exports/<uuid:export_id>/download/", "exports/<uuid:export_id>/cancel/",
-    "archives/", "archives/jobs/<uuid:job_id>/", "archives/<uuid:organization_id>/start/",
-    "archives/<uuid:organization_id>/cancel/", "archives/<uuid:organization_id>/rule/",
-    "archives/<uuid:archive_id>/restore/",
-    "encryption/", "encryption/jobs/<uuid:job_id>/", "encryption/<uuid:organization_id>/rotate/",
-    "encryption/<uuid:organization_id>/end/", "encryption/<uuid:organization_id>/move/",
-    "encryption/<uuid:organization_id>/stop/",
-    "trajectories/", "trajectories/compare/",
-    "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
-    "trajectories/<uuid:trajectory_id>/annotate/", "annotations/<uuid:annotation_id>/",
-    "annotations/<uuid:annotation_id>/remove/", "datasets/annotated/",
-    "trajectories/<uuid:trajectory_id>/json/", "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "jobs/",
-    "jobs/<uuid:job_id>/", "jobs/<uuid:job_id>/status/", "jobs/<uuid:job_id>/series/", "jobs/<uuid:job_id>/pause/",
-    "jobs/<uuid:job_id>/resume/", "jobs/<uuid:job_id>/cancel/", "jobs/<uuid:job_id>/share/",
-    "jobs/<uuid:job_id>/unshare/", "jobs/<uuid:job_id>/unshare/<uuid:link_id>/",
-    "jobs/compare/", "jobs/chosen/", "jobs/landscape/",
-    "jobs/columns/", "jobs/<uuid:job_id>/note/", "jobs/<uuid:job_id>/pin/", "jobs/<uuid:job_id>/unpin/",
-    "jobs/<uuid:job_id>/comments/", "jobs/<uuid:job_id>/comments/<uuid:comment_id>/edit/",
-    "jobs/<uuid:job_id>/comments/<uuid:comment_id>/remove/",
-    "views/save/", "views/<uuid:view_id>/", "views/<uuid:view_id>/remove/",
-    "datasets/", "datasets/new/", "datasets/<uuid:dataset_id>/", "datasets/<uuid:dataset_id>/checks/",
-    "datasets/<uuid:dataset_id>/edit/", "datasets/<uuid:dataset_id>/archive/", "datasets/<uuid:dataset_id>/restore/",
-    "datasets/<uuid:dataset_id>/download/", "datasets/<uuid:dataset_id>/overlaps/",
-    "jobs/<uuid:job_id>/evaluations/", "launch/", "launch/plan/", "launch/settings/", "launch/domain/",
-    "launch/data/", "launch/upload/", "checkpoints/", "checkpoints/compare/", "checkpoints/<uuid:checkpoint_id>/tags/",
-    "checkpoints/<uuid:checkpoint_id>/download/", "evaluations/", "evaluations/start/", "evaluations/<uuid:job_id>/",
-    "evaluations/<uuid:job_id>/json/", "evaluations/<uuid:job_id>/cancel/", "evaluations/<uuid:job_id>/resume/",
-    "summary/", "share-links/", "share-links/<uuid:share_link_id>/revoke/",
-    "webhooks/", "webhooks/new/", "webhooks/<uuid:webhook_id>/", "webhooks/<uuid:webhook_id>/test/",
-    "webhooks/<uuid:webhook_id>/on/", "webhooks/<uuid:webhook_id>/off/", "webhooks/<uuid:webhook_id>/secret/",
-    "webhooks/<uuid:webhook_id>/remove/", "webhooks/deliveries/<uuid:delivery_id>/again/",
-    "notices/", "notices/bell/", "notices/read/", "notices/settings/",
-    "budgets/", "budgets/breakdown/csv/", "budgets/new/", "budgets/<int:budget_id>/",
-    "budgets/<int:budget_id>/limit/", "budgets/<int:budget_id>/csv/", "budgets/of-job/<uuid:job_id>/",
-    "budgets/of-job/<uuid:job_id>/ask/",
-    "budgets/prices/", "budgets/prices/set/", "budgets/settings/", "budgets/settings/secret/",
-}  # fmt: skip
 # Changes what is the person's own alone, whose organisation they belong to or not.
 OWN = {"notices/read/", "jobs/columns/"}
 # Makes an agent of one's own organisation, after which one launches jobs of it: tests/console/test_first_steps.py.
@@ -318,6 +219,7 @@ CONSOLE_WRITES = {
 }
 # What only roles that work with raw rows read ("data.view"); who only looks is refused, by every interface alike.
 RAW = {
+    "agents/<uuid:agent_id>/loop/",
     "trajectories/", "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
     "trajectories/<uuid:trajectory_id>/json/", "trajectories/compare/",
     "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "executions/<uuid:trace_id>/",
@@ -333,48 +235,26 @@ RAW = {
     "datasets/<uuid:dataset_id>/download/", "api/v1/datasets/<uuid:dataset>/rows", "api/v1/datasets/<uuid:pk>/download",
     "api/v1/suite-runs/<uuid:run>/results", "api/v1/suite-runs/<uuid:run>/results/export",
 }  # fmt: skip
-# REST: reads, and for each write what it needs and a body that gets as far as the question who may.
+# Pages that are not for every member, and the right that shows them. A form's right is in CONSOLE_WRITES.
+READS = dict.fromkeys(RAW, "data.view") | {
+    "annotations/<uuid:annotation_id>/": "annotation.edit",
+    "archives/": "retention.run",
+    "archives/jobs/<uuid:job_id>/": "retention.run",
+    "audit/": "audit.view",
+    "audit/export/": "audit.view",
+    "budgets/<int:budget_id>/csv/": "export",
+    "budgets/<int:budget_id>/limit/": "budget.edit",
+    "checkpoints/<uuid:checkpoint_id>/download/": "checkpoint.download",
+    "encryption/": "encryption.edit",
+    "encryption/jobs/<uuid:job_id>/": "encryption.edit",
+    "exports/<uuid:export_id>/download/": "export",
+    "exports/new/": "export",
+    "share-links/": "share.edit",
+    "system/": "site",  # of staff alone, whatever their role
+    "webhooks/": "webhook.edit",
+}
+# REST: for each write what it needs and a body that gets as far as the question who may.
 ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
-REST_READS = {
-    "me", "me/sessions",
-    "environments", "rewards", "presets", "config-schema", "agents", "agents/<str:agent>", "datasets",
-    "datasets/<uuid:pk>", "datasets/<uuid:pk>/checks", "datasets/<uuid:dataset>/rows",
-    "training-jobs", "training-jobs/<uuid:pk>", "training-jobs/<uuid:pk>/comments",
-    "training-jobs/<uuid:pk>/series", "training-jobs/<uuid:pk>/groups", "training-jobs/<uuid:pk>/epochs",
-    "training-jobs/<uuid:pk>/manifest", "training-jobs/<uuid:pk>/metrics.jsonl",
-    "training-jobs/<uuid:pk>/per-epoch.json", "training-jobs/<uuid:pk>/model-card.md",
-    "training-jobs/<uuid:pk>/curves.svg", "jobs/<uuid:pk>/events", "trajectories",
-    "trajectories/<uuid:pk>", "trajectories/export", "checkpoints", "checkpoints/<uuid:pk>", "checkpoints/compare",
-    "checkpoints/<uuid:pk>/download", "evaluations", "evaluations/<uuid:pk>", "evaluations/<uuid:pk>/queries",
-    "api-keys", "audit-events", "audit-events/export", "members", "invitations", "tools", "tool-servers",
-    "tool-servers/<uuid:pk>", "erasures", "model-endpoints", "model-endpoints/<uuid:pk>", "budgets",
-    "budgets/<int:pk>", "budgets/<int:budget>/ledger", "budgets/breakdown", "prices",
-    "playbooks", "playbooks/<str:agent>", "playbooks/<str:agent>/versions", "playbooks/<str:agent>/diff", "reviews",
-    "reviews/<uuid:pk>", "experiences", "experiences/top", "experiences/<uuid:pk>", "prompt-packs",
-    "prompt-packs/<uuid:pk>", "evolutions", "evolutions/<uuid:pk>",
-    "releases", "releases/<uuid:pk>", "releases/<uuid:pk>/diff", "releases/<uuid:pk>/context",
-    "deployments", "deployments/<uuid:pk>",
-    "key-spending", "traces", "traces/<uuid:pk>", "feedback", "feedback/<uuid:pk>",
-    "releases/<uuid:pk>/tensorzero", "agents/<str:agent>/tensorzero",
-    "releases/<uuid:pk>/results", "suites", "suites/<uuid:pk>", "suite-runs", "suite-runs/<uuid:pk>",
-    "suite-runs/<uuid:run>/results",
-    "training/<str:pk>/status", "models", "event-publishing", "event-publishers",
-    "dead-letters", "dead-letters/<uuid:pk>", "dashboards/<slug:key>",
-    "agents/<str:agent>/small-edits", "agents/<str:agent>/loop",
-    "annotations", "annotations/<uuid:pk>",
-    "exports", "exports/<uuid:pk>", "exports/<uuid:pk>/download",
-    "archives", "archives/<uuid:pk>", "archive-rules", "storage",
-    "loop-turns", "loop-turns/<uuid:pk>", "loop-turns/<uuid:turn>/rows",
-    "organizations", "organizations/<uuid:pk>", "members/<int:pk>", "invitations/<uuid:pk>", "api-keys/<uuid:pk>",
-    "erasures/<uuid:pk>", "prices/<int:pk>", "alerts", "alerts/<uuid:pk>", "audit-events/<uuid:pk>", "executions",
-    "executions/<uuid:pk>", "jobs", "jobs/<uuid:pk>", "event-publishers/<uuid:pk>",
-    "share-links", "webhooks", "webhooks/<uuid:pk>", "webhooks/<uuid:pk>/deliveries", "webhook-deliveries/<uuid:pk>",
-    "notices",
-    "saved-views", "saved-views/<uuid:pk>", "playbooks/<str:agent>/items/<slug:handle>",
-    "training-jobs/<uuid:pk>/failures", "datasets/<uuid:pk>/download", "suite-runs/<uuid:run>/results/export",
-    "archives/export", "notice-preferences", "budget-settings",
-    "audit-webhook", "encryption", "agents/<str:agent>/serving",
-}  # fmt: skip
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
 FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy")}
@@ -541,11 +421,6 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
 }
-# For services: keys and tokens with a scope of their own; see tests/experiences/playbooks/test_ace.py.
-INTERNAL = {
-    "internal/ace/playbooks", "internal/ace/playbooks/<str:agent>", "internal/ace/playbooks/<str:agent>/context",
-    "internal/ace/playbooks/<str:agent>/evolve", "internal/ace/playbooks/<str:agent>/status", "internal/ace/traces",
-}  # fmt: skip
 RPC: dict[str, tuple[str, Any]] = {
     "training.start_grpo": ("run.start", {"agent_id": "router-7", "config": {"n_iterations": 1}}),
     "training.get_status": ("view", "job"),
@@ -768,18 +643,6 @@ def requests_of(route: str, session: Client, key: Caller, methods: Sequence[str]
             yield method, by_key(method)
 
 
-def all_routes() -> list[str]:
-    return [route for route, _ in routes()]
-
-
-def of_admin(route: str) -> bool:
-    return route.startswith("admin/")
-
-
-def of_rest(route: str) -> bool:
-    return route.startswith("api/v1/") and route not in PUBLIC and route != "api/v1/jsonrpc"
-
-
 # Tokens of forms and nonces: one in a quarter of a million spells a name of four letters.
 RANDOM = re.compile(r'nonce="[^"]*"|\b[A-Za-z0-9]{64}\b')
 
@@ -793,20 +656,10 @@ def leaks(response: Any) -> list[str]:
 # -- the table is whole ------------------------------------------------------------------------------------------------
 
 
-def test_every_door_is_in_the_table() -> None:
-    known = (
-        PUBLIC
-        | SHARED
-        | INVITED
-        | CONSOLE
-        | INTERNAL
-        | {"api/v1/jsonrpc"}
-        | {f"api/v1/{route}" for route in REST_READS}
-        | {f"api/v1/{route}" for _, route in REST_WRITES}
-    )
-    there = {route for route in all_routes() if not of_admin(route) or route in PUBLIC}
-    assert there - known == set(), "a new door: add it to the table in tests/test_doors.py"
-    assert known - there == set(), "a door that is gone: take it out of the table in tests/test_doors.py"
+def test_each_named_address_is_there() -> None:
+    rest = {f"api/v1/{route}" for _, route in REST_WRITES}
+    named = PUBLIC | SHARED | INVITED | OWN | OWN_AGENT | set(READS) | set(CONSOLE_WRITES) | rest
+    assert named - set(all_routes()) == set(), "an address that is gone: take it out of the table"
 
 
 def test_every_rest_write_is_in_the_table() -> None:
@@ -841,7 +694,8 @@ def test_nobody_comes_in_without_an_account(values: dict[str, Any]) -> None:
             if route in SHARED | INVITED:
                 assert response.status_code in {404, 405}, where
             elif response.status_code == 302:
-                assert response["Location"].startswith(("/sign-in/", "/admin/login/")), (where, response["Location"])
+                first = "/sign-in/?next=" if method == "get" else "/sign-in/"
+                assert response["Location"].startswith((first, "/admin/login/")), (where, response["Location"])
             else:
                 # What asks nobody's name first must refuse the method itself.
                 assert response.status_code in {401, 403, 404, 405}, where

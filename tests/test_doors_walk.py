@@ -1,9 +1,10 @@
 """Each role through each door, to its own organisation's rows and as a stranger with that role elsewhere.
 
 One set-up serves all: each request runs in a transaction that is taken back. The counts are printed at the end of a run
-(``tests/doors_table.py``); the tables of doors and rights are those of ``tests/test_doors.py``.
+(``tests/doors_table.py``); addresses come from the resolver, rights from ``tests/test_doors.py``.
 
-`make test` asks for all that changes a row, as each role, and for all that is read, as an operator. The other roles
+`make test` asks for all that changes a row, as each role, and for all that is read, as an operator (pages: as a
+stakeholder too). The other roles
 read in `make test-all`, and strangers ask there: `tests/test_doors.py` has walks of theirs that `make test` runs.
 """
 
@@ -32,20 +33,18 @@ from tests import factories
 from tests.doors_table import Counts, as_property
 from tests.support.callers import Caller
 from tests.support.rounds import rounds
-from tests.support.routes import parameters, routes
+from tests.support.routes import CONSOLE, of_rest, parameters, routes
 from tests.support.sockets import Socket
 from tests.test_doors import (
-    CONSOLE,
     CONSOLE_WRITES,
     FILE,
     NO_ROW,
-    PUBLIC,
     RAW,
+    READS,
     REST_WRITES,
     RPC,
     address,
     leaks,
-    of_rest,
     run,
     short_pings,
     snapshot,
@@ -70,11 +69,15 @@ class Walk:
         self.reads = rounds(role == Role.OPERATOR, True)
         membership = person.memberships.get()
         self.may = ROLE_MAY[membership.role] | (WITH_EXPORT if membership.can_export else frozenset())
+        self.may |= {"site"} if person.is_staff else set()
 
-    def ask(self, door: str, right: str, send: Ask, *, row: bool, where: Any, writes: bool = False) -> None:
+    def ask(
+        self, door: str, right: str, send: Ask, *, row: bool, where: Any, writes: bool = False, form: str = ""
+    ) -> None:
         """One request, taken back. ``row``: whether it names a row of acme's. ``writes``: the table of rights says who
-        may, and who may not has changed nothing."""
-        if not (writes or self.reads):
+        may, and who may not has changed nothing. ``form``: the right of a page's form, which may be shown to its
+        writers alone."""
+        if not (writes or self.reads or (form and self.role == Role.STAKEHOLDER and not self.stranger)):
             return
         if self.stranger and not row and self.role != Role.ADMIN:
             return  # what names no row shows a stranger of each role their own rows; the admin elsewhere asks for all
@@ -98,6 +101,9 @@ class Walk:
             return
         self.counts[door, right, f"{self.role} asked"] += 1
         self.counts[door, right, f"{self.role} allowed"] += not refused
+        if form:
+            assert right in self.may or response.status_code == 403, (self.role, where, "is shown")
+            assert {right, form} - self.may or response.status_code != 403, (self.role, where, "is refused")
         if writes:
             assert refused is (right not in self.may), (self.role, where, response.status_code, response.content[:300])
             assert door != "REST" or response.status_code in {200, 201, 204, 403, 409}, (self.role, where, response)
@@ -128,8 +134,9 @@ def walk_console(walk: Walk, client: Client, values: dict[str, Any]) -> None:
     body = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}
     for route in sorted(CONSOLE):
         path, row = address(route, values), bool(set(parameters(route)) - NO_ROW)
-        looks = "data.view" if route in RAW else "view"
-        walk.ask("console", looks, lambda path=path: client.get(path), row=row, where=("get", path))
+        looks = READS.get(route, "view")
+        form = CONSOLE_WRITES.get(route, looks)
+        walk.ask("console", looks, lambda path=path: client.get(path), row=row, where=("get", path), form=form)
         if right := CONSOLE_WRITES.get(route):
             send: Ask = lambda path=path: client.post(path, body)  # noqa: E731
             walk.ask("console", right, send, row=row, where=("post", path), writes=True)
@@ -295,7 +302,3 @@ async def called(client: httpx.AsyncClient, headers: dict[str, str], tool: str, 
     response = await client.post("/mcp", json=asked, headers=headers | accept)
     assert response.status_code == 200, (response.status_code, response.text)
     return response.text
-
-
-def test_what_needs_no_account_is_no_door_of_the_walk() -> None:
-    assert not PUBLIC & CONSOLE

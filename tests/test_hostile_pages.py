@@ -14,18 +14,13 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from tests import factories
 from tests.support.playbooks import playbook_of
+from tests.support.routes import CONSOLE, parameters
 from tests.support.rows import lived_run
 from tests.support.walking import Page, hostile_form, hostile_query, leaves
 
 pytestmark = pytest.mark.django_db
 
-LISTS = (
-    "/agents/", "/jobs/", "/trajectories/", "/experiences/", "/playbooks/", "/reviews/", "/evaluations/", "/suites/",
-    "/checkpoints/", "/budgets/", "/budgets/prices/", "/audit/", "/search/", "/prompt-packs/", "/launch/",
-    "/archives/", "/exports/", "/webhooks/", "/notices/", "/share-links/",
-    "/events/", "/events/dead-letters/", "/events/trainings/",
-)  # fmt: skip
-EACH = 3
+EACH = 2
 
 
 @pytest.fixture
@@ -46,11 +41,13 @@ def read(browser: Client, path: str) -> Page:
     return Page(path, answer.content.decode())
 
 
-def test_no_query_parameter_breaks_a_list_of_the_console(browser: Client) -> None:
+def test_no_query_parameter_breaks_a_page_of_the_console(browser: Client) -> None:
     chance = random.Random(1)
-    for path in LISTS:
-        page = read(browser, path)
-        for _ in range(EACH):
+    for path in sorted(f"/{route}" for route in CONSOLE if not parameters(route)):
+        answer = browser.get(path)
+        shown = answer.status_code == 200 and answer["Content-Type"].startswith("text/html")
+        page = Page(path, answer.content.decode() if shown else "")
+        for _ in range(EACH if shown else 0):
             asked = hostile_query(page, chance)
             assert browser.get(path, asked).status_code < 500, (path, asked)
 

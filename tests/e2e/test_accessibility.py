@@ -1,6 +1,6 @@
 """Axe finds nothing on the console's pages, in both themes, on a desk and on a phone.
 
-The suite looks at the pages that people work with most. ``AXE_PAGES=all`` looks at every page that has an address, of
+The suite looks at the pages that people work with most. ``AXE_PAGES=all`` looks at every page that has an address:
 the table in tests/test_doors.py (minutes).
 """
 
@@ -18,6 +18,7 @@ from tests import test_doors
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.e2e.test_second_step import web  # noqa: F401
 from tests.support.accessibility import violations_everywhere
+from tests.support.routes import CONSOLE
 from tests.support.workers import LiveSite
 from training.models import TrainingRun
 from training.presenters.tabs import TABS
@@ -71,7 +72,7 @@ def test_axe_finds_nothing_on_the_pages(
     adam.is_staff = True
     adam.save()
     everything = os.environ.get("AXE_PAGES") == "all"
-    paths = pages(adam, values, sorted(test_doors.CONSOLE) if everything else MOST_USED)
+    paths = pages(adam, values, sorted(CONSOLE) if everything else MOST_USED)
     if everything:
         paths += [f"/jobs/{run.pk}/?tab={tab.key}" for tab in TABS]
         paths += [f"/trajectories/{values['trajectory_id']}/?view={view}" for view in ("tree", "waterfall")]

@@ -27,8 +27,9 @@ from tests.performance.processor import on_processor
 from tests.performance.storage import trajectories
 from tests.performance.table import Figure, at_most
 from tests.support.owner import as_owner
+from tests.support.routes import CONSOLE, rest_reads
 from tests.support.rows import lived_run
-from tests.test_doors import CONSOLE, CONSOLE_WRITES, PUBLIC, REST_READS
+from tests.test_doors import CONSOLE_WRITES
 from training.models import Iteration, PolicyCheckpoint, TrainingRun
 
 AGENTS, JOBS, OF_A_JOB = 5_000, 10_000, 100
@@ -99,7 +100,7 @@ def addresses(run: TrainingRun) -> list[str]:
         "<uuid:pk>": run.pk,
     }
     found = []
-    for route in [*sorted(CONSOLE - set(CONSOLE_WRITES) - PUBLIC), *sorted(REST_READS)]:
+    for route in [*sorted(CONSOLE - set(CONSOLE_WRITES)), *sorted(rest_reads())]:
         for name, value in names.items():
             route = route.replace(name, str(value))
         if "<" not in route and "(?P" not in route and "csv" not in route and "download" not in route:
