@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 POOL = "pool"  # how many queries a run asks for: an option of the code that draws them, not of the environment
@@ -54,3 +55,19 @@ def _read(noun: str, options: Mapping[str, Any], name: str, option: Option) -> A
             raise ValueError(f"{noun} must be a number from {low:g} to {high:g}; got {value!r}.")
         return int(value) if isinstance(default, int) else float(value)
     return value
+
+
+def described(
+    noun: str, function: Callable[..., Any], options: Mapping[str, Option], given: int = 0, description: str = ""
+) -> str:
+    """The description of a plugin that is one function: its docstring in one line, where none is given. ``given``: how
+    many of its parameters are no options.
+
+    Raises:
+        TypeError: a parameter has no option of its name, or there is no description.
+    """
+    if list(options) != list(inspect.signature(function).parameters)[given:]:
+        raise TypeError(f"{noun}: each of its options needs an Option, of the name of the parameter, in the same order")
+    if found := description or " ".join((function.__doc__ or "").split()):
+        return found
+    raise TypeError(f"{noun} needs a docstring: forms and REST show it")

@@ -22,8 +22,9 @@ def examples(page: str) -> list[str]:
 def installed_from(
     page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, registry: Registry[Any], name: str, found: str
 ) -> None:
-    """Installs a recipe's first block as the module ``name``, whose ``found`` is an entry point of ``registry``."""
-    (folder / f"{name}.py").write_text(examples(page)[0])
+    """Installs the block of a recipe that mentions ``name`` first as a module of this name, whose ``found`` is an entry
+    point of ``registry``."""
+    (folder / f"{name}.py").write_text(next(block for block in examples(page) if name in block))
     info = folder / f"{name}-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
@@ -39,7 +40,7 @@ def installed_from(
 def run_tests_of(page: str) -> int:
     """Runs every test of a recipe that needs no fixture; says how many there were."""
     run = 0
-    for block in examples(page)[1:]:
+    for block in [one for one in examples(page) if "def test_" in one]:
         names: dict[str, Any] = {}
         exec(compile(block, f"{page}.md", "exec"), names)
         for name, test in names.items():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -125,3 +125,25 @@ class EnvironmentFactory(Protocol):
 
 
 environments: Registry[EnvironmentFactory] = Registry("environment", entry_point_group="agentcore.environments")
+
+SHARES: Final = {"train": 0.5, "selection": 0.1, "held_out": 0.4}  # in this order along the shuffled tasks
+
+
+def split_of(size: int, split: str, n: int, seed: int, hint: str = "") -> list[int]:
+    """``n`` of the tasks 0 … ``size`` - 1. The seed shuffles the tasks, then each split has its share: none is in two.
+
+    Raises:
+        ValueError: the split is unknown, n is below 1, or the split has fewer tasks; ``hint`` ends that message.
+    """
+    if split not in SHARES:
+        raise ValueError(f"There is no split {split!r}. Known: {', '.join(SHARES)}.")
+    if n < 1:
+        raise ValueError(f"The number of scenarios must be at least 1; got {n}.")
+    train = round(SHARES["train"] * size)
+    selection = train + round(SHARES["selection"] * size)
+    first, last = {"train": (0, train), "selection": (train, selection), "held_out": (selection, size)}[split]
+    if n > last - first:
+        raise ValueError(
+            f"Of {size} tasks the split {split} has {last - first}, and {n} were asked for. Lower pool.{split}{hint}."
+        )
+    return np.random.default_rng((seed, size)).permutation(size)[first : first + n].tolist()

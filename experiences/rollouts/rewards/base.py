@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, overload, runtime_checkable
 
 from agentcore_site.lib.registry import Registry
 from experiences.rollouts.environments.scorers import Rubric
-from experiences.rollouts.options import Option, help_of, read_options
+from experiences.rollouts.options import Option, described, help_of, read_options
 from experiences.rollouts.types import Trajectory
 
 VERDICT: Final = "verdict"
@@ -182,24 +181,34 @@ def reward_of(
     return lambda made_of: rewards.register(name)(OptionReward(name, description, options, made_of))
 
 
-def formula(name: str, description: str, **options: Option) -> Callable[[Callable[..., Amounts]], RewardFactory]:
-    """Registers the decorated function of a trajectory and of the values of options as a reward. What it returns, an
-    amount or the named parts of one, is paid at the end; a ``Payment`` is paid as it stands."""
+Formula = Callable[..., Amounts]
 
-    def register(function: Callable[..., Amounts]) -> RewardFactory:
-        if list(options) != list(inspect.signature(function).parameters)[1:]:
-            raise TypeError(f"reward {name}: each parameter behind the trajectory needs an Option of its name")
+
+@overload
+def formula(function: Formula, /) -> RewardFactory: ...
+@overload
+def formula(name: str = "", description: str = "", /, **options: Option) -> Callable[[Formula], RewardFactory]: ...
+def formula(function: Any = "", description: str = "", /, **options: Option) -> Any:
+    """Registers the decorated function of a trajectory and of the values of options as a reward, by its own name and
+    with its docstring as the description. What it returns, an amount or the named parts of one, is paid at the end; a
+    ``Payment`` is paid as it stands. ``@formula("name", "description")`` gives it other words."""
+    if callable(function):
+        return formula()(function)
+
+    def register(made: Formula) -> RewardFactory:
+        name = function or made.__name__
+        words = described(f"reward {name}", made, options, given=1, description=description)
 
         def made_of(**values: Any) -> Reward:
             def reward(trajectory: Trajectory) -> Payment:
-                paid = function(trajectory, **values)
+                paid = made(trajectory, **values)
                 if isinstance(paid, Payment):
                     return paid
                 return Payment.at_the_end(trajectory, {name: paid} if isinstance(paid, (float, int)) else dict(paid))
 
             return reward
 
-        return reward_of(name, description, options)(made_of)
+        return reward_of(name, words, options)(made_of)
 
     return register
 

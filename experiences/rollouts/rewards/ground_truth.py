@@ -13,10 +13,11 @@ KEPT: Final = ("expected", "answer", "scorer", "scorer_error")
 MAX_KEPT: Final = 500  # characters of a text: the whole stands in the trajectory's own evidence
 
 
-@formula("ground_truth", "The verifier's score from 0 to 1, kept with the answer and what was expected.")
+@formula
 def ground_truth(trajectory: Trajectory) -> Payment:
-    """Raises ValueError, which marks the trajectory, for a score outside of [0, 1]: a verifier's bug."""
+    """The verifier's score from 0 to 1, kept with the answer and what was expected."""
     score = trajectory.outcome
+    # A score outside of [0, 1] is a bug of the verifier; the error marks the trajectory.
     if not (math.isfinite(score) and 0 <= score <= 1):
         raise ValueError(f"the verifier's score {score!r} is not in [0, 1]")
     evidence: dict[str, Any] = {"name": "ground_truth", "score": float(score)}

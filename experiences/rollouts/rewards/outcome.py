@@ -8,11 +8,8 @@ from experiences.rollouts.types import Trajectory
 
 
 @formula(
-    "outcome",
-    "The environment's score of the answer, and nothing else.",
-    partial_credit=Option(
-        "Pay the score as it is (true, the default), or 1 for success and 0 for anything else.", True
-    ),
+    partial_credit=Option("Pay the score as it is (true, the default), or 1 for success and 0 for anything else.", True)
 )
 def outcome(trajectory: Trajectory, *, partial_credit: bool) -> float:
+    """The environment's score of the answer, and nothing else."""
     return trajectory.outcome if partial_credit else float(trajectory.success)

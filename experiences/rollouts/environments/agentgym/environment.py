@@ -13,12 +13,11 @@ import numpy as np
 from agentcore_site.outbound import AddressRefused, parsed
 from experiences.rollouts.environments.agentgym.dialects import DIALECTS
 from experiences.rollouts.environments.agentgym.episode import AgentGymServer, GymEpisode
-from experiences.rollouts.environments.base import environments
+from experiences.rollouts.environments.base import environments, split_of
 from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.types import ActionSpec, Scenario
 
 NOUN: Final = "environment agentgym"
-SHARES: Final = {"train": 0.5, "selection": 0.1, "held_out": 0.4}  # in this order along the shuffled tasks
 MIN_SIZE: Final = 10
 MAX_SIZE: Final = 1_000_000
 MAX_INSTRUCTIONS: Final = 20_000
@@ -37,26 +36,8 @@ class AgentGymEnvironment:
     lines: tuple[str, ...] = ()
 
     def scenarios(self, split: str, n: int, seed: int) -> Sequence[Scenario]:
-        """``n`` tasks of a split, with indices from 0. The seed shuffles the tasks, then each split has its share.
-
-        Raises:
-            ValueError: the split is unknown, n is below 1, or the split has fewer tasks.
-        """
-        if split not in SHARES:
-            raise ValueError(f"There is no split {split!r}. Known: {', '.join(SHARES)}.")
-        if n < 1:
-            raise ValueError(f"The number of scenarios must be at least 1; got {n}.")
-        train = round(SHARES["train"] * self.size)
-        selection = train + round(SHARES["selection"] * self.size)
-        bounds = {"train": (0, train), "selection": (train, selection), "held_out": (selection, self.size)}
-        first, last = bounds[split]
-        if n > last - first:
-            raise ValueError(
-                f"Of {self.size} tasks the split {split} has {last - first}, and {n} were asked for. "
-                f"Lower pool.{split}, or raise size if the server has more tasks."
-            )
-        shuffled = np.random.default_rng((seed, self.size)).permutation(self.size)
-        chosen = shuffled[first : first + n].tolist()
+        """``n`` tasks of a split, with indices from 0. Raises ValueError as ``split_of`` does."""
+        chosen = split_of(self.size, split, n, seed, ", or raise size if the server has more tasks")
         return [self._scenario(index, task, split) for index, task in enumerate(chosen)]
 
     def start(self, scenario: Scenario, rng: np.random.Generator) -> GymEpisode:

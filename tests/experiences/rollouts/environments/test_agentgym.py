@@ -517,12 +517,14 @@ def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
 
 @pytest.fixture
 def higher_lower(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The example of docs/how-to/add-an-environment.md as an installed package."""
+    """The examples of docs/how-to/add-an-environment.md as installed packages."""
+    installed_from("add-an-environment", tmp_path, monkeypatch, environments, "backwards", "backwards")
     installed_from("add-an-environment", tmp_path, monkeypatch, environments, "higher_lower", "factory")
 
 
 def test_the_recipe_of_an_environment_works_word_for_word(higher_lower: None) -> None:
-    assert run_tests_of("add-an-environment") == 2
+    assert run_tests_of("add-an-environment") == 3
+    assert ("backwards", "Words backwards: Write a word backwards; for language models.") in environment_choices()
     assert ("higher_lower", "Higher or lower: Find a number by guesses; for language models.") in environment_choices()
 
 

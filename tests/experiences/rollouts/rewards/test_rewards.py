@@ -176,8 +176,9 @@ def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None
 
 
 def test_the_recipe_of_a_reward_works_word_for_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    installed_from("add-a-reward", tmp_path, monkeypatch, rewards, "brevity", "brevity")
-    assert run_tests_of("add-a-reward") == 3
+    for name in ("quickness", "brevity"):
+        installed_from("add-a-reward", tmp_path, monkeypatch, rewards, name, name)
+    assert run_tests_of("add-a-reward") == 4
 
 
 def test_a_formula_pays_one_amount_or_what_it_says_itself(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -189,8 +190,10 @@ def test_a_formula_pays_one_amount_or_what_it_says_itself(monkeypatch: pytest.Mo
         monkeypatch.setattr(rewards, "_items", dict(built_in))
         pay(formula("made", "Made here.")(function)({}), one)
         assert (one.error, [s.reward for s in one.steps], one.components) == ("", steps, components)
-    with pytest.raises(TypeError, match="reward made: each parameter behind the trajectory needs an Option"):
+    with pytest.raises(TypeError, match="reward made: each of its options needs an Option"):
         formula("made", "Made here.")(lambda t, cost: t.outcome - cost)
+    with pytest.raises(TypeError, match="reward made needs a docstring"):
+        formula("made")(lambda t: t.outcome)
     with pytest.raises(ValueError, match=r"reward outcome has no option 'cost'\. Known: partial_credit"):
         rewards.get("outcome")({"cost": 1})
 
