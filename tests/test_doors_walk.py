@@ -4,8 +4,8 @@ One set-up serves all: each request runs in a transaction that is taken back. Th
 (``tests/doors_table.py``); addresses come from the resolver, rights from ``tests/test_doors.py``.
 
 `make test` asks for all that changes a row, as each role, and for all that is read, as an operator (pages: as a
-stakeholder too). The other roles
-read in `make test-all`, and strangers ask there: `tests/test_doors.py` has walks of theirs that `make test` runs.
+stakeholder too). The other roles read in `make test-all`, and strangers ask there: `tests/test_doors.py` has walks of
+theirs that `make test` runs.
 """
 
 from __future__ import annotations
