@@ -59,18 +59,18 @@ def seed() -> Agent:
 
 @transaction.atomic
 def seed_weights(base_url: str, model: str, key: str) -> Agent:
-    """An agent at a door of weights and queries for it, in the organisation of the demo's own; the endpoint is brought
-    to the door's address of now."""
+    """An agent at a model server and queries for it, in the demo's organisation; the endpoint gets the server's present
+    address."""
     beside = seed()
     home, olivia = beside.organization, Actor(beside.created_by, door="command")
     adam = Actor(get_user_model().objects.get(username="adam"), door="command")
-    door = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
+    given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
     endpoint = ModelEndpoint.objects.filter(organization=home, name=DOOR).first()
     if endpoint is None:
         price_set(adam, model=model, organization=home, free=True)
-        endpoint = endpoint_create(adam, name=DOOR, **door)
+        endpoint = endpoint_create(adam, name=DOOR, **given)
     else:
-        endpoint_update(adam, endpoint, **door)
+        endpoint_update(adam, endpoint, **given)
     if not Dataset.objects.filter(organization=home, name=LETTERS_NAME).exists():
         dataset_create(olivia, name=LETTERS_NAME, rows=LETTERS)
     found = Agent.objects.filter(organization=home, slug=WEIGHTS_SLUG).first()

@@ -103,7 +103,7 @@ class TrainingRun(Scoped):
     cost_micros = models.BigIntegerField(default=0)
     budget_micros = models.BigIntegerField(help_text="What the job began with; its budget may be raised since.")
     metrics = models.JSONField(default=dict, blank=True)
-    selection = models.JSONField(default=dict, blank=True, help_text="The latest look at the selection queries.")
+    selection = models.JSONField(default=dict, blank=True, help_text="The latest validation on the selection queries.")
     verdict = models.JSONField(default=dict, blank=True, help_text="The held-out evaluation, once it is done.")
     best_checkpoint = models.ForeignKey(
         "PolicyCheckpoint", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"

@@ -260,13 +260,13 @@ class ContextConfig(_Frozen):
         "steps, and stops as soon as it is decided. 8-32.",
     )  # fmt: skip
     gate_steps: int = Field(
-        4, ge=1, le=16, title="Looks of the gate",
-        description="In how many steps the samples are taken: all looks together err as seldom as one would. 1 takes "
-        "all at once.",
+        4, ge=1, le=16, title="Interim analyses of the gate",
+        description="In how many steps the samples are taken: all analyses together err as seldom as one would. 1 "
+        "takes all at once.",
     )  # fmt: skip
     gate_alpha: float = Field(
         0.025, gt=0, le=0.5, title="Error of the gate",
-        description="How often a context that is no better may be accepted, over all looks of a run's gate.",
+        description="How often a context that is no better may be accepted, over all interim analyses of a run's gate.",
     )  # fmt: skip
     gate_margin: float = Field(
         0.02, ge=0, le=0.5, title="Margin of the gate",

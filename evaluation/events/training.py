@@ -52,7 +52,7 @@ ELSEWHERE: Final = "external_training"  # the kind of a mirroring job
 # What learners of actions and lessons can do of the algorithms, as their settings call it.
 HERE: Final[dict[str, dict[str, Any]]] = {"grpo": {}, "rloo": {"baseline": "loo", "scale_rewards": "none"}}
 OF_ACTIONS: Final = {"learning_rate": "learning_rate", "clip_epsilon": "epsilon", "gamma": "gamma"}
-# Learner weights, for agents at a door of weights: the preset of each algorithm, and what of the request it takes.
+# Learner weights, for agents at a model server: the preset of each algorithm, and what of the request it takes.
 COMMON: Final = frozenset({"learning_rate", "batch_size", "epochs"})
 OF_WEIGHTS: Final = {
     "grpo": (DEFAULT_PRESET, COMMON | {"clip_epsilon"}),

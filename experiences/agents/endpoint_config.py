@@ -28,7 +28,7 @@ OPTIONS: Final[Mapping[str, str]] = {
     "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
     "capture_tokens": "true: keeps ids and log-probabilities of sampled tokens with each step, where the service gives"
     " them, as vLLM and SGLang do; false by default.",
-    "gpu_usd_per_hour": "A door of weights: dollars for an hour of training, charged by the second; 0 by default.",
+    "gpu_usd_per_hour": "Of a model server: dollars for an hour of training, charged by the second; 0 by default.",
     "prompt_overhead": "Tokens that the service's own template may add to a prompt; 0 by default.",
     "portkey_provider": "Portkey: the provider, e.g. openai.",
     "portkey_config": "Portkey: the id of a saved config, e.g. pc-retry-1a2b3c.",
@@ -116,7 +116,7 @@ def options_check(options: Mapping[str, Any]) -> None:
 
 
 def uses_model_server(agent: Agent) -> bool:
-    """Whether the agent's model can be trained: its endpoint is a door of weights."""
+    """Whether the agent's model can be trained: its endpoint is a model server."""
     return agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS
 
 

@@ -26,7 +26,7 @@ from experiences.rollouts.runtimes.llm.calls import CallOptions, ChatModel
 MOST_ANSWER: Final = 2**30  # bytes: a state, or the log-probabilities of a batch
 CALL_SECONDS: Final = 600.0  # until one call has its result; a step of a large model takes minutes
 RETRIES: Final = 3
-AWAY: Final = "The door of weights at {} does not answer: {}"
+AWAY: Final = "The model server at {} does not answer: {}"
 
 
 class ModelServerClient:
@@ -55,7 +55,7 @@ class ModelServerClient:
         """One call of the Tinker API, with its result.
 
         Raises:
-            Halted: the door is away or refuses.
+            Halted: the model server is away or refuses.
         """
         promised = await self._json(f"/api/v1/{call}", asked)
         if "request_id" not in promised:
@@ -66,9 +66,9 @@ class ModelServerClient:
             if found.get("type") != "try_again":
                 break
             if time.monotonic() > ends:
-                raise Halted("waiting_for_llm", f"The door of weights had no result of {call} in {CALL_SECONDS:g} s.")
+                raise Halted("waiting_for_llm", f"The model server had no result of {call} in {CALL_SECONDS:g} s.")
         if "error" in found:
-            raise Halted("llm_refused", f"The door of weights refuses {call}: {found['error']}")
+            raise Halted("llm_refused", f"The model server refuses {call}: {found['error']}")
         return found
 
     async def knows(self, digest: str) -> bool:
@@ -81,9 +81,9 @@ class ModelServerClient:
         try:
             found = json.loads(body)
         except ValueError as error:
-            raise Halted("llm_refused", f"{self._root} is no door of weights: its answer is no JSON.") from error
+            raise Halted("llm_refused", f"{self._root} is no such model server: its answer is no JSON.") from error
         if not isinstance(found, dict):
-            raise Halted("llm_refused", f"{self._root} is no door of weights.")
+            raise Halted("llm_refused", f"{self._root} is no such model server.")
         return found
 
     async def _send(self, method: str, path: str, body: bytes | None = None) -> tuple[bytes, Mapping[str, str]]:
@@ -112,16 +112,16 @@ class ModelServerClient:
                 raise Halted("waiting_for_llm", AWAY.format(self._root, f"status {status}"))
             if status >= 400 and status != 408:  # 408: ask again for the result
                 said = self.endpoint.safe(answer[:300].decode(errors="replace"))
-                raise Halted("llm_refused", f"The door of weights refuses {path}: {said}")
+                raise Halted("llm_refused", f"The model server refuses {path}: {said}")
             return answer, {name.lower(): value for name, value in told.items()}
         raise AssertionError("the last attempt returns or raises")
 
 
 class OwnModel:
-    """The client of a model whose weights are brought to the door where it has not got them, or not any more."""
+    """The client of a model whose weights are uploaded where the model server has not got them, or not any more."""
 
-    def __init__(self, client: ChatModel, door: ModelServerClient, weights: Weights) -> None:
-        self._client, self._door, self._weights = client, door, weights
+    def __init__(self, client: ChatModel, server: ModelServerClient, weights: Weights) -> None:
+        self._client, self._server, self._weights = client, server, weights
         self._bringing: asyncio.Task[None] | None = None
 
     async def complete(
@@ -148,6 +148,6 @@ class OwnModel:
             return await call(key=key)
         except ModelNotFound:
             if self._bringing is None or self._bringing.done():
-                self._bringing = asyncio.ensure_future(self._door.put(self._weights))
+                self._bringing = asyncio.ensure_future(self._server.put(self._weights))
             await self._bringing
         return await call(key=replace(key, key=f"{key.key}/loaded"))  # a call is made under one name once

@@ -152,8 +152,8 @@ class RuntimeFactory:
             await self._door.aclose()
 
     @property
-    def door(self) -> ModelServerClient:
-        """The agent's endpoint as a door of weights. In the loop in which it will work."""
+    def model_server(self) -> ModelServerClient:
+        """The agent's endpoint as a model server. In the loop in which it will work."""
         if self._door is None:
             self._door = ModelServerClient(self._calls().endpoint)
         return self._door
@@ -163,7 +163,7 @@ class RuntimeFactory:
         base, weights = self._calls(), weights_of(policy)
         if weights is None:
             return base
-        return OwnModel(self.clients.own(f"{self.model}@{weights.digest}"), self.door, weights)
+        return OwnModel(self.clients.own(f"{self.model}@{weights.digest}"), self.model_server, weights)
 
     def _calls(self, model: str = "") -> MeteredChatClient:
         """The client of the agent's own model, or of another one, made in the running loop at its first use."""

@@ -11,7 +11,7 @@ from experiences.rollouts.captured import TokenRow
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A state as a door of weights (``training.weights``) saved it, and its SHA-256; both empty: the base model."""
+    """A state as a model server (``training.weights``) saved it, and its SHA-256; both empty: the base model."""
 
     state: bytes = b""
     digest: str = ""
@@ -24,7 +24,7 @@ def weights_of(policy: Any) -> Weights | None:
 
 
 class WeightsTrainer(Protocol):
-    """Learns weights at a door. Every call is paid for; each may raise ``Halted``."""
+    """Learns weights at a model server. Every call is paid for; each may raise ``Halted``."""
 
     async def open(self, start: Weights, *, rank: int, seed: int) -> str:
         """A model of its own to be trained, which begins with ``start``; its name."""

@@ -87,7 +87,7 @@ class GateOut(serializers.Serializer[Any]):
     low = serializers.FloatField()
     high = serializers.FloatField()
     gain = serializers.FloatField(help_text="Candidate less what the run began with.")
-    p_value = serializers.FloatField(help_text="Of the gain, one-sided, over all looks together.")
+    p_value = serializers.FloatField(help_text="Of the gain, one-sided, over all interim analyses.")
     needs = serializers.IntegerField(
         required=False,
         allow_null=True,

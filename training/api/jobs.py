@@ -93,7 +93,7 @@ class SeriesQuery(Strict):
 
 class SeriesOut(serializers.Serializer[Any]):
     iterations = serializers.ListField(child=serializers.DictField())
-    selection = serializers.ListField(child=serializers.DictField(), help_text="Looks at the selection queries.")
+    selection = serializers.ListField(child=serializers.DictField(), help_text="Validations on the selection queries.")
     iteration = serializers.IntegerField()
 
 

@@ -29,7 +29,7 @@ PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
 # A question about what attempts teach: it shows one attempt, or summaries beside the library.
 QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250
 ATTEMPT_TOKENS = 1_200  # of an attempt that is shown whole, at most
-TRAINED_TOKENS_PER_S: Final = 2_000  # of a door of weights, in one of an update's passes, before one was seen at work
+TRAINED_TOKENS_PER_S: Final = 2_000  # of a model server, in one of an update's passes, before one was seen at work
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,7 +134,7 @@ def guessed_learning(
     config: GRPOConfig, price: Price, usd_per_hour: float, *, philosophy: str, prompt_tokens: int, max_tokens: int
 ) -> float:
     """Micro-dollars of the training calls of one rollout before an update was made: its tokens in each pass at the
-    price of training, and the door's seconds. Turns that continue each other are one row of tokens; here all count as
+    price of training, and the server's seconds. Turns that continue each other are one row of tokens; here all count as
     rows of their own, which is the dearer."""
     tokens = CALLS.get(philosophy, 3) * (PROMPT_TOKENS + prompt_tokens + min(ANSWER_TOKENS, max_tokens))
     calls = passes(config) + config.num_iterations  # each step of Adam is one more
@@ -262,7 +262,7 @@ def _expected(asked: Work, found: Rates) -> float:
 
 
 def learning_cost(asked: Work, found: Rates) -> float:
-    """Micro-dollars of the training calls of a door of weights."""
+    """Micro-dollars of the training calls of a model server."""
     return asked.trained * found.learned_micros
 
 

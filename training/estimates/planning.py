@@ -157,7 +157,7 @@ class Planned:
             if buys:
                 yield f"This budget buys about {buys} of {self.config.n_iterations} iterations; the job pauses then."
             else:
-                yield "This budget is less than the first look and the proof cost: the job pauses before it learns."
+                yield "This budget does not cover the first validation and the proof: the job pauses before it learns."
         elif plan.dear_micros > budget >= plan.cost_micros:
             yield "If it comes out dear, this budget is used up before the end; the job pauses then."
         for room, left in self.rooms:
@@ -246,7 +246,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
 
 
 def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rates:
-    """With what the training calls of one rollout cost a door: as those of the agent's latest run with weights were
+    """With the cost of a rollout's training calls at a model server: as those of the agent's latest run with weights
     paid, else a guess at today's prices, which makes all of it a guess.
 
     Raises:

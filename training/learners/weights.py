@@ -53,7 +53,7 @@ class WeightsLearner(Learner):
                 f" are learned; got {config.temperature:g}. eval_temperature is free."
             )
         if config.optimizer == "sgd":
-            found["optimizer"] = "optimizer sgd is not there for weights: a door moves them by Adam. Take adamw."
+            found["optimizer"] = "optimizer sgd is not there for weights: they are moved by Adam. Take adamw."
         if config.beta > 0 and config.kl_estimator == "k1":
             found["kl_estimator"] = "kl_estimator k1 is paid in the reward, which weights don't have yet. Take k3."
         return found
@@ -86,7 +86,7 @@ class WeightsLearner(Learner):
         reflected: Reflected | None,
         iteration: int,
     ) -> UpdateResult:
-        raise NotImplementedError("weights are learned at a door, by `learn`")
+        raise NotImplementedError("weights are learned at a model server, by `learn`")
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
         """Warns of rollouts without captured tokens: no learning is possible from them."""

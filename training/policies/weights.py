@@ -1,6 +1,6 @@
-"""The policy of a language model's own weights: a state that a door of weights saved, and nothing else.
+"""The policy of a language model's own weights: a state that a model server saved, and nothing else.
 
-The worker never looks into it: what it is made of is the engine's matter. Its SHA-256 is its name at the door.
+The worker never looks into it: what it is made of is the engine's matter. Its SHA-256 is its name at the model server.
 """
 
 from __future__ import annotations

@@ -221,7 +221,7 @@ def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
             "met": bool(rising) and sum(rising) >= RISING * len(rising),
             "detail": f"in {sum(rising)} of {len(rising)} steps of its moving average"
             if rising
-            else "no two looks yet",
+            else "no two validations yet",
         },
         {
             "name": "Best checkpoint loads",

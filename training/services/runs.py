@@ -258,7 +258,7 @@ def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tupl
     if parsed.algorithm == "tfgrpo" and (message := groups_fault(agent)):
         raise Invalid(message, fields={"algorithm": message})
     if learner_of(agent.runtime, parsed.learner).needs_model_server and not uses_model_server(agent):
-        message = f"{agent.name} calls a model whose weights can't be trained: its endpoint is no door of weights."
+        message = f"{agent.name} calls a model whose weights can't be trained: its endpoint is not of kind weights."
         raise Invalid(message, fields={"learner": message})
     return parsed, warnings
 

@@ -41,19 +41,19 @@ class MeteredTrainer:
     # -- the trainer ---------------------------------------------------------------------------------------------------
 
     async def open(self, start: Weights, *, rank: int, seed: int) -> str:
-        door = self._factory.door
-        session = await door.train("create_session", tags=[], user_metadata=None, sdk_version="agentcore")
-        base = door.endpoint.model.partition("@")[0]
+        server = self._factory.model_server
+        session = await server.train("create_session", tags=[], user_metadata=None, sdk_version="agentcore")
+        base = server.endpoint.model.partition("@")[0]
         asked = {"session_id": session["session_id"], "model_seq_id": 0, "base_model": base}
-        made = await door.train("create_model", **asked, lora_config={"rank": rank, "seed": seed})
+        made = await server.train("create_model", **asked, lora_config={"rank": rank, "seed": seed})
         if start.digest:
             await self._bring(start)
-            await door.train("load_weights", model_id=made["model_id"], path=start.digest, optimizer=True)
+            await server.train("load_weights", model_id=made["model_id"], path=start.digest, optimizer=True)
         return str(made["model_id"])
 
     async def close(self, model: str) -> Weights:
-        found = await self._factory.door.get(model)
-        await self._factory.door.train("unload_model", model_id=model)
+        found = await self._factory.model_server.get(model)
+        await self._factory.model_server.train("unload_model", model_id=model)
         return found
 
     async def logprobs(self, weights: Weights | str, rows: Sequence[TokenRow]) -> list[list[float]]:
@@ -79,8 +79,8 @@ class MeteredTrainer:
     # -- inside --------------------------------------------------------------------------------------------------------
 
     async def _bring(self, weights: Weights) -> None:
-        if not await self._factory.door.knows(weights.digest):
-            await self._factory.door.put(weights)
+        if not await self._factory.model_server.knows(weights.digest):
+            await self._factory.model_server.put(weights)
 
     async def _paid(self, call: str, rows: Sequence[TokenRow], **asked: Any) -> dict[str, Any]:
         """Makes a call under a hold of its tokens and of its maximum duration, and settles it by the actual usage."""
@@ -101,7 +101,7 @@ class MeteredTrainer:
             raise Halted("waiting_for_llm" if error.passing else "spends_too_fast", str(error)) from error
         began, seconds = time.perf_counter(), None
         try:
-            found = await self._factory.door.train(call, **asked)
+            found = await self._factory.model_server.train(call, **asked)
             seconds = float((found.get("metrics") or {}).get("compute_seconds:sum", time.perf_counter() - began))
             return found
         finally:

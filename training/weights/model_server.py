@@ -149,7 +149,7 @@ class ModelServer:
             return digest or BASE
         if name == self.name and digest.isalnum() and (self._saved / digest).is_file():
             return await self._restored(digest)
-        raise UnknownWeights(f"There is no model {model!r} here. This door serves {self.name} and what is put here.")
+        raise UnknownWeights(f"There is no model {model!r} here. This server has {self.name} and what is put here.")
 
     # -- states ------------------------------------------------------------------------------------------------------
 
@@ -220,7 +220,7 @@ class ModelServer:
 
     async def _create(self, asked: dict[str, Any]) -> dict[str, Any]:
         if (base := asked.get("base_model")) != self.name:
-            raise BadInput(f"This door trains {self.name}; got base_model {base!r}.")
+            raise BadInput(f"This model server trains {self.name}; got base_model {base!r}.")
         lora = asked.get("lora_config") or {"rank": 0}
         model = uuid.uuid4().hex
         rank, seed = _whole(lora.get("rank"), "rank", 0), _whole(lora.get("seed") or 0, "seed", 0)
@@ -357,7 +357,7 @@ class ModelServer:
             given = request.headers.get("authorization", "").removeprefix("Bearer ")
             given = given or request.headers.get("x-api-key", "")
             if not hmac.compare_digest(given.encode(), self._token.encode()):
-                return _error(401, "This door wants its key.")
+                return _error(401, "This model server wants its key.")
         try:
             return await handler(request)
         except UnknownWeights as error:

@@ -1,8 +1,8 @@
-"""The engine over a server of the Tinker API: Tinker itself, SkyRL and others. The door renders chats and keeps names;
+"""The engine over a server of the Tinker API: Tinker itself, SkyRL and others. Ours renders chats and keeps names;
 the work is done there.
 
 One model is trained there at a time. A state is the path under which the server keeps it, so it can be read again as
-long as that server does; the model itself is unloaded when the door ends.
+long as that server does; the model itself is unloaded when the model server ends.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class TinkerEngine:
             found = json.loads(state)
             self._put(name, {one: found[one] for one in ("rank", "seed", "path", "sampler")})
         except (ValueError, KeyError, TypeError) as error:
-            raise BadInput(f"These weights are of another kind of door: {error!r}") from error
+            raise BadInput(f"These weights are of another kind of model server: {error!r}") from error
 
     def save(self, name: str) -> bytes:
         state = self._state(name)

@@ -225,7 +225,7 @@ class TorchEngine:
             if not 1 <= rank <= 256:
                 raise BadInput(f"lora_rank is 0 (a full copy) to 256; got {rank}.")
             if self._adapted:
-                raise BadInput(f"This door has adapters of rank {next(iter(self._adapted))}; got {rank}.")
+                raise BadInput(f"This model server has adapters of rank {next(iter(self._adapted))}; got {rank}.")
             from peft import LoraConfig, get_peft_model
 
             config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")

@@ -1,4 +1,4 @@
-"""The difference between two arms with an interval that holds at all looks together.
+"""The difference between two arms with an interval that holds at all interim analyses together.
 
 Sessions are given the new arm with a known share, so weighting each by the inverse of its probability estimates the
 difference of the means without bias, under any traffic (Horvitz and Thompson 1952; centred by what was usual
@@ -66,7 +66,7 @@ class Difference:
         )
 
     def band(self, alpha: float = ALPHA) -> Band:
-        """Two-sided, over all looks together."""
+        """Two-sided, over all analyses together."""
         if min(self.new, self.n - self.new) < LEAST:
             return Band(self.total / self.n if self.n else math.nan, -math.inf, math.inf)
         mean = self.total / self.n

@@ -36,8 +36,8 @@ def weights_bring(agent: Agent, checkpoint: PolicyCheckpoint) -> None:
 
 
 async def _bring(agent: Agent, weights: Weights) -> None:
-    door = ModelServerClient(endpoint_of_agent(agent))
+    server = ModelServerClient(endpoint_of_agent(agent))
     try:
-        await door.put(weights, keep=True)
+        await server.put(weights, keep=True)
     finally:
-        await door.aclose()
+        await server.aclose()

@@ -26,7 +26,7 @@ from collections.abc import Iterable
 from functools import lru_cache
 from typing import Final
 
-ALPHA: Final = 0.05  # two-sided, over all looks together
+ALPHA: Final = 0.05  # two-sided, over all analyses together
 SHIFTS: Final = (0.15, 0.3, 0.6)  # logarithms of ratios of shares
 STEPS: Final = 30  # of a bisection
 PRIOR: Final = 2.0  # successes, and failures, added to the share of all successes (Agresti and Coull 1998)

@@ -57,8 +57,8 @@ class ItemRow:
         )
         low, high = one.sequence
         added = (
-            f"{points(one.difference)} points (95 % interval {points(one.low)} to {points(one.high)} at this look,"
-            f" {points(low)} to {points(high)} over all looks)"
+            f"{points(one.difference)} points (95 % interval {points(one.low)} to {points(one.high)} at this analysis,"
+            f" {points(low)} to {points(high)} over all analyses)"
         )
         if not one.known:
             return f"{seen}: too few to measure the effect."

@@ -152,7 +152,7 @@ def test_a_budget_that_is_used_up_stops_the_training_too(operator: Actor, adam: 
 def test_an_agent_whose_endpoint_is_no_door_is_refused_at_launch(operator: Actor, tiny_agent: Agent) -> None:
     tiny_agent.endpoint.kind = "vllm"  # type: ignore[union-attr]
     tiny_agent.endpoint.save()  # type: ignore[union-attr]
-    with pytest.raises(Invalid, match="no door of weights"):
+    with pytest.raises(Invalid, match="not of kind weights"):
         start(operator, tiny_agent)
     with pytest.raises(Invalid, match="temperature must be 1"):
         start(operator, tiny_agent, temperature=0.7)

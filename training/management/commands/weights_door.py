@@ -1,4 +1,4 @@
-"""Starts a door of weights: a server over one base model that is trained and served here (docs/weights.md)."""
+"""Starts a model server: a server over one base model that is trained and served here (docs/weights.md)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Command(BaseCommand):
             raise CommandError(f"{folder} is no folder. Give the folder of a model, as save_pretrained writes it.")
         token = env.text("WEIGHTS_TOKEN")
         if not token and host not in ("127.0.0.1", "localhost", "::1"):
-            raise CommandError("A door that others can reach wants a key: set WEIGHTS_TOKEN.")
+            raise CommandError("A model server that others can reach wants a key: set WEIGHTS_TOKEN.")
         try:
             from training.weights.chat import ChatTokens
             from training.weights.model_server import ModelServer
@@ -58,9 +58,9 @@ class Command(BaseCommand):
                 engine = TorchEngine(folder)
         except ImportError as error:
             raise CommandError(f"The extra [weights] is not installed here: {error}") from error
-        door = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
+        server = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
         with contextlib.suppress(KeyboardInterrupt):
-            asyncio.run(self._serve(door.application(), host, port, parent=parent))
+            asyncio.run(self._serve(server.application(), host, port, parent=parent))
 
     async def _serve(self, app: web.Application, host: str, port: int, *, parent: bool) -> None:
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)

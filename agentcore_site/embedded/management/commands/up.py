@@ -51,7 +51,7 @@ class Command(BaseCommand):
     help = (
         "Start PostgreSQL and Valkey (unless DATABASE_URL and REDIS_URL are set), web, workers and beat; with EVENTS=1"
         " NATS (unless NATS_URL is set) and the feedback loop; with WAREHOUSE=1 a warehouse (unless CLICKHOUSE_URL is"
-        " set); with WEIGHTS=1, or the folder of a model, a door of weights."
+        " set); with WEIGHTS=1, or the folder of a model, a model server."
     )
     requires_system_checks: list[str] = []
 
@@ -153,7 +153,7 @@ class Command(BaseCommand):
             "WEIGHTS_TOKEN": env.kept_secret(key),
         }
         os.environ.update(known)
-        self.say(f"door of weights: {known['WEIGHTS_URL']} (its key: {key})")
+        self.say(f"model server: {known['WEIGHTS_URL']} (its key: {key})")
         command = [*_manage(), "weights_door", model, "--port", str(port)]
         lean = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         return Process("weights", command, ready=lambda: answers(port), environment=lean, cwd=str(env.ROOT))
