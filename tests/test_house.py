@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
@@ -93,3 +95,31 @@ def test_no_two_classes_have_one_name() -> None:
             if isinstance(node, ast.ClassDef) and node.name not in ("Meta", "Command"):
                 found.setdefault(node.name, []).append(name)
     assert {name: places for name, places in found.items() if len(places) > 1} == {}
+
+
+def layers() -> list[list[list[str]]]:
+    """The contracts of layers, from the top: the rooms of each layer, in which a room of several modules is one."""
+    config = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    return [
+        [re.split(r" [|:] ", layer) for layer in contract["layers"]]
+        for contract in config["tool"]["importlinter"]["contracts"]
+        if contract["type"] == "layers"
+    ]
+
+
+def test_the_picture_of_the_architecture_is_that_of_the_contracts() -> None:
+    picture = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8").split("```")[1]
+    flat = re.sub(r" >\n +(?!\w+(\.\w+)* {2,})", " > ", picture)
+    rows = re.findall(r"^ (\w*) +(\w+(?:\.\w+)*) {2,}(.+)$", flat, re.M)
+    floors = [floor for floor, _, _ in rows if floor not in {"", "roof", "ground"}]
+    contracts = layers()
+    assert [[floor] for floor in floors] == contracts[0]
+    assert [[app] for _, app, _ in rows[1:4]] == contracts[1][:3]  # evaluation's own three
+    drawn = {app: [part.split(", ") for part in rooms.split(" > ")] for _, app, rooms in rows if " > " in rooms}
+    held = {}
+    for contract in contracts[2:]:
+        app = next(app for app in sorted(drawn, key=len, reverse=True) if contract[0][0].startswith(f"{app}."))
+        short = [[room.removeprefix(f"{app}.").split(".")[0] for room in layer] for layer in contract]
+        held[app] = [layer for layer, _ in groupby(short)]
+    assert drawn == held
+    assert [room for layer in contracts for rooms in layer for room in rooms if room not in modules()] == []
