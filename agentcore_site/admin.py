@@ -11,10 +11,10 @@ from django.http import HttpRequest
 from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit_export.models import AuditStream
 from agentcore_site.encryption.models import DataKey
+from agentcore_site.identity.admin import ForSuperusers
+from agentcore_site.identity.administration import LongTableAdmin, list_page
 from agentcore_site.jobs.models import HostProcess
 from agentcore_site.models import IdempotencyRecord, SavedView, SiteFact, TableSize
-from agentcore_site.tenancy.admin import ForSuperusers
-from agentcore_site.tenancy.administration import LongTableAdmin, list_page
 
 # Read-only: the database refuses changes as well.
 list_page(

@@ -9,6 +9,7 @@ class SiteConfig(AppConfig):
 
     def ready(self) -> None:
         from agentcore_site import checks, database_roles, erasure, retention, secret_key  # noqa: F401
+        from agentcore_site.identity import receivers  # noqa: F401  (Django's signals announce sign-ins)
         from agentcore_site.outbound import configure
         from agentcore_site.outbound_settings import site_policy
 

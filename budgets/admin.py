@@ -14,16 +14,16 @@ from django.template.response import TemplateResponse
 from django.utils.html import format_html_join
 from unfold.widgets import UnfoldAdminDecimalFieldWidget, UnfoldAdminSelectWidget, UnfoldAdminTextInputWidget
 
-from agentcore_site.lib.money import MICROS, micros
-from agentcore_site.lib.money_format import exact
-from agentcore_site.lib.texts import uuid_of
-from agentcore_site.tenancy.administration import (
+from agentcore_site.identity.administration import (
     KeyedTableAdmin,
     ServiceAdmin,
     actor_at,
     list_page,
     organizations_of,
 )
+from agentcore_site.lib.money import MICROS, micros
+from agentcore_site.lib.money_format import exact
+from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.permissions import require
 from budgets.alerts.webhooks import SIGNATURE, webhook_secret
 from budgets.ledger.accounts import month_over

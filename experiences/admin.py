@@ -9,10 +9,7 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
-from agentcore_site.lib.errors import DomainError, Invalid
-from agentcore_site.lib.texts import uuid_of
-from agentcore_site.outbound_settings import check_address
-from agentcore_site.tenancy.administration import (
+from agentcore_site.identity.administration import (
     KeyedTableAdmin,
     LongTableAdmin,
     ReadOnlyAdmin,
@@ -20,6 +17,9 @@ from agentcore_site.tenancy.administration import (
     list_page,
     service_action,
 )
+from agentcore_site.lib.errors import DomainError, Invalid
+from agentcore_site.lib.texts import uuid_of
+from agentcore_site.outbound_settings import check_address
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
 from experiences.agents.services.agents import agent_archive, agent_check
 from experiences.agents.services.environments import environment_check, new_addresses

@@ -7,11 +7,11 @@ from typing import Any
 
 from django.contrib import admin
 
+from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 from training.models import Epoch, Iteration, JobComment, JobPin, PolicyCheckpoint, TrainingRun
 from training.presenters.epochs import outcome
 

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from rest_framework_simplejwt.serializers import TokenObtainSerializer
 from rest_framework_simplejwt.views import TokenViewBase
 
+from agentcore_site.identity.sign_ins import program_of, sign_in_end, sign_ins_of
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.money import Usd, UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
@@ -32,7 +33,6 @@ from agentcore_site.tenancy.services import (
     api_key_revoke,
     check_scopes,
 )
-from agentcore_site.tenancy.sign_ins import program_of, sign_in_end, sign_ins_of
 from agentcore_site.tenancy.tokens import family_end, family_refresh, family_start, sign_out_everywhere
 
 SIGN_IN_KINDS = [("browser", "browser"), ("program", "program")]

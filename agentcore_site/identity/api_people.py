@@ -11,11 +11,7 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.lib.errors import Missing
-from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.rows import ReadViewSet
-from agentcore_site.rest.views import ScopedViewSet
-from agentcore_site.tenancy.invitations import (
+from agentcore_site.identity.invitations import (
     invitation_create,
     invitation_get,
     invitation_resend,
@@ -23,11 +19,15 @@ from agentcore_site.tenancy.invitations import (
     invitations_open,
     link_at,
 )
+from agentcore_site.identity.second_factor import factor_take_off, requirement_set
+from agentcore_site.lib.errors import Missing
+from agentcore_site.rest.parsing import Strict, parsed
+from agentcore_site.rest.rows import ReadViewSet
+from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of, organizations_visible
 from agentcore_site.tenancy.models import Invitation, Membership, Organization
 from agentcore_site.tenancy.permissions import current_organization
 from agentcore_site.tenancy.roles import Role
-from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set
 
 
 class OrganizationOut(serializers.Serializer[Any]):

@@ -8,10 +8,10 @@ from django.contrib import admin
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
 
+from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume, share_revoke
 from agentcore_site.lib.texts import uuid_of
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 
 
 @admin.register(Job)

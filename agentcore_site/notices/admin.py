@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
+from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 from agentcore_site.notices.models import (
     Notice,
     NoticePreferences,
@@ -13,7 +14,6 @@ from agentcore_site.notices.models import (
     WebhookEndpoint,
 )
 from agentcore_site.notices.services import delivery_again, endpoint_remove, endpoint_update
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page, service_action
 
 list_page(SiteEvent, "type text owner created_at spread_at", LongTableAdmin, list_filter=["type", "organization"])
 

@@ -8,6 +8,6 @@ class TenancyConfig(AppConfig):
     verbose_name = "Organisations and people"
 
     def ready(self) -> None:
-        from agentcore_site.tenancy import receivers, role_changes  # noqa: F401  (Django's signals announce sign-ins)
+        from agentcore_site.tenancy import role_changes
 
         post_migrate.connect(role_changes.groups_made, sender=self)

@@ -11,10 +11,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import page, post_page
 from agentcore_site.identity.passkeys import NOT_HERE, passkeys_are_on, passkeys_of
-from agentcore_site.lib.errors import Conflict, DomainError, Invalid
-from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.codes import factor_of, is_required
-from agentcore_site.tenancy.second_factor import (
+from agentcore_site.identity.second_factor import (
     enrolment_confirm,
     enrolment_of,
     factor_remove,
@@ -22,7 +19,10 @@ from agentcore_site.tenancy.second_factor import (
     recovery_replace,
     secret_of,
 )
-from agentcore_site.tenancy.sign_ins import sign_in_end, sign_ins_of
+from agentcore_site.identity.sign_ins import sign_in_end, sign_ins_of
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.codes import factor_of, is_required
 
 
 @page

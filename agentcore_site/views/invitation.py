@@ -13,16 +13,16 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from agentcore_site.console.pages import secret_page
-from agentcore_site.lib.errors import Conflict, DomainError, Invalid
-from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.authentication import actor_of
-from agentcore_site.tenancy.codes import is_required
-from agentcore_site.tenancy.invitations import (
+from agentcore_site.identity.invitations import (
     invitation_accept,
     invitation_accept_new,
     invitation_decline,
     invitation_of,
 )
+from agentcore_site.lib.errors import Conflict, DomainError, Invalid
+from agentcore_site.tenancy.addresses import client_address
+from agentcore_site.tenancy.authentication import actor_of
+from agentcore_site.tenancy.codes import is_required
 from agentcore_site.tenancy.sign_in import EnrolmentNeeded
 from agentcore_site.tenancy.single_sign_on.people import takes_no_passwords
 from agentcore_site.views.session import second_step

@@ -9,10 +9,10 @@ from django.shortcuts import redirect, render
 from django.views.decorators.http import require_http_methods
 
 from agentcore_site.console.pages import secret_page
+from agentcore_site.identity.passwords import link_at, password_reset, reset_ask, reset_person
 from agentcore_site.lib.errors import Invalid, TooMany
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.passwords import link_at, password_reset, reset_ask, reset_person
 
 
 @require_http_methods(["GET", "POST"])

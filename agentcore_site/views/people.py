@@ -14,9 +14,7 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.console.pages import page, post_page, sent
 from agentcore_site.console.tables import Table, columns, noted
-from agentcore_site.lib.errors import DomainError
-from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.invitations import (
+from agentcore_site.identity.invitations import (
     invitation_create,
     invitation_get,
     invitation_resend,
@@ -24,11 +22,13 @@ from agentcore_site.tenancy.invitations import (
     invitations_open,
     link_at,
 )
+from agentcore_site.identity.second_factor import factor_take_off, requirement_set, with_factor
+from agentcore_site.lib.errors import DomainError
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.members import member_change, member_get, member_remove, members_of
 from agentcore_site.tenancy.permissions import current_organization, who_may_what
 from agentcore_site.tenancy.role_groups import role_rights
 from agentcore_site.tenancy.roles import ROLE_MAY, Role
-from agentcore_site.tenancy.second_factor import factor_take_off, requirement_set, with_factor
 
 
 def without_mail_server() -> str:

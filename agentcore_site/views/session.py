@@ -18,12 +18,12 @@ from django.views.decorators.http import require_http_methods
 from agentcore_site.console.address import own_address
 from agentcore_site.console.pages import post_page, secret_page
 from agentcore_site.identity.passkeys import has_passkey, passkeys_are_on
+from agentcore_site.identity.second_factor import WRONG, enrolment_confirm, enrolment_of, qr_code, secret_of
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
 from agentcore_site.tenancy.codes import code_taken, factor_of
 from agentcore_site.tenancy.roles import Role
-from agentcore_site.tenancy.second_factor import WRONG, enrolment_confirm, enrolment_of, qr_code, secret_of
 from agentcore_site.tenancy.sign_in import CodeNeeded, EnrolmentNeeded, Tries, code_refused
 from agentcore_site.tenancy.single_sign_on.config import is_on
 from agentcore_site.tenancy.tokens import sign_out_everywhere

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcore_site.tenancy.administration import KeyedTableAdmin, list_page
+from agentcore_site.identity.administration import KeyedTableAdmin, list_page
 from evaluation.events.models import (
     DeadLetter,
     ErasedMessage,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from django.contrib import admin
 
-from agentcore_site.tenancy.administration import LongTableAdmin, ReadOnlyAdmin, list_page
+from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page
 from evaluation.serving.models import (
     AgentServing,
     Deployment,

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from agentcore_site.identity.invitations import invitation_create
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.invitations import invitation_create
 from agentcore_site.tenancy.models import Membership, Organization
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
 from tests.support.workers import Fleet, LiveSite

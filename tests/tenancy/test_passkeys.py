@@ -18,9 +18,9 @@ from fido2.utils import websafe_encode
 from fido2.webauthn import AttestationObject, AttestedCredentialData, AuthenticatorData, CollectedClientData
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.identity.second_factor import factor_take_off, with_factor
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Membership, Organization, Passkey
-from agentcore_site.tenancy.second_factor import factor_take_off, with_factor
 from tests import factories
 from tests.factories import PASSWORD
 from tests.support.callers import Caller

@@ -13,9 +13,9 @@ from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.identity.passwords import PER_ACCOUNT, PER_ADDRESS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail, Organization
-from agentcore_site.tenancy.passwords import PER_ACCOUNT, PER_ADDRESS
 from agentcore_site.tenancy.tokens import family_start
 from tests.support.pages import html
 
@@ -104,7 +104,7 @@ def test_a_person_gets_few_of_these_mails_and_an_address_asks_for_few(lost: Any,
     for n in range(PER_ACCOUNT + 2):
         assert ask("olivia", f"203.0.113.{n}").status_code == 200
     assert Mail.objects.count() == PER_ACCOUNT
-    with mock.patch("agentcore_site.tenancy.passwords.PER_ACCOUNT", 1_000):
+    with mock.patch("agentcore_site.identity.passwords.PER_ACCOUNT", 1_000):
         answers = [ask("olivia", "198.51.100.7").status_code for _ in range(PER_ADDRESS + 1)]
     assert answers == [200] * PER_ADDRESS + [429]
     unknown = [ask("nobody@acme.example", "198.51.100.8").status_code for _ in range(PER_ADDRESS + 1)]

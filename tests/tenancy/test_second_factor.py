@@ -16,12 +16,12 @@ from django.db import connection
 from django.test import Client
 
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.identity.invitations import invitation_create
+from agentcore_site.identity.second_factor import enrolment_confirm, enrolment_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.codes import code_taken
-from agentcore_site.tenancy.invitations import invitation_create
 from agentcore_site.tenancy.models import Membership, Organization, SecondFactor
 from agentcore_site.tenancy.roles import Role
-from agentcore_site.tenancy.second_factor import enrolment_confirm, enrolment_of
 from agentcore_site.tenancy.sign_in import PER_ACCOUNT
 from agentcore_site.vault import opened
 from tests import factories

@@ -14,8 +14,8 @@ from django.utils import timezone
 
 from agentcore_site import retention
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.identity.sign_ins import SEEN, client_in_words
 from agentcore_site.tenancy.models import BrowserSession, TokenFamily
-from agentcore_site.tenancy.sign_ins import SEEN, client_in_words
 from tests.factories import PASSWORD
 from tests.support.callers import Caller
 from tests.support.pages import html

@@ -17,8 +17,8 @@ from django.test import Client
 
 from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
+from agentcore_site.identity.invitations import invitation_create
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.invitations import invitation_create
 from agentcore_site.tenancy.models import Mail, Membership, Organization, ProviderAccount
 from tests.factories import PASSWORD, UserFactory
 from tests.support.callers import Caller

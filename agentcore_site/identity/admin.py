@@ -16,10 +16,7 @@ from unfold.decorators import action
 from unfold.forms import AdminPasswordChangeForm, UserChangeForm, UserCreationForm
 from unfold.widgets import UnfoldAdminCheckboxSelectMultipleWidget
 
-from agentcore_site.lib.backoff import MOST_TRIES
-from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.money_format import money
-from agentcore_site.tenancy.administration import (
+from agentcore_site.identity.administration import (
     AuditedAdmin,
     ReadOnlyAdmin,
     ScopedAdmin,
@@ -31,7 +28,10 @@ from agentcore_site.tenancy.administration import (
     people_of,
     service_action,
 )
-from agentcore_site.tenancy.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
+from agentcore_site.identity.invitations import invitation_create, invitation_resend, invitation_revoke, link_at
+from agentcore_site.lib.backoff import MOST_TRIES
+from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.members import member_change, member_remove
 from agentcore_site.tenancy.models import (
     ApiKey,

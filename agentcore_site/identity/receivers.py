@@ -8,9 +8,9 @@ from django.contrib.auth.signals import user_logged_in, user_logged_out, user_lo
 from django.dispatch import receiver
 
 from agentcore_site.audit.services import record
+from agentcore_site.identity.sign_ins import session_begun
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.addresses import client_address
-from agentcore_site.tenancy.sign_ins import session_begun
 
 
 def _actor(user: Any, request: Any) -> Actor:

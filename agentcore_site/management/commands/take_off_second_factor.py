@@ -8,8 +8,8 @@ from typing import Any
 from django.contrib.auth import get_user_model
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site.identity.second_factor import factor_take_off_by_command
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.tenancy.second_factor import factor_take_off_by_command
 
 
 class Command(BaseCommand):
