@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -29,8 +29,10 @@ from training.services.checkpoints import checkpoint_of, job_with_queries
 AGAINST = "Context of the baseline. `nothing`, for agents of language models: no lessons and no playbook."
 
 
+@extend_schema_serializer(deprecate_fields=["evaluation_id"])
 class EvaluationRow(serializers.Serializer[Any]):
-    evaluation_id = serializers.UUIDField(source="job_id")
+    id = serializers.UUIDField(source="job_id")
+    evaluation_id = serializers.UUIDField(source="job_id", help_text="The former name of `id`.")
     agent_id = serializers.UUIDField()
     training_job_id = serializers.UUIDField(source="run_id")
     checkpoint_id = serializers.UUIDField()
@@ -53,6 +55,7 @@ class EvaluationRow(serializers.Serializer[Any]):
         return str(row.report.get("verdict", ""))
 
 
+@extend_schema_serializer(deprecate_fields=["evaluation_id"])
 class EvaluationOut(EvaluationRow):
     lines = serializers.ListField(child=serializers.CharField(), help_text="The test sets; the first one decides.")
     temperature = serializers.FloatField()

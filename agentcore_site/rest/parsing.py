@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from rest_framework import serializers
@@ -87,14 +87,23 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], noun: str) -> Non
 class Strict(serializers.Serializer):  # type: ignore[type-arg]
     """A serializer for input: unknown keys are refused, with a suggestion, and so is a number where a text is due."""
 
+    renamed: ClassVar[Mapping[str, str]] = {}  # former names of fields, which are taken until the next release
+
     def to_internal_value(self, data: Any) -> Any:
         if isinstance(data, Mapping):
+            data = self._by_present_names(data)
             known = [name for name, field in self.fields.items() if not field.read_only]
             refuse_unknown(data.keys(), known, "field")
             wrong = [name for name in known if name in data and not _texts_only(self.fields[name], data[name])]
             if wrong:
                 raise serializers.ValidationError({name: [NOT_TEXT] for name in wrong})
         return super().to_internal_value(data)
+
+    def _by_present_names(self, data: Mapping[str, Any]) -> Mapping[str, Any]:
+        for former, name in self.renamed.items():
+            if former in data and name in data:
+                raise serializers.ValidationError({former: [f"Is the former name of {name}: give one of the two."]})
+        return {self.renamed.get(name, name): value for name, value in data.items()} if self.renamed else data
 
 
 def _texts_only(field: Any, value: Any) -> bool:

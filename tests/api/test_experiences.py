@@ -170,21 +170,30 @@ def test_a_pack_is_made_read_changed_given_to_an_agent_and_archived(api: Caller,
     assert api.get(address).json() == made.json()
     problem(api.post("prompt-packs", {"name": "careful", "system": "Again."}), 409)
     assert "errors" in problem(api.post("prompt-packs", {"name": "empty"}), 400)
-    given = api.patch(f"agents/{agent.slug}", {"prompt_pack": "careful"})
+    given = api.patch(f"agents/{agent.slug}", {"prompt_pack_id": "careful"})
     assert given.status_code == 200 and given.json()["prompt_pack_id"] == made.json()["id"]
     lesson = ExperienceFactory(agent=Agent.objects.get(pk=agent.pk))
     changed = api.patch(address, {"system": "Be quick.", "keep_lessons": True})
     assert changed.json()["stamp"] != made.json()["stamp"] and changed.json()["stamp_fault"] == ""
     assert api.get(f"experiences/{lesson.pk}").json()["stamp_fault"] == ""
     problem(api.delete(address), 409)
-    assert api.patch(f"agents/{agent.slug}", {"prompt_pack": None}).status_code == 200
+    assert api.patch(f"agents/{agent.slug}", {"prompt_pack_id": None}).status_code == 200
     assert api.delete(address).status_code == 204
     assert ids(api.get("prompt-packs", archived="false")) == [] and len(ids(api.get("prompt-packs"))) == 1
 
 
+def test_a_former_name_of_a_field_is_taken_and_never_beside_the_present_one(api: Caller, agent: Agent) -> None:
+    pack = PromptPackFactory(organization=agent.organization, name="careful")
+    assert api.patch(f"agents/{agent.slug}", {"prompt_pack": "careful"}).json()["prompt_pack_id"] == str(pack.pk)
+    both = problem(api.patch(f"agents/{agent.slug}", {"prompt_pack": "careful", "prompt_pack_id": None}), 400)
+    assert "former name of prompt_pack_id" in str(both["errors"])
+    agent.refresh_from_db()
+    assert agent.prompt_pack_id == pack.pk
+
+
 def test_a_pack_of_another_organisation_is_not_given(api: Caller, agent: Agent, elsewhere: Organization) -> None:
     theirs = PromptPackFactory(organization=elsewhere)
-    problem(api.patch(f"agents/{agent.slug}", {"prompt_pack": str(theirs.pk)}), 404)
+    problem(api.patch(f"agents/{agent.slug}", {"prompt_pack_id": str(theirs.pk)}), 404)
 
 
 def test_an_altered_pack_says_so(api: Caller, agent: Agent) -> None:

@@ -149,7 +149,7 @@ def test_rest_and_json_rpc_refuse_with_the_same_words(api: Caller, agent: Agent)
 
 def test_jobs_are_filtered_searched_and_sorted(api: Caller, run: TrainingRun, operator: Actor, agent: Agent) -> None:
     queued = queued_run(operator, agent, title="second look")
-    ids = lambda **query: [row["job_id"] for row in api.get("training-jobs", **query).json()["results"]]  # noqa: E731
+    ids = lambda **query: [row["id"] for row in api.get("training-jobs", **query).json()["results"]]  # noqa: E731
     assert ids() == [str(queued.job_id), str(run.job_id)]
     assert ids(ordering="created_at") == [str(run.job_id), str(queued.job_id)]
     assert ids(ordering="-cost") == [str(run.job_id), str(queued.job_id)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 from agentcore_site.jobs.models import Priority, Reason, Status
@@ -162,10 +163,12 @@ class CriterionOut(serializers.Serializer[Any]):
     detail = serializers.CharField()
 
 
+@extend_schema_serializer(deprecate_fields=["job_id"])
 class JobRow(Shape):
     """A training job in a list."""
 
-    job_id = serializers.UUIDField()
+    id = serializers.UUIDField(source="job_id")
+    job_id = serializers.UUIDField(help_text="The former name of `id`.")
     title = serializers.CharField(source="job.title")
     agent_id = serializers.UUIDField()
     agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
@@ -229,6 +232,7 @@ class StatusOut(Shape):
     }
 
 
+@extend_schema_serializer(deprecate_fields=["job_id"])
 class JobOut(StatusOut, JobRow):
     """A training job with everything about it."""
 

@@ -99,6 +99,8 @@ class AgentOut(serializers.Serializer[Any]):
 
 
 class AgentIn(Strict):
+    renamed = {"endpoint": "endpoint_id", "prompt_pack": "prompt_pack_id", "reflector": "reflector_id"}
+
     name = serializers.CharField(max_length=120)
     slug = serializers.CharField(max_length=60, required=False, help_text="Default: made from the name.")
     description = serializers.CharField(max_length=10_000, required=False, allow_blank=True)
@@ -106,15 +108,23 @@ class AgentIn(Strict):
     runtime = serializers.ChoiceField(choices=AgentRuntime.choices, required=False)
     environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
     environment_options = serializers.DictField(required=False)
-    endpoint = serializers.CharField(
-        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/model-endpoints`."
+    endpoint_id = serializers.CharField(
+        source="endpoint",
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Id or name; see `/api/v1/model-endpoints`.",
     )
     model = serializers.CharField(
         max_length=120, required=False, allow_blank=True, help_text="Default: the endpoint's."
     )
     system_prompt = serializers.CharField(max_length=100_000, required=False, allow_blank=True)
-    prompt_pack = serializers.CharField(
-        max_length=100, required=False, allow_null=True, help_text="Id or name; see `/api/v1/prompt-packs`."
+    prompt_pack_id = serializers.CharField(
+        source="prompt_pack",
+        max_length=100,
+        required=False,
+        allow_null=True,
+        help_text="Id or name; see `/api/v1/prompt-packs`.",
     )
     pack_by_domain = serializers.BooleanField(
         required=False,
@@ -158,7 +168,8 @@ class AgentIn(Strict):
     grouped_execution = serializers.BooleanField(
         required=False, help_text="Whether it may be trained with training-free GRPO. Default: false."
     )
-    reflector = serializers.CharField(
+    reflector_id = serializers.CharField(
+        source="reflector",
         max_length=100,
         required=False,
         allow_null=True,

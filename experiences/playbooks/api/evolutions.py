@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -39,8 +39,10 @@ from experiences.playbooks.selectors import (
 from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
 
 
+@extend_schema_serializer(deprecate_fields=["job_id"])
 class EvolutionRow(serializers.Serializer[Any]):
-    job_id = serializers.UUIDField()
+    id = serializers.UUIDField(source="job_id")
+    job_id = serializers.UUIDField(help_text="The former name of `id`.")
     agent_id = serializers.UUIDField()
     playbook_id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
@@ -84,6 +86,7 @@ class RoundOut(serializers.Serializer[Any]):
     cost_usd = Usd(source="cost_micros")
 
 
+@extend_schema_serializer(deprecate_fields=["job_id"])
 class EvolutionOut(EvolutionRow):
     verdict = serializers.SerializerMethodField(help_text="What became of it, in a sentence.")
     error = serializers.CharField(source="job.error", help_text="Why it failed.")
