@@ -166,6 +166,7 @@ STORAGES: dict[str, dict[str, Any]] = {
 STATIC_URL = "/static/"
 STATIC_ROOT = Path(env.text("STATIC_ROOT", str(DATA_DIR / "static")))
 STATICFILES_DIRS = [BASE_DIR / "static"]
+DOCUMENTS = BASE_DIR / "docker" / "docs" / "site"  # what `make docs` builds, shown at /docs/
 
 # -- who -------------------------------------------------------------------------------------------------------------
 AUTH_PASSWORD_VALIDATORS = [

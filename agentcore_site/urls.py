@@ -9,6 +9,7 @@ from agentcore_site.views import (
     account,
     agents,
     audit,
+    documents,
     encryption,
     invitation,
     notices,
@@ -122,5 +123,7 @@ urlpatterns = [
     path("health/live", health.live, name="health-live"),
     path("health/ready", health.ready, name="health-ready"),
     path("health/", health.status, name="health"),
+    path("docs/", documents.document, name="documents"),
+    path("docs/<path:path>", documents.document, name="document"),
     path("metrics", prometheus.metrics, name="metrics"),
 ]

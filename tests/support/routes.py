@@ -56,6 +56,7 @@ PUBLIC = {
     "sign-in/", "sign-out/", "password/forgotten/",  # see tests/tenancy/test_passwords.py
     ".well-known/jwks.json",  # public keys; see tests/tenancy/test_jwt_keys.py
     "api/v1/", "api/v1/docs/", "api/v1/docs/<slug:tag>/",  # see tests/api/test_reference.py
+    "docs/", "docs/<path:path>",  # see tests/console/test_documents.py
     "health/live", "health/ready", "health/", "api/v1/schema/", "api/v1/token",
     "api/v1/token/refresh", "api/v1/token/revoke",
     # For people, but they end the session of those who walk here: see tests/tenancy/test_sign_in.py.
