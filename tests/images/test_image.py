@@ -123,6 +123,8 @@ def test_each_role_starts_is_healthy_and_stops(
         if role == "web":  # by an address that is none of ALLOWED_HOSTS, as probes ask
             ready = httpx.get(f"http://127.0.0.1:{more['PORT']}/health/ready", headers={"Host": "10.1.2.3:8000"})
             assert ready.json() == {"status": "ok"}
+            documents = httpx.get(f"http://127.0.0.1:{more['PORT']}/docs/concepts/")
+            assert documents.status_code == 200 and "<h1" in documents.text
     finally:
         process.send_signal(signal.SIGTERM)
         output, _ = process.communicate(timeout=GRACE)
