@@ -153,7 +153,6 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         plan = self.setup.plan(
             chooser,
             self.setup.reward(),
-            self._keeper.check,
             temperature=evaluation.temperature,
             purpose=f"evaluation/{part.name}",
             stream=EVALUATION_STREAM,
@@ -161,7 +160,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         played = await play(
             part.scenarios,
             evaluation.samples,
-            replace(plan, environment=part.environment, seed=evaluation.seed),
+            replace(plan, environment=part.environment, seed=evaluation.seed, check=self._keeper.check),
             kept=kept,
             keep=partial(self._keeper.store, owner),
         )

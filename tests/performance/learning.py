@@ -43,7 +43,7 @@ def learn(seed: int) -> Learned:
     within_first: float | None = None
     began = time.perf_counter()
     trained = 0.0
-    for report in steps(setup, state, kept=lambda iteration: {}, keep=lambda one: None, check=lambda: None):
+    for report in steps(setup, state):
         size = sum(len(group.trajectories) for group in report.groups)
         if within_first is None and total + size > FIRST:
             trained += time.perf_counter() - began
@@ -65,7 +65,7 @@ def tested(setup: TrainerSetup, data: bytes, seed: int) -> float:
     """Greedy success on fresh held-out items, each tried twice."""
     policy = TrainerState.from_bytes(setup, data).policy
     items = setup.environment.scenarios("held_out", ITEMS, seed)
-    plan = setup.plan(policy, setup.reward(), lambda: None, temperature=0.0, purpose="", stream=3)
+    plan = setup.plan(policy, setup.reward(), temperature=0.0, purpose="", stream=3)
     played = asyncio.run(play(items, SAMPLES, replace(plan, seed=seed)))
     return played.success_rate
 

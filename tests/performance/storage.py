@@ -42,7 +42,7 @@ def trajectories() -> list[Trajectory]:
     config, _ = parse_config({})
     setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection, ActionLearner())
     state = TrainerState.fresh(setup)
-    for report in steps(setup, state, kept=lambda iteration: {}, keep=lambda one: None, check=lambda: None):
+    for report in steps(setup, state):
         if report.iteration == TRAINED:
             break
     played = asyncio.run(

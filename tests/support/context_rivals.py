@@ -138,7 +138,6 @@ class Rival:
         plan = replace(setup, acting=self.player, model=MODEL).plan(
             Context(tuple(texts)),
             setup.reward(),
-            lambda: None,
             temperature=setup.config.temperature,
             purpose=f"{self.name}.{number}",
             stream=SELECTION_STREAM,

@@ -156,7 +156,7 @@ def learned(
     """A whole run."""
     setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed, **began)
     state = TrainerState.fresh(setup)
-    reports = list(steps(setup, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None))
+    reports = list(steps(setup, state))
     return Finished(setup, state, reports, reflecting.answered, player.meter.spent, player, pools)
 
 
@@ -169,7 +169,6 @@ def success_of(finished: Finished, policy: Any, *, samples: int, purpose: str) -
             plan = replace(setup, model=MODEL).plan(
                 policy,
                 setup.reward(),
-                lambda: None,
                 temperature=setup.config.eval_temperature,
                 purpose=purpose,
                 stream=2,

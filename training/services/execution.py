@@ -62,6 +62,7 @@ from training.services.spans import RunSpans
 from training.services.weights_trainer import MeteredTrainer
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 from training.trainer.selection import SEARCH
+from training.trainer.setup import RolloutStore
 
 EVENT_SECONDS = 0.5
 
@@ -139,6 +140,49 @@ class LazyReflector:
         self.on_answer(answered)
 
 
+class StoredRollouts(RolloutStore):
+    """A run's rollouts as rows, written under the slice's lease. Validations are stored where they are paid for."""
+
+    def __init__(self, run: TrainingRun, owner: TrajectoryScope, writer: RolloutWriter) -> None:
+        self._owner, self._writer = owner, writer
+        self._kind, self._paid, self._searches = run.policy_kind, run.calls_model, searches(run.configuration)
+        self._domain = (run.dataset.domain if run.dataset is not None else "") or "general"
+        self._last_kept = last_kept_iteration(owner)
+
+    def stored(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
+        if iteration > self._last_kept:
+            return {}
+        found = self._writer.stored(self._owner, iteration=iteration)
+        if self._paid:
+            return found
+        # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
+        # played again (it is free, and the same), and not stored a second time.
+        return {key: one for key, one in found.items() if "redacted" not in one.evidence}
+
+    def store(self, trajectory: Trajectory) -> Awaitable[None] | None:
+        """Fast rollouts are written with their iteration, slow ones as they end."""
+        metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
+        reward = finite_or_none(trajectory.reward)
+        trajectory_collected(self._kind, self._domain, turns=len(trajectory.steps), reward=reward)
+        return self._writer.store(self._owner, trajectory)
+
+    def stored_validation(self, at: int) -> Mapping[RolloutKey, Trajectory]:
+        if not self._paid:
+            return {}
+        scope = self._validation_scope(at)
+        found = self._writer.stored(scope, iteration=0)
+        return {**found, **self._writer.stored(scope, iteration=SEARCH)} if self._searches else found
+
+    def store_validation(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
+        return self._writer.store(self._validation_scope(at), trajectory) if self._paid else None
+
+    def check(self) -> None:
+        self._writer.check()
+
+    def _validation_scope(self, at: int) -> TrajectoryScope:
+        return replace(self._owner, purpose="selection", line=f"{at}")
+
+
 class TrainingSlice:
     """One worker's turn with one run."""
 
@@ -162,10 +206,9 @@ class TrainingSlice:
         self._writer = RolloutWriter(lease, self.run.agent_id, paid=self.run.calls_model)
         if self.run.calls_model:
             self.setup = self._with_paid_work()
+        self.setup = replace(self.setup, rollouts=StoredRollouts(self.run, self.owner, self._writer))
         self._last_event = 0.0
-        self._last_kept = last_kept_iteration(self.owner)
         self._saved, self._pruned = self.state.iteration, True
-        self._domain = (self.run.dataset.domain if self.run.dataset is not None else "") or "general"
         self._most_expensive = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
     def work(self) -> Progressed:
@@ -180,7 +223,7 @@ class TrainingSlice:
         """
         try:
             self._afford_another()
-            iterations = steps(self.setup, self.state, kept=self.stored, keep=self.store, check=self._writer.check)
+            iterations = steps(self.setup, self.state)
             with contextlib.closing(iterations):
                 log_field("iteration", self.state.iteration + 1)
                 for report in iterations:
@@ -212,53 +255,14 @@ class TrainingSlice:
         return Progressed(finished=False)
 
     def _with_paid_work(self) -> TrainerSetup:
-        """The setup of a run that calls a model: its validations and questions are stored and never paid for twice."""
+        """The setup of a run that calls a model: its questions are stored and never paid for twice."""
         book = AnswerLog(self.job, self.run.agent_id, self._writer.write, after=self.state.iteration)
         book.epoch_of = self.setup.epoch
         return replace(
             self.setup,
-            stored_validation=self.stored_validation,
-            store_validation=self.store_validation,
             reflecting=LazyReflector(self.setup, self.run.acting_agent, book, self._writer.check, self._spans.asked),
             memory=memory_of_run(self.run),
         )
-
-    # -- what the trainer calls ------------------------------------------------------------------------------------
-
-    def stored(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
-        """Rollouts of this iteration that an earlier attempt stored: they are reused, never paid for or written
-        again."""
-        if iteration > self._last_kept:
-            return {}
-        found = self._writer.stored(self.owner, iteration=iteration)
-        if self.run.calls_model:
-            return found
-        # An update needs what the policy saw, to the letter: where personal data left the record, the rollout is
-        # played again (it is free, and the same), and not stored a second time.
-        return {key: one for key, one in found.items() if "redacted" not in one.evidence}
-
-    def store(self, trajectory: Trajectory) -> Awaitable[None] | None:
-        """Called as each rollout ends. Fast ones are written with their iteration, slow ones as they end."""
-        metrics.rollout_seconds.observe(trajectory.duration_ms / 1000)
-        trajectory_collected(
-            self.run.policy_kind,
-            self._domain,
-            turns=len(trajectory.steps),
-            reward=finite_or_none(trajectory.reward),
-        )
-        return self._writer.store(self.owner, trajectory)
-
-    def stored_validation(self, at: int) -> Mapping[RolloutKey, Trajectory]:
-        """Validation rollouts after iteration ``at`` that an earlier attempt stored, also those of the search."""
-        scope = self._validation_scope(at)
-        found = self._writer.stored(scope, iteration=0)
-        return {**found, **self._writer.stored(scope, iteration=SEARCH)} if searches(self.setup.config) else found
-
-    def store_validation(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
-        return self._writer.store(self._validation_scope(at), trajectory)
-
-    def _validation_scope(self, at: int) -> TrajectoryScope:
-        return replace(self.owner, purpose="selection", line=f"{at}")
 
     # -- one iteration ---------------------------------------------------------------------------------------------
 

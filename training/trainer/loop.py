@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from experiences.rollouts.collect import Keep, collect_groups
+from experiences.rollouts.collect import collect_groups
 from experiences.rollouts.rewards import LearningReward
 from experiences.rollouts.rewards.bounded import settle_in_time
 from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
@@ -20,7 +20,7 @@ from training.trainer.play import SELECTION_STREAM, Played, play
 from training.trainer.results import UpdateResult
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import SEARCH, selection_report
-from training.trainer.setup import Check, GateReport, IterationReport, Kept, SelectionReport, TrainerSetup
+from training.trainer.setup import GateReport, IterationReport, SelectionReport, TrainerSetup
 from training.trainer.state import TrainerState
 
 ALL_ITERATIONS = "all_iterations"
@@ -31,25 +31,19 @@ class TrainingDiverged(RuntimeError):
     """Several updates in a row were not finite numbers: go back to an earlier checkpoint or change the settings."""
 
 
-def steps(
-    setup: TrainerSetup, state: TrainerState, *, kept: Kept, keep: Keep, check: Check
-) -> Generator[IterationReport]:
+def steps(setup: TrainerSetup, state: TrainerState) -> Generator[IterationReport]:
     """Trains from ``state.iteration`` + 1 on, changing ``state`` in place, until the last iteration or early stop.
-
-    ``kept(iteration)`` are rollouts that were stored before a crash: they are used and not run again, and give
-    the same update bit for bit. ``keep`` gets each new rollout as it ends; ``check`` may raise to interrupt, which
-    leaves ``state`` as it was after the last yielded iteration (apart from its baseline evaluation).
 
     Raises:
         TrainingDiverged: several updates in a row were not finite.
-        What ``check`` or ``keep`` raises, as it is.
+        What ``setup.rollouts`` raises, as it is.
     """
-    training = _Loop(setup, state, keep, check)
+    training = _Loop(setup, state)
     # The runner's own ``run`` swaps the process's signal handler each time, which costs milliseconds an iteration.
     with asyncio.Runner(loop_factory=setup.new_loop) as runner:
         try:
             while not state.stop_reason:
-                yield training.iterate(runner.get_loop(), kept(state.iteration + 1))
+                yield training.iterate(runner.get_loop(), setup.rollouts.stored(state.iteration + 1))
         finally:
             runner.get_loop().run_until_complete(setup.closing())
 
@@ -58,8 +52,6 @@ def steps(
 class _Loop:
     setup: TrainerSetup
     state: TrainerState
-    keep: Keep
-    check: Check
 
     def __post_init__(self) -> None:
         self._reward = self.setup.reward()
@@ -139,11 +131,11 @@ class _Loop:
         chooser = setup.learner.act(setup, self.state)
         groups = await collect_groups(
             [setup.train[position] for position in positions],
-            setup.plan(chooser, self._reward, self.check, temperature=config.temperature, purpose="training"),
+            setup.plan(chooser, self._reward, temperature=config.temperature, purpose="training"),
             iteration=iteration,
             group_size=config.n_trajectories_per_query,
             kept=kept,
-            keep=self.keep,
+            keep=setup.rollouts.store,
         )
         for group in groups:
             await settle_in_time(self._reward, group.trajectories)
@@ -184,17 +176,15 @@ class _Loop:
         with the same random numbers for every policy. ``searching`` uses the queries of the search instead. ``at`` is
         the iteration before the validation: no two validations may share the names of their paid calls."""
         setup, temperature, purpose = self.setup, self.setup.config.eval_temperature, f"selection.{at}"
-        plan = setup.plan(
-            chooser, self._reward, self.check, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM
-        )
+        plan = setup.plan(chooser, self._reward, temperature=temperature, purpose=purpose, stream=SELECTION_STREAM)
         playing = play(
             setup.search_queries if searching else setup.selection,
             setup.validation_samples if samples is None else samples,
             plan,
             iteration=SEARCH if searching else 0,
             first=first,
-            kept=setup.stored_validation(at),
-            keep=partial(setup.store_validation, at),
+            kept=setup.rollouts.stored_validation(at),
+            keep=partial(setup.rollouts.store_validation, at),
         )
         return loop.run_until_complete(playing)
 

@@ -57,22 +57,47 @@ class Reflecting(Protocol):
         ...
 
 
-def _none_stored(_: int) -> Mapping[RolloutKey, Trajectory]:
-    """The default ``stored_validation``: validations are free and are repeated."""
-    return {}
+class RolloutStore(Protocol):
+    """Keeps a run's rollouts as they end, so that a resumed run plays none twice. Iterations count from 1."""
+
+    def stored(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
+        """Rollouts of a training iteration that an earlier attempt stored. They are used and not played again, and
+        give the same update bit for bit."""
+        return {}
+
+    def store(self, trajectory: Trajectory) -> Awaitable[None] | None:
+        """Takes each new rollout of training as it ends. The next one begins when a returned awaitable is done.
+
+        Raises:
+            Any exception ends the iteration, as one of ``check`` does.
+        """
+        return None
+
+    def stored_validation(self, at: int) -> Mapping[RolloutKey, Trajectory]:
+        """Rollouts of the validations after iteration ``at`` (0: of the baseline), those of the search included."""
+        return {}
+
+    def store_validation(self, at: int, trajectory: Trajectory) -> Awaitable[None] | None:
+        """Takes each new rollout of a validation after iteration ``at``, as ``store`` does for training."""
+        return None
+
+    def check(self) -> None:
+        """Called before each step of a rollout.
+
+        Raises:
+            Any exception interrupts the run. The state stays as it was after the last yielded iteration, apart from
+            its baseline evaluation.
+        """
+        return None
 
 
-def _not_stored(_: int, __: Trajectory) -> None:
-    """The default ``store_validation``."""
+class NothingStored(RolloutStore):
+    """For runs whose rollouts are free: an interrupted one plays them again."""
 
 
 @lru_cache(maxsize=1)  # of the run that the process works on; ``replace`` makes a second setup of it
 def _query_vectors(queries: tuple[str, ...]) -> QueryVectors:
     return QueryVectors.fitted(queries)
-
-
-Kept = Callable[[int], Mapping[RolloutKey, Trajectory]]
-Check = Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -88,10 +113,8 @@ class TrainerSetup:
     For a context policy, ``library`` is what the run starts from, with the ``weights`` of earlier runs by handle;
     ``known`` are the estimates of those runs; ``rule`` chooses for each query, if one of them shipped a rule;
     ``slots`` is how many experiences the agent's prompt has room for (None: as many as help);
-    ``reflecting`` finds new lessons (None: no search). ``stored_validation`` and ``store_validation`` read and write
-    the rollouts of validations by iteration, where they were paid for. ``functions`` are those of the agent that act:
-    no lesson may order a call of them. ``memory`` holds lessons that earlier jobs removed, which are not proposed
-    again.
+    ``reflecting`` finds new lessons (None: no search). ``functions`` are those of the agent that act: no lesson may
+    order a call of them. ``memory`` holds lessons that earlier jobs removed, which are not proposed again.
     ``weights_trainer`` learns weights for a policy that has its own."""
 
     config: GRPOConfig
@@ -114,8 +137,7 @@ class TrainerSetup:
     reflecting: Reflecting | None = None
     functions: frozenset[str] = frozenset()
     memory: RemovedLessons = NOTHING
-    stored_validation: Callable[[int], Mapping[RolloutKey, Trajectory]] = _none_stored
-    store_validation: Callable[[int, Trajectory], Awaitable[None] | None] = _not_stored
+    rollouts: RolloutStore = field(default_factory=NothingStored)
     weights_trainer: WeightsTrainer | None = None
 
     @property
@@ -150,9 +172,7 @@ class TrainerSetup:
         config = self.config
         return RolloutLimits(config.max_steps, config.rollout_timeout_seconds, config.max_concurrent_rollouts)
 
-    def plan(
-        self, policy: Any, reward: Reward, check: Check, *, temperature: float, purpose: str, stream: int = 0
-    ) -> RolloutPlan:
+    def plan(self, policy: Any, reward: Reward, *, temperature: float, purpose: str, stream: int = 0) -> RolloutPlan:
         """Rollouts of ``policy`` on the run's queries. ``purpose`` names its calls, ``stream`` its random numbers."""
         limits = self.limits()
         return RolloutPlan(
@@ -161,7 +181,7 @@ class TrainerSetup:
             reward=reward,
             seed=self.seed,
             limits=limits,
-            check=check,
+            check=self.rollouts.check,
             stream=stream,
             policy_version=policy.version,
             model=self.model,

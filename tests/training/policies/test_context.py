@@ -366,7 +366,7 @@ def taught() -> Library:
 
 
 def going_on(setup: TrainerSetup, state: TrainerState) -> Iterator[IterationReport]:
-    return steps(setup, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None)
+    return steps(setup, state)
 
 
 def setup_at(server: ModelServer, *, seed: int = 4, own: Library | None = None, **config: Any) -> Any:

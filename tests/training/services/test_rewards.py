@@ -34,7 +34,7 @@ from experiences.trajectories.storage import as_trajectory
 from tests.support.llm_server import ModelServer
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.waiting import Interrupted
-from tests.training.trainer.test_loop import Store, go_on, nothing_kept, run, setup
+from tests.training.trainer.test_loop import Store, run, setup
 from training.config.validation import ConfigError, parse_config
 from training.policies.archive import pack, unpack
 from training.schema import GRPOConfig
@@ -96,7 +96,7 @@ def test_dynamic_sampling_sees_ranks_and_not_what_was_before_them() -> None:
     config = {"reward": "relative_rank", "reward_options": {"by": "steps", "success_first": False}}
     made = setup(n_iterations=3, selection=0, dynamic_sampling=True, batch_size=4, **config)
     store = Store()
-    list(steps(made, TrainerState.fresh(made), kept=nothing_kept, keep=store.keep, check=go_on))
+    list(steps(replace(made, rollouts=store), TrainerState.fresh(made)))
     rollouts = [len(rows) for rows in store.rows.values()]
     assert len(rollouts) == 3 and min(rollouts) < 3 * 4 * made.config.n_trajectories_per_query
 
@@ -117,7 +117,8 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
     made = setup(n_iterations=8, selection=0, **config)
     whole, _ = run(made)
     store, state = Store(), TrainerState.fresh(made)
-    with closing(steps(made, state, kept=nothing_kept, keep=store.keep, check=go_on)) as going:
+    made = replace(made, rollouts=store)
+    with closing(steps(made, state)) as going:
         for _ in range(3):
             next(going)
         checkpoint = state.to_bytes()
@@ -129,12 +130,13 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
         if next(checks, "over") == "over":
             raise Interrupted("crash")
 
-    half = steps(made, state, kept=nothing_kept, keep=store.keep, check=crash)
+    store.checking = crash
     with pytest.raises(Interrupted):
-        next(half)
+        next(steps(made, state))
+    store.checking = lambda: None
     assert store.rows[6] and len(store.rows[6]) < len(store.rows[5])
     again = TrainerState.from_bytes(made, checkpoint)
-    list(steps(made, again, kept=store.kept, keep=store.keep, check=go_on))
+    list(steps(made, again))
     assert again.to_bytes() == whole.to_bytes()
     assert store.kept_again == 0
 
@@ -155,7 +157,7 @@ def test_a_checkpoint_from_before_rewards_remembered_still_loads() -> None:
     assert loaded.reward == {}
     longer = replace(made, config=made.config.model_copy(update={"n_iterations": 4}))
     loaded.stop_reason = ""
-    [report] = list(steps(longer, loaded, kept=nothing_kept, keep=lambda _: None, check=go_on))
+    [report] = list(steps(longer, loaded))
     observed = report.groups[0].trajectories[0].evidence["reward"]["observed"]
     assert observed["completion"] == 0
 

@@ -50,7 +50,7 @@ def setup(**changes: object) -> TrainerSetup:
 def test_it_collects_scores_and_stays_as_it_is() -> None:
     made = setup()
     state = TrainerState.fresh(made)
-    reports = list(steps(made, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None))
+    reports = list(steps(made, state))
     assert [report.iteration for report in reports] == [1, 2, 3]
     trajectories = [t for report in reports for group in report.groups for t in group.trajectories]
     assert len(trajectories) == 24
@@ -67,7 +67,7 @@ def test_it_collects_scores_and_stays_as_it_is() -> None:
 def test_its_state_comes_back_from_bytes() -> None:
     made = setup()
     state = TrainerState.fresh(made)
-    run = steps(made, state, kept=lambda _: {}, keep=lambda _: None, check=lambda: None)
+    run = steps(made, state)
     next(run)
     again = TrainerState.from_bytes(made, state.to_bytes())
     assert isinstance(again.policy, ContextPolicy)

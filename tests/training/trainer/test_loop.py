@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -35,6 +35,7 @@ from training.trainer import (
     steps,
 )
 from training.trainer.sampling import draw_prioritised, draw_scenarios
+from training.trainer.setup import NothingStored
 from training.trainer.state import TrainerState as State
 
 ALSO = pytest.mark.thorough(reason="the same run with other settings")
@@ -55,19 +56,23 @@ def setup(seed: int = 1, *, selection: int = 6, train: int = 32, **config: Any) 
     )
 
 
-class Store:
-    """What a service does for the trainer: keeps rollouts as JSON would."""
+class Store(NothingStored):
+    """Keeps rollouts as JSON would. ``check`` interrupts the run where a test needs that."""
 
-    def __init__(self) -> None:
+    def __init__(self, check: Callable[[], None] = lambda: None) -> None:
         self.rows: dict[int, dict[RolloutKey, Trajectory]] = {}
         self.kept_again = 0
+        self.checking = check
 
-    def keep(self, trajectory: Trajectory) -> None:
+    def check(self) -> None:
+        self.checking()
+
+    def store(self, trajectory: Trajectory) -> None:
         rows = self.rows.setdefault(trajectory.key.iteration, {})
         self.kept_again += trajectory.key in rows
         rows[trajectory.key] = through_json(trajectory)
 
-    def kept(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
+    def stored(self, iteration: int) -> Mapping[RolloutKey, Trajectory]:
         return self.rows.get(iteration, {})
 
 
@@ -77,22 +82,14 @@ def through_json(trajectory: Trajectory) -> Trajectory:
     return Trajectory(**(data | {"key": RolloutKey(*data["key"]), "steps": rows}))
 
 
-def go_on() -> None:
-    """Nothing interrupts."""
-
-
-def nothing_kept(iteration: int) -> Mapping[RolloutKey, Trajectory]:
-    return {}
-
-
 def run(made: TrainerSetup, state: TrainerState | None = None) -> tuple[TrainerState, list[IterationReport]]:
     state = state or TrainerState.fresh(made)
-    return state, list(steps(made, state, kept=nothing_kept, keep=lambda one: None, check=go_on))
+    return state, list(steps(made, state))
 
 
 def greedy(made: TrainerSetup, policy: ActionPolicy) -> float:
     scenarios = ENVIRONMENT.scenarios("held_out", 40, 0)
-    plan = replace(made, seed=0).plan(policy, made.reward(), go_on, temperature=0, purpose="", stream=1)
+    plan = replace(made, seed=0).plan(policy, made.reward(), temperature=0, purpose="", stream=1)
     played = asyncio.run(play(scenarios, 2, plan))
     return played.success_rate
 
@@ -171,7 +168,7 @@ def test_a_run_that_is_resumed_after_every_iteration_ends_where_an_undisturbed_o
         data = state.to_bytes()
         state = TrainerState.from_bytes(made, data)
         assert state.to_bytes() == data
-        seen.append(next(steps(made, state, kept=nothing_kept, keep=lambda one: None, check=go_on)))
+        seen.append(next(steps(made, state)))
     assert state.to_bytes() == undisturbed.to_bytes()
     assert [report.metrics for report in seen] == [report.metrics for report in reports]
     assert [report.selection for report in seen] == [report.selection for report in reports]
@@ -181,7 +178,7 @@ def test_a_run_that_is_resumed_after_every_iteration_ends_where_an_undisturbed_o
 def test_rollouts_kept_before_a_crash_give_the_same_update_and_are_not_run_again(credit: str) -> None:
     made = setup(credit=credit)
     undisturbed, _ = run(made)
-    store, calls = Store(), 0
+    calls = 0
 
     def crash() -> None:
         nonlocal calls
@@ -189,16 +186,18 @@ def test_rollouts_kept_before_a_crash_give_the_same_update_and_are_not_run_again
         if calls == 700:
             raise Interrupted("crash")
 
+    store = Store(crash)  # once: the resumed run goes on counting
+    made = replace(made, rollouts=store)
     state = TrainerState.fresh(made)
     saved = state.to_bytes()
     with pytest.raises(Interrupted):
-        for report in steps(made, state, kept=store.kept, keep=store.keep, check=crash):
+        for report in steps(made, state):
             if report.iteration == 2:
                 saved = state.to_bytes()
     assert len(store.rows) > 3
     assert 0 < len(store.rows[max(store.rows)]) < 16  # it died within an iteration
     resumed = TrainerState.from_bytes(made, saved)
-    for report in steps(made, resumed, kept=store.kept, keep=store.keep, check=go_on):
+    for report in steps(made, resumed):
         assert len(report.groups) == 4
     assert store.kept_again == 0
     assert resumed.to_bytes() == undisturbed.to_bytes()
@@ -213,7 +212,7 @@ def test_an_interruption_leaves_the_state_of_the_last_finished_iteration() -> No
         if before:
             raise Interrupted("user")
 
-    generator = steps(made, state, kept=nothing_kept, keep=lambda one: None, check=stop)
+    generator = steps(replace(made, rollouts=Store(stop)), state)
     next(generator)
     before = state.to_bytes().hex()
     with pytest.raises(Interrupted, match="user"):
@@ -440,7 +439,7 @@ def test_rollouts_that_were_cut_off_can_be_left_out_of_the_loss_but_not_of_the_b
 def test_a_loss_that_is_not_finite_is_never_applied_and_three_in_a_row_end_the_run() -> None:
     made = setup(selection=0)
     state = TrainerState.fresh(made)
-    generator = steps(made, state, kept=nothing_kept, keep=lambda one: None, check=go_on)
+    generator = steps(made, state)
     next(generator)
     state.policy.parameters["own"][:] = math.nan
     before = state.policy.weights.copy()
