@@ -104,7 +104,7 @@ class VersionedSchema(AutoSchema):
 
     def get_tags(self) -> list[str]:
         tag = getattr(self.view, "tag", "")
-        return [tag] if tag else super().get_tags()
+        return [tag] if tag else []
 
     def get_request_serializer(self) -> Any:
         """No body, unless the operation of a view set names its shape."""
