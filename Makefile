@@ -63,11 +63,11 @@ pictures: ## The pictures of README.md and docs/, made from the product in a tem
 	@.ci/programs
 	@.venv/bin/python -m tests.support.pictures docs/pictures
 
-openapi: ## Write docs/openapi.yaml anew
+openapi: ## Write docs/openapi.yaml from the code
 	@.ci/setup dev
 	.venv/bin/python manage.py spectacular --validate --fail-on-warn --file docs/openapi.yaml
 
-lock: ## Resolve the dependencies anew into docker/requirements*.txt
+lock: ## Resolve the dependencies into docker/requirements*.txt
 	@.ci/setup dev
 	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
 	printf 'transformers==5.23.0\npeft==0.21.2\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
