@@ -10,12 +10,14 @@ import subprocess
 import tokenize
 from collections.abc import Iterator
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from experiences.rollouts.rewards import rewards
+from tests.support.recipes import HOW_TO, examples
 from training.schema import GRPOConfig
 
 ROOT = Path(__file__).parent.parent
@@ -184,6 +186,14 @@ def test_each_module_that_a_document_names_is_there() -> None:
         and not any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py"))
     }
     assert not found, sorted(found)
+
+
+@pytest.mark.parametrize("recipe", sorted(path.stem for path in HOW_TO.glob("*.md")))
+def test_each_name_that_a_recipe_imports_is_there(recipe: str) -> None:
+    made_there = "training.services.checkpoint_check"
+    for module, names in re.findall(r"^ *from (\S+) import ([\w, ]+)", "\n".join(examples(recipe)), re.MULTILINE):
+        found = vars(import_module(module)) if module not in ("__future__", made_there) else names
+        assert not [name for name in names.strip().split(", ") if name not in found], (recipe, module)
 
 
 def test_the_page_on_rewards_has_a_row_for_each() -> None:

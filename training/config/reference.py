@@ -1,4 +1,4 @@
-"""The page of settings, written from the schema: ``python -m training.config.reference > docs/configuration.md``."""
+"""The page of settings, written from the schema. The page names the command that writes it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HEAD = """# Configuration
 
 One schema for the form, REST, JSON-RPC and `manage.py train --config FILE` (a JSON object; a dotted key is a
 key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from
-the schema: `python -m training.config.reference > docs/configuration.md`.
+the schema: `.venv/bin/python -m training.config.reference > docs/configuration.md`.
 
 A setting for *actions* counts only for agents that choose actions. A setting for *lessons* counts for agents of
 language models, whose context holds lessons; *weights* for those whose own weights are learned. A setting for *all*

@@ -8,4 +8,4 @@ from training.config.reference import page
 
 def test_the_page_of_settings_has_not_drifted() -> None:
     written = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
-    assert written == page(), "run: python -m training.config.reference > docs/configuration.md"
+    assert written == page(), "run: .venv/bin/python -m training.config.reference > docs/configuration.md"
