@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 from urllib.parse import urlencode
 
 from django.urls import reverse
@@ -93,7 +92,7 @@ def _launch(actor: Actor, organization: Organization, agent: Agent | None) -> Fi
     return FirstStep(title, False, step.said, step.label, f"{step.url}?agent={agent.pk}" if step.url else "")
 
 
-def _open(actor: Any, organization: Organization, action: str, title: str, said: str, *to: str) -> FirstStep:
+def _open(actor: Actor, organization: Organization, action: str, title: str, said: str, *to: str) -> FirstStep:
     """A step to be done: a link for people with the right, else a sentence about who has it."""
     label, name = to
     if not actor.may(action, organization.pk):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass
 from datetime import date
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -43,7 +43,7 @@ class LedgerExport:
 
 
 def ledger_export_start(
-    actor: Any, *, since: date | None = None, until: date | None = None, job: Job | None = None
+    actor: Actor, *, since: date | None = None, until: date | None = None, job: Job | None = None
 ) -> LedgerExport:
     """Checks and logs an export of the actor's organisation; of one job, if one is given. Days are UTC, both included.
 

@@ -8,13 +8,15 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
+from agentcore_site.tenancy.actors import Actor
+
 
 class Agents(Protocol):
     """The manager of agents: rows with ``id``, ``organization_id``, ``name`` and ``slug``."""
 
     def all(self) -> QuerySet[Any]: ...
 
-    def visible_to(self, actor: Any) -> QuerySet[Any]: ...
+    def visible_to(self, actor: Actor) -> QuerySet[Any]: ...
 
 
 # (actor, (job, rollout) of calls) → the pages of the trajectories for which they were made, as far as they are the
@@ -43,5 +45,5 @@ def trajectory_pages_register(pages: TrajectoryPages) -> None:
     _pages[:] = [pages]
 
 
-def trajectory_pages(actor: Any, calls: Collection[tuple[UUID, str]]) -> Mapping[tuple[UUID, str], str]:
+def trajectory_pages(actor: Actor, calls: Collection[tuple[UUID, str]]) -> Mapping[tuple[UUID, str], str]:
     return _pages[0](actor, calls) if _pages and calls else {}

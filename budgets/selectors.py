@@ -67,13 +67,13 @@ class Spending:
     estimated: int
 
 
-def budgets_visible(actor: Any, *, month: date | None = None) -> QuerySet[Budget]:
+def budgets_visible(actor: Actor, *, month: date | None = None) -> QuerySet[Budget]:
     """The budgets of the actor's organisations; of one month and the jobs' totals, if a month is given."""
     rows = Budget.objects.visible_to(actor).select_related("organization", "job")
     return rows.filter(Q(period_start=month) | Q(scope=Scope.JOB)) if month else rows
 
 
-def budget_get(actor: Any, budget_id: Any) -> Budget:
+def budget_get(actor: Actor, budget_id: Any) -> Budget:
     """Raises Missing where it is not there or not the actor's."""
     found = budgets_visible(actor).filter(id=budget_id).first() if str(budget_id).isdecimal() else None
     if found is None:
@@ -81,17 +81,17 @@ def budget_get(actor: Any, budget_id: Any) -> Budget:
     return found
 
 
-def limits_visible(actor: Any, budget: Budget | None = None) -> QuerySet[BudgetLimit]:
+def limits_visible(actor: Actor, budget: Budget | None = None) -> QuerySet[BudgetLimit]:
     """The history of limits, newest first."""
     rows = BudgetLimit.objects.visible_to(actor)
     return rows.filter(owner_id=budget.owner_id, organization_id=budget.organization_id) if budget else rows
 
 
-def alerts_visible(actor: Any) -> QuerySet[BudgetAlert]:
+def alerts_visible(actor: Actor) -> QuerySet[BudgetAlert]:
     return BudgetAlert.objects.visible_to(actor).select_related("budget", "budget__organization", "budget__job")
 
 
-def alerts_standing(actor: Any, *, since: datetime, limit: int) -> list[BudgetAlert]:
+def alerts_standing(actor: Actor, *, since: datetime, limit: int) -> list[BudgetAlert]:
     """The highest alert of each budget that still is as full as the alert says, newest first. Those of a limit that
     was changed since say nothing about now."""
     rows = alerts_visible(actor).filter(created_at__gte=since, kind=AlertKind.THRESHOLD, limit=F("budget__limit"))
@@ -100,11 +100,11 @@ def alerts_standing(actor: Any, *, since: datetime, limit: int) -> list[BudgetAl
     return sorted(full, key=lambda one: one.created_at, reverse=True)[:limit]
 
 
-def ledger_visible(actor: Any) -> QuerySet[LedgerEntry]:
+def ledger_visible(actor: Actor) -> QuerySet[LedgerEntry]:
     return LedgerEntry.objects.visible_to(actor)
 
 
-def prices_visible(actor: Any) -> QuerySet[ModelPrice]:
+def prices_visible(actor: Actor) -> QuerySet[ModelPrice]:
     """The prices for all, and those of the actor's organisations."""
     who = Actor.of(actor)
     if not who.may_read:
@@ -168,7 +168,7 @@ def _room(owner: BudgetOwner) -> Headroom:
 
 
 def breakdown(
-    actor: Any,
+    actor: Actor,
     *,
     by: str,
     since: date | None = None,
@@ -275,7 +275,7 @@ def _midnight(day: date) -> datetime:
     return datetime(day.year, day.month, day.day, tzinfo=UTC)
 
 
-def entries_of(actor: Any, budget: Budget) -> QuerySet[LedgerEntry]:
+def entries_of(actor: Actor, budget: Budget) -> QuerySet[LedgerEntry]:
     """The entries that moved this budget. Totals are read by more people than its lines.
 
     Raises:

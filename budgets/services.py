@@ -44,7 +44,7 @@ class ShownLimit:
 
 
 def budget_set_limit(
-    actor: Any,
+    actor: Actor,
     *,
     organization: Organization | uuid.UUID,
     limit: int | None,
@@ -67,7 +67,7 @@ def budget_set_limit(
 
 
 def budget_change_limit(
-    actor: Any, budget: Budget, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
+    actor: Actor, budget: Budget, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
 ) -> Budget:
     """Sets the standing limit of a budget's owner, from now on. ``shown``: only if it is still the one that was shown.
 
@@ -109,7 +109,9 @@ def owner_of(budget: Budget) -> BudgetOwner:
     return BudgetOwner(budget.organization_id, Scope(budget.scope), budget.owner_id, budget.agent_id)
 
 
-def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = "") -> Budget:
+def budget_open_job(
+    actor: Actor | None, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = ""
+) -> Budget:
     """The budget that a job starts with, set by the person who starts it. In the transaction that makes the job, which
     checks who may start one."""
     owner = BudgetOwner(job.organization_id, Scope.JOB, job.id, agent_id)
@@ -118,7 +120,7 @@ def budget_open_job(actor: Any, job: Job, *, agent_id: uuid.UUID | None, limit: 
 
 @transaction.atomic
 def limit_change(
-    actor: Any, owner: BudgetOwner, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
+    actor: Actor | None, owner: BudgetOwner, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
 ) -> Budget:
     """Writes a limit with its history and its audit event. Who may is asked by the callers.
 
@@ -163,7 +165,7 @@ def limit_change(
 
 
 def price_set(
-    actor: Any,
+    actor: Actor,
     *,
     model: str,
     organization: Organization | None = None,
@@ -204,7 +206,7 @@ def price_set(
 
 
 @transaction.atomic
-def price_save(actor: Any, row: ModelPrice, *, before: dict[str, Any] | None) -> None:
+def price_save(actor: Actor, row: ModelPrice, *, before: dict[str, Any] | None) -> None:
     """Checks and stores a price with its audit event. ``before``: its priced fields, None for a new one."""
     require_price_editor(actor, row.organization)
     if not (row.free or row.input or row.output or row.cached_input or row.per_call):
@@ -223,7 +225,7 @@ def price_save(actor: Any, row: ModelPrice, *, before: dict[str, Any] | None) ->
     record(actor, "price.changed" if before else "price.created", row, before=before, after=after)
 
 
-def require_price_editor(actor: Any, organization: Organization | None) -> None:
+def require_price_editor(actor: Actor, organization: Organization | None) -> None:
     """Prices for all are changed by the site's operators; an organisation's own by its admins."""
     if getattr(Actor.of(actor).user, "is_superuser", False):
         return
@@ -235,7 +237,7 @@ def require_price_editor(actor: Any, organization: Organization | None) -> None:
 
 @transaction.atomic
 def budget_settings_set(
-    actor: Any,
+    actor: Actor,
     organization: Organization,
     *,
     email_admins: bool = True,
@@ -267,7 +269,7 @@ def budget_settings_set(
     return row
 
 
-def budget_secret_renew(actor: Any, organization: Organization) -> BudgetSettings:
+def budget_secret_renew(actor: Actor, organization: Organization) -> BudgetSettings:
     """Alerts that are sent from now on are signed by another secret.
 
     Raises:

@@ -11,20 +11,21 @@ from django.db.models import QuerySet
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from evaluation.models import Against, EvaluationResult, EvaluationRun, Split
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
 from training.models import LARGE, PolicyCheckpoint
 
 
-def evaluations_visible(actor: Any) -> QuerySet[EvaluationRun]:
+def evaluations_visible(actor: Actor) -> QuerySet[EvaluationRun]:
     rows = EvaluationRun.objects.visible_to(actor)
     return rows.select_related(
         "job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run"
     ).defer("checkpoint__data", *(f"{run}__{name}" for run in ("run", "checkpoint__run") for name in LARGE))
 
 
-def evaluation_get(actor: Any, job_id: Any) -> EvaluationRun:
+def evaluation_get(actor: Actor, job_id: Any) -> EvaluationRun:
     """Raises:
     Missing: no such evaluation is visible to the actor."""
     found = evaluations_visible(actor).filter(job_id=as_uuid(job_id, "evaluation")).first()

@@ -14,6 +14,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid, Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
 from experiences.agents.consent import may_record, recording_require
@@ -38,7 +39,7 @@ MAX_SAMPLES = 64
 
 
 def evaluation_start(
-    actor: Any,
+    actor: Actor,
     *,
     run: TrainingRun,
     checkpoint: PolicyCheckpoint | None = None,
@@ -78,7 +79,7 @@ def evaluation_start(
 
 
 def evaluation_of_agent(
-    actor: Any,
+    actor: Actor,
     agent: Agent,
     *,
     checkpoint_id: str | None = None,
@@ -140,7 +141,7 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
 
 
 def _create(
-    actor: Any,
+    actor: Actor | None,
     run: TrainingRun,
     checkpoint: PolicyCheckpoint,
     *,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import transaction
 from django.utils import timezone
 
@@ -18,7 +16,7 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 
 
-def stream_get(actor: Any, organization: Organization) -> AuditStream:
+def stream_get(actor: Actor, organization: Organization) -> AuditStream:
     """Raises:
     Missing, Forbidden: there is no webhook, or the actor may not see it.
     """
@@ -30,7 +28,7 @@ def stream_get(actor: Any, organization: Organization) -> AuditStream:
 
 
 @transaction.atomic
-def stream_set(actor: Any, organization: Organization, *, url: str, beginning: bool = True) -> AuditStream:
+def stream_set(actor: Actor, organization: Organization, *, url: str, beginning: bool = True) -> AuditStream:
     """Sets the webhook of the log. ``beginning``: a new webhook receives the log from its first line, else from now on.
 
     Raises:
@@ -56,7 +54,7 @@ def stream_set(actor: Any, organization: Organization, *, url: str, beginning: b
 
 
 @transaction.atomic
-def stream_remove(actor: Any, row: AuditStream) -> None:
+def stream_remove(actor: Actor, row: AuditStream) -> None:
     """Removes the webhook: the log is sent no longer."""
     require(actor, "audit.stream", row.organization)
     record(actor, "audit_stream.removed", row, organization=row.pk, before={"url": row.url})
@@ -64,7 +62,7 @@ def stream_remove(actor: Any, row: AuditStream) -> None:
 
 
 @transaction.atomic
-def stream_pause(actor: Any, row: AuditStream, *, paused: bool) -> None:
+def stream_pause(actor: Actor, row: AuditStream, *, paused: bool) -> None:
     """Pauses or continues the sending. No line is lost during a pause."""
     require(actor, "audit.stream", row.organization)
     now = timezone.now()
@@ -74,7 +72,7 @@ def stream_pause(actor: Any, row: AuditStream, *, paused: bool) -> None:
 
 
 @transaction.atomic
-def stream_restart(actor: Any, row: AuditStream, *, beginning: bool) -> None:
+def stream_restart(actor: Actor, row: AuditStream, *, beginning: bool) -> None:
     """Restarts with the first line of all, or with the lines from now on. A batch that is being sent is abandoned."""
     require(actor, "audit.stream", row.organization)
     seal, number = (0, 0) if beginning else last_position()
@@ -86,7 +84,7 @@ def stream_restart(actor: Any, row: AuditStream, *, beginning: bool) -> None:
 
 
 @transaction.atomic
-def stream_renew_secret(actor: Any, row: AuditStream) -> AuditStream:
+def stream_renew_secret(actor: Actor, row: AuditStream) -> AuditStream:
     """Signs later messages by another secret."""
     require(actor, "audit.stream", row.organization)
     row.secret_version += 1
@@ -95,7 +93,7 @@ def stream_renew_secret(actor: Any, row: AuditStream) -> AuditStream:
     return row
 
 
-def stream_test(actor: Any, row: AuditStream) -> None:
+def stream_test(actor: Actor, row: AuditStream) -> None:
     """Sends a message without lines.
 
     Raises:

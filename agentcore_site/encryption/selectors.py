@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from agentcore_site.encryption.columns import tables
 from agentcore_site.encryption.models import DataKey
 from agentcore_site.encryption.services import COUNTED, KIND, job_active
 from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 
@@ -35,7 +35,7 @@ class EncryptionStand:
     counted_at: datetime | None
 
 
-def encryption_stand(actor: Any, organization: Organization) -> EncryptionStand:
+def encryption_stand(actor: Actor, organization: Organization) -> EncryptionStand:
     """Raises:
     Missing, Forbidden: the actor may not see it."""
     require(actor, "encryption.edit", organization)

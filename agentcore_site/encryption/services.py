@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -18,6 +18,7 @@ from agentcore_site.encryption.models import DataKey
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 
@@ -26,7 +27,7 @@ COUNTED: Final = "rows_counted"  # an event of the job
 
 
 @transaction.atomic
-def key_rotate(actor: Any, organization: Organization) -> Job:
+def key_rotate(actor: Actor | None, organization: Organization) -> Job:
     """Creates a data key for new values, and a job that encrypts stored rows with it: also the way to switch encryption
     on. Without an actor: for the server's own commands.
 
@@ -51,7 +52,7 @@ def key_rotate(actor: Any, organization: Organization) -> Job:
 
 
 @transaction.atomic
-def encryption_end(actor: Any, organization: Organization) -> Job:
+def encryption_end(actor: Actor, organization: Organization) -> Job:
     """Writes new values in plain; a job decrypts stored rows. Keys stay for archives.
 
     Raises:
@@ -65,7 +66,7 @@ def encryption_end(actor: Any, organization: Organization) -> Job:
     return _changed(actor, organization, before, 0)
 
 
-def texts_move(actor: Any, organization: Organization) -> Job:
+def texts_move(actor: Actor, organization: Organization) -> Job:
     """Starts only the job, if one was cancelled, or rows came back from an archive.
 
     Raises:
@@ -76,7 +77,7 @@ def texts_move(actor: Any, organization: Organization) -> Job:
         return _job(actor, organization)
 
 
-def job_stop(actor: Any, organization: Organization) -> Job:
+def job_stop(actor: Actor, organization: Organization) -> Job:
     """Cancels the job; each row stays readable in its present state.
 
     Raises:
@@ -111,7 +112,7 @@ def job_active(organization_id: uuid.UUID) -> Job | None:
     return Job.objects.filter(kind=KIND, organization_id=organization_id, status__in=ACTIVE).first()
 
 
-def _ready(actor: Any, organization: Organization) -> int:
+def _ready(actor: Actor | None, organization: Organization) -> int:
     """Locks the switch in this transaction, and returns the active version."""
     if actor is not None:
         require(actor, "encryption.edit", organization)
@@ -125,13 +126,13 @@ def _ready(actor: Any, organization: Organization) -> int:
     return active_version(organization.pk)
 
 
-def _changed(actor: Any, organization: Organization, before: int, after: int) -> Job:
+def _changed(actor: Actor | None, organization: Organization, before: int, after: int) -> Job:
     was, now = {"version": before}, {"version": after}
     record(actor, "encryption.changed", organization=organization, before=was, after=now)
     return _job(actor, organization)
 
 
-def _job(actor: Any, organization: Organization) -> Job:
+def _job(actor: Actor | None, organization: Organization) -> Job:
     return lifecycle.submit(
         actor,
         kind=KIND,

@@ -50,7 +50,7 @@ ASKED_SECONDS: Final = 2  # limit on a person's wait for it, before the request 
 
 
 def submit(
-    actor: Any,
+    actor: Actor | None,
     *,
     kind: str,
     organization: Organization,
@@ -96,7 +96,7 @@ def submit(
     return job
 
 
-def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive_key: str, busy: str) -> None:
+def submit_check(actor: Actor, *, kind: str, organization: Organization, exclusive_key: str, busy: str) -> None:
     """Checks that ``submit`` would accept a job now. It holds nothing: another job may be first meanwhile.
 
     Raises:
@@ -108,7 +108,7 @@ def submit_check(actor: Any, *, kind: str, organization: Organization, exclusive
         raise Conflict(_held(kind, exclusive_key) or busy)
 
 
-def pause(actor: Any, job: Job) -> Job:
+def pause(actor: Actor, job: Job) -> Job:
     """Pauses a job at once if no worker holds it, else requests it of its worker.
 
     Raises:
@@ -117,7 +117,7 @@ def pause(actor: Any, job: Job) -> Job:
     return _ask(actor, job, action="pause", target=Status.PAUSED)
 
 
-def cancel(actor: Any, job: Job) -> Job:
+def cancel(actor: Actor | None, job: Job) -> Job:
     """Cancels a job at once if no worker holds it, else requests it of its worker.
 
     Raises:
@@ -126,7 +126,7 @@ def cancel(actor: Any, job: Job) -> Job:
     return _ask(actor, job, action="cancel", target=Status.CANCELLED)
 
 
-def resume(actor: Any, job: Job) -> Job:
+def resume(actor: Actor, job: Job) -> Job:
     """Puts a paused or failed job back into the queue.
 
     Raises:
@@ -351,7 +351,7 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
 # -- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _ask(actor: Any, job: Job, *, action: str, target: str) -> Job:
+def _ask(actor: Actor | None, job: Job, *, action: str, target: str) -> Job:
     with transaction.atomic():
         # 1. Lock the row, so that the worker's own transitions and ours come one after the other.
         with connection.cursor() as cursor:

@@ -31,11 +31,11 @@ def as_uuid(value: Any, noun: str = "job") -> UUID:
     return found
 
 
-def jobs_visible(actor: Any) -> QuerySet[Job]:
+def jobs_visible(actor: Actor) -> QuerySet[Job]:
     return Job.objects.visible_to(actor).select_related("created_by")
 
 
-def job_get(actor: Any, job_id: Any) -> Job:
+def job_get(actor: Actor, job_id: Any) -> Job:
     """Raises:
     Missing: there is no such job, or it belongs to another organisation."""
     job = jobs_visible(actor).filter(id=as_uuid(job_id)).first()
@@ -71,7 +71,7 @@ def living_links() -> QuerySet[ShareLink]:
     return ShareLink.objects.filter(revoked_at=None, expires_at__gt=timezone.now())
 
 
-def links_visible(actor: Any, *, ended: bool = False) -> QuerySet[ShareLink]:
+def links_visible(actor: Actor, *, ended: bool = False) -> QuerySet[ShareLink]:
     """Valid links of the organisations whose jobs the actor may share; ``ended``: also revoked and expired ones.
 
     Raises:
@@ -87,7 +87,7 @@ def links_visible(actor: Any, *, ended: bool = False) -> QuerySet[ShareLink]:
     return found.select_related("job", "created_by")
 
 
-def link_get(actor: Any, link_id: Any) -> ShareLink:
+def link_get(actor: Actor, link_id: Any) -> ShareLink:
     """Raises:
     Missing: there is no such link.
     Forbidden: the actor may share no job."""
@@ -97,7 +97,7 @@ def link_get(actor: Any, link_id: Any) -> ShareLink:
     return found
 
 
-def share_links(actor: Any, job: Job) -> QuerySet[ShareLink]:
+def share_links(actor: Actor, job: Job) -> QuerySet[ShareLink]:
     """A job's valid links, newest first.
 
     Raises:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import secrets
 from datetime import timedelta
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db import transaction
@@ -26,14 +26,14 @@ from agentcore_site.tenancy.permissions import require
 MOST_DAYS: Final = 366  # that a share link may live
 
 
-def job_pause(actor: Any, job: Job) -> Job:
+def job_pause(actor: Actor, job: Job) -> Job:
     """Raises:
     Conflict: the job is not queued or running."""
     require(actor, "run.pause", job.organization_id)
     return lifecycle.pause(actor, job)
 
 
-def job_resume(actor: Any, job: Job) -> Job:
+def job_resume(actor: Actor, job: Job) -> Job:
     """Raises:
     Conflict: the job is not paused or failed, another job took its place, or its obstacle remains.
     """
@@ -46,7 +46,7 @@ def job_resume(actor: Any, job: Job) -> Job:
     return lifecycle.resume(actor, job)
 
 
-def may_cancel(actor: Any, job: Job) -> bool:
+def may_cancel(actor: Actor, job: Job) -> bool:
     """A role with the right ``run.cancel`` may, and the owner while they belong to the organisation. Ownership replaces
     a role, not a key's scope: a key that may only read cancels nothing."""
     who = Actor.of(actor)
@@ -57,7 +57,7 @@ def may_cancel(actor: Any, job: Job) -> bool:
     return owns and in_scope and job.organization_id in who.memberships
 
 
-def job_cancel(actor: Any, job: Job) -> Job:
+def job_cancel(actor: Actor, job: Job) -> Job:
     """Raises:
     Conflict: the job has ended."""
     if not may_cancel(actor, job):
@@ -66,7 +66,7 @@ def job_cancel(actor: Any, job: Job) -> Job:
 
 
 @transaction.atomic
-def share_create(actor: Any, job: Job, *, days: int = SHARE_DAYS) -> str:
+def share_create(actor: Actor, job: Job, *, days: int = SHARE_DAYS) -> str:
     """Makes a read-only link that ends after ``days``. Returns its token, which is never shown again.
 
     Raises:
@@ -89,7 +89,7 @@ def share_create(actor: Any, job: Job, *, days: int = SHARE_DAYS) -> str:
 
 
 @transaction.atomic
-def share_revoke(actor: Any, job: Job, link_id: UUID) -> None:
+def share_revoke(actor: Actor, job: Job, link_id: UUID) -> None:
     """Ends one link of a job; an ended link stays ended.
 
     Raises:
@@ -104,7 +104,7 @@ def share_revoke(actor: Any, job: Job, link_id: UUID) -> None:
 
 
 @transaction.atomic
-def share_revoke_all(actor: Any, job: Job) -> int:
+def share_revoke_all(actor: Actor, job: Job) -> int:
     """Revokes every link of the job; returns how many there were."""
     require(actor, "share.edit", job.organization_id)
     revoked = ShareLink.objects.filter(job=job, revoked_at=None).update(revoked_at=timezone.now())

@@ -20,19 +20,19 @@ from agentcore_site.tenancy.permissions import require
 UNREAD_SHOWN = 99
 
 
-def notices_visible(actor: Any) -> QuerySet[Notice]:
+def notices_visible(actor: Actor) -> QuerySet[Notice]:
     """The person's own."""
     who = Actor.of(actor)
     mine: QuerySet[Notice] = Notice.objects.visible_to(who).filter(user=who.user if who.memberships else None)
     return mine.select_related("event")
 
 
-def unread_count(actor: Any) -> int:
+def unread_count(actor: Actor) -> int:
     """At most ``UNREAD_SHOWN`` + 1."""
     return notices_visible(actor).filter(read_at=None).order_by()[: UNREAD_SHOWN + 1].count()
 
 
-def preferences_of(actor: Any, organization_id: UUID) -> NoticePreferences:
+def preferences_of(actor: Actor, organization_id: UUID) -> NoticePreferences:
     """The person's own, or what holds without any; that is not stored.
 
     Raises:
@@ -44,7 +44,7 @@ def preferences_of(actor: Any, organization_id: UUID) -> NoticePreferences:
     return found or NoticePreferences(organization_id=organization_id, user=user)
 
 
-def own_time_zone(actor: Any) -> str:
+def own_time_zone(actor: Actor) -> str:
     """The time zone that the person chose, in the first of their organisations where they did; "" where in none."""
     who = Actor.of(actor)
     if not who.memberships:
@@ -53,7 +53,7 @@ def own_time_zone(actor: Any) -> str:
     return rows.values_list("time_zone", flat=True).first() or ""
 
 
-def endpoints_visible(actor: Any) -> QuerySet[WebhookEndpoint]:
+def endpoints_visible(actor: Actor) -> QuerySet[WebhookEndpoint]:
     """The person's own webhooks, and those of organisations whose webhooks they may edit."""
     who = Actor.of(actor)
     edited = [organization_id for organization_id in who.organization_ids if who.may("webhook.edit", organization_id)]
@@ -62,7 +62,7 @@ def endpoints_visible(actor: Any) -> QuerySet[WebhookEndpoint]:
     return rows.filter(own | Q(user=None, organization_id__in=edited)).select_related("created_by", "organization")
 
 
-def endpoints_of_organizations(actor: Any) -> QuerySet[WebhookEndpoint]:
+def endpoints_of_organizations(actor: Actor) -> QuerySet[WebhookEndpoint]:
     """Endpoints of the actor's organisations that belong to no person.
 
     Raises:
@@ -76,7 +76,7 @@ def endpoints_of_organizations(actor: Any) -> QuerySet[WebhookEndpoint]:
     return endpoints_visible(who).filter(user=None)
 
 
-def endpoint_get(actor: Any, endpoint_id: Any) -> WebhookEndpoint:
+def endpoint_get(actor: Actor, endpoint_id: Any) -> WebhookEndpoint:
     """Raises:
     Missing: there is none, or it is another's.
     Forbidden: it is the organisation's, and the actor may not edit its webhooks."""
@@ -101,7 +101,7 @@ def deliveries_of(endpoint: WebhookEndpoint) -> QuerySet[WebhookDelivery]:
     return rows.prefetch_related("attempts")
 
 
-def delivery_get(actor: Any, delivery_id: Any) -> WebhookDelivery:
+def delivery_get(actor: Actor, delivery_id: Any) -> WebhookDelivery:
     """Raises:
     Missing, Forbidden: as ``endpoint_get``."""
     found = WebhookDelivery.objects.visible_to(actor).filter(pk=delivery_id).select_related("event").first()

@@ -50,7 +50,7 @@ class MadeEndpoint:
 
 @transaction.atomic
 def endpoint_create(
-    actor: Any,
+    actor: Actor,
     organization: Organization | UUID,
     *,
     url: str,
@@ -92,7 +92,7 @@ def endpoint_create(
 
 @transaction.atomic
 def endpoint_update(
-    actor: Any,
+    actor: Actor,
     endpoint: WebhookEndpoint,
     *,
     url: str | None = None,
@@ -128,7 +128,7 @@ def endpoint_update(
 
 
 @transaction.atomic
-def endpoint_remove(actor: Any, endpoint: WebhookEndpoint) -> None:
+def endpoint_remove(actor: Actor, endpoint: WebhookEndpoint) -> None:
     """Nothing is sent any more, and its log goes with it."""
     _require(actor, endpoint)
     record(actor, "webhook.removed", endpoint, organization=endpoint.organization_id, before=_as_logged(endpoint))
@@ -136,7 +136,7 @@ def endpoint_remove(actor: Any, endpoint: WebhookEndpoint) -> None:
 
 
 @transaction.atomic
-def endpoint_rotate(actor: Any, endpoint: WebhookEndpoint) -> MadeEndpoint:
+def endpoint_rotate(actor: Actor, endpoint: WebhookEndpoint) -> MadeEndpoint:
     """Makes another secret. Both sign for a day, so that a receiver can change over.
 
     Raises:
@@ -155,7 +155,7 @@ def endpoint_rotate(actor: Any, endpoint: WebhookEndpoint) -> MadeEndpoint:
     return MadeEndpoint(row, secret)
 
 
-def endpoint_test(actor: Any, endpoint: WebhookEndpoint) -> WebhookExchange:
+def endpoint_test(actor: Actor, endpoint: WebhookEndpoint) -> WebhookExchange:
     """Sends a test event, by the way of all others, and says how it went. It is in the log, and not repeated.
 
     Raises:
@@ -182,7 +182,7 @@ def endpoint_test(actor: Any, endpoint: WebhookEndpoint) -> WebhookExchange:
 
 
 @transaction.atomic
-def delivery_again(actor: Any, delivery: WebhookDelivery) -> None:
+def delivery_again(actor: Actor, delivery: WebhookDelivery) -> None:
     """Sends an event once more by the same id, also where it was taken or given up.
 
     Raises:
@@ -203,7 +203,7 @@ def delivery_again(actor: Any, delivery: WebhookDelivery) -> None:
 # -- notices -----------------------------------------------------------------------------------------------------------
 
 
-def notices_read(actor: Any, ids: Iterable[UUID] | None = None) -> int:
+def notices_read(actor: Actor, ids: Iterable[UUID] | None = None) -> int:
     """Marks the person's own as read: these, or all. Returns how many were not before."""
     rows = notices_visible(actor).filter(read_at=None)
     if ids is not None:
@@ -211,14 +211,14 @@ def notices_read(actor: Any, ids: Iterable[UUID] | None = None) -> int:
     return rows.order_by().update(read_at=timezone.now())
 
 
-def notice_unread(actor: Any, notice_id: UUID) -> int:
+def notice_unread(actor: Actor, notice_id: UUID) -> int:
     """Marks one as not read."""
     return notices_visible(actor).filter(pk=notice_id).order_by().update(read_at=None)
 
 
 @transaction.atomic
 def preferences_set(
-    actor: Any,
+    actor: Actor,
     organization: Organization | UUID,
     *,
     whose: str,
@@ -266,7 +266,7 @@ def week_of(zone: str) -> str:
 # -- how ---------------------------------------------------------------------------------------------------------------
 
 
-def _require(actor: Any, endpoint: WebhookEndpoint) -> None:
+def _require(actor: Actor, endpoint: WebhookEndpoint) -> None:
     own = endpoint.user_id is not None and endpoint.user_id == getattr(Actor.of(actor).user, "pk", None)
     require(actor, "view" if own else "webhook.edit", endpoint.organization_id)
 

@@ -59,7 +59,7 @@ class ErasureHandler(Protocol):
 erasure_handlers: Registry[ErasureHandler] = Registry("handler of personal data", entry_point_group="agentcore.erasure")
 
 
-def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
+def subject_erase(actor: Actor, identifiers: Sequence[str], *, dry_run: bool = False) -> Erasure:
     """Deletes all that holds one of the identifiers (an address, a name, a number at a customer's).
 
     With ``dry_run`` nothing is changed, and the report is not stored: it says what would be found, and left.
@@ -96,7 +96,7 @@ def subject_erase(actor: Any, identifiers: Sequence[str], *, dry_run: bool = Fal
     return report
 
 
-def erasures_visible(actor: Any) -> QuerySet[Erasure]:
+def erasures_visible(actor: Actor) -> QuerySet[Erasure]:
     return Erasure.objects.visible_to(actor).select_related("requested_by")
 
 

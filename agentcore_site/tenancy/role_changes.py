@@ -12,6 +12,7 @@ from django.db import transaction
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Forbidden, Invalid
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import NAMES
 from agentcore_site.tenancy.role_groups import group_name, rights
 from agentcore_site.tenancy.roles import EVERY_RIGHT, ROLE_MAY, Role, kept_by, withheld
@@ -30,7 +31,7 @@ def groups_made(using: str = "default", **_: Any) -> None:
 
 
 @transaction.atomic
-def role_change(actor: Any, role: str, wanted: Iterable[str]) -> Mapping[str, list[str]]:
+def role_change(actor: Actor, role: str, wanted: Iterable[str]) -> Mapping[str, list[str]]:
     """Sets what a role may do, in every organisation of the site. Returns what was given and taken.
 
     Raises:

@@ -6,7 +6,6 @@ import hashlib
 import secrets
 from collections.abc import Iterable
 from datetime import timedelta
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -42,7 +41,7 @@ def check_scopes(scopes: Iterable[str]) -> list[str]:
 
 @transaction.atomic
 def api_key_create(
-    actor: Any,
+    actor: Actor,
     *,
     name: str,
     scopes: Iterable[str],
@@ -138,7 +137,7 @@ def _check_manages(actor: Actor) -> None:
 
 
 @transaction.atomic
-def api_key_revoke(actor: Any, row: ApiKey) -> None:
+def api_key_revoke(actor: Actor, row: ApiKey) -> None:
     """Ends a key's life. Its owner may, and those who manage the organisation's keys.
 
     Raises:

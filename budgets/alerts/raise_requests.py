@@ -30,7 +30,7 @@ def asked_at(job: Job) -> Any:
 
 
 @transaction.atomic
-def raise_ask(actor: Any, job: Job, *, link: str) -> list[Any]:
+def raise_ask(actor: Actor, job: Job, *, link: str) -> list[Any]:
     """Mails those who may raise the budget that stopped ``job``, and returns them. ``link``: the job's address.
 
     Raises:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from django.db.models import Q, QuerySet
 
+from agentcore_site.tenancy.actors import Actor
 from budgets.models import EntryKind, LedgerEntry
 from budgets.owners import trajectory_pages
 
@@ -57,7 +58,7 @@ class PaidCall:
         return any(entry.estimated for entry in self.entries)
 
 
-def paid_calls(actor: Any, firsts: Sequence[LedgerEntry], entries: QuerySet[LedgerEntry]) -> list[PaidCall]:
+def paid_calls(actor: Actor, firsts: Sequence[LedgerEntry], entries: QuerySet[LedgerEntry]) -> list[PaidCall]:
     """The calls of a page, each with its entries among ``entries``. Two queries."""
     held = {one.reservation_id for one in firsts if one.reservation_id is not None}
     of_call: dict[int, list[LedgerEntry]] = defaultdict(list)

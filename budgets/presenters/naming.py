@@ -11,6 +11,7 @@ from django.db.models import Q, QuerySet
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from budgets.models import Budget, Scope
 from budgets.owners import registered_agents
 
@@ -36,7 +37,7 @@ def all_agents() -> QuerySet[Any]:
     return registered_agents().all()
 
 
-def agents(actor: Any) -> QuerySet[Any]:
+def agents(actor: Actor) -> QuerySet[Any]:
     """The actor's agents."""
     return registered_agents().visible_to(actor)
 
@@ -55,20 +56,20 @@ def owner_name(budget: Budget) -> str:
     return name_of(budget, known)
 
 
-def agent_names(actor: Any, ids: Iterable[UUID | None]) -> dict[UUID, str]:
+def agent_names(actor: Actor, ids: Iterable[UUID | None]) -> dict[UUID, str]:
     """Names by id; who is gone or not the actor's is called by the end of the id."""
     wanted = {one for one in ids if one is not None}
     known = dict(agents(actor).filter(id__in=wanted).values_list("id", "name")) if wanted else {}
     return {one: known.get(one, f"agent {str(one)[-6:]}") for one in wanted}
 
 
-def agents_called(actor: Any, text: str) -> list[UUID]:
+def agents_called(actor: Actor, text: str) -> list[UUID]:
     """Ids of the agents whose name or slug holds ``text``."""
     found = agents(actor).filter(Q(name__icontains=text) | Q(slug__icontains=text))
     return list(found.values_list("id", flat=True)[:500])
 
 
-def agent_find(actor: Any, ref: str) -> Any:
+def agent_find(actor: Actor, ref: str) -> Any:
     """An agent by id or slug.
 
     Raises:
@@ -83,13 +84,13 @@ def agent_find(actor: Any, ref: str) -> Any:
     return found
 
 
-def jobs_of(actor: Any, ids: Iterable[UUID | None]) -> dict[UUID, Job]:
+def jobs_of(actor: Actor, ids: Iterable[UUID | None]) -> dict[UUID, Job]:
     """Jobs by id, as far as the actor may see them."""
     wanted = {one for one in ids if one is not None}
     return {job.id: job for job in Job.objects.visible_to(actor).filter(id__in=wanted)} if wanted else {}
 
 
-def named(actor: Any, budgets: Iterable[Budget]) -> list[Named]:
+def named(actor: Actor, budgets: Iterable[Budget]) -> list[Named]:
     """Each budget with its owner's name; one query for all agents. ``budgets`` come with organisation and job."""
     rows = list(budgets)
     agents_by_id = agent_names(actor, [row.agent_id for row in rows if row.scope == Scope.AGENT])

@@ -12,6 +12,7 @@ from django.db.models import Case, IntegerField, Q, QuerySet, Value, When
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.money_format import exact
+from agentcore_site.tenancy.actors import Actor
 from budgets.models import ModelPrice
 from budgets.selectors import prices_visible
 
@@ -19,12 +20,12 @@ OLD: Final = timedelta(days=183)  # half a year: providers change their prices m
 OWN_FIRST = Case(When(organization=None, then=Value(1)), default=Value(0), output_field=IntegerField())
 
 
-def prices_of(actor: Any, organization_id: UUID) -> QuerySet[ModelPrice]:
+def prices_of(actor: Actor, organization_id: UUID) -> QuerySet[ModelPrice]:
     """The prices for all, and those of this one organisation."""
     return prices_visible(actor).filter(Q(organization=None) | Q(organization_id=organization_id))
 
 
-def prices_in_force(actor: Any, organization_id: UUID, *, today: date | None = None) -> QuerySet[ModelPrice]:
+def prices_in_force(actor: Actor, organization_id: UUID, *, today: date | None = None) -> QuerySet[ModelPrice]:
     """One row per model, as ``DatabasePriceBook`` chooses: the organisation's own first, then the newest valid one."""
     day = today or datetime.now(UTC).date()
     valid = prices_of(actor, organization_id).filter(valid_from__lte=day)
@@ -32,7 +33,7 @@ def prices_in_force(actor: Any, organization_id: UUID, *, today: date | None = N
     return ModelPrice.objects.filter(id__in=chosen)
 
 
-def price_history(actor: Any, organization_id: UUID, model: str) -> QuerySet[ModelPrice]:
+def price_history(actor: Actor, organization_id: UUID, model: str) -> QuerySet[ModelPrice]:
     """Every price of a model, future ones too, newest first; of one day the organisation's own first."""
     return prices_of(actor, organization_id).filter(model=model).order_by("-valid_from", OWN_FIRST, "-id")
 

@@ -19,6 +19,7 @@ from django.db import transaction
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import MICROS
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from budgets.ledger.values import storable
 from budgets.models import ModelPrice
@@ -72,7 +73,7 @@ def prices_load(
     name: str,
     valid_from: date,
     organization: Organization | None = None,
-    actor: Any = None,
+    actor: Actor | None = None,
     replace: bool = False,
 ) -> Loaded:
     """Adds the prices of a file to the table; the same file twice changes nothing.

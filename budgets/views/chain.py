@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 from uuid import UUID
 
 from django.contrib import messages
@@ -51,7 +50,7 @@ class JobChain:
     total: int
 
 
-def chain_shown(actor: Any, job: Job) -> JobChain:
+def chain_shown(actor: Actor, job: Job) -> JobChain:
     """Raises:
     Missing: another organisation's job, or none."""
     if not Job.objects.visible_to(actor).filter(id=job.id).exists():
@@ -89,7 +88,7 @@ def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     return redirect(job_url(job))
 
 
-def _names(actor: Any, job: Job, rooms: list[Headroom]) -> dict[str, str]:
+def _names(actor: Actor, job: Job, rooms: list[Headroom]) -> dict[str, str]:
     agent_id = next((room.budget.agent_id for room in rooms if room.budget and room.budget.agent_id), None)
     agents = agent_names(actor, [agent_id])
     named = agents.get(agent_id, "its agent") if agent_id else "its agent"

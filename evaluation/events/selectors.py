@@ -19,11 +19,11 @@ OF_AGENTS = (TRAJECTORY, REWARD, REQUEST)
 OF_SERVICES = (*OF_AGENTS, STATUS)
 
 
-def dead_letters_visible(actor: Any) -> QuerySet[DeadLetter]:
+def dead_letters_visible(actor: Actor) -> QuerySet[DeadLetter]:
     return DeadLetter.objects.visible_to(actor)
 
 
-def dead_letter_get(actor: Any, letter_id: Any) -> DeadLetter:
+def dead_letter_get(actor: Actor, letter_id: Any) -> DeadLetter:
     """Raises:
     Missing: no such dead letter is visible to the actor."""
     found = dead_letters_visible(actor).filter(id=as_uuid(letter_id, "dead letter")).first()
@@ -32,11 +32,11 @@ def dead_letter_get(actor: Any, letter_id: Any) -> DeadLetter:
     return found
 
 
-def event_credentials_visible(actor: Any) -> QuerySet[EventCredential]:
+def event_credentials_visible(actor: Actor) -> QuerySet[EventCredential]:
     return EventCredential.objects.visible_to(actor).select_related("agent", "created_by")
 
 
-def event_credential_get(actor: Any, credential_id: Any) -> EventCredential:
+def event_credential_get(actor: Actor, credential_id: Any) -> EventCredential:
     """Raises:
     Missing: no such publisher is visible to the actor."""
     found = event_credentials_visible(actor).filter(id=as_uuid(credential_id, "publisher")).first()
@@ -45,7 +45,7 @@ def event_credential_get(actor: Any, credential_id: Any) -> EventCredential:
     return found
 
 
-def publishing_since(actor: Any, organization_id: uuid.UUID) -> EventPublisher | None:
+def publishing_since(actor: Actor, organization_id: uuid.UUID) -> EventPublisher | None:
     """The organisation's switch, if it publishes."""
     return EventPublisher.objects.visible_to(Actor.of(actor)).filter(pk=organization_id).first()
 

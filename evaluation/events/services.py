@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
+from typing import Final
 
 import bcrypt
 from django.db import transaction
@@ -24,7 +24,7 @@ ROUNDS: Final = 10  # of bcrypt: the passwords are random, and each connection p
 
 
 @transaction.atomic
-def publishing_set(actor: Any, organization: Organization, *, on: bool) -> None:
+def publishing_set(actor: Actor, organization: Organization, *, on: bool) -> None:
     """Turns the publishing of the organisation's events on or off.
 
     Raises:
@@ -42,7 +42,7 @@ def publishing_set(actor: Any, organization: Organization, *, on: bool) -> None:
 
 
 @transaction.atomic
-def event_credential_create(actor: Any, *, name: str, agent: Agent | None = None) -> tuple[EventCredential, str]:
+def event_credential_create(actor: Actor, *, name: str, agent: Agent | None = None) -> tuple[EventCredential, str]:
     """Makes a publisher. Returns it with its password, which is never shown again.
 
     Raises:
@@ -73,7 +73,7 @@ def event_credential_create(actor: Any, *, name: str, agent: Agent | None = None
 
 
 @transaction.atomic
-def event_credential_revoke(actor: Any, row: EventCredential) -> None:
+def event_credential_revoke(actor: Actor, row: EventCredential) -> None:
     """Revokes a publisher: within seconds it can't connect any more, and its connections end. Its earlier messages
     count.
 
@@ -85,7 +85,7 @@ def event_credential_revoke(actor: Any, row: EventCredential) -> None:
         record(actor, "event_publisher.revoked", row)
 
 
-def dead_letter_retry(actor: Any, row: DeadLetter) -> DeadLetter:
+def dead_letter_retry(actor: Actor, row: DeadLetter) -> DeadLetter:
     """Handles the stored payload again.
 
     Raises:
@@ -107,7 +107,7 @@ def dead_letter_retry(actor: Any, row: DeadLetter) -> DeadLetter:
 
 
 @transaction.atomic
-def dead_letter_dismiss(actor: Any, row: DeadLetter) -> DeadLetter:
+def dead_letter_dismiss(actor: Actor, row: DeadLetter) -> DeadLetter:
     """Closes the dead letter without handling it.
 
     Raises:
@@ -118,13 +118,13 @@ def dead_letter_dismiss(actor: Any, row: DeadLetter) -> DeadLetter:
     return _settle(actor, row, "dismissed")
 
 
-def _open(actor: Any, row: DeadLetter) -> None:
+def _open(actor: Actor, row: DeadLetter) -> None:
     require(actor, "events.edit", row.organization_id)  # type: ignore[arg-type]  # visible ones have an organisation
     if row.settled_at is not None:
         raise Conflict(f"This dead letter is {row.outcome} already.")
 
 
-def _settle(actor: Any, row: DeadLetter, outcome: str) -> DeadLetter:
+def _settle(actor: Actor, row: DeadLetter, outcome: str) -> DeadLetter:
     row.settled_at, row.outcome = timezone.now(), outcome
     mine = DeadLetter.objects.filter(pk=row.pk, settled_at=None)
     if not mine.update(settled_at=row.settled_at, outcome=outcome, tries=row.tries):

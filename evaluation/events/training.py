@@ -83,7 +83,7 @@ MOST_TASKS: Final = 10_000
 
 
 def training_request(
-    actor: Any, payload: Mapping[str, Any], *, digest: str = "", sequence: int | None = None
+    actor: Actor, payload: Mapping[str, Any], *, digest: str = "", sequence: int | None = None
 ) -> TrainingRequest:
     """Takes a request of ``docs/events``. The same one twice is one. ``digest`` and ``sequence``: of its message.
 
@@ -127,7 +127,7 @@ def training_request(
     return made
 
 
-def training_request_cancel(actor: Any, row: TrainingRequest) -> TrainingRequest:
+def training_request_cancel(actor: Actor, row: TrainingRequest) -> TrainingRequest:
     """Raises:
     Missing, Forbidden: the actor may not.
     Conflict: it has ended."""
@@ -136,11 +136,11 @@ def training_request_cancel(actor: Any, row: TrainingRequest) -> TrainingRequest
     return row
 
 
-def training_requests_visible(actor: Any) -> QuerySet[TrainingRequest]:
+def training_requests_visible(actor: Actor) -> QuerySet[TrainingRequest]:
     return TrainingRequest.objects.visible_to(actor).select_related("job", "agent")
 
 
-def training_request_get(actor: Any, name: Any) -> TrainingRequest:
+def training_request_get(actor: Actor, name: Any) -> TrainingRequest:
     """By the id that its requester gave it, or by its job's.
 
     Raises:
@@ -249,7 +249,7 @@ def _selected(
 
 
 def _run_here(
-    actor: Any,
+    actor: Actor,
     organization: Organization,
     agent: Agent | None,
     payload: Mapping[str, Any],
@@ -378,7 +378,7 @@ def _tasks(agent: Agent, selected: QuerySet[TrajectoryRecord] | None) -> list[di
 
 
 def _hand_over(
-    actor: Any,
+    actor: Actor,
     organization: Organization,
     agent: Agent | None,
     payload: Mapping[str, Any],

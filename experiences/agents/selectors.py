@@ -9,12 +9,13 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require, require_somewhere
 from experiences.lessons.selectors import pack_get
 from experiences.models import Dataset, DatasetRow, ModelEndpoint, ToolServer
 
 
-def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
+def endpoints_visible(actor: Actor, *, archived: bool = False) -> QuerySet[ModelEndpoint]:
     """Keys are left in the database: who works with an endpoint reads them there.
 
     Raises:
@@ -25,7 +26,7 @@ def endpoints_visible(actor: Any, *, archived: bool = False) -> QuerySet[ModelEn
     return rows if archived else rows.filter(archived_at=None)
 
 
-def endpoint_get(actor: Any, name: Any) -> ModelEndpoint:
+def endpoint_get(actor: Actor, name: Any) -> ModelEndpoint:
     """An endpoint by id or name.
 
     Raises:
@@ -41,14 +42,14 @@ def endpoint_get(actor: Any, name: Any) -> ModelEndpoint:
     return found
 
 
-def tool_servers_visible(actor: Any) -> QuerySet[ToolServer]:
+def tool_servers_visible(actor: Actor) -> QuerySet[ToolServer]:
     """Raises:
     Forbidden: the actor's role does not work with them."""
     require_somewhere(actor, "data.view")
     return ToolServer.objects.visible_to(actor).select_related("organization").filter(archived_at=None)
 
 
-def tool_server_get(actor: Any, server_id: Any) -> ToolServer:
+def tool_server_get(actor: Actor, server_id: Any) -> ToolServer:
     """Raises:
     Missing: there is none, or it belongs to another organisation.
     Forbidden: as ``tool_servers_visible``."""
@@ -60,7 +61,7 @@ def tool_server_get(actor: Any, server_id: Any) -> ToolServer:
     return found
 
 
-def with_rows(actor: Any, values: dict[str, Any]) -> dict[str, Any]:
+def with_rows(actor: Actor, values: dict[str, Any]) -> dict[str, Any]:
     """An agent's values with rows in the place of their ids or names.
 
     Raises:
@@ -75,11 +76,11 @@ def with_rows(actor: Any, values: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def datasets_visible(actor: Any) -> QuerySet[Dataset]:
+def datasets_visible(actor: Actor) -> QuerySet[Dataset]:
     return Dataset.objects.visible_to(actor)
 
 
-def dataset_get(actor: Any, dataset_id: Any) -> Dataset:
+def dataset_get(actor: Actor, dataset_id: Any) -> Dataset:
     found = datasets_visible(actor).filter(id=as_uuid(dataset_id, "dataset")).first()
     if found is None:
         raise Missing(f"There is no dataset {dataset_id}.")
@@ -96,7 +97,7 @@ def dataset_versions(dataset: Dataset) -> list[Dataset]:
     return found
 
 
-def dataset_rows_visible(actor: Any, dataset: Dataset) -> QuerySet[DatasetRow]:
+def dataset_rows_visible(actor: Actor, dataset: Dataset) -> QuerySet[DatasetRow]:
     """Raises:
     Forbidden: the actor's role does not read rows: they may be what people said in production."""
     require(actor, "data.view", dataset.organization_id)

@@ -12,6 +12,7 @@ from uuid import UUID
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.templatetags.console import count, points
+from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.selectors import LibrarySummary, Z, experiences_visible, library_summary
 from experiences.lessons.stamps import stamp_faults, stamps
 from experiences.models import Experience, ExperienceChange, ExperienceStatus, PromptPack
@@ -141,7 +142,7 @@ def verdict(summary: LibrarySummary, left_out: int = 0) -> LessonVerdict:
     return LessonVerdict("; ".join(parts) + ".", tone)
 
 
-def overview_of(actor: Any, agent_id: Any) -> dict[str, Any]:
+def overview_of(actor: Actor, agent_id: Any) -> dict[str, Any]:
     """Lessons on an agent's page: the verdict, and the lessons with the largest effect."""
     rows = experiences_visible(actor).filter(agent_id=agent_id)
     summary = library_summary(rows)

@@ -14,6 +14,7 @@ from django.db.models.functions import Cast
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.stamps import Checked, checked
 from experiences.models import (
     ITERATION,
@@ -46,7 +47,7 @@ class LibrarySummary:
     tokens: float
 
 
-def experiences_visible(actor: Any) -> QuerySet[Experience]:
+def experiences_visible(actor: Actor) -> QuerySet[Experience]:
     return Experience.objects.visible_to(actor).select_related("agent__prompt_pack", "organization")
 
 
@@ -68,7 +69,7 @@ def jobs_that_taught(rows: Sequence[Experience]) -> dict[uuid.UUID, list[Job]]:
     return {row.pk: list(found.get(sentence(row), {}).values()) for row in rows}
 
 
-def experience_get(actor: Any, experience_id: Any) -> Experience:
+def experience_get(actor: Actor, experience_id: Any) -> Experience:
     """Raises:
     Missing: there is none, or it belongs to another organisation."""
     rows = experiences_visible(actor).select_related("job")
@@ -93,7 +94,7 @@ def experience_parents(experience: Experience) -> list[Experience]:
     return list(Experience.objects.filter(agent_id=experience.agent_id, handle__in=experience.parents))
 
 
-def trajectories_of(actor: Any, experience: Experience) -> list[TrajectoryRecord]:
+def trajectories_of(actor: Actor, experience: Experience) -> list[TrajectoryRecord]:
     """The trajectories that taught it, as far as they are still kept and the actor's."""
     rows = TrajectoryRecord.objects.visible_to(actor).filter(id__in=experience.taught_by)
     return list(rows.defer("steps", "evidence", "components").order_by("iteration", "scenario", "rollout"))
@@ -127,7 +128,7 @@ def library_of(agent: Agent, statuses: Sequence[str] = (ExperienceStatus.ACTIVE,
 
 
 def fetch_top(
-    actor: Any,
+    actor: Actor,
     *,
     agent: Agent | None = None,
     domain: str = "",
@@ -161,7 +162,7 @@ def of_agent(agent: Agent, rows: Iterable[Experience]) -> Iterable[Experience]:
 # -- prompt packs ------------------------------------------------------------------------------------------------------
 
 
-def packs_visible(actor: Any, *, archived: bool = False) -> QuerySet[PromptPack]:
+def packs_visible(actor: Actor, *, archived: bool = False) -> QuerySet[PromptPack]:
     rows = PromptPack.objects.visible_to(actor).select_related("organization", "created_by")
     return rows if archived else rows.filter(archived_at=None)
 
@@ -172,12 +173,12 @@ def agents_by_domain(pack: PromptPack) -> QuerySet[Agent]:
     return choosers if pack.domain and pack.archived_at is None else choosers.none()
 
 
-def domains(actor: Any) -> list[str]:
+def domains(actor: Actor) -> list[str]:
     """The domains for which the actor's packs are, to choose from."""
     return sorted(set(packs_visible(actor).exclude(domain="").order_by().values_list("domain", flat=True)[:200]))
 
 
-def pack_get(actor: Any, name: Any) -> PromptPack:
+def pack_get(actor: Actor, name: Any) -> PromptPack:
     """A pack by id, or one that is in use by name.
 
     Raises:

@@ -8,17 +8,18 @@ from typing import Any, Final
 from django.db.models import QuerySet
 
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
 
 OFFERED: Final = 200  # in a list to choose from; the page of any other leads on
 
 
-def agents_visible(actor: Any, *, archived: bool = False) -> QuerySet[Agent]:
+def agents_visible(actor: Actor, *, archived: bool = False) -> QuerySet[Agent]:
     rows = Agent.objects.visible_to(actor).select_related("organization", "endpoint")
     return rows if archived else rows.filter(archived_at=None)
 
 
-def agent_get(actor: Any, name: Any) -> Agent:
+def agent_get(actor: Actor, name: Any) -> Agent:
     """An agent by id or slug.
 
     Raises:
@@ -30,7 +31,7 @@ def agent_get(actor: Any, name: Any) -> Agent:
     return found
 
 
-def agent_find(actor: Any, name: Any) -> Agent | None:
+def agent_find(actor: Actor, name: Any) -> Agent | None:
     """An agent by id or slug; None where there is none of that name in the actor's organisations."""
     rows = agents_visible(actor, archived=True)
     try:

@@ -6,6 +6,7 @@ from typing import Any
 
 from django.dispatch import receiver
 
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.signals import agent_archived, agent_context_changed, agent_evolves
 from experiences.models import Agent
 from experiences.playbooks.invalidation import announce_on_commit
@@ -13,12 +14,12 @@ from experiences.playbooks.services.playbooks import playbook_of_new_agent, play
 
 
 @receiver(agent_evolves)
-def on_evolves(sender: Any, *, actor: Any, agent: Agent, **_: Any) -> None:
+def on_evolves(sender: Any, *, actor: Actor, agent: Agent, **_: Any) -> None:
     playbook_of_new_agent(actor, agent)
 
 
 @receiver(agent_archived)
-def on_archived(sender: Any, *, actor: Any, agent: Agent, **_: Any) -> None:
+def on_archived(sender: Any, *, actor: Actor, agent: Agent, **_: Any) -> None:
     playbook_retire(actor, agent)
 
 

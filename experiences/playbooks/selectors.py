@@ -15,6 +15,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.lib.money import micros
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require_somewhere
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
@@ -45,11 +46,11 @@ WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)
 # -- playbooks ---------------------------------------------------------------------------------------------------------
 
 
-def playbooks_visible(actor: Any) -> QuerySet[Playbook]:
+def playbooks_visible(actor: Actor) -> QuerySet[Playbook]:
     return Playbook.objects.visible_to(actor).select_related("agent", "organization")
 
 
-def playbook_get(actor: Any, agent: Any) -> Playbook:
+def playbook_get(actor: Actor, agent: Any) -> Playbook:
     """The playbook of an agent, by the agent's id or slug.
 
     Raises:
@@ -85,7 +86,7 @@ class Compiled:
         return context_of(self.lessons)
 
 
-def compiled(actor: Any, agent: Any) -> Compiled:
+def compiled(actor: Actor, agent: Any) -> Compiled:
     """The present context of an agent's services, from the deployed release. Every interface reads it here.
 
     Raises:
@@ -208,16 +209,16 @@ def changes_of(playbook: Playbook, handle: str) -> QuerySet[PlaybookChange]:
 # -- deltas and executions ---------------------------------------------------------------------------------------------
 
 
-def deltas_visible(actor: Any) -> QuerySet[ContextDelta]:
+def deltas_visible(actor: Actor) -> QuerySet[ContextDelta]:
     return ContextDelta.objects.visible_to(actor).select_related("playbook", "agent", "job")
 
 
-def review_queue(actor: Any) -> QuerySet[ContextDelta]:
+def review_queue(actor: Actor) -> QuerySet[ContextDelta]:
     """Changes that wait for a person, the oldest first."""
     return deltas_visible(actor).filter(state__in=WAITING).order_by("created_at", "id")
 
 
-def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
+def delta_get(actor: Actor, delta_id: Any) -> ContextDelta:
     """Raises:
     Missing: there is none, or it belongs to another organisation."""
     found = deltas_visible(actor).filter(id=as_uuid(delta_id, "delta")).first()
@@ -226,14 +227,14 @@ def delta_get(actor: Any, delta_id: Any) -> ContextDelta:
     return found
 
 
-def waiting_count(actor: Any) -> int:
+def waiting_count(actor: Actor) -> int:
     """Number of changes and lessons that wait for a person, over all agents. One query."""
     changes = ContextDelta.objects.visible_to(actor).filter(state__in=WAITING).order_by().values("id")
     lessons = Experience.objects.visible_to(actor).filter(status=ExperienceStatus.QUARANTINED).order_by().values("id")
     return changes.union(lessons, all=True).count()
 
 
-def trace_get(actor: Any, trace_id: Any) -> ExecutionTrace:
+def trace_get(actor: Actor, trace_id: Any) -> ExecutionTrace:
     """Raises:
     Missing: there is none, or it belongs to another organisation."""
     found = traces_visible(actor).filter(id=as_uuid(trace_id, "execution")).first()
@@ -242,7 +243,7 @@ def trace_get(actor: Any, trace_id: Any) -> ExecutionTrace:
     return found
 
 
-def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
+def traces_visible(actor: Actor, agent: Agent | None = None) -> QuerySet[ExecutionTrace]:
     """Executions, newest first.
 
     Raises:
@@ -256,11 +257,11 @@ def traces_visible(actor: Any, agent: Agent | None = None) -> QuerySet[Execution
 # -- evolutions --------------------------------------------------------------------------------------------------------
 
 
-def evolutions_visible(actor: Any) -> QuerySet[Evolution]:
+def evolutions_visible(actor: Actor) -> QuerySet[Evolution]:
     return Evolution.objects.visible_to(actor).select_related("job", "agent", "playbook")
 
 
-def evolution_get(actor: Any, job_id: Any) -> Evolution:
+def evolution_get(actor: Actor, job_id: Any) -> Evolution:
     """Raises:
     Missing: there is none, or it belongs to another organisation."""
     found = evolutions_visible(actor).filter(job_id=as_uuid(job_id, "evolution")).first()
@@ -269,14 +270,14 @@ def evolution_get(actor: Any, job_id: Any) -> Evolution:
     return found
 
 
-def executions_of(actor: Any, evolution: Evolution) -> QuerySet[ExecutionTrace]:
+def executions_of(actor: Actor, evolution: Evolution) -> QuerySet[ExecutionTrace]:
     """The executions that an evolution read, as far as they are kept and the actor's to read, in the order in which its
     insights count them."""
     rows = ExecutionTrace.objects.visible_to(actor).filter(agent=evolution.agent, id__in=evolution.trace_ids)
     return rows.order_by("recorded_at", "id")
 
 
-def dead_letters(actor: Any) -> QuerySet[Evolution]:
+def dead_letters(actor: Actor) -> QuerySet[Evolution]:
     """Evolutions that failed and were not tried again with success, newest first."""
     return evolutions_visible(actor).filter(job__status=Status.FAILED).order_by("-job__finished_at")
 

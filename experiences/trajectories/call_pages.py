@@ -7,12 +7,13 @@ from collections import defaultdict
 from collections.abc import Collection
 from functools import reduce
 from operator import or_
-from typing import Any, Final
+from typing import Final
 from uuid import UUID
 
 from django.db.models import Q
 from django.urls import reverse
 
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import TrajectoryRecord
 from experiences.rollouts.types import RolloutKey
 
@@ -20,7 +21,7 @@ from experiences.rollouts.types import RolloutKey
 ROLLOUT: Final = re.compile(r"(?:[^/]*/){2}(?P<purpose>.+)/(?P<path>\d{1,9}/\d{1,9}/\d{1,9})")
 
 
-def call_pages(actor: Any, calls: Collection[tuple[UUID, str]]) -> dict[tuple[UUID, str], str]:
+def call_pages(actor: Actor, calls: Collection[tuple[UUID, str]]) -> dict[tuple[UUID, str], str]:
     """By (job, rollout) of a call, the page of its trajectory. One query. None where no trajectory is kept (yet), or
     where several (arms of an evaluation, looks at the selection queries) have one of that number and the call does not
     say which."""

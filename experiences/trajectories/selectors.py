@@ -14,20 +14,21 @@ from django.db.models.functions import Cast
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.models import GroupRecord, TrajectoryRecord
 
 FEW: Final = 8  # iterations, of which each is asked for with its own range of queries
 
 
-def trajectories_visible(actor: Any) -> QuerySet[TrajectoryRecord]:
+def trajectories_visible(actor: Actor) -> QuerySet[TrajectoryRecord]:
     """Raises:
     Forbidden: the actor's role does not read them."""
     require_somewhere(actor, "data.view")
     return TrajectoryRecord.objects.visible_to(actor)
 
 
-def trajectory_get(actor: Any, trajectory_id: Any) -> TrajectoryRecord:
+def trajectory_get(actor: Actor, trajectory_id: Any) -> TrajectoryRecord:
     found = trajectories_visible(actor).filter(id=as_uuid(trajectory_id, "trajectory")).first()
     if found is None:
         raise Missing(f"There is no trajectory {trajectory_id}.")

@@ -10,6 +10,7 @@ from django.db import connection
 from agentcore_site.encryption.columns import opened
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import TrajectoryRecord
 from experiences.trajectories.selectors import trajectories_visible
 
@@ -22,7 +23,7 @@ CUT = (
 )
 
 
-def trajectory_light(actor: Any, trajectory_id: Any) -> TrajectoryRecord:
+def trajectory_light(actor: Actor, trajectory_id: Any) -> TrajectoryRecord:
     """The row without its steps, which may be many megabytes.
 
     Raises:

@@ -9,6 +9,7 @@ from typing import Any
 from django.core.management.base import CommandError
 
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_get
 from experiences.models import Agent, Dataset
 from training.data.uploads import read_rows
@@ -41,7 +42,7 @@ def rows_of_file(path: Path) -> list[dict[str, Any]]:
         raise CommandError(f"{path}: {error.message}") from error
 
 
-def dataset_named(actor: Any, text: str) -> Dataset | None:
+def dataset_named(actor: Actor, text: str) -> Dataset | None:
     """The dataset with that id; None if the text is no id.
 
     Raises:

@@ -7,6 +7,7 @@ from typing import Any
 from rest_framework import serializers
 
 from agentcore_site.rest.row_files import RowFile
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_rows_visible
 from experiences.models import Dataset
 
@@ -17,7 +18,7 @@ class RowOut(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
-def dataset_file(actor: Any, dataset: Dataset) -> RowFile:
+def dataset_file(actor: Actor, dataset: Dataset) -> RowFile:
     """As JSONL it is what an upload takes.
 
     Raises:

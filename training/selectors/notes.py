@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -11,7 +10,7 @@ from agentcore_site.tenancy.actors import Actor
 from training.models import JobComment, JobPin, TrainingRun
 
 
-def comments_of(actor: Any, run: TrainingRun) -> QuerySet[JobComment]:
+def comments_of(actor: Actor, run: TrainingRun) -> QuerySet[JobComment]:
     rows: QuerySet[JobComment] = JobComment.objects.visible_to(actor)
     return rows.filter(run=run).select_related("author").order_by("created_at", "id")
 

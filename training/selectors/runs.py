@@ -18,6 +18,7 @@ from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.figures import minus, p_words, signed
 from agentcore_site.lib.money import dollars
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import GroupRecord, TrajectoryRecord
 from experiences.trajectories.archive.reading import job_rows
 from experiences.trajectories.exports.rows import as_exported, jsonl_line
@@ -48,7 +49,7 @@ RISING: Final = 0.9  # share of its steps that must go up for a run to count as 
 PACE = 20  # iterations whose pace is that of the rest
 
 
-def runs_visible(actor: Any) -> QuerySet[TrainingRun]:
+def runs_visible(actor: Actor) -> QuerySet[TrainingRun]:
     rows = with_money(TrainingRun.objects.visible_to(actor))
     # As it always is; said, the newest are found in the index of jobs, and not among all of them.
     rows = rows.filter(job__organization_id=F("organization_id"))
@@ -63,7 +64,7 @@ def measured(runs: QuerySet[TrainingRun], *names: str) -> QuerySet[TrainingRun]:
     return runs
 
 
-def run_get(actor: Any, job_id: Any) -> TrainingRun:
+def run_get(actor: Actor, job_id: Any) -> TrainingRun:
     """Raises:
     Missing: there is no such run, or it belongs to another organisation."""
     found = runs_visible(actor).filter(job_id=as_uuid(job_id)).first()
@@ -92,7 +93,7 @@ def searched(rows: QuerySet[Any], query: str, *, also: Q | None = None) -> Query
     return rows.filter(meant)
 
 
-def checkpoints_visible(actor: Any) -> QuerySet[PolicyCheckpoint]:
+def checkpoints_visible(actor: Actor) -> QuerySet[PolicyCheckpoint]:
     rows = PolicyCheckpoint.objects.visible_to(actor).select_related("run", "agent")
     return rows.defer("data", *(f"run__{name}" for name in LARGE))
 

@@ -12,6 +12,7 @@ from agentcore_site.jobs import lifecycle
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid
 from agentcore_site.lib.money import MICROS, dollars
 from agentcore_site.lib.money_format import money
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from experiences.agents.consent import recording_require
@@ -53,7 +54,7 @@ def job_slot(agent: Agent) -> dict[str, Any]:
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
 
 
-def refusals(actor: Any, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[LaunchRefusal]:
+def refusals(actor: Actor, planned: Planned, choose: Callable[[], ChosenPrompt]) -> list[LaunchRefusal]:
     """All reasons that refuse a launch of this plan now; empty if it is admitted. ``choose`` returns the prompt of the
     job, or raises a Conflict."""
     agent = planned.agent

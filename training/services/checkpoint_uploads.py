@@ -14,6 +14,7 @@ from agentcore_site.lib.errors import Conflict, Invalid, TooLarge
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import hold_row
 from agentcore_site.lib.storable import unstorable
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from experiences.rollouts.environments import environments
@@ -50,7 +51,7 @@ def read_upload(file: UploadedFile[Any]) -> bytes:
 
 
 @transaction.atomic
-def checkpoint_upload(actor: Any, agent: Agent, data: bytes, *, sha256: str) -> PolicyCheckpoint:
+def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -> PolicyCheckpoint:
     """Stores a file as a checkpoint of this agent, tagged "uploaded". Nothing in the file is executed. If the agent has
     the checkpoint already and it is damaged, its bytes are restored.
 
@@ -91,7 +92,7 @@ def checkpoint_upload(actor: Any, agent: Agent, data: bytes, *, sha256: str) -> 
     return made
 
 
-def _mended(actor: Any, known: PolicyCheckpoint, data: bytes) -> PolicyCheckpoint:
+def _mended(actor: Actor, known: PolicyCheckpoint, data: bytes) -> PolicyCheckpoint:
     """Raises:
     Conflict: its bytes are whole."""
     try:

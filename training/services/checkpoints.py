@@ -17,6 +17,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.lib.object_storage import ObjectsUnavailable, object_save
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from training.checkpoint_bytes import checkpoint_load
@@ -107,7 +108,7 @@ def best_of_agent(agent: Agent) -> PolicyCheckpoint | None:
 
 
 @transaction.atomic
-def checkpoint_tag(actor: Any, checkpoint: PolicyCheckpoint, tags: list[str]) -> PolicyCheckpoint:
+def checkpoint_tag(actor: Actor, checkpoint: PolicyCheckpoint, tags: list[str]) -> PolicyCheckpoint:
     """Sets the tags. A tagged checkpoint is never pruned.
 
     Raises:
@@ -124,7 +125,7 @@ def checkpoint_tag(actor: Any, checkpoint: PolicyCheckpoint, tags: list[str]) ->
     return checkpoint
 
 
-def checkpoint_download(actor: Any, checkpoint: PolicyCheckpoint) -> bytes:
+def checkpoint_download(actor: Actor, checkpoint: PolicyCheckpoint) -> bytes:
     """The bytes, for an actor who may download them; the download is logged."""
     require(actor, "checkpoint.download", checkpoint.organization_id)
     data = checkpoint_load(checkpoint)
@@ -132,7 +133,7 @@ def checkpoint_download(actor: Any, checkpoint: PolicyCheckpoint) -> bytes:
     return data
 
 
-def checkpoint_of(actor: Any, checkpoint_id: Any) -> PolicyCheckpoint:
+def checkpoint_of(actor: Actor, checkpoint_id: Any) -> PolicyCheckpoint:
     from agentcore_site.jobs.selectors import as_uuid
 
     found = (

@@ -14,6 +14,7 @@ from typing import Any, Final
 from django.conf import settings
 
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_rows
 from experiences.models import Agent, AgentRuntime, Dataset
 from training.data.uploads import clean_rows
@@ -76,7 +77,7 @@ def pipeline_options(**given: Any) -> PipelineOptions:
 
 
 def pipeline_start(
-    actor: Any,
+    actor: Actor,
     *,
     agent: Agent,
     options: PipelineOptions,

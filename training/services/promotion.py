@@ -7,7 +7,7 @@ the checkpoint ships active.
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple, cast
+from typing import Final, NamedTuple, cast
 
 from django.db import transaction
 from django.utils import timezone
@@ -54,7 +54,7 @@ def before_promoted(agent: Agent) -> PolicyCheckpoint | None:
 
 
 @transaction.atomic
-def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
+def checkpoint_stand(actor: Actor, checkpoint: PolicyCheckpoint) -> None:
     """Promotes a checkpoint.
 
     Raises:
@@ -79,7 +79,7 @@ def checkpoint_stand(actor: Any, checkpoint: PolicyCheckpoint) -> None:
 
 
 @transaction.atomic
-def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
+def agent_step_back(actor: Actor, agent: Agent) -> PolicyCheckpoint:
     """Rolls the last promotion back and returns the checkpoint that is promoted now.
 
     Raises:
@@ -98,7 +98,7 @@ def agent_step_back(actor: Any, agent: Agent) -> PolicyCheckpoint:
     return back
 
 
-def _take_up(actor: Any, checkpoint: PolicyCheckpoint) -> None:
+def _take_up(actor: Actor, checkpoint: PolicyCheckpoint) -> None:
     """Loads the checkpoint and, if it learns a context, activates the lessons that it ships. Lessons of an uploaded
     checkpoint have no rows here: a release delivers them, and jobs start with the existing rows."""
     try:

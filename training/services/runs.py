@@ -17,6 +17,7 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import UnknownName
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.services import budget_open_job
 from experiences.agents.endpoint_config import uses_model_server
@@ -59,7 +60,7 @@ class LaunchRequest:
 
 
 def run_start(
-    actor: Any,
+    actor: Actor,
     *,
     agent: Agent,
     dataset: Dataset | None = None,
@@ -151,7 +152,7 @@ def run_start(
 
 
 def run_estimate(
-    actor: Any,
+    actor: Actor,
     *,
     agent: Agent,
     dataset: Dataset | None = None,

@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, DomainError
 from agentcore_site.lib.storable import parse_json
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.events.imports.formats import ImportedRollout, imported
 from evaluation.events.received import trajectories_receive
@@ -35,7 +36,7 @@ class ImportReport:
             self.faults.append(f"line {number:,}: {getattr(why, 'message', why) or type(why).__name__}")
 
 
-def trajectories_import(actor: Any, agent: Agent, lines: Iterable[bytes], *, kind: str = "") -> ImportReport:
+def trajectories_import(actor: Actor, agent: Agent, lines: Iterable[bytes], *, kind: str = "") -> ImportReport:
     """Stores rollouts as trajectories of an agent, each once: by its name in the file, else by its content. A wrong
     line is reported, and the others are stored.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import orjson
 from django.db import connection
@@ -33,7 +33,7 @@ class SpansTaken(NamedTuple):
     why: str
 
 
-def spans_receive(actor: Any, exports: Iterable[ResourceSpans], *, agent: str = "") -> SpansTaken:
+def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str = "") -> SpansTaken:
     """Stores spans of registered agents: of the named one (its slug), else of the one that a resource names. A
     duplicate span is stored once.
 

@@ -42,7 +42,7 @@ NOTE: Final = "A small edit, by the agent's own rule."
 
 
 @transaction.atomic
-def edits_change(actor: Any, agent: Agent, *, most: int | None, **limits: Any) -> AgentServing:
+def edits_change(actor: Actor, agent: Agent, *, most: int | None, **limits: Any) -> AgentServing:
     """Sets whether edits of at most ``most`` texts, and of nothing else, are deployed automatically as this person.
     ``most=None`` turns this off. ``limits`` are the changed values of ``LIMITS``.
 

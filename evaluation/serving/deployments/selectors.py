@@ -9,16 +9,17 @@ from django.db.models import QuerySet
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.texts import uuid_of
+from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import LIVE, AgentServing, Deployment
 from evaluation.serving.releases.selectors import bundle_of
 from experiences.playbooks.deployed import DeployedContext
 
 
-def deployments_visible(actor: Any) -> QuerySet[Deployment]:
+def deployments_visible(actor: Actor) -> QuerySet[Deployment]:
     return Deployment.objects.visible_to(actor).select_related("agent", "release", "previous", "created_by")
 
 
-def deployment_get(actor: Any, deployment_id: Any) -> Deployment:
+def deployment_get(actor: Actor, deployment_id: Any) -> Deployment:
     """Raises:
     Missing: no such deployment is visible to this actor."""
     named = uuid_of(deployment_id)

@@ -56,7 +56,7 @@ COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, Deploym
 
 @transaction.atomic
 def deployment_start(
-    actor: Any,
+    actor: Actor,
     release: Release,
     *,
     strategy: str,
@@ -90,7 +90,7 @@ def deployment_start(
 
 
 @transaction.atomic
-def release_approve(actor: Any, release: Release) -> None:
+def release_approve(actor: Actor, release: Release) -> None:
     """Raises:
     Missing, Forbidden: the actor may not.
     Conflict: the actor made this release."""
@@ -104,7 +104,7 @@ def release_approve(actor: Any, release: Release) -> None:
 
 
 @transaction.atomic
-def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
+def release_restore(actor: Actor, agent: Agent, *, note: str = "") -> Deployment:
     """Serves the release before the current one again, at once. The gate is not applied: it passed that release before.
 
     Raises:
@@ -121,7 +121,7 @@ def release_restore(actor: Any, agent: Agent, *, note: str = "") -> Deployment:
     return _begin(actor, last.previous, serving, DeploymentStrategy.IMMEDIATE, DeploymentRule(), note=note, verdict={})
 
 
-def _serving(actor: Any, release: Release) -> AgentServing:
+def _serving(actor: Actor, release: Release) -> AgentServing:
     """The serving settings of the release's agent, locked until the transaction ends.
     Raises Missing, Forbidden, Conflict."""
     agent = release.agent
@@ -138,7 +138,7 @@ def _serving(actor: Any, release: Release) -> AgentServing:
 
 
 def _begin(
-    actor: Any,
+    actor: Actor,
     release: Release,
     serving: AgentServing,
     strategy: str,
@@ -174,7 +174,7 @@ def _begin(
 
 @transaction.atomic
 def serving_change(
-    actor: Any,
+    actor: Actor,
     agent: Agent,
     *,
     fallbacks: Sequence[str],
@@ -219,7 +219,7 @@ def serving_change(
     return serving
 
 
-def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+def deployment_pause(actor: Actor, deployment: Deployment, *, note: str = "") -> None:
     """Keeps the share until the deployment is resumed; guardrails stay active and may roll it back.
 
     Raises:
@@ -229,7 +229,7 @@ def deployment_pause(actor: Any, deployment: Deployment, *, note: str = "") -> N
     _step(actor, deployment, "paused", DeploymentState.RUNNING, note=note, state=DeploymentState.PAUSED)
 
 
-def deployment_resume(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+def deployment_resume(actor: Actor, deployment: Deployment, *, note: str = "") -> None:
     """Raises:
     Missing, Forbidden: the actor may not.
     Conflict: it is not paused."""
@@ -237,7 +237,7 @@ def deployment_resume(actor: Any, deployment: Deployment, *, note: str = "") -> 
 
 
 @transaction.atomic
-def deployment_advance(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+def deployment_advance(actor: Actor, deployment: Deployment, *, note: str = "") -> None:
     """Takes the next step now, without waiting: a canary's next stage, blue-green's switch, or the end.
 
     Raises:
@@ -249,7 +249,7 @@ def deployment_advance(actor: Any, deployment: Deployment, *, note: str = "") ->
 
 
 @transaction.atomic
-def deployment_roll_back(actor: Any, deployment: Deployment, *, note: str = "") -> None:
+def deployment_roll_back(actor: Actor, deployment: Deployment, *, note: str = "") -> None:
     """Rolls the new release back at once.
 
     Raises:
@@ -263,7 +263,7 @@ def deployment_roll_back(actor: Any, deployment: Deployment, *, note: str = "") 
 # -- steps that a person or the rule takes; the caller has locked the row ----------------------------------------------
 
 
-def advance(deployment: Deployment, *, actor: Any = None, note: str = "") -> None:
+def advance(deployment: Deployment, *, actor: Actor | None = None, note: str = "") -> None:
     rule = DeploymentRule.from_json(deployment.rule)
     if deployment.strategy == DeploymentStrategy.BLUE_GREEN:
         follows = 1.0 if deployment.share < 1 else None
@@ -291,7 +291,7 @@ def person_ask(deployment: Deployment, why: str) -> None:
     mail_queue(deployment.organization, to=to, subject=subject, body=body, blind=True)
 
 
-def roll_back(deployment: Deployment, reason: str, *, actor: Any = None, figures: Any = None) -> None:
+def roll_back(deployment: Deployment, reason: str, *, actor: Actor | None = None, figures: Any = None) -> None:
     deployment.state, deployment.share, deployment.reason = DeploymentState.ROLLED_BACK, 0.0, reason[:MOST_TEXT]
     deployment.ended_at = timezone.now()
     deployment.save(update_fields=["state", "share", "reason", "ended_at"])
@@ -306,7 +306,7 @@ def serve(deployment: Deployment) -> None:
     announce_on_commit(deployment.agent_id)
 
 
-def _complete(deployment: Deployment, actor: Any, note: str) -> None:
+def _complete(deployment: Deployment, actor: Actor | None, note: str) -> None:
     shadow = deployment.strategy == DeploymentStrategy.SHADOW
     deployment.state = DeploymentState.STOPPED if shadow else DeploymentState.DONE
     deployment.share = 0.0 if shadow else 1.0
@@ -317,7 +317,7 @@ def _complete(deployment: Deployment, actor: Any, note: str) -> None:
     _log_event(actor, deployment, "stopped" if shadow else "done", note=note)
 
 
-def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note: str, state: str) -> None:
+def _step(actor: Actor, deployment: Deployment, kind: str, expected: str, *, note: str, state: str) -> None:
     with transaction.atomic():
         found = _locked(actor, deployment)
         if found.state != expected:
@@ -327,7 +327,7 @@ def _step(actor: Any, deployment: Deployment, kind: str, expected: str, *, note:
         _log_event(actor, found, kind, note=note)
 
 
-def _locked(actor: Any, deployment: Deployment) -> Deployment:
+def _locked(actor: Actor, deployment: Deployment) -> Deployment:
     """The current row, locked until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", deployment.organization_id)
     found = (
@@ -340,7 +340,7 @@ def _locked(actor: Any, deployment: Deployment) -> Deployment:
     return found
 
 
-def _log_event(actor: Any, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
+def _log_event(actor: Actor | None, deployment: Deployment, kind: str, *, note: str = "", figures: Any = None) -> None:
     user = None if actor is None else Actor.of(actor).user
     DeploymentEvent.objects.create(
         deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
@@ -385,7 +385,7 @@ def _check_texts(**texts: str) -> None:
             raise Invalid(f"{name}: {message}", fields={name: message})
 
 
-def _check_override(actor: Any, agent: Agent, verdict: GateVerdict, override: str) -> None:
+def _check_override(actor: Actor, agent: Agent, verdict: GateVerdict, override: str) -> None:
     if not override.strip():
         raise Conflict(f"The gate refuses. {verdict.sentence}")
     if not Actor.of(actor).may("deployment.override", agent.organization_id):

@@ -18,14 +18,14 @@ NEW: Final = 10.0  # seconds
 LONGEST_WAIT: Final = 1.0
 
 
-def feedback_visible(actor: Any) -> QuerySet[Feedback]:
+def feedback_visible(actor: Actor) -> QuerySet[Feedback]:
     """Raises:
     Forbidden: the actor's role may not read answers."""
     require_somewhere(actor, "data.view")
     return Feedback.objects.visible_to(actor).select_related("user")
 
 
-def feedback_get(actor: Any, feedback_id: Any) -> Feedback:
+def feedback_get(actor: Actor, feedback_id: Any) -> Feedback:
     """Raises:
     Missing: no such feedback is visible to the actor."""
     found = feedback_visible(actor).filter(id=as_uuid(feedback_id, "feedback")).first()
@@ -34,7 +34,7 @@ def feedback_get(actor: Any, feedback_id: Any) -> Feedback:
     return found
 
 
-def trace_of(actor: Any, trace_id: Any) -> ProductionTrace:
+def trace_of(actor: Actor, trace_id: Any) -> ProductionTrace:
     """The trace that feedback is about. A key that may give feedback and see nothing finds it too. One of a moment ago
     is waited for: the gateway writes what it answered behind the answer.
 

@@ -22,7 +22,7 @@ RULE: Final = "rule"  # the giver of implicit signals
 
 
 def feedback_give(
-    actor: Any, trace: ProductionTrace, *, metric: str, value: Any = None, text: str = ""
+    actor: Actor, trace: ProductionTrace, *, metric: str, value: Any = None, text: str = ""
 ) -> tuple[Feedback, bool]:
     """Stores the actor's opinion on an answer, in place of their earlier one by this metric; returns (row, is new). The
     trace's reward is computed again at once if it has one; else the sweep computes it soon.
@@ -53,7 +53,7 @@ def feedback_give(
 
 
 @transaction.atomic
-def feedback_withdraw(actor: Any, row: Feedback) -> None:
+def feedback_withdraw(actor: Actor, row: Feedback) -> None:
     """Withdraws one's own feedback.
 
     Raises:
@@ -90,7 +90,7 @@ def implicit_found(traces: Iterable[ProductionTrace], metric: str) -> int:
     return len(new)
 
 
-def giver_of(actor: Any) -> str:
+def giver_of(actor: Actor) -> str:
     """A key is a giver of its own, apart from its owner; a person is the same in the console and by JWT."""
     who = Actor.of(actor)
     return who.door if who.door.startswith("key ") else f"person {who.user.pk}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import uuid
 from datetime import date
-from typing import Any
 
 from django.db.models import OuterRef, Q, QuerySet, Subquery, Value
 from django.db.models.functions import Coalesce
@@ -24,7 +23,7 @@ def spent_by(key_id: uuid.UUID) -> int:
     return found or 0
 
 
-def keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
+def keys_visible(actor: Actor, month: date | None = None) -> QuerySet[ApiKey]:
     """One's own keys, and all of an organisation whose keys one manages.
 
     Each with ``spent`` (micro-dollars) and ``calls`` of models of a month; of this one.
@@ -40,12 +39,12 @@ def keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
     )
 
 
-def calling_keys_visible(actor: Any, month: date | None = None) -> QuerySet[ApiKey]:
+def calling_keys_visible(actor: Actor, month: date | None = None) -> QuerySet[ApiKey]:
     """The visible keys that may call models."""
     return keys_visible(actor, month).filter(scopes__contains=[CALLS])
 
 
-def key_get(actor: Any, key_id: uuid.UUID) -> ApiKey:
+def key_get(actor: Actor, key_id: uuid.UUID) -> ApiKey:
     """Raises:
     Missing: there is no such key for the actor."""
     row = keys_visible(actor).filter(pk=key_id).first()

@@ -44,12 +44,12 @@ def loop_of(agent: Agent) -> LearningLoop:
     return found or LearningLoop(agent=agent, organization_id=agent.organization_id)
 
 
-def turns_visible(actor: Any) -> QuerySet[LoopTurn]:
+def turns_visible(actor: Actor) -> QuerySet[LoopTurn]:
     rows = LoopTurn.objects.visible_to(actor)
     return rows.select_related("agent", "release", "deployment", "run__job", "created_by").defer("release__bundle")
 
 
-def turn_get(actor: Any, turn_id: Any) -> LoopTurn:
+def turn_get(actor: Actor, turn_id: Any) -> LoopTurn:
     """Raises:
     Missing: no such turn is visible to this actor."""
     named = uuid_of(turn_id)
@@ -63,7 +63,7 @@ def live_turn(agent: Agent) -> LoopTurn | None:
     return LoopTurn.objects.filter(agent=agent).exclude(state__in=TURN_ENDED).first()
 
 
-def rows_visible(actor: Any) -> QuerySet[LoopRow]:
+def rows_visible(actor: Actor) -> QuerySet[LoopRow]:
     """Raises:
     Forbidden: the actor's role may not read answers."""
     require_somewhere(actor, "data.view")

@@ -40,7 +40,7 @@ MOST_TEXT: Final = 300
 
 
 @transaction.atomic
-def loop_change(actor: Any, agent: Agent, **values: Any) -> LearningLoop:
+def loop_change(actor: Actor, agent: Agent, **values: Any) -> LearningLoop:
     """Sets the given ones of ``SETTINGS``; ``rule`` is a ``DeploymentRule`` as JSON, {} for the default. Turns act as
     the person who switches the loop on.
 
@@ -72,7 +72,7 @@ def settings_of(loop: LearningLoop) -> dict[str, Any]:
 
 
 @transaction.atomic
-def turn_start(actor: Any, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> LoopTurn:
+def turn_start(actor: Actor, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> LoopTurn:
     """Begins a turn that acts as this person; ``loops_advance`` takes its steps.
 
     Raises:
@@ -97,7 +97,7 @@ def turn_start(actor: Any, agent: Agent, *, trigger: str = LoopTrigger.HAND) -> 
 
 
 @transaction.atomic
-def turn_stop(actor: Any, turn: LoopTurn, *, note: str = "") -> None:
+def turn_stop(actor: Actor, turn: LoopTurn, *, note: str = "") -> None:
     """Ends a turn: cancels its job and suite runs, and rolls back its live deployment.
 
     Raises:
@@ -114,7 +114,7 @@ def turn_stop(actor: Any, turn: LoopTurn, *, note: str = "") -> None:
 
 
 @transaction.atomic
-def rows_decide(actor: Any, turn: LoopTurn, *, approve: bool, ids: Iterable[int] | None = None) -> int:
+def rows_decide(actor: Actor, turn: LoopTurn, *, approve: bool, ids: Iterable[int] | None = None) -> int:
     """Approves or rejects rows of a turn's review; without ``ids`` all waiting rows. A person's decision on a trace
     holds in later turns. Returns the number of rows.
 
@@ -135,7 +135,7 @@ def rows_decide(actor: Any, turn: LoopTurn, *, approve: bool, ids: Iterable[int]
 # -- shared with the tick; the caller has locked the row -------------------------------------------------------------
 
 
-def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Any = None) -> None:
+def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Actor | None = None) -> None:
     """Ends a turn and its active jobs, so that nothing more is paid."""
     its = Q(training_run=turn.run_id) | Q(evaluation_run__run=turn.run_id) if turn.run_id else Q()
     for job in Job.objects.filter(its | Q(suite_run__in=turn.suite_runs.all()), status__in=ACTIVE):
@@ -146,7 +146,7 @@ def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Any = None)
     record(actor, "loop.turn_ended", turn, after={"number": turn.number, "state": str(state), "reason": turn.reason})
 
 
-def _held(actor: Any, turn: LoopTurn) -> LoopTurn:
+def _held(actor: Actor, turn: LoopTurn) -> LoopTurn:
     """The current row, locked until the transaction ends. Raises Missing, Forbidden, Conflict."""
     require(actor, "deployment.edit", turn.organization_id)
     rows = LoopTurn.objects.select_for_update(of=("self",), no_key=True).select_related(
@@ -158,7 +158,7 @@ def _held(actor: Any, turn: LoopTurn) -> LoopTurn:
     return found
 
 
-def _require_all(actor: Any, agent: Agent) -> None:
+def _require_all(actor: Actor, agent: Agent) -> None:
     """Keeps a key from doing through a turn what its scopes do not allow. Raises Missing, Forbidden."""
     for action in NEEDED:
         require(actor, action, agent.organization_id)

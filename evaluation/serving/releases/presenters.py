@@ -36,7 +36,7 @@ def shown(found: Iterable[BundleDifference]) -> list[ShownBundleDifference]:
     ]
 
 
-def sources_of(actor: Any, agent: Agent) -> list[tuple[str, str]]:
+def sources_of(actor: Actor, agent: Agent) -> list[tuple[str, str]]:
     """The sources of the agent's next release that this person may use, as (key, title) of form choices; empty if they
     may not make a release."""
     if agent.archived_at is not None or not Actor.of(actor).may("release.make", agent.organization_id):

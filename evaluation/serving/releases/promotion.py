@@ -4,10 +4,9 @@ Neither changes what is served: a deployment of the release does.
 
 from __future__ import annotations
 
-from typing import Any
-
 from django.db import transaction
 
+from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import Release
 from evaluation.serving.releases.services import Unchanged, release_make
 from experiences.models import Agent
@@ -16,7 +15,7 @@ from training.services.promotion import agent_step_back, checkpoint_stand
 
 
 @transaction.atomic
-def checkpoint_promote(actor: Any, checkpoint: PolicyCheckpoint, *, note: str = "") -> Release:
+def checkpoint_promote(actor: Actor, checkpoint: PolicyCheckpoint, *, note: str = "") -> Release:
     """Makes this checkpoint the agent's current one, from which later jobs start, and makes a release of it.
 
     Raises:
@@ -27,7 +26,7 @@ def checkpoint_promote(actor: Any, checkpoint: PolicyCheckpoint, *, note: str = 
 
 
 @transaction.atomic
-def agent_roll_back(actor: Any, agent: Agent, *, note: str = "") -> Release:
+def agent_roll_back(actor: Actor, agent: Agent, *, note: str = "") -> Release:
     """Makes the checkpoint before the last promotion the agent's current one again, and makes a release of it.
 
     Raises:
@@ -36,7 +35,7 @@ def agent_roll_back(actor: Any, agent: Agent, *, note: str = "") -> Release:
     return _release(actor, agent_step_back(actor, agent), note)
 
 
-def _release(actor: Any, checkpoint: PolicyCheckpoint, note: str) -> Release:
+def _release(actor: Actor, checkpoint: PolicyCheckpoint, note: str) -> Release:
     try:
         return release_make(actor, checkpoint.agent, checkpoint=checkpoint, note=note)
     except Unchanged as same:

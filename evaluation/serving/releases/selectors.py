@@ -21,13 +21,13 @@ from training.policies.served_context import ServedContext
 ADDRESSES: Final = ("address", "address of its endpoint")  # names of differences
 
 
-def releases_visible(actor: Any) -> QuerySet[Release]:
+def releases_visible(actor: Actor) -> QuerySet[Release]:
     """Visible releases, with their bundles deferred: up to some 100 KB each."""
     rows = Release.objects.visible_to(actor).select_related("agent", "checkpoint", "created_by", "organization")
     return rows.defer("bundle", "checkpoint__data")
 
 
-def release_get(actor: Any, release_id: Any) -> Release:
+def release_get(actor: Actor, release_id: Any) -> Release:
     """Raises:
     Missing: no such release is visible to the actor."""
     found = releases_visible(actor).filter(id=as_uuid(release_id, "release")).first()
@@ -72,14 +72,14 @@ def moved_since(release: Release) -> list[BundleDifference]:
     return setting_differences(made, now) + (moved if address != made.model.base_url else [])
 
 
-def without_addresses(actor: Any, release: Release, found: Sequence[BundleDifference]) -> list[BundleDifference]:
+def without_addresses(actor: Actor, release: Release, found: Sequence[BundleDifference]) -> list[BundleDifference]:
     """The differences; addresses only for an actor who works with endpoints."""
     if Actor.of(actor).may("data.view", release.organization_id):
         return list(found)
     return [one._replace(before="", after="") if one.name in ADDRESSES else one for one in found]
 
 
-def bundle_shown(actor: Any, release: Release) -> dict[str, Any]:
+def bundle_shown(actor: Actor, release: Release) -> dict[str, Any]:
     """The whole bundle; the endpoint's address only for an actor who works with endpoints."""
     bundle: dict[str, Any] = release.bundle
     if Actor.of(actor).may("data.view", release.organization_id):

@@ -36,7 +36,7 @@ class Unchanged(Conflict):
 
 
 def release_make(
-    actor: Any,
+    actor: Actor,
     agent: Agent,
     *,
     checkpoint: PolicyCheckpoint | None = None,
@@ -61,7 +61,7 @@ def release_make(
 
 
 def _made(
-    actor: Any, agent: Agent, *, checkpoint: PolicyCheckpoint | None, playbook_version: int | None, note: str
+    actor: Actor, agent: Agent, *, checkpoint: PolicyCheckpoint | None, playbook_version: int | None, note: str
 ) -> Release:
     if len(note) > MOST_NOTE:
         message = f"A note has at most {MOST_NOTE} characters; this one has {len(note)}."
@@ -98,7 +98,7 @@ def _made(
     return release
 
 
-def release_download(actor: Any, release_id: Any, *, form: str = "json") -> Release:
+def release_download(actor: Actor, release_id: Any, *, form: str = "json") -> Release:
     """A release for download as a file; the download is logged.
 
     Raises:

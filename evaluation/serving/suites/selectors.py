@@ -13,6 +13,7 @@ from django.db.models import Count, F, Func, IntegerField, Max, OuterRef, Q, Que
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.models import Release, Suite, SuiteKind, SuiteResult, SuiteRun, SuiteVersion, line_of
 from evaluation.serving.releases.bundle import Bundle
@@ -23,7 +24,7 @@ from experiences.trajectories.archive.reading import job_rows
 LARGE = ("release__bundle", "bundle", "done")
 
 
-def suites_visible(actor: Any, *, archived: bool = False) -> QuerySet[Suite]:
+def suites_visible(actor: Actor, *, archived: bool = False) -> QuerySet[Suite]:
     """With ``latest`` (the number of the newest version), and how many ``runs`` were asked for and when the last."""
     rows = Suite.objects.visible_to(actor).select_related("organization", "created_by")
     rows = rows if archived else rows.filter(archived_at=None)
@@ -34,7 +35,7 @@ def suites_visible(actor: Any, *, archived: bool = False) -> QuerySet[Suite]:
     )
 
 
-def suite_get(actor: Any, name: Any) -> Suite:
+def suite_get(actor: Actor, name: Any) -> Suite:
     """By id or name.
 
     Raises:
@@ -61,12 +62,12 @@ def version_get(suite: Suite, number: int | None = None) -> SuiteVersion:
     return found
 
 
-def suite_runs_visible(actor: Any) -> QuerySet[SuiteRun]:
+def suite_runs_visible(actor: Actor) -> QuerySet[SuiteRun]:
     rows = SuiteRun.objects.visible_to(actor)
     return rows.select_related("job", "job__created_by", "agent", "release__agent", "version__suite").defer(*LARGE)
 
 
-def last_scored(actor: Any, suites: Sequence[Suite], agent: Agent | None = None) -> dict[UUID, SuiteRun]:
+def last_scored(actor: Actor, suites: Sequence[Suite], agent: Agent | None = None) -> dict[UUID, SuiteRun]:
     """By suite, the last run that has a score; of one agent, if it is given."""
     runs = suite_runs_visible(actor).filter(version__suite__in=suites, score__isnull=False)
     runs = runs if agent is None else runs.filter(agent=agent)
@@ -74,7 +75,7 @@ def last_scored(actor: Any, suites: Sequence[Suite], agent: Agent | None = None)
     return {one.version.suite_id: one for one in last}
 
 
-def suite_run_get(actor: Any, job_id: Any) -> SuiteRun:
+def suite_run_get(actor: Actor, job_id: Any) -> SuiteRun:
     """Raises:
     Missing: there is no such run, or it belongs to another organisation."""
     found = suite_runs_visible(actor).filter(job_id=as_uuid(job_id, "run of a suite")).first()
@@ -88,7 +89,7 @@ def bundle_played(run: SuiteRun) -> Bundle:
     return Bundle.from_json(run.bundle if run.release is None else run.release.bundle)
 
 
-def results_visible(actor: Any, run: SuiteRun) -> QuerySet[SuiteResult]:
+def results_visible(actor: Actor, run: SuiteRun) -> QuerySet[SuiteResult]:
     """Each query of a run with what was answered.
 
     Raises:

@@ -41,7 +41,7 @@ MOST_BUDGET_USD: Final = 10_000.0
 
 
 @transaction.atomic
-def suite_create(actor: Any, *, name: str, spec: Mapping[str, Any], description: str = "") -> Suite:
+def suite_create(actor: Actor, *, name: str, spec: Mapping[str, Any], description: str = "") -> Suite:
     """Makes a suite with its first version.
 
     Raises:
@@ -54,7 +54,7 @@ def suite_create(actor: Any, *, name: str, spec: Mapping[str, Any], description:
     return _create(actor, organization, name, description, _checked(actor, organization.pk, spec))
 
 
-def _create(actor: Any, organization: Organization, name: str, description: str, parsed: SuiteSpec) -> Suite:
+def _create(actor: Actor, organization: Organization, name: str, description: str, parsed: SuiteSpec) -> Suite:
     kind = SuiteKind.SAFETY if parsed.is_safety else SuiteKind.BENCHMARK
     user = Actor.of(actor).user
     suite = Suite(organization=organization, name=name.strip(), kind=kind, description=description.strip())
@@ -67,7 +67,7 @@ def _create(actor: Any, organization: Organization, name: str, description: str,
 
 
 @transaction.atomic
-def suite_version_add(actor: Any, suite: Suite, *, spec: Mapping[str, Any]) -> SuiteVersion:
+def suite_version_add(actor: Actor, suite: Suite, *, spec: Mapping[str, Any]) -> SuiteVersion:
     """Makes the suite's next version. Runs of earlier ones stay as they are.
 
     Raises:
@@ -78,7 +78,7 @@ def suite_version_add(actor: Any, suite: Suite, *, spec: Mapping[str, Any]) -> S
     return _next(actor, suite, _checked(actor, suite.organization_id, spec))
 
 
-def _next(actor: Any, suite: Suite, parsed: SuiteSpec) -> SuiteVersion:
+def _next(actor: Actor, suite: Suite, parsed: SuiteSpec) -> SuiteVersion:
     hold_row(suite)
     if suite.archived_at is not None:
         raise Conflict(f"{suite.name} is archived.")
@@ -93,7 +93,7 @@ def _next(actor: Any, suite: Suite, parsed: SuiteSpec) -> SuiteVersion:
 
 
 @transaction.atomic
-def suite_built_in_add(actor: Any, *, name: str) -> Suite:
+def suite_built_in_add(actor: Actor, *, name: str) -> Suite:
     """Adds a suite that comes with the program, or its next version where this release of the program asks something
     else.
 
@@ -114,7 +114,7 @@ def suite_built_in_add(actor: Any, *, name: str) -> Suite:
     return found
 
 
-def suite_archive(actor: Any, suite: Suite) -> Suite:
+def suite_archive(actor: Actor, suite: Suite) -> Suite:
     """Takes a suite out of use; its runs stay.
 
     Raises:
@@ -126,7 +126,7 @@ def suite_archive(actor: Any, suite: Suite) -> Suite:
 
 
 def suite_run_start(
-    actor: Any,
+    actor: Actor,
     version: SuiteVersion,
     *,
     agent: Agent | None = None,
@@ -167,7 +167,7 @@ def suite_run_start(
 
 @transaction.atomic
 def _queued(
-    actor: Any,
+    actor: Actor,
     version: SuiteVersion,
     agent: Agent,
     release: Release | None,
@@ -241,7 +241,7 @@ def _playable(version: SuiteVersion, agent: Agent, bundle: Bundle, judge_model: 
         raise Invalid(message, fields={"agent": message})
 
 
-def _checked(actor: Any, organization_id: Any, given: Mapping[str, Any]) -> SuiteSpec:
+def _checked(actor: Actor, organization_id: Any, given: Mapping[str, Any]) -> SuiteSpec:
     """Raises:
     Missing, Forbidden: an address may not be called by the actor's wish.
     Invalid: the spec is wrong; the message says where."""
@@ -265,7 +265,7 @@ def _wrong(message: str) -> Invalid:
     return Invalid(message, fields={"spec": message})
 
 
-def _add(actor: Any, suite: Suite, spec: SuiteSpec) -> SuiteVersion:
+def _add(actor: Actor, suite: Suite, spec: SuiteSpec) -> SuiteVersion:
     latest = suite.versions.order_by("-number").values_list("number", flat=True).first() or 0
     return SuiteVersion.objects.create(
         suite=suite,

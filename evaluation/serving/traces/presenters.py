@@ -65,7 +65,7 @@ class ShownTrace:
         return [opinion for opinion in self.opinions if not (opinion.mine and opinion.row.metric == THUMBS)]
 
 
-def shown_traces(actor: Any, rows: Sequence[ProductionTrace], numbers: Mapping[Any, int]) -> list[ShownTrace]:
+def shown_traces(actor: Actor, rows: Sequence[ProductionTrace], numbers: Mapping[Any, int]) -> list[ShownTrace]:
     given = Feedback.objects.filter(trace__in=rows).select_related("user").order_by("id")
     who, giver, by_trace = Actor.of(actor), giver_of(actor), dict[Any, list[ShownOpinion]]()
     for one in given:

@@ -10,18 +10,19 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require_somewhere
 from evaluation.serving.models import ProductionTrace, Release
 
 
-def production_traces_visible(actor: Any) -> QuerySet[ProductionTrace]:
+def production_traces_visible(actor: Actor) -> QuerySet[ProductionTrace]:
     """Raises:
     Forbidden: the actor's role does not read them."""
     require_somewhere(actor, "data.view")
     return ProductionTrace.objects.visible_to(actor).select_related("agent")
 
 
-def production_trace_get(actor: Any, trace_id: Any) -> ProductionTrace:
+def production_trace_get(actor: Actor, trace_id: Any) -> ProductionTrace:
     """Raises:
     Missing: there is none, or it belongs to another organisation."""
     found = production_traces_visible(actor).filter(pk=as_uuid(trace_id, "trace")).first()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import secrets
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from asgiref.sync import async_to_sync
 from django.conf import settings
@@ -15,6 +15,7 @@ from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.row_checks import check_secrets_stay
 from agentcore_site.outbound_settings import check_address
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import Unsealable, sealed
 from budgets.llm.client import MeteredChatClient
@@ -58,7 +59,7 @@ class AgentTest:
 
 
 def agent_test(
-    actor: Any,
+    actor: Actor,
     agent: Agent | None,
     *,
     url: str = "",

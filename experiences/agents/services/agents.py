@@ -73,7 +73,7 @@ MAX_TOKENS = 200_000
 
 
 @transaction.atomic
-def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Agent:
+def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> Agent:
     """Makes an agent in the actor's organisation.
 
     ``granted_tools`` names the tools of its ``tool_servers`` by their ids (``grants``); ``authorization``
@@ -108,7 +108,7 @@ def agent_create(actor: Any, *, name: str, slug: str = "", **values: Any) -> Age
 
 
 @transaction.atomic
-def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
+def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
     """Changes an agent; what is not given stays.
 
     Raises:
@@ -143,7 +143,7 @@ def agent_update(actor: Any, agent: Agent, **values: Any) -> Agent:
     return agent
 
 
-def _authorize(actor: Any, agent: Agent, given: str, *, before: str) -> None:
+def _authorize(actor: Actor, agent: Agent, given: str, *, before: str) -> None:
     """Seals the Authorization header for the agent's address; an empty value leaves it unchanged."""
     given = given.strip()
     if given:
@@ -159,7 +159,7 @@ def _authorize(actor: Any, agent: Agent, given: str, *, before: str) -> None:
     )
 
 
-def _check_address(actor: Any, agent: Agent, before: str, options: Mapping[str, Any]) -> None:
+def _check_address(actor: Actor, agent: Agent, before: str, options: Mapping[str, Any]) -> None:
     """Our workers call that address from inside: only those who may make endpoints may choose it. Raises Missing,
     Forbidden, Invalid."""
     if agent.url and agent.url != before:
@@ -196,7 +196,7 @@ def _told_apart(text: str) -> str:
 
 
 @transaction.atomic
-def agent_archive(actor: Any, agent: Agent) -> Agent:
+def agent_archive(actor: Actor, agent: Agent) -> Agent:
     """Hides an agent; its runs, evaluations and playbook stay, and its context is given out no more."""
     require(actor, "agent.edit", agent.organization_id)
     if archive(actor, agent, "agent.archived"):

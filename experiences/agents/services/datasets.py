@@ -28,7 +28,7 @@ LONGEST_NAME: Final = 120
 
 @transaction.atomic
 def dataset_create(
-    actor: Any,
+    actor: Actor,
     *,
     name: str,
     rows: Sequence[Mapping[str, Any]],
@@ -93,7 +93,7 @@ def dataset_create(
 
 
 @transaction.atomic
-def dataset_update(actor: Any, dataset: Dataset, *, domain: str | None = None, name: str | None = None) -> Dataset:
+def dataset_update(actor: Actor, dataset: Dataset, *, domain: str | None = None, name: str | None = None) -> Dataset:
     """Renames a dataset, or says what it is about ("": nothing special); None is left as it is. Jobs that were launched
     keep the prompt pack that they were launched with.
 
@@ -114,7 +114,7 @@ def dataset_update(actor: Any, dataset: Dataset, *, domain: str | None = None, n
     return dataset
 
 
-def dataset_archive(actor: Any, dataset: Dataset) -> Dataset:
+def dataset_archive(actor: Actor, dataset: Dataset) -> Dataset:
     """Takes a dataset out of lists and choices. Jobs that train on it go on, and their pages show it.
 
     Raises:
@@ -123,14 +123,14 @@ def dataset_archive(actor: Any, dataset: Dataset) -> Dataset:
     return _archived(actor, dataset, "dataset.archived", timezone.now())
 
 
-def dataset_restore(actor: Any, dataset: Dataset) -> Dataset:
+def dataset_restore(actor: Actor, dataset: Dataset) -> Dataset:
     """Raises:
     Forbidden, Missing: the actor may not."""
     return _archived(actor, dataset, "dataset.restored", None)
 
 
 @transaction.atomic
-def _archived(actor: Any, dataset: Dataset, action: str, moment: datetime | None) -> Dataset:
+def _archived(actor: Actor, dataset: Dataset, action: str, moment: datetime | None) -> Dataset:
     require(actor, "dataset.edit", dataset.organization_id)
     hold_row(dataset)
     if (dataset.archived_at is None) != (moment is None):
@@ -168,7 +168,7 @@ def dataset_of_rows(organization: Organization, rows: Sequence[Mapping[str, Any]
     return Dataset.objects.filter(organization=organization, sha256=_digest(rows)).first()
 
 
-def _joined(actor: Any, found: Dataset, domain: str) -> Dataset:
+def _joined(actor: Actor, found: Dataset, domain: str) -> Dataset:
     if not domain or domain.lower() == found.domain.lower():
         return found
     if not found.domain:

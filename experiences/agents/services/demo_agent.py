@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.agents.services.agents import agent_create
 from experiences.models import Agent
@@ -11,7 +12,7 @@ from experiences.models import Agent
 DEMO_SLUG: Final = "tool-router"
 
 
-def demo_agent(actor: Any) -> Agent:
+def demo_agent(actor: Actor) -> Agent:
     """The demo agent of the actor's organisation, made where there is none.
 
     Raises:

@@ -51,7 +51,7 @@ class EndpointTest:
 
 
 @transaction.atomic
-def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
+def endpoint_create(actor: Actor, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
     """Makes an endpoint in the actor's organisation. ``KEYS`` come in plain and are sealed.
 
     Raises:
@@ -68,7 +68,7 @@ def endpoint_create(actor: Any, *, name: str, base_url: str, **values: Any) -> M
 
 
 @transaction.atomic
-def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
+def endpoint_update(actor: Actor, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
     """Changes an endpoint; what is not given stays, and a key that is given empty stays too.
 
     An address on another host requires the key again: a stored key is never sent to another host.
@@ -88,7 +88,7 @@ def endpoint_update(actor: Any, endpoint: ModelEndpoint, **values: Any) -> Model
 
 
 @transaction.atomic
-def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
+def endpoint_archive(actor: Actor, endpoint: ModelEndpoint) -> ModelEndpoint:
     """Hides an endpoint and forgets its keys.
 
     Raises:
@@ -104,7 +104,7 @@ def endpoint_archive(actor: Any, endpoint: ModelEndpoint) -> ModelEndpoint:
 
 
 def endpoint_test(
-    actor: Any, *, endpoint: ModelEndpoint | None, model: str = "", organization: Any = None, agent_id: Any = None
+    actor: Actor, *, endpoint: ModelEndpoint | None, model: str = "", organization: Any = None, agent_id: Any = None
 ) -> EndpointTest:
     """Makes one small call, paid for like any other, and says what came of it: model, latency, price, an answer.
 

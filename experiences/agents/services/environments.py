@@ -8,6 +8,7 @@ from typing import Any
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.outbound_settings import check_address
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, AgentRuntime
 from experiences.rollouts.environments import environments
@@ -33,7 +34,7 @@ def environment_fits(agent: Agent, environment: str) -> None:
 
 
 def environment_addresses_check(
-    actor: Any, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
+    actor: Actor, organization_id: Any, environment: str, options: Mapping[str, Any], known: Mapping[str, Any]
 ) -> None:
     """Our workers call the addresses in an environment's options from inside: only those who may make endpoints may
     choose new ones.

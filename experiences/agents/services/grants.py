@@ -4,9 +4,9 @@ until a person grants them."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from agentcore_site.lib.errors import Invalid, Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.tool_servers import tool_server_offer
 from experiences.models import Agent, ToolServer
 
@@ -14,7 +14,7 @@ Grants = dict[ToolServer, list[str]]
 
 
 def grants_wanted(
-    actor: Any, agent: Agent, servers: Iterable[ToolServer] | None, named: Mapping[str, Sequence[str]] | None
+    actor: Actor, agent: Agent, servers: Iterable[ToolServer] | None, named: Mapping[str, Sequence[str]] | None
 ) -> Grants | None:
     """The servers and tools that an agent gets; None where nothing was said of them. Of a server that is new to it and
     for which no tools are named, it gets those that the server offers now; one whose list is empty it does not get.
@@ -59,7 +59,7 @@ def _checked(server: ToolServer, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(names))
 
 
-def _offered(actor: Any, server: ToolServer) -> list[str]:
+def _offered(actor: Actor, server: ToolServer) -> list[str]:
     offer = tool_server_offer(actor, server)
     if not offer.ok:
         raise _refused(f"What {server.name} offers can't be seen now: {offer.message} Name its tools, or try again.")

@@ -46,7 +46,7 @@ class Offer:
 
 
 @transaction.atomic
-def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
+def tool_server_create(actor: Actor, *, name: str, **values: Any) -> ToolServer:
     """Makes a tool server. ``token`` and ``variables`` (by name, of a stdio server) come in plain and are sealed.
 
     Raises:
@@ -63,7 +63,7 @@ def tool_server_create(actor: Any, *, name: str, **values: Any) -> ToolServer:
 
 
 @transaction.atomic
-def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolServer:
+def tool_server_update(actor: Actor, server: ToolServer, **values: Any) -> ToolServer:
     """Changes a tool server; what is not given stays, and a token or variable that is given empty stays too.
 
     An address on another host requires the token again, another command its variables: a stored secret is never sent
@@ -84,7 +84,7 @@ def tool_server_update(actor: Any, server: ToolServer, **values: Any) -> ToolSer
 
 
 @transaction.atomic
-def tool_server_archive(actor: Any, server: ToolServer) -> ToolServer:
+def tool_server_archive(actor: Actor, server: ToolServer) -> ToolServer:
     """Takes a server out of use, from all agents, and forgets its secrets."""
     require(actor, "endpoint.edit", server.organization_id)
     if archive(actor, server, "tool_server.archived", token="", variables={}):
@@ -92,7 +92,7 @@ def tool_server_archive(actor: Any, server: ToolServer) -> ToolServer:
     return server
 
 
-def tool_server_offer(actor: Any, server: ToolServer) -> Offer:
+def tool_server_offer(actor: Actor, server: ToolServer) -> Offer:
     """Connects, and lists what the server offers to agents.
 
     Raises:

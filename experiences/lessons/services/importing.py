@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Final
 
 from django.db import transaction
 
@@ -37,7 +37,7 @@ class Imported:
 
 
 @transaction.atomic
-def record_batch(actor: Any, records: Sequence[LessonUpdate], *, agent: Agent) -> Imported:
+def record_batch(actor: Actor, records: Sequence[LessonUpdate], *, agent: Agent) -> Imported:
     """Writes lessons that others vouch for by their stamps; all of them or none.
 
     A stamp fits where the agent acts by the prompt under which the lesson was learned: its own, or a pack that its jobs

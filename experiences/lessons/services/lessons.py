@@ -35,7 +35,9 @@ LONGEST_WHY: Final = 2000
 UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
 
 
-def experience_restore(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+def experience_restore(
+    actor: Actor, experience: Experience, *, why: str = "", version: int | None = None
+) -> Experience:
     """Brings a pruned lesson back: it is tried again.
 
     ``version`` is the one that the person saw, if known.
@@ -47,7 +49,7 @@ def experience_restore(actor: Any, experience: Experience, *, why: str = "", ver
     return _move(actor, experience, "restored", PROPOSED, {PRUNED}, why, version, vouched=True)
 
 
-def experience_prune(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+def experience_prune(actor: Actor, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
     """Takes a lesson out; it can be brought back.
 
     Raises:
@@ -57,7 +59,7 @@ def experience_prune(actor: Any, experience: Experience, *, why: str = "", versi
 
 
 def experience_quarantine(
-    actor: Any, experience: Experience, *, why: str = "", version: int | None = None
+    actor: Actor, experience: Experience, *, why: str = "", version: int | None = None
 ) -> Experience:
     """Keeps a lesson out of all contexts until a person approves it.
 
@@ -67,7 +69,9 @@ def experience_quarantine(
     return _move(actor, experience, "quarantined", QUARANTINED, {PROPOSED, ACTIVE, PRUNED}, why, version)
 
 
-def experience_approve(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+def experience_approve(
+    actor: Actor, experience: Experience, *, why: str = "", version: int | None = None
+) -> Experience:
     """Lets a lesson out of quarantine: a person vouches for its text, and it is tried.
 
     Raises:
@@ -76,7 +80,7 @@ def experience_approve(actor: Any, experience: Experience, *, why: str = "", ver
     return _move(actor, experience, "approved", PROPOSED, {QUARANTINED}, why, version, vouched=True)
 
 
-def experience_reject(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+def experience_reject(actor: Actor, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
     """Refuses a quarantined lesson: it is taken out, and can be brought back.
 
     Raises:
@@ -87,7 +91,7 @@ def experience_reject(actor: Any, experience: Experience, *, why: str = "", vers
 
 @transaction.atomic
 def experience_edit(
-    actor: Any, experience: Experience, *, summary: str | None = None, why: str = "", version: int | None = None
+    actor: Actor, experience: Experience, *, summary: str | None = None, why: str = "", version: int | None = None
 ) -> Experience:
     """Edits the text of a lesson; its status stays. Measurements of the old text do not apply to the new one.
 
@@ -125,7 +129,7 @@ def experience_edit(
 
 @transaction.atomic
 def _move(
-    actor: Any,
+    actor: Actor,
     experience: Experience,
     action: str,
     to: str,
@@ -199,7 +203,7 @@ def _sentence(fault: str) -> str:
     return f"{fault[0].upper()}{fault[1:]}."
 
 
-def experience_remember(actor: Any, experience: Experience, action: str, before: str, after: str, why: str) -> None:
+def experience_remember(actor: Actor, experience: Experience, action: str, before: str, after: str, why: str) -> None:
     ExperienceChange.objects.create(
         experience=experience,
         version=experience.version,
@@ -212,7 +216,7 @@ def experience_remember(actor: Any, experience: Experience, action: str, before:
 
 
 def experience_log(
-    actor: Any, experience: Experience, action: str, before: dict[str, Any], after: dict[str, Any]
+    actor: Actor, experience: Experience, action: str, before: dict[str, Any], after: dict[str, Any]
 ) -> None:
     """The audit log names the lesson by its handle: its text may be erased one day, and the log may not."""
     named = Experience(pk=experience.pk, organization_id=experience.organization_id, summary=experience.handle)

@@ -9,6 +9,7 @@ from typing import Any, Final
 from django.db import transaction
 
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.selectors import SAME
 from experiences.lessons.services.lessons import (
@@ -34,7 +35,7 @@ def equal_lessons(experience: Experience) -> list[Experience]:
 
 
 @transaction.atomic
-def experience_merge(actor: Any, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
+def experience_merge(actor: Actor, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
     """Makes one lesson of all that say the same to the agent, and gives that one back.
 
     The newest keeps its handle and its own reason. Rollouts that saw them add up, as do the trajectories that taught

@@ -40,7 +40,7 @@ def system_text(agent: Agent) -> str:
 
 
 @transaction.atomic
-def pack_create(actor: Any, *, name: str, **values: Any) -> PromptPack:
+def pack_create(actor: Actor, *, name: str, **values: Any) -> PromptPack:
     """Makes a pack in the actor's organisation, stamped: who makes it vouches for it.
 
     Raises:
@@ -57,7 +57,7 @@ def pack_create(actor: Any, *, name: str, **values: Any) -> PromptPack:
 
 
 @transaction.atomic
-def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **values: Any) -> PromptPack:
+def pack_update(actor: Actor, pack: PromptPack, *, keep_lessons: bool = False, **values: Any) -> PromptPack:
     """Changes a pack and stamps it again. Lessons learned under the old text are left out from then on, unless
     ``keep_lessons`` states that they hold for the new one too. Then lessons that fitted before are stamped for it, and
     so are lessons of jobs that still act by the old text (a job keeps the text of its launch).
@@ -83,7 +83,7 @@ def pack_update(actor: Any, pack: PromptPack, *, keep_lessons: bool = False, **v
 
 
 @transaction.atomic
-def pack_archive(actor: Any, pack: PromptPack) -> PromptPack:
+def pack_archive(actor: Actor, pack: PromptPack) -> PromptPack:
     """Takes a pack out of use.
 
     Raises:
@@ -101,7 +101,7 @@ def pack_archive(actor: Any, pack: PromptPack) -> PromptPack:
 
 
 @transaction.atomic
-def packs_load(actor: Any, organization: Organization, manifests: Sequence[Manifest]) -> dict[str, str]:
+def packs_load(actor: Actor | None, organization: Organization, manifests: Sequence[Manifest]) -> dict[str, str]:
     """Puts packs that were read from files into an organisation, under their ids as names; all or none.
 
     Gives for each what came of it: "new", "changed" or "same". ``actor`` is None for the site's own command line.
@@ -139,7 +139,7 @@ def prompt_replace(agent: Agent, prompt: str) -> None:
 # -- how ---------------------------------------------------------------------------------------------------------------
 
 
-def _load(actor: Any, organization: Organization, manifest: Manifest) -> str:
+def _load(actor: Actor | None, organization: Organization, manifest: Manifest) -> str:
     rows = PromptPack.objects.select_for_update(no_key=True).filter(organization=organization, archived_at=None)
     pack = rows.filter(name=manifest.id).first()
     fresh = pack is None

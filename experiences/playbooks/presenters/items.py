@@ -10,6 +10,7 @@ from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.statistics import wilson_interval
 from agentcore_site.templatetags.console import count, percent, points
+from agentcore_site.tenancy.actors import Actor
 from budgets.llm.tokens import middle
 from experiences.learning.playbooks.deltas import Change
 from experiences.learning.playbooks.effects import ItemEffect
@@ -258,7 +259,7 @@ def last_evolution(playbook: Playbook) -> Evolution | None:
     return rows.order_by("-settled_at").first()
 
 
-def playbook_summary(actor: Any, agent_id: Any) -> dict[str, Any]:
+def playbook_summary(actor: Actor, agent_id: Any) -> dict[str, Any]:
     """Summary of an agent's playbook for the agent's page; ``playbook`` is None where it has none."""
     playbook = playbooks_visible(actor).filter(agent_id=agent_id).first()
     if playbook is None:

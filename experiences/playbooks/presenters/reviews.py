@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from django.db.models import F
 
@@ -74,7 +74,7 @@ def proposals(rows: Sequence[ContextDelta]) -> list[Proposal]:
     return [_proposal(row, sections.get(row.playbook_id, {}).get(row.target)) for row in rows]
 
 
-def evidence(actor: Any, delta: ContextDelta) -> tuple[list[ExecutionTrace], int]:
+def evidence(actor: Actor, delta: ContextDelta) -> tuple[list[ExecutionTrace], int]:
     """The executions behind a change that are still kept, and how many are not; none for who may not read them."""
     if not Actor.of(actor).may("data.view", delta.organization_id):
         return [], 0

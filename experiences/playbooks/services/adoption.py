@@ -6,7 +6,6 @@ Training touches copies only; this is the one step from there to an agent's cont
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from django.db import transaction
 
@@ -24,7 +23,7 @@ from experiences.playbooks.services.versions import VersionMoved, delta_rows, ve
 
 @transaction.atomic
 def playbook_adopt(
-    actor: Any,
+    actor: Actor,
     agent: Agent,
     experiences: Sequence[Experience] | None = None,
     *,
@@ -88,7 +87,7 @@ def _fits(plan: Adoption, experiences: Sequence[Experience]) -> None:
         raise Conflict(f"The playbook would have {plan.excess} {items} too many. Choose fewer, or remove some first.")
 
 
-def _write(actor: Any, playbook: Playbook, plan: Adoption) -> None:
+def _write(actor: Actor, playbook: Playbook, plan: Adoption) -> None:
     who = Actor.of(actor).name
     rows = delta_rows(playbook, plan.deltas, plan.curated, by=who)
     for row, lesson in zip(rows, plan.taken, strict=True):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from django.conf import settings
 from django.db import transaction
@@ -16,6 +16,7 @@ from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, TooMany, Unavailable
 from agentcore_site.lib.money_format import apart, money
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
@@ -45,7 +46,7 @@ EVOLVED: Final = "evolved"
 
 
 @transaction.atomic
-def evolution_queue(actor: Any, playbook: Playbook, *, trigger: str = "request") -> Evolution:
+def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "request") -> Evolution:
     """Queues one evolution. ``actor`` is None for the system itself, when enough executions were recorded.
 
     Raises:
@@ -72,7 +73,7 @@ def evolution_queue(actor: Any, playbook: Playbook, *, trigger: str = "request")
     return evolution
 
 
-def evolution_retry(actor: Any, evolution: Evolution) -> Job:
+def evolution_retry(actor: Actor, evolution: Evolution) -> Job:
     """Queues a failed evolution again, out of the dead letters: it makes new model calls.
 
     Raises:
@@ -150,7 +151,7 @@ def _of_rounds(agent: Agent) -> str:
     return f" with {rounds} round{'' if rounds == 1 else 's'} of reflection" if rounds else ""
 
 
-def _submitted(actor: Any, agent: Agent) -> Job:
+def _submitted(actor: Actor | None, agent: Agent) -> Job:
     try:
         return lifecycle.submit(
             actor,

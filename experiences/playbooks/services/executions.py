@@ -15,6 +15,7 @@ from django.db.models import F
 
 from agentcore_site.lib.errors import DomainError, Insufficient, Invalid, TooLarge, Unavailable
 from agentcore_site.lib.storable import unstorable
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.consent import recording_require
 from experiences.agents.evolution_settings import evolution_settings
@@ -56,7 +57,7 @@ class NewTrace:
         return None if self.context_version is None else Draw(self.context_version)
 
 
-def traces_record(actor: Any, given: Sequence[NewTrace]) -> list[ExecutionTrace]:
+def traces_record(actor: Actor, given: Sequence[NewTrace]) -> list[ExecutionTrace]:
     """Stores executions, all of them or none, and lets the playbooks evolve whose turn it is.
 
     Raises:

@@ -42,7 +42,7 @@ FIELDS = ("category", "content", "confidence")
 
 @transaction.atomic
 def playbook_create(
-    actor: Any, *, agent: Agent, philosophy: str = "", initial_sections: Sequence[Mapping[str, Any]] = ()
+    actor: Actor, *, agent: Agent, philosophy: str = "", initial_sections: Sequence[Mapping[str, Any]] = ()
 ) -> Playbook:
     """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not. One that
     was made with its agent and has not changed since is taken over, at version 2.
@@ -67,14 +67,14 @@ def playbook_create(
     return playbook
 
 
-def playbook_of_new_agent(actor: Any, agent: Agent) -> None:
+def playbook_of_new_agent(actor: Actor, agent: Agent) -> None:
     """An agent that evolves by itself has an empty playbook from the start, so that its first executions count. Who may
     edit the agent may have it made; one that is there stays."""
     if not Playbook.objects.filter(agent=agent).exists():
         _made(actor, agent, (), action=WITH_AGENT)
 
 
-def _made(actor: Any, agent: Agent, sections: Sequence[Mapping[str, Any]], *, action: str) -> Playbook:
+def _made(actor: Actor, agent: Agent, sections: Sequence[Mapping[str, Any]], *, action: str) -> Playbook:
     playbook = Playbook(
         organization_id=agent.organization_id,
         agent=agent,
@@ -91,7 +91,7 @@ def _made(actor: Any, agent: Agent, sections: Sequence[Mapping[str, Any]], *, ac
     return playbook
 
 
-def playbook_retire(actor: Any, agent: Agent) -> None:
+def playbook_retire(actor: Actor, agent: Agent) -> None:
     """The agent is archived: its evolution under way is cancelled, and its context is given out no more. The playbook
     and its history are kept."""
     for job in Job.objects.filter(evolution__agent=agent, status__in=ACTIVE):
@@ -130,7 +130,7 @@ def _given(where: str, one: Mapping[str, Any]) -> Delta:
 
 @transaction.atomic
 def playbook_edit(
-    actor: Any,
+    actor: Actor,
     playbook: Playbook,
     *,
     type: str,
@@ -189,7 +189,7 @@ def by_person(playbook: Playbook, delta: Delta) -> Curated:
 
 @transaction.atomic
 def section_revert(
-    actor: Any, playbook: Playbook, *, section: str, version: int, expected: int | None = None
+    actor: Actor, playbook: Playbook, *, section: str, version: int, expected: int | None = None
 ) -> Playbook:
     """Makes one item what it was in an earlier version: its text then, gone if it was not there, or back again.
 
@@ -216,7 +216,7 @@ def section_revert(
 
 
 @transaction.atomic
-def playbook_rollback(actor: Any, playbook: Playbook, *, version: int, expected: int | None = None) -> Playbook:
+def playbook_rollback(actor: Actor, playbook: Playbook, *, version: int, expected: int | None = None) -> Playbook:
     """Makes a new version with the items of an earlier one.
 
     Raises:
@@ -237,7 +237,7 @@ def playbook_rollback(actor: Any, playbook: Playbook, *, version: int, expected:
 
 
 @transaction.atomic
-def playbook_switch(actor: Any, playbook: Playbook, *, evolves: bool) -> Playbook:
+def playbook_switch(actor: Actor, playbook: Playbook, *, evolves: bool) -> Playbook:
     """Lets an agent's playbook evolve by itself, or stops it: then it only changes by hand."""
     require(actor, "playbook.edit", playbook.organization_id)
     # One conditional update: of two people at once one switches, and the audit log has one line.
@@ -248,7 +248,7 @@ def playbook_switch(actor: Any, playbook: Playbook, *, evolves: bool) -> Playboo
 
 
 @transaction.atomic
-def playbook_delete(actor: Any, playbook: Playbook) -> None:
+def playbook_delete(actor: Actor, playbook: Playbook) -> None:
     """Deletes a playbook with all its history; an evolution under way is cancelled. Executions stay."""
     require(actor, "playbook.edit", playbook.organization_id)
     agent_id, before = playbook.agent_id, {"agent": playbook.agent.slug, "version": playbook.version}

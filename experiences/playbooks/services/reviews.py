@@ -25,7 +25,7 @@ DECIDED = "This change has been decided already."
 
 @transaction.atomic
 def delta_approve(
-    actor: Any, delta: ContextDelta, *, content: str | None = None, category: str | None = None
+    actor: Actor, delta: ContextDelta, *, content: str | None = None, category: str | None = None
 ) -> ContextDelta:
     """Applies a waiting change, as it is or with a text of one's own, which is checked like any other.
 
@@ -68,7 +68,7 @@ def delta_approve(
 
 
 @transaction.atomic
-def delta_reject(actor: Any, delta: ContextDelta, *, reason: str = "") -> ContextDelta:
+def delta_reject(actor: Actor, delta: ContextDelta, *, reason: str = "") -> ContextDelta:
     """Refuses a waiting change for good.
 
     Raises:
@@ -83,7 +83,7 @@ def delta_reject(actor: Any, delta: ContextDelta, *, reason: str = "") -> Contex
     return delta
 
 
-def _decide(actor: Any, delta: ContextDelta, **values: Any) -> None:
+def _decide(actor: Actor, delta: ContextDelta, **values: Any) -> None:
     """One conditional update: of two reviewers one decides."""
     moved = ContextDelta.objects.filter(id=delta.id, state__in=WAITING).update(
         **values, reviewed_by=Actor.of(actor).user, reviewed_at=timezone.now()

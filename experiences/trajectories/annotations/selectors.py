@@ -12,27 +12,28 @@ from django.db.models.expressions import RawSQL
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require_somewhere
 from experiences.models import Annotation, TrajectoryRecord
 
 LABELS_OFFERED: Final = 30
 
 
-def annotations_visible(actor: Any) -> QuerySet[Annotation]:
+def annotations_visible(actor: Actor) -> QuerySet[Annotation]:
     """Raises:
     Forbidden: the actor's role does not read them."""
     require_somewhere(actor, "data.view")
     return Annotation.objects.visible_to(actor).select_related("author")
 
 
-def annotation_get(actor: Any, annotation_id: Any) -> Annotation:
+def annotation_get(actor: Actor, annotation_id: Any) -> Annotation:
     found = annotations_visible(actor).filter(id=as_uuid(annotation_id, "annotation")).first()
     if found is None:
         raise Missing(f"There is no annotation {annotation_id}.")
     return found
 
 
-def annotations_of(actor: Any, row: TrajectoryRecord) -> list[Annotation]:
+def annotations_of(actor: Actor, row: TrajectoryRecord) -> list[Annotation]:
     """Annotations of one trajectory, the oldest first."""
     return list(annotations_visible(actor).filter(month=row.month, trajectory_id=row.pk))
 
@@ -56,7 +57,7 @@ def as_noted(annotation: Annotation) -> dict[str, Any]:
     return said | {"created_at": annotation.created_at.isoformat()}
 
 
-def labels_used(actor: Any) -> Sequence[str]:
+def labels_used(actor: Actor) -> Sequence[str]:
     """The labels of the actor's organisations, by name: the offer of a filter and of a form."""
     rows = Annotation.objects.visible_to(actor).exclude(label="").order_by("label")
     return list(rows.values_list("label", flat=True).distinct()[:LABELS_OFFERED])

@@ -26,7 +26,7 @@ SAID: Final = (*TEXTS, "score")
 
 @transaction.atomic
 def annotation_create(
-    actor: Any,
+    actor: Actor,
     trajectory: TrajectoryRecord,
     *,
     step: int | None = None,
@@ -60,7 +60,7 @@ def annotation_create(
 
 
 @transaction.atomic
-def annotation_update(actor: Any, row: Annotation, **given: Any) -> Annotation:
+def annotation_update(actor: Actor, row: Annotation, **given: Any) -> Annotation:
     """Changes what is given of label, score, comment and answer. One's own alone.
 
     Raises:
@@ -79,7 +79,7 @@ def annotation_update(actor: Any, row: Annotation, **given: Any) -> Annotation:
 
 
 @transaction.atomic
-def annotation_delete(actor: Any, row: Annotation) -> None:
+def annotation_delete(actor: Actor, row: Annotation) -> None:
     """Takes one's own annotation back.
 
     Raises:
@@ -89,7 +89,7 @@ def annotation_delete(actor: Any, row: Annotation) -> None:
     row.delete()
 
 
-def _own(actor: Any, row: Annotation) -> None:
+def _own(actor: Actor, row: Annotation) -> None:
     require(actor, "annotation.edit", row.organization_id)
     if row.author_id != Actor.of(actor).user.pk:
         raise Forbidden("Another person wrote this. Write an annotation of your own beside it.")

@@ -25,7 +25,7 @@ from experiences.models.agent_lookup import agent_get
 GONE = "The archive that held this is not in the object storage any more."
 
 
-def archived_visible(actor: Any) -> QuerySet[ArchivedJob]:
+def archived_visible(actor: Actor | None) -> QuerySet[ArchivedJob]:
     """Jobs whose rows only the archive has."""
     return (
         (ArchivedJob.objects.all() if actor is None else ArchivedJob.objects.visible_to(actor))

@@ -8,10 +8,11 @@ from django.db.models import Count, Q, QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Missing
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import ArchiveRule, TrajectoryArchive
 
 
-def archives_visible(actor: Any) -> QuerySet[TrajectoryArchive]:
+def archives_visible(actor: Actor) -> QuerySet[TrajectoryArchive]:
     """With how many jobs each holds, and how many of them are back in the database."""
     jobs = Count("jobs"), Count("jobs", filter=Q(jobs__restored_at__isnull=False))
     return (
@@ -19,7 +20,7 @@ def archives_visible(actor: Any) -> QuerySet[TrajectoryArchive]:
     )
 
 
-def archive_get(actor: Any, archive_id: Any) -> TrajectoryArchive:
+def archive_get(actor: Actor, archive_id: Any) -> TrajectoryArchive:
     """Raises:
     Missing: there is no such archive, or it belongs to another organisation."""
     found = archives_visible(actor).filter(id=as_uuid(archive_id, "archive")).first()
@@ -28,5 +29,5 @@ def archive_get(actor: Any, archive_id: Any) -> TrajectoryArchive:
     return found
 
 
-def archive_rules_visible(actor: Any) -> QuerySet[ArchiveRule]:
+def archive_rules_visible(actor: Actor) -> QuerySet[ArchiveRule]:
     return ArchiveRule.objects.visible_to(actor).select_related("agent").order_by("agent__slug")

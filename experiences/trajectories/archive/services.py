@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import uuid
-from typing import Any
 
 from django.db import transaction
 from django.utils import timezone
@@ -13,6 +12,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import ACTIVE, Job, Priority
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid, Missing
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent, ArchiveRule, ArchiveState, TrajectoryArchive
@@ -25,7 +25,7 @@ LONGEST = 3_650
 
 
 @transaction.atomic
-def retention_start(actor: Any, organization: Organization) -> Job:
+def retention_start(actor: Actor | None, organization: Organization) -> Job:
     """Queues the job that archives what is due, deletes what is over, and brings back what was asked for.
 
     Raises:
@@ -63,7 +63,7 @@ def job_active(organization_id: uuid.UUID) -> Job | None:
 
 
 @transaction.atomic
-def restore_ask(actor: Any, archive: TrajectoryArchive, job_id: uuid.UUID | None = None) -> Job:
+def restore_ask(actor: Actor, archive: TrajectoryArchive, job_id: uuid.UUID | None = None) -> Job:
     """Asks for the rows of an archive, or of one job in it, to be put back into the database, by a job.
 
     Raises:
@@ -83,7 +83,7 @@ def restore_ask(actor: Any, archive: TrajectoryArchive, job_id: uuid.UUID | None
 
 
 @transaction.atomic
-def archive_rule_set(actor: Any, organization_id: uuid.UUID, agent: Agent | None, keep_days: int | None) -> None:
+def archive_rule_set(actor: Actor, organization_id: uuid.UUID, agent: Agent | None, keep_days: int | None) -> None:
     """Says how long archives of the agent (without one: of all agents) are kept: 0 for ever, None by the next rule.
 
     Raises:

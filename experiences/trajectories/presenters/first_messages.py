@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from agentcore_site.tenancy.actors import Actor
 from experiences.models import Experience, TrajectoryRecord
 from experiences.rollouts.message_diff import PROMPT
 from experiences.trajectories.presenters.shape_of_steps import answer_of
@@ -35,7 +36,7 @@ def first_messages(row: TrajectoryRecord, first: Mapping[str, Any] | None) -> li
     return [FirstMessage("system", str(system))] if system else []
 
 
-def lessons_in(actor: Any, row: TrajectoryRecord, messages: Sequence[FirstMessage]) -> list[Experience]:
+def lessons_in(actor: Actor, row: TrajectoryRecord, messages: Sequence[FirstMessage]) -> list[Experience]:
     """The agent's lessons whose text is in the messages."""
     text = "\n".join(message.content for message in messages)
     if not text:

@@ -10,6 +10,7 @@ from asgiref.sync import async_to_sync
 
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.types import Endpoint
@@ -25,7 +26,7 @@ from experiences.rollouts.runtimes.llm import Sampling
 from experiences.rollouts.types import Scenario, Trajectory
 
 
-def trajectories_judged(actor: Any, agent_id: Any, rubric: Rubric, trajectories: Sequence[Trajectory]) -> None:
+def trajectories_judged(actor: Actor, agent_id: Any, rubric: Rubric, trajectories: Sequence[Trajectory]) -> None:
     """Puts a verdict into the evidence of each trajectory of an agent, asked of its endpoint's models now and paid for
     like any call. What a scenario expects is not known any more: the judge goes by the rubric alone.
 

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import TrajectoryRecord
 from experiences.models.agent_lookup import agent_get
@@ -29,7 +30,7 @@ MAX_DEPTH: Final = 6
 
 
 def reward_try(
-    actor: Any,
+    actor: Actor,
     *,
     reward: str,
     options: Mapping[str, Any],
@@ -93,14 +94,14 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
     return {"summary": asdict(summary(results)), "trajectories": shown}
 
 
-def _of_job(actor: Any, job_id: Any) -> QuerySet[TrajectoryRecord]:
+def _of_job(actor: Actor, job_id: Any) -> QuerySet[TrajectoryRecord]:
     job = job_get(actor, job_id)
     require(actor, "data.view", job.organization_id)
     rows = trajectories_visible(actor).filter(job_id=job.id, month=job.created_at.date().replace(day=1))
     return rows.order_by("-iteration", "-scenario", "-rollout")
 
 
-def _of_agent(actor: Any, name: Any) -> QuerySet[TrajectoryRecord]:
+def _of_agent(actor: Actor, name: Any) -> QuerySet[TrajectoryRecord]:
     agent = agent_get(actor, name)
     require(actor, "data.view", agent.organization_id)
     rows = trajectories_visible(actor).filter(
