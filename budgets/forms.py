@@ -15,7 +15,7 @@ from agentcore_site.console.forms import RowForm, ServiceForm
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import exact
-from budgets.ledger.values import MOST
+from budgets.ledger.values import MOST_MICROS
 from budgets.models import BudgetSettings, ModelPrice
 
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
@@ -50,8 +50,8 @@ class DollarsField(forms.DecimalField):
             return None
         if amount < 0:
             raise ValidationError("It can't be negative.")
-        if amount > Decimal(MOST) / MICROS:
-            raise ValidationError(f"At most {exact(MOST)}.")
+        if amount > Decimal(MOST_MICROS) / MICROS:
+            raise ValidationError(f"At most {exact(MOST_MICROS)}.")
         return micros(amount)
 
 

@@ -17,7 +17,7 @@ from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from budgets.forecasting import Forecast, forecast
-from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing, month_of, owners
+from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing_micros, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
 from budgets.models import (
     AlertKind,
@@ -160,7 +160,7 @@ def _short(room: Headroom, wanted: int) -> str:
 def _room(owner: BudgetOwner) -> Headroom:
     budget = budgets_of(owner).filter(period_start=owner.start(month_of())).first()
     if budget is None:
-        return Headroom(owner.scope, limit_standing(owner), 0, 0, 0)
+        return Headroom(owner.scope, limit_standing_micros(owner), 0, 0, 0)
     return Headroom(owner.scope, budget.limit, budget.spent, budget.reserved, budget.debt, budget)
 
 

@@ -22,13 +22,13 @@ from budgets.ledger.accounts import (
     BudgetOwner,
     budget_open,
     budgets_of,
-    limit_standing,
+    limit_standing_micros,
     month_of,
     month_over,
     owner_lock,
 )
 from budgets.ledger.posting import THRESHOLDS, Alert, Balance, alerts_raise, lock, post
-from budgets.ledger.values import MOST
+from budgets.ledger.values import MOST_MICROS
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
 from budgets.presenters.naming import agent_is_of
 
@@ -128,18 +128,18 @@ def limit_change(
         Conflict: the limit is not the one that was ``shown`` any more.
         Invalid: the limit is negative, beyond reason, or below what is spent and held already.
     """
-    if limit is not None and not 0 <= limit <= MOST:
-        raise _wrong(f"A limit is between $0 and {money(MOST)}.")
+    if limit is not None and not 0 <= limit <= MOST_MICROS:
+        raise _wrong(f"A limit is between $0 and {money(MOST_MICROS)}.")
     # 1. The owner's turn: no row of theirs is opened meanwhile, so that the next month can't begin with the old limit.
     owner_lock(owner.id)
-    before, month = limit_standing(owner), month_of()
+    before, month = limit_standing_micros(owner), month_of()
     budget_id = budget_open(owner, month)
     rows = budgets_of(owner).filter(period_start__gte=owner.start(month))
     with connection.cursor() as cursor:
         # 2. The balances' locks: nothing is reserved between the comparison and the change.
         balances = lock(cursor, list(rows.values_list("id", flat=True)))
-        if shown is not None and balances[budget_id].limit != shown.limit:
-            raise _moved(balances[budget_id].limit)
+        if shown is not None and balances[budget_id].limit_micros != shown.limit:
+            raise _moved(balances[budget_id].limit_micros)
         for balance in balances.values():
             _fits(balance, limit)
         name = Actor.of(actor).name if actor is not None else "system"
@@ -156,7 +156,7 @@ def limit_change(
         rows.update(limit=limit)
         # 3. Debt takes the room first; one alert says which share of the new limit is spent already.
         for balance in balances.values():
-            balance.limit = limit
+            balance.limit_micros = limit
         post(cursor, balances, [])
         alerts_raise(cursor, [Alert(one, max(_reached(one))) for one in balances.values() if _reached(one)])
     budget = Budget.objects.get(id=budget_id)
@@ -257,8 +257,8 @@ def budget_settings_set(
         raise Invalid("The address is too long.", fields={"webhook_url": "At most 500 characters."})
     row = settings_of(organization)
     check_address("webhook_url", url, before=row.webhook_url)
-    if most_per_minute is not None and not 0 < most_per_minute <= MOST:
-        wrong = f"A rate is above $0 and at most {money(MOST)}; leave it empty where nothing is limited."
+    if most_per_minute is not None and not 0 < most_per_minute <= MOST_MICROS:
+        wrong = f"A rate is above $0 and at most {money(MOST_MICROS)}; leave it empty where nothing is limited."
         raise Invalid(wrong, fields={"most_per_minute": wrong})
     before = {name: getattr(row, name) for name in SETTINGS}
     row.email_admins, row.webhook_url, row.most_per_minute = email_admins, url, most_per_minute
@@ -291,17 +291,18 @@ def settings_of(organization: Organization) -> BudgetSettings:
     return BudgetSettings.objects.filter(organization=organization).first() or BudgetSettings(organization=organization)
 
 
-def _fits(balance: Balance, limit: int | None) -> None:
-    if limit is not None and balance.spent + balance.reserved > limit:
+def _fits(balance: Balance, limit_micros: int | None) -> None:
+    least_micros = balance.spent_micros + balance.reserved_micros
+    if limit_micros is not None and least_micros > limit_micros:
         raise _wrong(
-            f"{money(balance.spent)} is spent and {money(balance.reserved)} is on hold: the limit can't be"
-            f" {exact(limit)}. Choose at least {exact(balance.spent + balance.reserved)}."
+            f"{money(balance.spent_micros)} is spent and {money(balance.reserved_micros)} is on hold: the limit"
+            f" can't be {exact(limit_micros)}. Choose at least {exact(least_micros)}."
         )
 
 
 def _reached(balance: Balance) -> list[int]:
-    spent, limit = balance.spent + balance.debt, balance.limit
-    return [share for share in THRESHOLDS if 100 * spent >= share * limit] if limit else []
+    spent_micros, limit_micros = balance.spent_micros + balance.debt_micros, balance.limit_micros
+    return [share for share in THRESHOLDS if 100 * spent_micros >= share * limit_micros] if limit_micros else []
 
 
 def _moved(limit: int | None) -> Conflict:

@@ -18,7 +18,7 @@ from agentcore_site.lib.money import MICROS
 from budgets.models import EVER, Budget, BudgetLimit, Period, Scope
 
 # What a job may spend in all where no limit was set for it.
-DEFAULT_JOB_LIMIT: Final = 100 * MICROS
+DEFAULT_JOB_LIMIT_MICROS: Final = 100 * MICROS
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def budget_open(owner: BudgetOwner, month: date) -> int:
     """The id of the owner's row for a month (a job's only one), made if it is not there."""
     with transaction.atomic():
         owner_lock(owner.id)
-        limit = limit_standing(owner)
+        limit_micros = limit_standing_micros(owner)
         Budget.objects.bulk_create(
             [
                 Budget(
@@ -120,7 +120,7 @@ def budget_open(owner: BudgetOwner, month: date) -> int:
                     job_id=owner.id if owner.scope == Scope.JOB else None,
                     period=owner.period,
                     period_start=owner.start(month),
-                    limit=limit,
+                    limit=limit_micros,
                 )
             ],
             ignore_conflicts=True,
@@ -133,12 +133,12 @@ def budgets_of(owner: BudgetOwner) -> QuerySet[Budget]:
     return Budget.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
 
 
-def limit_standing(owner: BudgetOwner) -> int | None:
+def limit_standing_micros(owner: BudgetOwner) -> int | None:
     """The newest limit of an owner in micro-dollars; a job that has none gets the default, others are not limited."""
     mine = BudgetLimit.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
-    for limit in mine.order_by("-id").values_list("limit", flat=True)[:1]:
-        return limit
-    return DEFAULT_JOB_LIMIT if owner.scope == Scope.JOB else None
+    for limit_micros in mine.order_by("-id").values_list("limit", flat=True)[:1]:
+        return limit_micros
+    return DEFAULT_JOB_LIMIT_MICROS if owner.scope == Scope.JOB else None
 
 
 def owner_lock(owner_id: uuid.UUID) -> None:

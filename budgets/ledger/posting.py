@@ -89,79 +89,89 @@ ON CONFLICT DO NOTHING
 
 @dataclass(slots=True)
 class Balance:
-    """A budget's row under its lock. All amounts are micro-dollars; ``limit`` None: not limited.
+    """A budget's row under its lock. All amounts are micro-dollars; ``limit_micros`` None: not limited.
 
-    ``rate``: what its calls may cost a minute, None: as much as they do. ``level``: what they cost and hold of the last
-    minute.
+    ``rate_micros``: what its calls may cost a minute, None: as much as they do. ``level_micros``: what they cost and
+    hold of the last minute.
     """
 
     id: int
     scope: str
-    limit: int | None
-    spent: int
-    reserved: int
-    debt: int
-    rate: int | None = None
-    level: int = 0
-    was: tuple[int, int, int] = field(init=False)
+    limit_micros: int | None
+    spent_micros: int
+    reserved_micros: int
+    debt_micros: int
+    rate_micros: int | None = None
+    level_micros: int = 0
+    was_micros: tuple[int, int, int] = field(init=False)
 
     def __post_init__(self) -> None:
-        self.was = (self.spent, self.reserved, self.debt)
+        self.was_micros = (self.spent_micros, self.reserved_micros, self.debt_micros)
 
-    def fits(self, amount: int) -> bool:
-        return self.debt == 0 and (self.limit is None or self.spent + self.reserved + amount <= self.limit)
+    def fits(self, amount_micros: int) -> bool:
+        return self.debt_micros == 0 and (
+            self.limit_micros is None or self.spent_micros + self.reserved_micros + amount_micros <= self.limit_micros
+        )
 
-    def wait(self, amount: int, lately: int = 0) -> float:
-        """Seconds until the rate has room for a call, on top of what was taken ``lately`` and is not in the level yet.
-        A call that is dearer than a whole minute waits for an empty one."""
-        if self.rate is None:
+    def wait(self, amount_micros: int, lately_micros: int = 0) -> float:
+        """Seconds until the rate has room for a call, on top of what was taken ``lately_micros`` and is not in the
+        level yet. A call that is dearer than a whole minute waits for an empty one."""
+        if self.rate_micros is None:
             return 0.0
-        over = self.level + lately + min(amount, self.rate) - self.rate
-        return max(0.0, 60 * over / self.rate)
+        over_micros = self.level_micros + lately_micros + min(amount_micros, self.rate_micros) - self.rate_micros
+        return max(0.0, 60 * over_micros / self.rate_micros)
 
     def pay(self) -> int:
-        """Moves as much debt to ``spent`` as the limit has room for, and says how much."""
-        room = self.debt if self.limit is None else max(0, self.limit - self.spent - self.reserved)
-        paid = min(self.debt, room)
-        self.spent += paid
-        self.debt -= paid
-        return paid
+        """Moves as much debt to ``spent_micros`` as the limit has room for, and says how much."""
+        room_micros = (
+            self.debt_micros
+            if self.limit_micros is None
+            else max(0, self.limit_micros - self.spent_micros - self.reserved_micros)
+        )
+        paid_micros = min(self.debt_micros, room_micros)
+        self.spent_micros += paid_micros
+        self.debt_micros -= paid_micros
+        return paid_micros
 
     @property
-    def deltas(self) -> tuple[int, int, int]:
-        spent, reserved, debt = self.was
-        return self.spent - spent, self.reserved - reserved, self.debt - debt
+    def deltas_micros(self) -> tuple[int, int, int]:
+        spent_micros, reserved_micros, debt_micros = self.was_micros
+        return self.spent_micros - spent_micros, self.reserved_micros - reserved_micros, self.debt_micros - debt_micros
 
     def reached(self) -> list[int]:
         """The thresholds that were crossed since the lock was taken, in per cent."""
-        if self.limit is None:
+        if self.limit_micros is None:
             return []
-        before, now = self.was[0] + self.was[2], self.spent + self.debt
-        return [threshold for threshold in THRESHOLDS if 100 * before < threshold * self.limit <= 100 * now]
+        before_micros, now_micros = self.was_micros[0] + self.was_micros[2], self.spent_micros + self.debt_micros
+        return [
+            threshold
+            for threshold in THRESHOLDS
+            if 100 * before_micros < threshold * self.limit_micros <= 100 * now_micros
+        ]
 
 
 @dataclass(frozen=True, slots=True)
 class Move:
     """One ledger entry to be: what a reservation does to every budget of its chain.
 
-    ``ends`` is the state that the reservation gets, with ``cost`` as its actual cost; "" leaves it as it is. ``paced``
-    is what it adds to the spending of this minute.
+    ``ends`` is the state that the reservation gets, with ``cost_micros`` as its actual cost; "" leaves it as it is.
+    ``paced_micros`` is what it adds to the spending of this minute.
     """
 
     reservation: int
     budgets: Sequence[int]
     kind: EntryKind
-    spent: int = 0
-    reserved: int = 0
-    debt: int = 0
+    spent_micros: int = 0
+    reserved_micros: int = 0
+    debt_micros: int = 0
     ends: str = ""
-    cost: int | None = None
+    cost_micros: int | None = None
     tokens: tuple[int, int, int, int] = (0, 0, 0, 0)  # input, output, cached, reasoning
     latency_ms: int = 0
     source: str = ""
     estimated: bool = False
     error: str = ""
-    paced: int = 0
+    paced_micros: int = 0
 
 
 def lock(cursor: Any, budgets: Collection[int]) -> dict[int, Balance]:
@@ -182,15 +192,17 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
     for move in moves:
         for one in move.budgets:
             balance = balances[one]
-            balance.spent += move.spent
-            balance.reserved += move.reserved
-            balance.debt += move.debt
-            balance.level = max(0, balance.level + move.paced)
-    paid = [(one.id, amount) for one in balances.values() if one.debt and (amount := one.pay())]
+            balance.spent_micros += move.spent_micros
+            balance.reserved_micros += move.reserved_micros
+            balance.debt_micros += move.debt_micros
+            balance.level_micros = max(0, balance.level_micros + move.paced_micros)
+    paid = [(one.id, amount_micros) for one in balances.values() if one.debt_micros and (amount_micros := one.pay())]
     if not moves and not paid:
         return
-    changed = [(one.id, *one.deltas, None if one.rate is None else one.level) for one in balances.values()]
-    ended = [(move.reservation, move.ends, move.cost) for move in moves if move.ends]
+    changed = [
+        (one.id, *one.deltas_micros, None if one.rate_micros is None else one.level_micros) for one in balances.values()
+    ]
+    ended = [(move.reservation, move.ends, move.cost_micros) for move in moves if move.ends]
     cursor.execute(
         POST,
         _columns(("budgets", "spent", "reserved", "debt", "levels"), changed)
@@ -198,11 +210,11 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
         | _columns(MOVED, [_row(move) for move in moves]),
     )
     if paid:
-        cursor.execute(PAID, [[one for one, _ in paid], [amount for _, amount in paid]])
+        cursor.execute(PAID, [[one for one, _ in paid], [amount_micros for _, amount_micros in paid]])
     alerts = [Alert(one, threshold) for one in balances.values() for threshold in one.reached()]
     # A bill above its hold alerts the outermost budget: the provider or our price is at fault, not the job.
     alerts += [
-        Alert(balances[move.budgets[0]], kind=AlertKind.ABOVE_HOLD, excess=move.debt)
+        Alert(balances[move.budgets[0]], kind=AlertKind.ABOVE_HOLD, excess_micros=move.debt_micros)
         for move in moves
         if move.kind == EntryKind.DEBT and move.budgets
     ]
@@ -211,13 +223,13 @@ def post(cursor: Any, balances: dict[int, Balance], moves: Sequence[Move]) -> No
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An alert of a budget, to be inserted. ``threshold`` in per cent, ``excess`` of a bill above its hold in
+    """An alert of a budget, to be inserted. ``threshold`` in per cent, ``excess_micros`` of a bill above its hold in
     micro-dollars."""
 
     balance: Balance
     threshold: int = 0
     kind: str = AlertKind.THRESHOLD
-    excess: int = 0
+    excess_micros: int = 0
 
 
 def alerts_raise(cursor: Any, alerts: Iterable[Alert]) -> None:
@@ -227,9 +239,9 @@ def alerts_raise(cursor: Any, alerts: Iterable[Alert]) -> None:
             alert.balance.id,
             str(alert.kind),
             alert.threshold,
-            alert.balance.limit or 0,
-            alert.balance.spent + alert.balance.debt,
-            alert.excess,
+            alert.balance.limit_micros or 0,
+            alert.balance.spent_micros + alert.balance.debt_micros,
+            alert.excess_micros,
         )
         for alert in alerts
     ]
@@ -244,7 +256,14 @@ MOVED: Final = (
 
 
 def _row(move: Move) -> tuple[Any, ...]:
-    head = (move.reservation, str(move.kind), move.spent, move.reserved, move.debt, move.cost)
+    head = (
+        move.reservation,
+        str(move.kind),
+        move.spent_micros,
+        move.reserved_micros,
+        move.debt_micros,
+        move.cost_micros,
+    )
     return *head, *move.tokens, move.latency_ms, move.source, move.estimated, move.error
 
 

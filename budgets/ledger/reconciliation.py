@@ -50,15 +50,16 @@ ORDER BY 1, 2
 
 @dataclass(frozen=True, slots=True)
 class LedgerDifference:
-    """``stands``: in the table; ``computed``: from the ledger. Micro-dollars; None: there is no such row."""
+    """``stands_micros``: in the table; ``computed_micros``: from the ledger. Micro-dollars; None: there is no such
+    row."""
 
     what: str
     name: str
-    stands: int | None
-    computed: int | None
+    stands_micros: int | None
+    computed_micros: int | None
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.name} is {self.stands}, the ledger says {self.computed}"
+        return f"{self.what}: {self.name} is {self.stands_micros}, the ledger says {self.computed_micros}"
 
 
 def differences() -> list[LedgerDifference]:

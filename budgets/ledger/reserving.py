@@ -68,17 +68,23 @@ def reserve_many(holds: Sequence[Hold]) -> list[Reserved]:
         # 3. Decide one by one.
         refused: dict[str, LedgerRefusal] = {}
         moves: list[Move] = []
-        held, lately = dict.fromkeys(balances, 0), dict.fromkeys(balances, 0)
+        held_micros, lately_micros = dict.fromkeys(balances, 0), dict.fromkeys(balances, 0)
         for hold in mine:
-            refusal = _refusal(hold, balances, held, lately)
+            refusal = _refusal(hold, balances, held_micros, lately_micros)
             if refusal is not None:
                 refused[hold.key] = refusal
                 continue
             for budget in hold.chain.budgets:
-                held[budget] += hold.amount
-            paced = hold.amount if hold.paced else 0
-            lately[hold.chain.organization_budget] += paced
-            move = Move(fresh[hold.key], hold.chain.budgets, EntryKind.RESERVE, reserved=hold.amount, paced=paced)
+                held_micros[budget] += hold.amount_micros
+            paced_micros = hold.amount_micros if hold.paced else 0
+            lately_micros[hold.chain.organization_budget] += paced_micros
+            move = Move(
+                fresh[hold.key],
+                hold.chain.budgets,
+                EntryKind.RESERVE,
+                reserved_micros=hold.amount_micros,
+                paced_micros=paced_micros,
+            )
             moves.append(move)
         # 4. Give back the keys of what was refused: asked again, it may fit.
         if refused:
@@ -101,7 +107,7 @@ def _take(cursor: Any, holds: Iterable[Hold]) -> dict[str, int]:
             hold.chain.organization_budget,
             hold.chain.agent_budget,
             hold.chain.job_budget,
-            hold.amount,
+            hold.amount_micros,
             storable(hold.purpose, 20),
             storable(hold.model, 200),
             hold.iteration,
@@ -122,23 +128,23 @@ def _known(cursor: Any, keys: Sequence[str]) -> dict[str, Reserved]:
 
 
 def _refusal(
-    hold: Hold, balances: dict[int, Balance], held: dict[int, int], lately: dict[int, int]
+    hold: Hold, balances: dict[int, Balance], held_micros: dict[int, int], lately_micros: dict[int, int]
 ) -> LedgerRefusal | None:
-    """The first budget of the chain without room for this hold on top of what this batch ``held`` already; then its
-    organisation's rate, of which this batch took ``lately`` already."""
+    """The first budget of the chain without room for this hold on top of what this batch ``held_micros`` already; then
+    its organisation's rate, of which this batch took ``lately_micros`` already."""
     if hold.late:
         return None
     for one in hold.chain.budgets:
         balance = balances[one]
-        if not balance.fits(held[one] + hold.amount):
-            reserved = balance.reserved + held[one]
+        if not balance.fits(held_micros[one] + hold.amount_micros):
+            reserved_micros = balance.reserved_micros + held_micros[one]
             # Only a limit refuses: a budget without one has its debt paid at once.
-            limit, spent = balance.limit or 0, balance.spent + balance.debt
-            return LedgerRefusal(one, balance.scope, limit, spent, reserved, hold.amount)
+            limit_micros, spent_micros = balance.limit_micros or 0, balance.spent_micros + balance.debt_micros
+            return LedgerRefusal(one, balance.scope, limit_micros, spent_micros, reserved_micros, hold.amount_micros)
     one = hold.chain.organization_budget
-    balance, level = balances[one], balances[one].level + lately[one]
-    if hold.paced and (wait := balance.wait(hold.amount, lately[one])):
-        return LedgerRefusal(one, balance.scope, balance.rate or 0, level, 0, hold.amount, wait)
+    balance, level_micros = balances[one], balances[one].level_micros + lately_micros[one]
+    if hold.paced and (wait := balance.wait(hold.amount_micros, lately_micros[one])):
+        return LedgerRefusal(one, balance.scope, balance.rate_micros or 0, level_micros, 0, hold.amount_micros, wait)
     return None
 
 
@@ -152,6 +158,8 @@ def _refuse(
     used_up = {
         no.budget
         for no in refused.values()
-        if not no.wait and no.spent + no.wanted > no.limit and 100 * no.spent >= NEARLY_ALL * no.limit
+        if not no.wait
+        and no.spent_micros + no.wanted_micros > no.limit_micros
+        and 100 * no.spent_micros >= NEARLY_ALL * no.limit_micros
     }
     alerts_raise(cursor, [Alert(balances[one], 100) for one in used_up])

@@ -47,17 +47,17 @@ TAGS = "SELECT id, job_id, model, purpose FROM budgets_reservation WHERE id = AN
 
 
 class Row(NamedTuple):
-    """A reservation under its lock. ``actual`` is what it was charged or settled at; ``paced``: it counts for how fast
-    its organisation spends; ``fresh``: it was made in the last minute."""
+    """A reservation under its lock. ``actual_micros`` is what it was charged or settled at; ``paced``: it counts for
+    how fast its organisation spends; ``fresh``: it was made in the last minute."""
 
     id: int
     key: str
     state: str
-    amount: int
+    amount_micros: int
     organization_budget: int | None
     agent_budget: int | None
     job_budget: int | None
-    actual: int | None = None
+    actual_micros: int | None = None
     paced: bool = True
     fresh: bool = True
 
@@ -66,14 +66,14 @@ class Row(NamedTuple):
         return [one for one in (self.organization_budget, self.agent_budget, self.job_budget) if one is not None]
 
     @property
-    def covered(self) -> int:
+    def covered_micros(self) -> int:
         """The largest bill without debt: the hold, or the charge that took its place."""
-        return self.amount if self.state == HoldState.HELD or self.actual is None else self.actual
+        return self.amount_micros if self.state == HoldState.HELD or self.actual_micros is None else self.actual_micros
 
-    def pace(self, bill: int) -> int:
+    def pace_micros(self, bill_micros: int) -> int:
         """A bill's change of this minute's spending: the hold counts for the minute in which it was made."""
-        change = bill - self.amount if self.paced else 0
-        return change if self.fresh else max(0, change)
+        change_micros = bill_micros - self.amount_micros if self.paced else 0
+        return change_micros if self.fresh else max(0, change_micros)
 
 
 def settle(key: str, bill: Bill) -> Settled:
@@ -107,8 +107,8 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled]:
         moves = [move for key, row in rows.items() for move in _moves(row, outcomes[key], bills[key])]
         _post(cursor, moves)
     for outcome in outcomes.values():
-        if outcome.excess:
-            log.error("call %s cost %d micro-dollars more than it held", outcome.key, outcome.excess)
+        if outcome.excess_micros:
+            log.error("call %s cost %d micro-dollars more than it held", outcome.key, outcome.excess_micros)
     seen: set[str] = set()
     result = []
     for one in settlements:
@@ -128,16 +128,16 @@ def charge_expired(*, limit: int = 1_000) -> int:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(EXPIRED, [limit])
         rows = [Row(*row) for row in cursor.fetchall()]
-        dearest = _dearest(cursor, [row.id for row in rows])
+        dearest_micros = _dearest_micros(cursor, [row.id for row in rows])
         moves = [
             Move(
                 row.id,
                 row.budgets,
                 EntryKind.CHARGE,
-                spent=min(row.amount, dearest.get(row.id, row.amount)),
-                reserved=-row.amount,
+                spent_micros=min(row.amount_micros, dearest_micros.get(row.id, row.amount_micros)),
+                reserved_micros=-row.amount_micros,
                 ends=HoldState.CHARGED,
-                cost=min(row.amount, dearest.get(row.id, row.amount)),
+                cost_micros=min(row.amount_micros, dearest_micros.get(row.id, row.amount_micros)),
                 source="estimate",
                 estimated=True,
                 error="the hold was not settled in time",
@@ -148,7 +148,7 @@ def charge_expired(*, limit: int = 1_000) -> int:
     return len(rows)
 
 
-def _dearest(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
+def _dearest_micros(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
     """By reservation, the highest cost among the last calls of its job, model and purpose."""
     cursor.execute(TAGS, [list(reservations)])
     tags = {row[0]: row[1:] for row in cursor.fetchall()}
@@ -163,9 +163,9 @@ def _outcome(key: str, row: Row | None, bill: Bill) -> Settled:
     if row is None:
         return Settled(key, "unknown")
     if row.state == HoldState.HELD:
-        return Settled(key, "settled", max(0, bill.amount - row.covered))
+        return Settled(key, "settled", max(0, bill.amount - row.covered_micros))
     if row.state == HoldState.CHARGED:
-        return Settled(key, "refunded", max(0, bill.amount - row.covered))
+        return Settled(key, "refunded", max(0, bill.amount - row.covered_micros))
     return Settled(key, "repeated")
 
 
@@ -173,32 +173,32 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
     if outcome.state == "repeated":
         return []
     late = outcome.state == "refunded"
-    within = min(bill.amount, row.covered)
-    usage = bill.usage
+    within_micros = min(bill.amount, row.covered_micros)
+    usage, source = bill.usage, bill.source[:12]
     moves = [
         Move(
             row.id,
             row.budgets,
             EntryKind.REFUND if late else EntryKind.SETTLE,
-            spent=within - row.covered if late else within,
-            reserved=0 if late else -row.amount,
+            spent_micros=within_micros - row.covered_micros if late else within_micros,
+            reserved_micros=0 if late else -row.amount_micros,
             ends=HoldState.REFUNDED if late else HoldState.SETTLED,
-            cost=bill.amount,
+            cost_micros=bill.amount,
             tokens=(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
             if usage
             else (0, 0, 0, 0),
             latency_ms=bill.latency_ms,
-            source=bill.source[:12],
+            source=source,
             estimated=bill.source == "estimate" or bool(usage and usage.estimated),
             error=storable(bill.error, 1000),
-            paced=0 if late else row.pace(bill.amount),
+            paced_micros=0 if late else row.pace_micros(bill.amount),
         )
     ]
-    if outcome.excess:
-        error = f"the bill was {bill.amount}, {'charged were' if late else 'the hold was'} {row.covered} micro-dollars"
-        moves.append(
-            Move(row.id, row.budgets, EntryKind.DEBT, debt=outcome.excess, source=bill.source[:12], error=error)
-        )
+    if outcome.excess_micros:
+        was = "charged were" if late else "the hold was"
+        error = f"the bill was {bill.amount}, {was} {row.covered_micros} micro-dollars"
+        debt_micros = outcome.excess_micros
+        moves.append(Move(row.id, row.budgets, EntryKind.DEBT, debt_micros=debt_micros, source=source, error=error))
     return moves
 
 

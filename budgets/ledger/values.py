@@ -10,7 +10,9 @@ from budgets.ledger.accounts import Chain
 from budgets.meter_port import Bill, BudgetRefused, SpendingRateFull
 
 LEASE: Final = 600.0  # seconds until a hold that was not settled is charged
-MOST: Final = 10**15  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers
+MOST_MICROS: Final = (
+    10**15
+)  # micro-dollars: what is more than a billion dollars is a mistake, and sums must stay integers
 
 
 class UnknownHold(LookupError):
@@ -19,7 +21,7 @@ class UnknownHold(LookupError):
 
 @dataclass(frozen=True, slots=True)
 class Hold:
-    """The worst case of one attempt of one call. ``amount`` in micro-dollars, ``lease`` in seconds.
+    """The worst case of one attempt of one call. ``amount_micros`` in micro-dollars, ``lease`` in seconds.
 
     ``late``: it was spent before the ledger could be asked, so that no limit can refuse it any more. What is held for
     longer than ``LEASE`` is no call's, and does not count for how fast an organisation spends.
@@ -29,7 +31,7 @@ class Hold:
 
     key: str
     chain: Chain
-    amount: int
+    amount_micros: int
     purpose: str = ""
     model: str = ""
     iteration: int | None = None
@@ -42,8 +44,8 @@ class Hold:
         return self.lease <= LEASE
 
     def __post_init__(self) -> None:
-        if not 0 <= self.amount <= MOST:
-            raise ValueError(f"The hold {self.key!r} is of {self.amount} micro-dollars.")
+        if not 0 <= self.amount_micros <= MOST_MICROS:
+            raise ValueError(f"The hold {self.key!r} is of {self.amount_micros} micro-dollars.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,30 +56,30 @@ class Settlement:
     bill: Bill
 
     def __post_init__(self) -> None:
-        if not 0 <= self.bill.amount <= MOST:
+        if not 0 <= self.bill.amount <= MOST_MICROS:
             raise ValueError(f"The bill of {self.key!r} is of {self.bill.amount} micro-dollars.")
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRefusal:
-    """Which budget had no room. All amounts are micro-dollars; ``spent`` includes what is owed.
+    """Which budget had no room. All amounts are micro-dollars; ``spent_micros`` includes what is owed.
 
-    ``wait`` above 0: it has none in this minute, and has some in so many seconds; ``limit`` and ``spent`` are then of a
-    minute.
+    ``wait`` above 0: it has none in this minute, and has some in so many seconds; ``limit_micros`` and ``spent_micros``
+    are then of a minute.
     """
 
     budget: int
     scope: str
-    limit: int
-    spent: int
-    reserved: int
-    wanted: int
+    limit_micros: int
+    spent_micros: int
+    reserved_micros: int
+    wanted_micros: int
     wait: float = 0.0
 
     def error(self) -> BudgetRefused:
         if self.wait:
-            return SpendingRateFull(self.limit, self.spent, self.wanted, self.wait)
-        return BudgetRefused(self.scope, self.limit, self.spent, self.reserved, self.wanted)
+            return SpendingRateFull(self.limit_micros, self.spent_micros, self.wanted_micros, self.wait)
+        return BudgetRefused(self.scope, self.limit_micros, self.spent_micros, self.reserved_micros, self.wanted_micros)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +99,12 @@ class Reserved:
 class Settled:
     """The outcome of a settlement: "settled", "refunded" (it had been charged), "repeated" or "unknown".
 
-    ``excess`` in micro-dollars: by how much the bill was above the hold (an incident).
+    ``excess_micros`` in micro-dollars: by how much the bill was above the hold (an incident).
     """
 
     key: str
     state: str
-    excess: int = 0
+    excess_micros: int = 0
 
 
 def storable(text: str, length: int | None = None) -> str:

@@ -18,7 +18,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.exports import LedgerExport, ledger_csv, ledger_export_start
 from budgets.forms import LimitForm, NewLimitForm, typed
-from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, month_of, month_over
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT_MICROS, month_of, month_over
 from budgets.models import Budget, EntryKind, LedgerEntry, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, verdict
 from budgets.presenters.calls import FIRST_OF_CALL, paid_calls
@@ -114,7 +114,7 @@ def _budget_page(request: HttpRequest, actor: Actor, budget: Budget, form: Limit
         "forecast": forecast,
         "verdict": verdict(budget, forecast),
         "over": month_over(budget),
-        "unset": f"A job may spend {money(DEFAULT_JOB_LIMIT)} unless its launch says otherwise."
+        "unset": f"A job may spend {money(DEFAULT_JOB_LIMIT_MICROS)} unless its launch says otherwise."
         if budget.scope == Scope.JOB
         else "",
         "charts": pictures(drawn),

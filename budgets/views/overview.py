@@ -21,7 +21,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets import exports
 from budgets.alerts.delivery import subject
 from budgets.forms import RangeForm
-from budgets.ledger.accounts import BudgetOwner, limit_standing, month_of
+from budgets.ledger.accounts import BudgetOwner, limit_standing_micros, month_of
 from budgets.models import AlertKind, Budget, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, nothing_yet, verdict
 from budgets.presenters.charts import pictures
@@ -113,7 +113,7 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
     own = Budget.objects.filter(owner_id=organization.id, organization=organization, period_start=month)
     budget = own.select_related("organization").first()
     if budget is None:
-        limit = limit_standing(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
+        limit = limit_standing_micros(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
         return {"own": None, "verdict": nothing_yet(limit), "standing": limit}
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)

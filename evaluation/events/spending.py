@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from budgets.ledger import Hold, UnknownHold, reserve, settle
-from budgets.ledger.accounts import DEFAULT_JOB_LIMIT, Chain, chain_open
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT_MICROS, Chain, chain_open
 from budgets.meter_port import Bill
 from budgets.models import Budget
 from evaluation.events.models import TrainingRequest
@@ -64,7 +64,7 @@ def _account(row: TrainingRequest) -> tuple[Chain, int, int]:
     """Who pays, what is booked, and the job's limit, in micro-dollars."""
     chain = chain_open(row.organization_id, agent_id=row.agent_id, job_id=row.job_id)
     own = Budget.objects.get(pk=chain.job_budget)
-    return chain, own.spent + own.debt, DEFAULT_JOB_LIMIT if own.limit is None else own.limit
+    return chain, own.spent + own.debt, DEFAULT_JOB_LIMIT_MICROS if own.limit is None else own.limit
 
 
 def _key(row: TrainingRequest, booked: int) -> str:

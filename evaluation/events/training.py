@@ -26,8 +26,8 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
-from budgets.ledger.accounts import DEFAULT_JOB_LIMIT
-from budgets.ledger.values import MOST
+from budgets.ledger.accounts import DEFAULT_JOB_LIMIT_MICROS
+from budgets.ledger.values import MOST_MICROS
 from budgets.selectors import budget_preflight
 from budgets.services import budget_open_job
 from evaluation.events.models import PUBLISHED_PURPOSES, RequestMode, TrainingRequest
@@ -175,13 +175,13 @@ def status_take(organization: Organization, payload: Mapping[str, Any]) -> bool:
     cost = (payload.get("resource_usage") or {}).get("cost_usd")
     if row.job.ended and cost is not None and micros(cost) > row.cost_micros:
         # The training was cancelled here, or ended for its budget: the service still spent money until it stopped.
-        row.cost_micros = min(micros(cost), MOST)
+        row.cost_micros = min(micros(cost), MOST_MICROS)
         row.save(update_fields=["cost_micros"])
         transaction.on_commit(partial(cost_book, row, ended=True))
     if late or row.report.get("status") in ENDED or row.job.ended:
         return False
     row.report, row.reported_at = redact_value(dict(payload)), at
-    row.cost_micros = min(micros(cost), MOST) if cost is not None else row.cost_micros
+    row.cost_micros = min(micros(cost), MOST_MICROS) if cost is not None else row.cost_micros
     row.save(update_fields=["report", "reported_at", "cost_micros"])
     Job.objects.filter(pk=row.job_id, lease_until=None).update(not_before=None, nudged_at=None)
     wakeup.wake_on_commit(row.job)
@@ -386,7 +386,7 @@ def _hand_over(
 ) -> Job:
     """Its job hands it over, once its budget is held (``events.job_kind``)."""
     config, cap = payload["training_config"], (payload.get("metadata") or {}).get("max_cost_usd")
-    limit = DEFAULT_JOB_LIMIT if cap is None else min(micros(cap), MOST)
+    limit = DEFAULT_JOB_LIMIT_MICROS if cap is None else min(micros(cap), MOST_MICROS)
     agent_id = None if agent is None else agent.pk
     budget_preflight(organization_id=organization.pk, wanted=limit, agent_id=agent_id, job_limit=limit)
     job = lifecycle.submit(

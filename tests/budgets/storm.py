@@ -57,7 +57,7 @@ def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any
                 for first, again in zip(outcomes, reserve_many(holds), strict=True)
             ]
         admitted = [hold for hold, outcome in zip(holds, outcomes, strict=True) if outcome.state == "held"]
-        costs = [dice.randint(0, hold.amount) for hold in admitted]
+        costs = [dice.randint(0, hold.amount_micros) for hold in admitted]
         at = 8 * (slot * CHAINS + which)
         struct.pack_into("q", billed, at, struct.unpack_from("q", billed, at)[0] + sum(costs))
         luck = dice.random()

@@ -97,7 +97,7 @@ def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_li
 def test_organisations_and_agents_are_not_limited_until_somebody_does(job: Job, agent: Any) -> None:
     chain = chain_open(job.organization_id, agent_id=agent.id)
     reserve(hold(chain, "a", 10**12))
-    assert settle("a", bill(10**13)).excess  # beyond its hold: there is room without a limit, so nothing is owed
+    assert settle("a", bill(10**13)).excess_micros  # beyond its hold: there is room without a limit, so nothing is owed
     assert balances(chain) == [(10**13, 0, 0)] * 2
     assert reserve(hold(chain, "b", 1)).fresh
 

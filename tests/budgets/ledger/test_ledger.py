@@ -68,7 +68,7 @@ def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
     assert [outcome.refusal is None for outcome in outcomes] == [True, False, True, False, True]
     assert balances(chain) == [(0, 100 * CENT, 0)] * 3
     refused = outcomes[3].refusal
-    assert refused is not None and refused.reserved == 90 * CENT
+    assert refused is not None and refused.reserved_micros == 90 * CENT
 
 
 def test_it_holds_a_key_once_and_answers_the_same_whatever_became_of_it(chain: Chain) -> None:
@@ -174,7 +174,7 @@ def test_it_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
 
 def test_it_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Chain) -> None:
     reserve(hold(chain, "a", CENT))
-    assert settle("a", bill(3 * CENT)).excess == 2 * CENT
+    assert settle("a", bill(3 * CENT)).excess_micros == 2 * CENT
     assert balances(chain) == [(3 * CENT, 0, 0)] * 3
     incident = LedgerEntry.objects.get(kind="debt")
     assert incident.debt_delta == 2 * CENT and str(3 * CENT) in incident.error
