@@ -50,7 +50,7 @@ class Bill:
     "estimate" (tokens counted by us, or the whole hold where it can't be known) or "none" (nothing was billed).
     """
 
-    amount: int
+    amount_micros: int
     usage: Usage | None
     source: str
     latency_ms: int = 0
@@ -63,38 +63,41 @@ class BudgetRefused(Exception):
     ``scope`` is "organization", "agent" or "job": the first budget of the chain that refused.
     """
 
-    def __init__(self, scope: str, limit: int, spent: int, reserved: int, wanted: int) -> None:
-        left = max(0, limit - spent - reserved)
-        cost, room = apart(wanted, left)
+    def __init__(
+        self, scope: str, limit_micros: int, spent_micros: int, reserved_micros: int, wanted_micros: int
+    ) -> None:
+        left_micros = max(0, limit_micros - spent_micros - reserved_micros)
+        cost, room = apart(wanted_micros, left_micros)
         super().__init__(
             f"The {scope}'s budget does not allow this call: it may cost {cost} and {room}"
-            f" of {money(limit)} is left ({money(spent)} spent, {money(reserved)} on hold)."
+            f" of {money(limit_micros)} is left ({money(spent_micros)} spent, {money(reserved_micros)} on hold)."
         )
         self.scope = scope
-        self.limit = limit
-        self.spent = spent
-        self.reserved = reserved
-        self.wanted = wanted
+        self.limit_micros = limit_micros
+        self.spent_micros = spent_micros
+        self.reserved_micros = reserved_micros
+        self.wanted_micros = wanted_micros
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.scope, self.limit, self.spent, self.reserved, self.wanted)
+        return type(self), (self.scope, self.limit_micros, self.spent_micros, self.reserved_micros, self.wanted_micros)
 
 
 class SpendingRateFull(BudgetRefused):
     """The organisation spends as much a minute as it may; there is room for the call in ``retry_after`` seconds. All
-    amounts are micro-dollars: ``limit`` and ``spent`` of a minute."""
+    amounts are micro-dollars: ``limit_micros`` and ``spent_micros`` of a minute."""
 
-    def __init__(self, limit: int, spent: int, wanted: int, retry_after: float) -> None:
+    def __init__(self, limit_micros: int, spent_micros: int, wanted_micros: int, retry_after: float) -> None:
         Exception.__init__(
             self,
-            f"The organisation may spend {money(limit)} a minute. {money(spent)} was spent or is on hold, and this call"
-            f" may cost {money(wanted)}: there is room for it in {retry_after:,.1f} seconds.",
+            f"The organisation may spend {money(limit_micros)} a minute. {money(spent_micros)} was spent or is on hold,"
+            f" and this call may cost {money(wanted_micros)}: there is room for it in {retry_after:,.1f} seconds.",
         )
-        self.scope, self.limit, self.spent, self.reserved, self.wanted = "organization", limit, spent, 0, wanted
+        self.scope, self.reserved_micros = "organization", 0
+        self.limit_micros, self.spent_micros, self.wanted_micros = limit_micros, spent_micros, wanted_micros
         self.retry_after = retry_after
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.limit, self.spent, self.wanted, self.retry_after)
+        return type(self), (self.limit_micros, self.spent_micros, self.wanted_micros, self.retry_after)
 
 
 class MeterFailure(Exception):
@@ -112,9 +115,9 @@ class SpendingTooFast(MeterFailure):
 class Meter(Protocol):
     """Holds and settles money. The caller settles every hold that it got, also of calls that failed."""
 
-    async def reserve(self, call: CallKey, amount: int) -> None:
-        """Returns only after the hold of ``amount`` is committed; raises BudgetRefused. Where the caller is cancelled
-        meanwhile, the hold is given back, whether it was committed or not."""
+    async def reserve(self, call: CallKey, amount_micros: int) -> None:
+        """Returns only after the hold of ``amount_micros`` is committed; raises BudgetRefused. Where the caller is
+        cancelled meanwhile, the hold is given back, whether it was committed or not."""
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
         """Hands over what the attempt came to, and does not wait until it is written: until then the hold covers it.
@@ -131,31 +134,31 @@ class PriceBook(Protocol):
 class FreeMeter:
     """Counts and never refuses: for tests, tools and models that cost nothing.
 
-    ``holds`` and ``bills`` are by attempt key, in the order in which they came. Raises ValueError where a key is
+    ``holds_micros`` and ``bills`` are by attempt key, in the order in which they came. Raises ValueError where a key is
     held twice or settled without a hold: a ledger has to survive such a caller, a test should catch it.
     """
 
     def __init__(self) -> None:
-        self.holds: dict[str, int] = {}
+        self.holds_micros: dict[str, int] = {}
         self.bills: dict[str, Bill] = {}
         self.calls: dict[str, CallKey] = {}
 
     @property
-    def reserved(self) -> int:
+    def reserved_micros(self) -> int:
         """Micro-dollars of the holds that are not settled."""
-        return sum(amount for key, amount in self.holds.items() if key not in self.bills)
+        return sum(amount_micros for key, amount_micros in self.holds_micros.items() if key not in self.bills)
 
     @property
-    def spent(self) -> int:
-        return sum(bill.amount for bill in self.bills.values())
+    def spent_micros(self) -> int:
+        return sum(bill.amount_micros for bill in self.bills.values())
 
-    async def reserve(self, call: CallKey, amount: int) -> None:
-        if call.key in self.holds:
+    async def reserve(self, call: CallKey, amount_micros: int) -> None:
+        if call.key in self.holds_micros:
             raise ValueError(f"{call.key!r} is held already.")
-        self.holds[call.key] = amount
+        self.holds_micros[call.key] = amount_micros
         self.calls[call.key] = call
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
-        if call.key not in self.holds:
+        if call.key not in self.holds_micros:
             raise ValueError(f"{call.key!r} was never held.")
         self.bills.setdefault(call.key, bill)

@@ -30,23 +30,23 @@ class UnknownPrice(Exception):
 class Price:
     """The price of a model in micro-dollars per million tokens.
 
-    ``cached_input`` is the price of prompt tokens that the provider read from its cache; None: priced as input.
-    ``per_call`` is a surcharge in micro-dollars for each call. Raises ValueError for a negative price.
+    ``cached_input_micros`` is the price of prompt tokens that the provider read from its cache; None: priced as input.
+    ``per_call_micros`` is a surcharge in micro-dollars for each call. Raises ValueError for a negative price.
     """
 
     model: str
-    input: int
-    output: int
-    cached_input: int | None = None
-    per_call: int = 0
+    input_micros: int
+    output_micros: int
+    cached_input_micros: int | None = None
+    per_call_micros: int = 0
 
     def __post_init__(self) -> None:
-        if min(self.input, self.output, self.cached_input or 0, self.per_call) < 0:
+        if min(self.input_micros, self.output_micros, self.cached_input_micros or 0, self.per_call_micros) < 0:
             raise ValueError(f"The price of {self.model!r} has a negative part.")
 
     @property
     def free(self) -> bool:
-        return not (self.input or self.output or self.cached_input or self.per_call)
+        return not (self.input_micros or self.output_micros or self.cached_input_micros or self.per_call_micros)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,19 +72,20 @@ class Usage:
         return self.input_tokens + self.output_tokens
 
 
-def cost(price: Price, usage: Usage) -> int:
+def cost_micros(price: Price, usage: Usage) -> int:
     """Micro-dollars of a call, rounded up. More cached than prompt tokens count as all of them."""
     cached = min(usage.cached_tokens, usage.input_tokens)
-    at = price.input if price.cached_input is None else price.cached_input
-    parts = (usage.input_tokens - cached) * price.input + cached * at + usage.output_tokens * price.output
-    return -(-parts // PER) + price.per_call
+    at_micros = price.input_micros if price.cached_input_micros is None else price.cached_input_micros
+    parts = (usage.input_tokens - cached) * price.input_micros + cached * at_micros
+    parts += usage.output_tokens * price.output_micros
+    return -(-parts // PER) + price.per_call_micros
 
 
-def worst_case(price: Price, *, prompt_tokens: int, max_tokens: int) -> int:
-    """The most that a call can cost: no ``usage`` within both bounds has a higher ``cost``.
+def worst_case_micros(price: Price, *, prompt_tokens: int, max_tokens: int) -> int:
+    """The most that a call can cost: no ``usage`` within both bounds has a higher ``cost_micros``.
 
     The dearer of the two input prices is taken: some providers charge more for what goes through the cache.
     """
     usage = Usage(input_tokens=prompt_tokens, output_tokens=max_tokens)
-    dearest = max(price.input, price.cached_input or 0)
-    return cost(Price(price.model, dearest, price.output, None, price.per_call), usage)
+    dearest_micros = max(price.input_micros, price.cached_input_micros or 0)
+    return cost_micros(Price(price.model, dearest_micros, price.output_micros, None, price.per_call_micros), usage)

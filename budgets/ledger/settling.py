@@ -163,9 +163,9 @@ def _outcome(key: str, row: Row | None, bill: Bill) -> Settled:
     if row is None:
         return Settled(key, "unknown")
     if row.state == HoldState.HELD:
-        return Settled(key, "settled", max(0, bill.amount - row.covered_micros))
+        return Settled(key, "settled", max(0, bill.amount_micros - row.covered_micros))
     if row.state == HoldState.CHARGED:
-        return Settled(key, "refunded", max(0, bill.amount - row.covered_micros))
+        return Settled(key, "refunded", max(0, bill.amount_micros - row.covered_micros))
     return Settled(key, "repeated")
 
 
@@ -173,7 +173,7 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
     if outcome.state == "repeated":
         return []
     late = outcome.state == "refunded"
-    within_micros = min(bill.amount, row.covered_micros)
+    within_micros = min(bill.amount_micros, row.covered_micros)
     usage, source = bill.usage, bill.source[:12]
     moves = [
         Move(
@@ -183,7 +183,7 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
             spent_micros=within_micros - row.covered_micros if late else within_micros,
             reserved_micros=0 if late else -row.amount_micros,
             ends=HoldState.REFUNDED if late else HoldState.SETTLED,
-            cost_micros=bill.amount,
+            cost_micros=bill.amount_micros,
             tokens=(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
             if usage
             else (0, 0, 0, 0),
@@ -191,12 +191,12 @@ def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
             source=source,
             estimated=bill.source == "estimate" or bool(usage and usage.estimated),
             error=storable(bill.error, 1000),
-            paced_micros=0 if late else row.pace_micros(bill.amount),
+            paced_micros=0 if late else row.pace_micros(bill.amount_micros),
         )
     ]
     if outcome.excess_micros:
         was = "charged were" if late else "the hold was"
-        error = f"the bill was {bill.amount}, {was} {row.covered_micros} micro-dollars"
+        error = f"the bill was {bill.amount_micros}, {was} {row.covered_micros} micro-dollars"
         debt_micros = outcome.excess_micros
         moves.append(Move(row.id, row.budgets, EntryKind.DEBT, debt_micros=debt_micros, source=source, error=error))
     return moves

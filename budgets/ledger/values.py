@@ -56,8 +56,8 @@ class Settlement:
     bill: Bill
 
     def __post_init__(self) -> None:
-        if not 0 <= self.bill.amount <= MOST_MICROS:
-            raise ValueError(f"The bill of {self.key!r} is of {self.bill.amount} micro-dollars.")
+        if not 0 <= self.bill.amount_micros <= MOST_MICROS:
+            raise ValueError(f"The bill of {self.key!r} is of {self.bill.amount_micros} micro-dollars.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -312,8 +312,9 @@ class LedgerWriter:
         self._failures = 0
         self._count(len(settlements))
         for settlement, outcome in zip(settlements, outcomes, strict=True):
-            if isinstance(outcome, Settled) and outcome.state == "unknown" and settlement.bill.amount:
-                log.error("a bill of %d micro-dollars came without a hold: %s", settlement.bill.amount, settlement.key)
+            amount_micros = settlement.bill.amount_micros
+            if isinstance(outcome, Settled) and outcome.state == "unknown" and amount_micros:
+                log.error("a bill of %d micro-dollars came without a hold: %s", amount_micros, settlement.key)
 
     def _one_by_one(
         self, function: Callable[[Sequence[T]], list[Any]], work: Sequence[T], error: Exception

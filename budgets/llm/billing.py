@@ -15,7 +15,7 @@ from budgets.llm import tokens
 from budgets.llm.errors import BrokenAnswer, LLMError
 from budgets.llm.types import Answer, ReportedUsage
 from budgets.meter_port import Bill
-from budgets.pricing import Price, Usage, cost
+from budgets.pricing import Price, Usage, cost_micros
 
 ERROR_LENGTH = 300
 
@@ -33,32 +33,32 @@ def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int
             reasoning_tokens=reported.reasoning_tokens,
             estimated=True,
         )
-    if reported.cost is not None:
-        return Bill(reported.cost, usage, "provider", latency_ms), usage
-    return Bill(cost(price, usage), usage, "estimate" if usage.estimated else "table", latency_ms), usage
+    if reported.cost_micros is not None:
+        return Bill(reported.cost_micros, usage, "provider", latency_ms), usage
+    return Bill(cost_micros(price, usage), usage, "estimate" if usage.estimated else "table", latency_ms), usage
 
 
-def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold: int, latency_ms: int) -> Bill:
+def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold_micros: int, latency_ms: int) -> Bill:
     """A failed attempt's bill: its reported cost; nothing where that is certain; what can be measured of a
     broken answer; else the whole hold."""
     message = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
     reported = error.usage or ReportedUsage()
     usage = _usage(reported)
-    if reported.cost is not None:
-        return Bill(reported.cost, usage, "provider", latency_ms, message)
+    if reported.cost_micros is not None:
+        return Bill(reported.cost_micros, usage, "provider", latency_ms, message)
     if usage is not None and usage.total_tokens:  # a count of nothing says nothing of an answer that got lost
-        return Bill(cost(price, usage), usage, "table", latency_ms, message)
+        return Bill(cost_micros(price, usage), usage, "table", latency_ms, message)
     if error.unbilled:
         return Bill(0, None, "none", latency_ms, message)
     if isinstance(error, BrokenAnswer):
         measured = _measured(reported, prompt, error.received)
-        return Bill(min(hold, cost(price, measured)), measured, "estimate", latency_ms, message)
-    return Bill(hold, None, "estimate", latency_ms, message)
+        return Bill(min(hold_micros, cost_micros(price, measured)), measured, "estimate", latency_ms, message)
+    return Bill(hold_micros, None, "estimate", latency_ms, message)
 
 
-def bill_of_break(*, sent: bool, hold: int, latency_ms: int, why: str) -> Bill:
+def bill_of_break(*, sent: bool, hold_micros: int, latency_ms: int, why: str) -> Bill:
     """An attempt that was broken off from our side: the hold if the request can have reached the provider."""
-    return Bill(hold, None, "estimate", latency_ms, why) if sent else Bill(0, None, "none", latency_ms, why)
+    return Bill(hold_micros, None, "estimate", latency_ms, why) if sent else Bill(0, None, "none", latency_ms, why)
 
 
 def _usage(reported: ReportedUsage) -> Usage | None:

@@ -24,7 +24,7 @@ from budgets.llm.retry import RetryPolicy
 from budgets.llm.transport import Connection, Exchange, Listener, OnDelta, TextListener
 from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
 from budgets.meter_port import Bill, CallKey, Meter, PriceBook
-from budgets.pricing import Price, worst_case
+from budgets.pricing import Price, worst_case_micros
 
 
 class MeteredChatClient:
@@ -114,20 +114,20 @@ class MeteredChatClient:
             LLMError, BudgetRefused, UnknownPrice, and what the meter raises: as ``complete``.
         """
         price = self._prices.price(key.model)
-        sent = spent = 0
+        sent = spent_micros = 0
         elapsed = 0.0  # in attempts and between them; waiting in the queue of the concurrency limit is no failure
         while True:
             name = f"{key.key}/{sent + 1}"
             attempt = CallKey(name, key.purpose, key.model, key.iteration, key.rollout)
             outcome, seconds = await self._attempt(attempt, request, price, listener)
             sent += not isinstance(outcome, CircuitOpen)
-            spent += outcome.spent
+            spent_micros += outcome.spent_micros
             if isinstance(outcome, Completion):
-                return outcome if sent == 1 else replace(outcome, attempts=sent, spent=spent)
+                return outcome if sent == 1 else replace(outcome, attempts=sent, spent_micros=spent_micros)
             elapsed += seconds
             wait = self._retry.wait(outcome, sent=sent, elapsed=elapsed, uniform=self._rng.uniform)
             if wait is None:
-                outcome.attempts, outcome.spent = sent, spent
+                outcome.attempts, outcome.spent_micros = sent, spent_micros
                 raise outcome
             elapsed += wait
             await self._sleep(wait)
@@ -136,7 +136,7 @@ class MeteredChatClient:
         self, key: CallKey, request: ModelRequest, price: Price, listener: Listener | None
     ) -> tuple[Completion | LLMError, float]:
         """The outcome of one attempt, and its seconds without the wait for a free slot."""
-        hold = worst_case(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
+        hold_micros = worst_case_micros(price, prompt_tokens=request.prompt_tokens, max_tokens=request.max_tokens)
         async with self._gates.of(key.purpose):
             began = self._clock()
             try:
@@ -145,8 +145,8 @@ class MeteredChatClient:
                 return error, 0.0
             reported = False
             try:
-                await self._meter.reserve(key, hold)
-                outcome = await self._paid(key, request, price, hold, listener)
+                await self._meter.reserve(key, hold_micros)
+                outcome = await self._paid(key, request, price, hold_micros, listener)
                 self._report_to_breaker(outcome)
                 reported = True
             finally:
@@ -155,7 +155,7 @@ class MeteredChatClient:
             return outcome, self._clock() - began
 
     async def _paid(
-        self, key: CallKey, request: ModelRequest, price: Price, hold: int, listener: Listener | None
+        self, key: CallKey, request: ModelRequest, price: Price, hold_micros: int, listener: Listener | None
     ) -> Completion | LLMError:
         """Sends under a hold and settles it in any case."""
         exchange = Exchange(request)
@@ -164,14 +164,14 @@ class MeteredChatClient:
             outcome = await self._line.exchange(exchange, trace=key.key, listener=listener)
         except (Exception, asyncio.CancelledError) as error:
             why = "cancelled" if isinstance(error, asyncio.CancelledError) else f"caller: {type(error).__name__}"
-            bill = bill_of_break(sent=exchange.sent, hold=hold, latency_ms=self._since(began), why=why)
+            bill = bill_of_break(sent=exchange.sent, hold_micros=hold_micros, latency_ms=self._since(began), why=why)
             await self._meter.settle(key, bill)
             raise
         latency = self._since(began)
         if isinstance(outcome, LLMError):
-            bill = bill_of_error(price, outcome, prompt=request.prompt, hold=hold, latency_ms=latency)
+            bill = bill_of_error(price, outcome, prompt=request.prompt, hold_micros=hold_micros, latency_ms=latency)
             await self._meter.settle(key, bill)
-            outcome.spent = bill.amount
+            outcome.spent_micros = bill.amount_micros
             return outcome
         bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
         await self._meter.settle(key, bill)
@@ -194,8 +194,8 @@ def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endp
         tool_calls=answer.tool_calls,
         finish_reason=answer.finish_reason,
         usage=usage,
-        cost=bill.amount,
-        spent=bill.amount,
+        cost_micros=bill.amount_micros,
+        spent_micros=bill.amount_micros,
         model=answer.model or endpoint.model,
         latency_ms=bill.latency_ms,
         request_id=exchange.request_id or answer.id,

@@ -33,7 +33,7 @@ from budgets.llm.types import ReportedUsage
 
 class LLMError(Exception):
     """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all
-    and ``spent`` what they cost together, in micro-dollars.
+    and ``spent_micros`` what they cost together.
 
     ``retry_after`` is in seconds: how long to stay away; None where the provider does not say.
     """
@@ -44,7 +44,7 @@ class LLMError(Exception):
         self.status = status
         self.retry_after = retry_after
         self.attempts = 0
-        self.spent = 0  # micro-dollars of all attempts of the call
+        self.spent_micros = 0  # all attempts of the call
         self.unbilled = False  # certain that nothing was billed
         self.final = False  # a part of the answer was handed on: another attempt would repeat it
         self.usage: ReportedUsage | None = None  # what a failed answer still said of its tokens

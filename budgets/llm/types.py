@@ -73,16 +73,13 @@ class ToolSpec:
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """Tokens and cost as the answer reports them; None where it reports nothing that can be believed.
-
-    ``cost`` is in micro-dollars.
-    """
+    """Tokens and cost as the answer reports them; None where it reports nothing that can be believed."""
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int = 0
     reasoning_tokens: int = 0
-    cost: int | None = None
+    cost_micros: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,22 +111,22 @@ class AnswerTokens:
 class Completion:
     """An answer and what it cost.
 
-    ``cost`` is that of the successful attempt in micro-dollars (= ``bill.amount``); ``model`` is the provider's name
-    of what answered; ``request_id`` is the provider's; ``attempts`` counts the requests that were sent and ``spent``
-    is what they cost together, failed ones included.
+    ``cost_micros`` is that of the successful attempt (= ``bill.amount_micros``); ``model`` is the provider's name
+    of what answered; ``request_id`` is the provider's; ``attempts`` counts the requests that were sent and
+    ``spent_micros`` is what they cost together, failed ones included.
     """
 
     text: str
     tool_calls: tuple[ToolCall, ...]
     finish_reason: str
     usage: Usage
-    cost: int
+    cost_micros: int
     model: str
     latency_ms: int
     request_id: str
     bill: Bill
     attempts: int = 1
-    spent: int = 0
+    spent_micros: int = 0
     reasoning: str = ""
     notes: tuple[str, ...] = ()
     tokens: AnswerTokens | None = None

@@ -48,7 +48,7 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
         output_tokens=output,
         cached_tokens=min(cached, prompt) if prompt is not None else 0,
         reasoning_tokens=min(reasoning, output) if output is not None else 0,
-        cost=read.cost(),
+        cost_micros=read.cost_micros(),
     )
 
 
@@ -85,7 +85,7 @@ class _UsageReader:
                 return count or 0
         return 0
 
-    def cost(self) -> int | None:
+    def cost_micros(self) -> int | None:
         """Micro-dollars. With a key of one's own OpenRouter's ``cost`` is its fee; the provider's bill comes on top."""
         found = self._value.get("cost")
         if found is None:
@@ -94,10 +94,10 @@ class _UsageReader:
         if cost is None:
             self._notes.append("usage.cost is no amount")
             return None
-        total, details = micros(cost), self._value.get("cost_details")
+        total_micros, details = micros(cost), self._value.get("cost_details")
         if self._value.get("is_byok") is True and isinstance(details, Mapping):
-            total += micros(as_dollars(details.get("upstream_inference_cost")) or 0.0)
-        return total
+            total_micros += micros(as_dollars(details.get("upstream_inference_cost")) or 0.0)
+        return total_micros
 
 
 def as_count(value: object) -> int | None:

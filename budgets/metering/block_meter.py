@@ -47,9 +47,9 @@ class BlockRecord(Protocol):
     def opened(self, hold: CallKey, *, away: bool) -> Any:
         """A block begins; ``away``: without the ledger. What is returned is handed to ``closed``."""
 
-    def drawn(self, hold: CallKey, call: str, amount: int) -> None: ...
+    def drawn(self, hold: CallKey, call: str, amount_micros: int) -> None: ...
 
-    def billed(self, hold: CallKey, call: str, amount: int) -> None: ...
+    def billed(self, hold: CallKey, call: str, amount_micros: int) -> None: ...
 
     def closed(self, hold: CallKey, opened: Any) -> None:
         """Its bill was handed to the ledger."""
@@ -58,13 +58,13 @@ class BlockRecord(Protocol):
 @dataclass(eq=False, slots=True)
 class Block:
     hold: CallKey
-    left: int
-    low: int = 0  # what is left when the next one is asked for
+    left_micros: int
+    low_micros: int = 0  # what is left when the next one is asked for
     away: bool = False
     closing: bool = False
-    drawn: dict[str, int] = field(default_factory=dict)  # of calls under way
+    drawn_micros: dict[str, int] = field(default_factory=dict)  # of calls under way
     calls: int = 0
-    spent: int = 0
+    spent_micros: int = 0
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     source: str = "none"
     latency_ms: int = 0
@@ -72,7 +72,7 @@ class Block:
 
     def add(self, bill: Bill) -> None:
         self.calls += 1
-        self.spent += bill.amount
+        self.spent_micros += bill.amount_micros
         self.latency_ms += bill.latency_ms
         self.source = max(self.source, bill.source, key=SOURCES.index)
         if one := bill.usage:
@@ -88,7 +88,7 @@ class Block:
     @property
     def bill(self) -> Bill:
         """The sum of its calls' bills; its latency is their mean."""
-        return Bill(self.spent, self.usage, self.source, round(self.latency_ms / max(1, self.calls)))
+        return Bill(self.spent_micros, self.usage, self.source, round(self.latency_ms / max(1, self.calls)))
 
 
 @dataclass(frozen=True, eq=False, slots=True)
@@ -96,7 +96,7 @@ class ComingBlock:
     """The next block: for which amount it was asked, and whether calls wait for it."""
 
     task: asyncio.Task[Block]
-    amount: int
+    amount_micros: int
     waited: bool
 
     @property
@@ -108,7 +108,7 @@ class ComingBlock:
 class BlockMeter:
     """``Meter`` around another, for the calls of one payer. Belongs to one event loop.
 
-    ``allowance``: micro-dollars that may be spent while the ledger is away.
+    ``allowance_micros`` may be spent while the ledger is away.
     """
 
     def __init__(
@@ -116,13 +116,13 @@ class BlockMeter:
         meter: BookingMeter,
         record: BlockRecord,
         *,
-        allowance: int = 0,
+        allowance_micros: int = 0,
         most: int = MOST,
         seconds: float = SECONDS,
     ) -> None:
         self._meter, self._record = meter, record
         self._most, self._seconds = most, seconds
-        self.allowance = allowance
+        self.allowance_micros = allowance_micros
         self._blocks: dict[Line, Block] = {}  # the open one by purpose and model
         self._sizes: dict[Line, int] = {}  # calls that the next one is made for
         self._coming: dict[Line, ComingBlock] = {}  # the one after the open one
@@ -132,35 +132,36 @@ class BlockMeter:
         self._names = itertools.count(1)
         self._name = f"block/{uuid.uuid4().hex[:16]}"
 
-    async def reserve(self, call: CallKey, amount: int) -> None:
+    async def reserve(self, call: CallKey, amount_micros: int) -> None:
         """Raises BudgetRefused, and what the meter raises."""
         line = (call.purpose, call.model)
-        block = self._with_room(line, amount)
+        block = self._with_room(line, amount_micros)
         if block is None:
             self._waiting[line] += 1
             try:
                 while block is None:
-                    await self._arrival(line, call, amount)
-                    block = self._with_room(line, amount)
+                    await self._arrival(line, call, amount_micros)
+                    block = self._with_room(line, amount_micros)
             finally:
                 self._waiting[line] -= 1
-        block.left -= amount
-        block.drawn[call.key] = amount
+        block.left_micros -= amount_micros
+        block.drawn_micros[call.key] = amount_micros
         self._paid_by[call.key] = block
-        self._record.drawn(block.hold, call.key, amount)
-        if block.left < block.low and line not in self._coming:  # held while this one is still used: no call waits
-            self._ask(line, self._held(call, amount, min(2 * self._sizes[line], self._most)), amount)
+        self._record.drawn(block.hold, call.key, amount_micros)
+        if block.left_micros < block.low_micros and line not in self._coming:
+            # Held while this block is still used: no call waits.
+            self._ask(line, self._held(call, amount_micros, min(2 * self._sizes[line], self._most)), amount_micros)
 
     async def settle(self, call: CallKey, bill: Bill) -> None:
         block = self._paid_by.pop(call.key, None)
         if block is None:
             return
-        self._record.billed(block.hold, call.key, bill.amount)
-        drawn = block.drawn.pop(call.key)
+        self._record.billed(block.hold, call.key, bill.amount_micros)
+        drawn_micros = block.drawn_micros.pop(call.key)
         block.add(bill)
-        if bill.amount < drawn and not block.closing:
-            block.left += drawn - bill.amount
-        if block.closing and not block.drawn:
+        if bill.amount_micros < drawn_micros and not block.closing:
+            block.left_micros += drawn_micros - bill.amount_micros
+        if block.closing and not block.drawn_micros:
             await self._settled(block)
 
     async def aclose(self) -> None:
@@ -174,17 +175,17 @@ class BlockMeter:
         for task in self._late:
             task.cancel()
 
-    def _with_room(self, line: Line, amount: int) -> Block | None:
+    def _with_room(self, line: Line, amount_micros: int) -> Block | None:
         """The open block, or the next one if it is there and this one is used up."""
         block = self._blocks.get(line)
-        if block is not None and block.left >= amount:
+        if block is not None and block.left_micros >= amount_micros:
             return block
         coming = self._coming.get(line)
         if coming is None or not coming.task.done() or coming.failure is not None:
             return None
         del self._coming[line]
         found = coming.task.result()
-        if found.left < amount:
+        if found.left_micros < amount_micros:
             self._late_do(self._settled(found))
             return None
         if block is not None:
@@ -195,7 +196,7 @@ class BlockMeter:
         asyncio.get_running_loop().call_later(self._seconds, self._expire, line, found)
         return found
 
-    async def _arrival(self, line: Line, call: CallKey, amount: int) -> None:
+    async def _arrival(self, line: Line, call: CallKey, amount_micros: int) -> None:
         """Returns when the next block was held, or could not be for another call's sake. All that wait go on together.
 
         Raises:
@@ -205,35 +206,35 @@ class BlockMeter:
         coming = self._coming.get(line)
         asked_before = coming is not None
         if coming is None:
-            coming = self._ask(line, self._instead(line, call, amount), amount)
+            coming = self._ask(line, self._instead(line, call, amount_micros), amount_micros)
         await asyncio.wait([coming.task])  # a caller that is cancelled here leaves it to the others
         failure = coming.failure
         if failure is None:
             return
         if self._coming.get(line) is coming:
             del self._coming[line]
-        if not asked_before or (coming.waited and amount >= coming.amount):
+        if not asked_before or (coming.waited and amount_micros >= coming.amount_micros):
             raise failure
 
-    def _ask(self, line: Line, holding: Coroutine[Any, Any, Block], amount: int) -> ComingBlock:
+    def _ask(self, line: Line, holding: Coroutine[Any, Any, Block], amount_micros: int) -> ComingBlock:
         waited = self._waiting[line] > 0
-        coming = self._coming[line] = ComingBlock(asyncio.ensure_future(holding), amount, waited)
+        coming = self._coming[line] = ComingBlock(asyncio.ensure_future(holding), amount_micros, waited)
         self._late.add(coming.task)
         coming.task.add_done_callback(self._late.discard)
         asyncio.get_running_loop().call_later(self._seconds, lambda: self._late_do(self._unused(line, coming)))
         return coming
 
-    async def _instead(self, line: Line, call: CallKey, amount: int) -> Block:
+    async def _instead(self, line: Line, call: CallKey, amount_micros: int) -> Block:
         """A block for all that wait, after the open one gave back what it had left."""
         if (block := self._blocks.get(line)) is not None:
             self._grow(line, block)
             await self._close(line, block)
         size = self._sizes[line] = min(max(self._sizes.get(line, 1), self._waiting[line]), self._most)
-        return await self._held(call, amount, size)
+        return await self._held(call, amount_micros, size)
 
     def _grow(self, line: Line, block: Block) -> None:
         """It was used up before its time: the next ones are larger."""
-        self._sizes[line] = min(2 * max(self._sizes[line], block.calls + len(block.drawn)), self._most)
+        self._sizes[line] = min(2 * max(self._sizes[line], block.calls + len(block.drawn_micros)), self._most)
 
     async def _unused(self, line: Line, coming: ComingBlock) -> None:
         """Gives a block back that no call came for."""
@@ -243,23 +244,23 @@ class BlockMeter:
             if coming.failure is None:
                 await self._settled(coming.task.result())
 
-    async def _held(self, call: CallKey, amount: int, size: int) -> Block:
+    async def _held(self, call: CallKey, amount_micros: int, size: int) -> Block:
         """A block for ``size`` calls like this one, or for this one alone where no more fits."""
-        for wanted in dict.fromkeys((amount * size, amount)):
+        for wanted_micros in dict.fromkeys((amount_micros * size, amount_micros)):
             hold = CallKey(f"{self._name}/{next(self._names)}", call.purpose, call.model)
             try:
-                await self._meter.reserve(hold, wanted)
+                await self._meter.reserve(hold, wanted_micros)
             except BudgetRefused:
-                if wanted == amount:
+                if wanted_micros == amount_micros:
                     raise
             except MeterFailure as failure:
-                if not failure.passing or self.allowance < amount:
+                if not failure.passing or self.allowance_micros < amount_micros:
                     raise
-                granted = min(self.allowance, wanted)
-                self.allowance -= granted
-                return self._begun(Block(hold, granted, away=True))
+                granted_micros = min(self.allowance_micros, wanted_micros)
+                self.allowance_micros -= granted_micros
+                return self._begun(Block(hold, granted_micros, away=True))
             else:
-                return self._begun(Block(hold, wanted, low=wanted // 2 if size > 1 else 0))
+                return self._begun(Block(hold, wanted_micros, low_micros=wanted_micros // 2 if size > 1 else 0))
         raise AssertionError("one of them was held or refused")
 
     def _begun(self, block: Block) -> Block:
@@ -268,7 +269,7 @@ class BlockMeter:
 
     def _expire(self, line: Line, block: Block) -> None:
         if self._blocks.get(line) is block:
-            used = block.calls + len(block.drawn)
+            used = block.calls + len(block.drawn_micros)
             self._sizes[line] = max(1, min(self._sizes[line], 2 * used))
             self._late_do(self._close(line, block))
 
@@ -281,11 +282,11 @@ class BlockMeter:
         if self._blocks.get(line) is block:
             del self._blocks[line]
         before, block.closing = block.closing, True
-        return not (before or block.drawn)
+        return not (before or block.drawn_micros)
 
     async def _settled(self, block: Block) -> None:
         if block.away:
-            self.allowance += block.left  # what was not spent of it
+            self.allowance_micros += block.left_micros  # what was not spent of it
             self._late_do(self._book_later(block))
         else:
             await self._meter.settle(block.hold, block.bill)

@@ -57,8 +57,8 @@ class DatabaseMeter:
         self._asked: set[str] = set()  # holds on their way to the ledger
         self._held: set[str] = set()  # and those that are in it
 
-    async def reserve(self, call: CallKey, amount: int) -> None:
-        """Returns once the hold of ``amount`` micro-dollars is committed.
+    async def reserve(self, call: CallKey, amount_micros: int) -> None:
+        """Returns once the hold of ``amount_micros`` is committed.
 
         Raises:
             BudgetRefused: it does not fit a budget.
@@ -75,7 +75,7 @@ class DatabaseMeter:
             raise CallRepeated(f"The attempt {call.key!r} is being reserved already.")
         chain = await self._chain_now()
         tags = (call.purpose, call.model, call.iteration, call.rollout)
-        hold = Hold(key, chain, amount, *tags, lease=self.lease)
+        hold = Hold(key, chain, amount_micros, *tags, lease=self.lease)
         self._asked.add(key)
         try:
             outcome = await self.writer.reserve(hold)

@@ -29,20 +29,20 @@ class PatientMeter:
         self._held: set[str] = set()
         self._settled = asyncio.Event()  # of the next settlement; each has one of its own
 
-    async def reserve(self, call: CallKey, amount: int) -> None:
+    async def reserve(self, call: CallKey, amount_micros: int) -> None:
         """Raises BudgetRefused, and what the meter raises."""
         pause, ends = SHORTEST, time.monotonic() + self._wait_s
         while True:
             settled = self._settled
             try:
-                await self._meter.reserve(call, amount)
+                await self._meter.reserve(call, amount_micros)
             except SpendingRateFull as full:
                 if time.monotonic() + full.retry_after > ends:
                     raise
                 await asyncio.sleep(full.retry_after + pause)  # those that wait are not all back at once
                 pause = min(2 * pause, LONGEST)
             except BudgetRefused as refusal:
-                if refusal.spent + amount > refusal.limit:
+                if refusal.spent_micros + amount_micros > refusal.limit_micros:
                     raise
                 if self._held or settled.is_set():
                     await settled.wait()

@@ -13,33 +13,34 @@ from agentcore_site.lib.money import MICROS
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """A job's charges, in micro-dollars: ``minute`` in the last minute, and ``needed`` for calls that brought an
-    answer in the most expensive of the last minutes, this one included."""
+    """A job's charges, in micro-dollars: ``minute_micros`` in the last minute, and ``needed_micros`` for calls that
+    brought an answer in the most expensive of the last minutes, this one included."""
 
-    minute: int
-    needed: int
+    minute_micros: int
+    needed_micros: int
 
 
 @dataclass(frozen=True, slots=True)
 class SpendingRateLimiter:
-    """Stops a job that spends more than ``factor`` times what its answered calls need, and more than ``floor``
+    """Stops a job that spends more than ``factor`` times what its answered calls need, and more than ``floor_micros``
     micro-dollars, in a minute. A factor of 0 turns it off."""
 
     factor: float
-    floor: int
+    floor_micros: int
 
-    def limit(self, spent: Spent) -> int:
+    def limit_micros(self, spent: Spent) -> int:
         """Micro-dollars that the job may spend in a minute."""
-        return max(self.floor, round(self.factor * spent.needed))
+        return max(self.floor_micros, round(self.factor * spent.needed_micros))
 
     def refusal(self, spent: Spent) -> str:
         """Why no further call may be made now, with the rate and the limit; "" where there is no reason."""
-        limit = self.limit(spent)
-        if self.factor <= 0 or spent.minute <= limit:
+        limit_micros = self.limit_micros(spent)
+        if self.factor <= 0 or spent.minute_micros <= limit_micros:
             return ""
         return (
-            f"It was charged ${spent.minute / MICROS:,.2f} in the last minute at this endpoint, and its answered calls"
-            f" needed ${spent.needed / MICROS:,.2f} a minute at most: more than ${limit / MICROS:,.2f} a minute stops"
-            " it (SPENDING_BRAKE_FACTOR, SPENDING_BRAKE_FLOOR_USD). See in its costs which calls brought no answer,"
+            f"It was charged ${spent.minute_micros / MICROS:,.2f} in the last minute at this endpoint, and its"
+            f" answered calls needed ${spent.needed_micros / MICROS:,.2f} a minute at most: more than"
+            f" ${limit_micros / MICROS:,.2f} a minute stops it (SPENDING_BRAKE_FACTOR, SPENDING_BRAKE_FLOOR_USD)."
+            " See in its costs which calls brought no answer,"
             " mend the endpoint, and resume the job a minute later."
         )

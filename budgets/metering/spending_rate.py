@@ -26,8 +26,8 @@ SELECT coalesce(sum(cost) FILTER (WHERE past = 0), 0), coalesce(max(needed), 0) 
 def job_spent_lately(organization_id: UUID, job_id: UUID) -> Spent:
     with connection.cursor() as cursor:
         cursor.execute(RATES, [organization_id, job_id])
-        minute, needed = cursor.fetchone()
-    return Spent(int(minute), int(needed))
+        minute_micros, needed_micros = cursor.fetchone()
+    return Spent(int(minute_micros), int(needed_micros))
 
 
 def site_rate_limiter() -> SpendingRateLimiter:

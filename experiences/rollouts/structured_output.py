@@ -126,7 +126,7 @@ class Ladder:
                         raise
         except Malformed as error:
             account.calls += 1
-            account.cost_micros += error.spent
+            account.cost_micros += error.spent_micros
             return ""
         finally:
             account.waited_ms += (time.perf_counter() - began) * 1e3
@@ -134,7 +134,7 @@ class Ladder:
             self.rung = max(self.rung, at)
         account.calls += 1
         account.tokens += answer.usage.total_tokens
-        account.cost_micros += answer.spent or answer.cost
+        account.cost_micros += answer.spent_micros or answer.cost_micros
         account.latency_ms += answer.latency_ms
         return answer.text
 

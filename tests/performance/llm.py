@@ -153,7 +153,7 @@ def broken() -> list[Figure]:
         kept = runner.run(asked_for(60.0, server.base_url, meter))
     assert kept == []
     name = f"charged during 60 s of cut answers ({len(meter.bills)} requests), in good calls' worth"
-    return [at_most("L3", name, meter.spent / worth, MOST_CALLS, "calls")]
+    return [at_most("L3", name, meter.spent_micros / worth, MOST_CALLS, "calls")]
 
 
 async def played(base_url: str, organization_id: uuid.UUID, n: int) -> float:

@@ -121,7 +121,7 @@ class Rival:
 
     @property
     def spent(self) -> int:
-        return self.counts() - self._begun if self.counts else self.player.meter.spent
+        return self.counts() - self._begun if self.counts else self.player.meter.spent_micros
 
     def waves(self, size: int) -> Iterator[list[Scenario]]:
         """The training queries in random order, again and again, until the share is spent."""

@@ -157,7 +157,7 @@ def learned(
     setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed, **began)
     state = TrainerState.fresh(setup)
     reports = list(steps(setup, state))
-    return Finished(setup, state, reports, reflecting.answered, player.meter.spent, player, pools)
+    return Finished(setup, state, reports, reflecting.answered, player.meter.spent_micros, player, pools)
 
 
 def success_of(finished: Finished, policy: Any, *, samples: int, purpose: str) -> np.ndarray[Any, Any]:

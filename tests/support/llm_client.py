@@ -16,8 +16,8 @@ from budgets.meter_port import CallKey, FreeMeter, Meter
 from budgets.pricing import Price, UnknownPrice
 from tests.support.llm_server import ModelServer
 
-SMALL = Price("small", input=3_000_000, output=15_000_000)  # $3 and $15 a million
-SERVER_PRICES = {"small": (SMALL.input, SMALL.output)}
+SMALL = Price("small", input_micros=3_000_000, output_micros=15_000_000)  # $3 and $15 a million
+SERVER_PRICES = {"small": (SMALL.input_micros, SMALL.output_micros)}
 SAY = (Message("user", "What is 6 times 7?"),)
 NUMBERS = itertools.count()
 

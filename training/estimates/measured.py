@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from statistics import fmean, variance
 from typing import Final
 
-from budgets.pricing import PER, Price, Usage, cost
+from budgets.pricing import PER, Price, Usage, cost_micros
 from training.schema import GRPOConfig
 from training.splits import search_size
 
@@ -121,7 +121,7 @@ def guessed(
     """For an agent of a language model that never ran, from its model's price. ``question``: what one costs."""
     calls = CALLS.get(philosophy, 3)
     usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
-    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost(price, usage), question)
+    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost_micros(price, usage), question)
 
 
 def passes(config: GRPOConfig) -> int:
@@ -138,15 +138,15 @@ def guessed_learning(
     rows of their own, which is the dearer."""
     tokens = CALLS.get(philosophy, 3) * (PROMPT_TOKENS + prompt_tokens + min(ANSWER_TOKENS, max_tokens))
     calls = passes(config) + config.num_iterations  # each step of Adam is one more
-    surcharges = calls * price.per_call / (config.batch_size * config.n_trajectories_per_query)
+    surcharges = calls * price.per_call_micros / (config.batch_size * config.n_trajectories_per_query)
     seconds = passes(config) * tokens / TRAINED_TOKENS_PER_S
-    return passes(config) * tokens * price.input / PER + surcharges + seconds * usd_per_hour / 3_600 * 1e6
+    return passes(config) * tokens * price.input_micros / PER + surcharges + seconds * usd_per_hour / 3_600 * 1e6
 
 
 def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
     """Guessed cost of a question of reflection in micro-dollars, before one was asked, from the reflector's price and
     the tokens of the agent's objectives."""
-    return cost(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
+    return cost_micros(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
 
 
 def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float], *, question: float = 0.0) -> Rates:

@@ -18,7 +18,7 @@ from budgets.llm.types import Endpoint
 from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import TRAIN, DatabasePriceBook
 from budgets.models import EntryKind, LedgerEntry, Scope
-from budgets.pricing import PER, Price, Usage, cost
+from budgets.pricing import PER, Price, Usage, cost_micros
 from budgets.selectors import NAMES, Headroom, budget_chain
 from experiences.agents.endpoint_config import GPU_PRICE, BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, AgentRuntime
@@ -241,7 +241,7 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
         max_tokens=agent.max_tokens,
         concurrency=config.max_concurrent_rollouts,
     )
-    found = replace(found, shown_micros=reflector.input / PER)
+    found = replace(found, shown_micros=reflector.input_micros / PER)
     return _with_training_calls(found, agent, config) if learner.needs_model_server else found
 
 
@@ -325,7 +325,7 @@ def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], li
         paid, asks = spent + debt, purpose == "reflection"
         today = reflector if asks else price
         if kind == EntryKind.SETTLE and model == today.model and source in OURS and n_input:
-            paid = cost(today, Usage(n_input, n_output, n_cached))
+            paid = cost_micros(today, Usage(n_input, n_output, n_cached))
         if asks:
             questions += [paid] if model == reflector.model else []
         elif rollout:

@@ -13,7 +13,7 @@ from typing import Any, Final
 from budgets.meter_port import Bill, BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.metering.patient_meter import PatientMeter
 from budgets.metering.price_book import TRAIN
-from budgets.pricing import Price, Usage, cost
+from budgets.pricing import Price, Usage, cost_micros
 from experiences.agents.endpoint_config import GPU_PRICE
 from experiences.agents.model_server_client import CALL_SECONDS
 from experiences.agents.runtime_factory import RuntimeFactory
@@ -92,7 +92,7 @@ class MeteredTrainer:
         self._calls += 1
         key = CallKey(f"{self._prefix}/{self._calls}", "training", price.model)
         try:
-            await meter.reserve(key, cost(price, usage) + self._of_seconds(CALL_SECONDS))
+            await meter.reserve(key, cost_micros(price, usage) + self._of_seconds(CALL_SECONDS))
         except SpendingRateFull as error:
             raise Halted("spending_rate", str(error), error.retry_after) from error
         except BudgetRefused as error:
@@ -106,7 +106,7 @@ class MeteredTrainer:
             return found
         finally:
             took = time.perf_counter() - began
-            amount = cost(price, usage) + self._of_seconds(took if seconds is None else seconds)
+            amount = cost_micros(price, usage) + self._of_seconds(took if seconds is None else seconds)
             source = "estimate" if seconds is None else "table"
             await meter.settle(key, Bill(amount, usage, source, round(took * 1000)))
 

@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Unavailable
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.pricing import UnknownPrice, Usage, cost
+from budgets.pricing import UnknownPrice, Usage, cost_micros
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.assembly import trajectory_of
 from evaluation.events.otlp.conventions import AgentSpan, SpanKind
@@ -98,6 +98,6 @@ def _store(agent: Agent, traces: Sequence[str]) -> int:
 
 def _cost(book: DatabasePriceBook, model: str, usage: Usage) -> int | None:
     try:
-        return cost(book.price(model), usage)
+        return cost_micros(book.price(model), usage)
     except UnknownPrice:
         return None

@@ -219,7 +219,7 @@ class Calls:
         """Calls the endpoints in their order until one answers. Raises CallRefused."""
         model, upstreams = call.model, call.upstreams
         assert model.prices is not None
-        payer = self._payers.payer(call.payer, model.prices, while_away=model.while_away_micros)
+        payer = self._payers.payer(call.payer, model.prices, while_away_micros=model.while_away_micros)
         limit = call.release.bundle.model.max_tokens if call.release is not None else 0
         purpose = SHADOW if call.arm == ArmName.SHADOW else PRODUCTION
         attempts = 0

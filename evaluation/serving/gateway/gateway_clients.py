@@ -73,16 +73,16 @@ class BlockJournal:
         }
         return self._journal.begin(line)
 
-    def drawn(self, hold: CallKey, call: str, amount: int) -> None:
+    def drawn(self, hold: CallKey, call: str, amount_micros: int) -> None:
         stored, name = self._meter.stored_key(hold), call.partition("/")[0]
         self._paid[name] = self._paid.get(name, NOTHING)._replace(hold=stored)
-        self._journal.note({"t": "draw", "hold": stored, "call": call, "amount": amount})
+        self._journal.note({"t": "draw", "hold": stored, "call": call, "amount": amount_micros})
 
-    def billed(self, hold: CallKey, call: str, amount: int) -> None:
+    def billed(self, hold: CallKey, call: str, amount_micros: int) -> None:
         name = call.partition("/")[0]
         paid = self._paid[name]
-        self._paid[name] = paid._replace(micros=paid.micros + amount)
-        self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount})
+        self._paid[name] = paid._replace(micros=paid.micros + amount_micros)
+        self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount_micros})
 
     def closed(self, hold: CallKey, opened: Any) -> None:
         # The ledger's writer commits it within moments.
@@ -105,10 +105,10 @@ class Payers:
         self._writer = LedgerWriter()
         self._payers: dict[PayerName, Payer] = {}
         self._limits: dict[tuple[uuid.UUID, str], ConcurrencyLimits] = {}
-        self._allowed: dict[PayerName, int] = defaultdict(int)
+        self._allowed_micros: dict[PayerName, int] = defaultdict(int)
 
-    def payer(self, name: PayerName, prices: PriceBook, *, while_away: int = 0) -> Payer:
-        """The payer of a chain; updates its prices and its spending limit ``while_away``."""
+    def payer(self, name: PayerName, prices: PriceBook, *, while_away_micros: int = 0) -> Payer:
+        """The payer of a chain; updates its prices and its spending limit ``while_away_micros``."""
         found = self._payers.get(name)
         if found is None:
             organization, agent = name
@@ -116,8 +116,8 @@ class Payers:
             blocks = BlockJournal(self._journal, ledger)
             found = self._payers[name] = Payer(BlockMeter(ledger, blocks), blocks, CurrentPrices(prices))
         found.prices.book = prices
-        if self._allowed[name] != while_away:
-            self._allowed[name] = found.meter.allowance = while_away
+        if self._allowed_micros[name] != while_away_micros:
+            self._allowed_micros[name] = found.meter.allowance_micros = while_away_micros
         return found
 
     def paid(self, name: PayerName, call: uuid.UUID) -> CallPaid:

@@ -136,7 +136,7 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
     except (LLMError, BudgetRefused, UnknownPrice, LedgerUnavailable, ValueError) as error:
         return EndpointTest(False, value.model, str(error), price=price)
     sample = done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
-    return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost, price)
+    return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost_micros, price)
 
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:

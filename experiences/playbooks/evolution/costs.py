@@ -7,7 +7,7 @@ from typing import Final
 from agentcore_site.lib.errors import Unavailable
 from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import DatabasePriceBook
-from budgets.pricing import worst_case
+from budgets.pricing import worst_case_micros
 from experiences.agents.endpoint_config import (
     BadEndpoint,
     endpoint_of_agent,
@@ -33,7 +33,7 @@ def evolution_worst_case(agent: Agent) -> int:
         each = [prices.price(model) for model in models]
     except (BadEndpoint, UnknownPrice) as error:
         raise Unavailable(f"There is no model that evolution can ask: {error}") from error
-    return sum(worst_case(price, prompt_tokens=PROMPT_TOKENS, max_tokens=MAX_TOKENS) for price in each)
+    return sum(worst_case_micros(price, prompt_tokens=PROMPT_TOKENS, max_tokens=MAX_TOKENS) for price in each)
 
 
 def evolution_models(agent: Agent) -> list[str]:

@@ -202,9 +202,9 @@ class _Calls:
             options["on_delta"] = on_delta
         began, started = time.time(), time.perf_counter()
 
-        def failed_step(kind: str, why: str, spent: int) -> None:
+        def failed_step(kind: str, why: str, spent_micros: int) -> None:
             action = {"type": kind, "tool": "", "parameters": {}}
-            self.talk.step(action, failed(why), seen=seen, began=began, started=started, spent=spent)
+            self.talk.step(action, failed(why), seen=seen, began=began, started=started, spent_micros=spent_micros)
 
         try:
             answer = await self.talk.once(
@@ -218,11 +218,11 @@ class _Calls:
             self._stop(halt)
             raise
         except Malformed as error:
-            failed_step("malformed", error.message, error.spent)
+            failed_step("malformed", error.message, error.spent_micros)
             raise
         except ModelFailure as failure:
             cause = failure.__cause__
-            failed_step("refused", str(failure), cause.spent if isinstance(cause, LLMError) else 0)
+            failed_step("refused", str(failure), cause.spent_micros if isinstance(cause, LLMError) else 0)
             kind = "context_length_exceeded" if isinstance(cause, ContextTooLong) else "invalid_request_error"
             raise BadCall(str(failure), 400, kind) from failure
         except ValueError as error:  # what can't be written as JSON, such as 1e999

@@ -34,7 +34,8 @@ def test_it_refuses_what_does_not_fit_the_job_and_moves_nothing(chain: Chain) ->
     reserve(hold(chain, "a", 90 * CENT))
     with pytest.raises(BudgetRefused) as refused:
         reserve(hold(chain, "b", 11 * CENT))
-    assert (refused.value.scope, refused.value.limit, refused.value.reserved, refused.value.wanted) == (
+    no = refused.value
+    assert (no.scope, no.limit_micros, no.reserved_micros, no.wanted_micros) == (
         "job", 100 * CENT, 90 * CENT, 11 * CENT,
     )  # fmt: skip
     assert balances(chain) == [(0, 90 * CENT, 0)] * 3
@@ -186,7 +187,7 @@ def test_it_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(cha
     assert balances(chain) == [(70 * CENT, 40 * CENT, 0)] * 2 + [(60 * CENT, 40 * CENT, 10 * CENT)]
     with pytest.raises(BudgetRefused) as refused:
         reserve(hold(chain, "c", 0))
-    assert refused.value.spent == 70 * CENT  # what is owed counts as spent
+    assert refused.value.spent_micros == 70 * CENT  # what is owed counts as spent
     settle("b", bill(5 * CENT))  # the rest of this hold pays the debt
     assert balances(chain) == [(75 * CENT, 0, 0)] * 3
     assert reserve(hold(chain, "c", CENT)).fresh

@@ -23,11 +23,11 @@ async def test_each_attempt_is_held_and_settled_under_a_key_of_its_own(server: M
     server.will("error_503", "bad_gateway_page", "rate_limited")
     done = await ask(client(server, meter, max_retries=5), key=key(name="job/9/s"))
     assert done.attempts == 4
-    assert list(meter.holds) == list(meter.bills) == [f"job/9/s/{n}" for n in (1, 2, 3, 4)]
-    sources = [(bill.source, bill.amount > 0) for bill in meter.bills.values()]
+    assert list(meter.holds_micros) == list(meter.bills) == [f"job/9/s/{n}" for n in (1, 2, 3, 4)]
+    sources = [(bill.source, bill.amount_micros > 0) for bill in meter.bills.values()]
     assert sources == [("none", False), ("estimate", True), ("none", False), ("table", True)]
-    assert meter.spent >= server.owed.micros and meter.reserved == 0
-    assert done.spent == meter.spent > done.cost > 0
+    assert meter.spent_micros >= server.owed.micros and meter.reserved_micros == 0
+    assert done.spent_micros == meter.spent_micros > done.cost_micros > 0
 
 
 async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
@@ -37,7 +37,7 @@ async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
     with pytest.raises(errors.Overloaded) as caught:
         await ask(client(server, meter, max_retries=3))
     assert caught.value.attempts == len(meter.bills) == len(server.requests) == 4
-    assert caught.value.spent == meter.spent == 2 * min(meter.holds.values()) > 0
+    assert caught.value.spent_micros == meter.spent_micros == 2 * min(meter.holds_micros.values()) > 0
 
 
 @pytest.mark.parametrize("does", ["empty_choices", "wrong_types", act("status", code=400)])
@@ -109,7 +109,7 @@ async def test_a_budget_that_refuses_sends_nothing_and_passes_through(server: Mo
 async def test_a_budget_that_refuses_the_second_attempt_ends_the_call(server: ModelServer) -> None:
     class Once(FreeMeter):
         async def reserve(self, call: CallKey, amount: int) -> None:
-            if self.holds:
+            if self.holds_micros:
                 raise BudgetRefused("job", 100, 90, 0, amount)
             await super().reserve(call, amount)
 
@@ -117,7 +117,7 @@ async def test_a_budget_that_refuses_the_second_attempt_ends_the_call(server: Mo
     server.will("error_503")
     with pytest.raises(BudgetRefused):
         await ask(client(server, meter, max_retries=5))
-    assert len(server.requests) == 1 and meter.reserved == 0
+    assert len(server.requests) == 1 and meter.reserved_micros == 0
 
 
 async def test_a_meter_that_is_down_lets_nothing_through(server: ModelServer) -> None:
@@ -151,7 +151,7 @@ async def test_a_call_that_is_cancelled_while_it_holds_is_not_sent(server: Model
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-        assert not (meter.holds or meter.bills or server.requests)
+        assert not (meter.holds_micros or meter.bills or server.requests)
         meter.go.set()
         assert (await one.complete(SAY, max_tokens=9, key=key())).text  # its place at the gate is free again
 
@@ -162,7 +162,7 @@ async def test_a_deadline_around_a_call_ends_it_and_the_hold_is_paid(server: Mod
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2):
                 await one.complete(SAY, max_tokens=9, key=key())
-    assert [bill.amount for bill in meter.bills.values()] == list(meter.holds.values())
+    assert [bill.amount_micros for bill in meter.bills.values()] == list(meter.holds_micros.values())
 
 
 async def test_a_storm_of_faults_never_costs_more_than_was_counted(meter: FreeMeter) -> None:
@@ -173,9 +173,9 @@ async def test_a_storm_of_faults_never_costs_more_than_was_counted(meter: FreeMe
             calls = (one.complete(SAY, max_tokens=40, key=key()) for _ in range(200))
             ended = await asyncio.gather(*calls, return_exceptions=True)
     assert not [one for one in ended if isinstance(one, BaseException) and not isinstance(one, errors.LLMError)]
-    assert set(meter.holds) == set(meter.bills) and len(meter.bills) == server.owed.requests
+    assert set(meter.holds_micros) == set(meter.bills) and len(meter.bills) == server.owed.requests
     assert min(server.acted[name] for name in faults if faults[name]) > 0
-    assert meter.spent >= server.owed.micros > 0 and meter.reserved == 0
+    assert meter.spent_micros >= server.owed.micros > 0 and meter.reserved_micros == 0
 
 
 async def test_an_open_circuit_sends_and_holds_nothing_until_a_probe_succeeds(
@@ -190,7 +190,7 @@ async def test_an_open_circuit_sends_and_holds_nothing_until_a_probe_succeeds(
                 await one.complete(SAY, max_tokens=9, key=key())
         with pytest.raises(errors.CircuitOpen) as caught:
             await one.complete(SAY, max_tokens=9, key=key())
-        assert len(server.requests) == len(meter.holds) == 3 and caught.value.attempts == 0
+        assert len(server.requests) == len(meter.holds_micros) == 3 and caught.value.attempts == 0
         time.now += 15
         assert (await one.complete(SAY, max_tokens=9, key=key())).attempts == 1
         assert breaker.state == "closed"
@@ -291,7 +291,7 @@ async def test_a_broken_answer_is_asked_for_again_after_a_pause(
     server.will(does, does)
     done = await ask(client(server, meter, time=time, max_retries=3), stream=stream)
     assert done.text.startswith("You said") and done.attempts == len(time.naps) + 1 == 3
-    assert meter.spent == done.spent < sum(meter.holds.values()) / 3
+    assert meter.spent_micros == done.spent_micros < sum(meter.holds_micros.values()) / 3
 
 
 async def test_a_broken_answer_of_which_a_part_was_handed_on_is_not_asked_for_again(
@@ -321,5 +321,5 @@ async def test_what_was_announced_of_a_cut_answer_is_billed_with_its_prompt(mete
         async with client(server, meter) as one:
             with pytest.raises(errors.BrokenAnswer):
                 await one.complete(SAY, max_tokens=4000, key=key())
-    [bill], [hold] = meter.bills.values(), meter.holds.values()
-    assert 0.8 * server.owed.micros < bill.amount < 2 * server.owed.micros < hold / 3
+    [bill], [hold] = meter.bills.values(), meter.holds_micros.values()
+    assert 0.8 * server.owed.micros < bill.amount_micros < 2 * server.owed.micros < hold / 3

@@ -24,8 +24,8 @@ async def test_it_answers_and_the_ledger_agrees_with_the_server(server: ModelSer
     assert (done.finish_reason, done.model, done.request_id, done.attempts) == ("stop", "small", "req-1", 1)
     owed = server.account(key="sk-very-secret-key")
     assert (done.usage.input_tokens, done.usage.output_tokens) == (owed.prompt_tokens, owed.completion_tokens)
-    assert done.cost == done.bill.amount == meter.spent == owed.micros > 0
-    assert (done.bill.source, done.usage.estimated, meter.reserved) == ("table", False, 0)
+    assert done.cost_micros == done.bill.amount_micros == meter.spent_micros == owed.micros > 0
+    assert (done.bill.source, done.usage.estimated, meter.reserved_micros) == ("table", False, 0)
 
 
 async def test_it_holds_before_it_sends(server: ModelServer) -> None:
@@ -35,12 +35,12 @@ async def test_it_holds_before_it_sends(server: ModelServer) -> None:
             await super().reserve(call, amount)
 
         async def settle(self, call, bill):
-            assert len(server.requests) == 1 and self.reserved > 0
+            assert len(server.requests) == 1 and self.reserved_micros > 0
             await super().settle(call, bill)
 
     meter = Watching()
     done = await ask(client(server, meter))
-    assert meter.bills and done.cost <= next(iter(meter.holds.values()))
+    assert meter.bills and done.cost_micros <= next(iter(meter.holds_micros.values()))
 
 
 async def test_it_always_sends_the_cap_that_the_hold_counts_on(server: ModelServer) -> None:
@@ -86,7 +86,7 @@ async def test_it_streams_text_as_it_comes_and_counts_the_same(server: ModelServ
     done = await ask(client(server, meter), on_delta=pieces.append)
     assert len(pieces) > 2 and "".join(pieces) == done.text == "You said: What is 6 times 7?"
     assert server.requests[0].body["stream_options"] == {"include_usage": True}
-    assert done.bill.source == "table" and meter.spent == server.owed.micros
+    assert done.bill.source == "table" and meter.spent_micros == server.owed.micros
 
 
 async def test_it_streams_tool_calls_together(server: ModelServer) -> None:
@@ -106,7 +106,7 @@ async def test_it_reads_a_whole_answer_from_a_server_that_does_not_stream(server
 async def test_the_cost_that_the_provider_reports_wins_over_the_table(meter: FreeMeter) -> None:
     with ModelServer(prices={"small": (9_000_000, 9_000_000)}, report_cost=True) as server:
         done = await ask(client(server, meter, kind="openrouter"))
-    assert done.bill.source == "provider" and meter.spent == server.owed.micros == done.cost
+    assert done.bill.source == "provider" and meter.spent_micros == server.owed.micros == done.cost_micros
     assert server.requests[0].body["usage"] == {"include": True}
 
 
@@ -114,7 +114,7 @@ async def test_it_estimates_a_usage_that_is_missing_and_marks_it(server: ModelSe
     server.will("no_usage")
     done = await ask(client(server, meter))
     assert done.usage.estimated and done.bill.source == "estimate"
-    assert 0 < done.cost < meter.holds[next(iter(meter.holds))]
+    assert 0 < done.cost_micros < meter.holds_micros[next(iter(meter.holds_micros))]
 
 
 async def test_it_does_not_believe_a_negative_usage(server: ModelServer) -> None:
@@ -128,8 +128,8 @@ async def test_it_passes_a_bill_above_the_hold_on_unchanged(server: ModelServer,
     usage = {"prompt_tokens": 10**6, "completion_tokens": 10**6}
     server.will(act("answer", usage=usage))
     done = await ask(client(server, meter))
-    assert done.cost == 18_000_000 > next(iter(meter.holds.values()))
-    assert meter.spent == 18_000_000
+    assert done.cost_micros == 18_000_000 > next(iter(meter.holds_micros.values()))
+    assert meter.spent_micros == 18_000_000
 
 
 async def test_it_refuses_a_model_without_a_price_before_it_holds_or_sends(
@@ -137,13 +137,13 @@ async def test_it_refuses_a_model_without_a_price_before_it_holds_or_sends(
 ) -> None:
     with pytest.raises(UnknownPrice, match="mystery"):
         await ask(client(server, meter), key=key(model="mystery"))
-    assert not meter.holds and not server.requests
+    assert not meter.holds_micros and not server.requests
 
 
 async def test_the_hold_is_the_price_of_the_keys_model(server: ModelServer, meter: FreeMeter) -> None:
     prices = Prices(Price("named-otherwise", 0, 1_000_000))
     await ask(client(server, meter, prices=prices), key=key(model="named-otherwise"), max_tokens=50)
-    assert list(meter.holds.values()) == [50]
+    assert list(meter.holds_micros.values()) == [50]
     assert server.requests[0].body["model"] == "small"
 
 
@@ -160,13 +160,13 @@ async def test_it_refuses_a_call_without_messages(server: ModelServer, meter: Fr
     async with client(server, meter) as one:
         with pytest.raises(ValueError, match="at least one message"):
             await one.complete(turns, max_tokens=5, key=key())
-    assert not meter.holds
+    assert not meter.holds_micros
 
 
 async def test_it_refuses_a_call_without_a_cap(server: ModelServer, meter: FreeMeter) -> None:
     with pytest.raises(ValueError, match="max_tokens"):
         await ask(client(server, meter), max_tokens=0)
-    assert not meter.holds
+    assert not meter.holds_micros
 
 
 @pytest.mark.parametrize(
@@ -225,5 +225,5 @@ async def test_one_client_serves_many_calls_at_once(server: ModelServer, meter: 
     async with client(server, meter, default_concurrency=40) as one:
         done = await asyncio.gather(*(one.complete(SAY, max_tokens=30, key=key()) for _ in range(100)))
     assert len({id(one) for one in done}) == 100 and server.owed.answered == 100
-    assert meter.spent == server.owed.micros and meter.reserved == 0
+    assert meter.spent_micros == server.owed.micros and meter.reserved_micros == 0
     assert endpoint(server).default_concurrency == 64

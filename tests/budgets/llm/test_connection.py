@@ -70,7 +70,7 @@ async def test_a_connection_that_the_server_closed_is_made_anew(server: ModelSer
     async with client(server, meter) as one:
         assert await said(one, "first") == "You said: first"
         assert await said(one, "second") == "You said: second"
-    assert sockets(server) == 2 and meter.spent == server.owed.micros
+    assert sockets(server) == 2 and meter.spent_micros == server.owed.micros
 
 
 async def test_a_connection_that_the_server_left_without_a_word_is_made_anew(
@@ -83,7 +83,7 @@ async def test_a_connection_that_the_server_left_without_a_word_is_made_anew(
             await asyncio.sleep(0.01)
         await asyncio.sleep(0.1)  # the end of the connection travels to this side
         assert await said(one, "second") == "You said: second"
-    assert meter.spent == server.owed.micros
+    assert meter.spent_micros == server.owed.micros
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -117,7 +117,7 @@ async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: M
     server.will("not_http")
     with pytest.raises(ConnectionLost, match="does not speak HTTP"):
         await ask(client(server, meter))
-    assert meter.spent == sum(meter.holds.values()) > 0
+    assert meter.spent_micros == sum(meter.holds_micros.values()) > 0
 
 
 @pytest.fixture
@@ -140,18 +140,18 @@ async def test_a_host_that_does_not_pick_up_is_a_timeout_that_costs_nothing(
 ) -> None:
     with pytest.raises(Timeout):
         await ask(client(deaf, meter, connect_s=0.2))
-    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+    assert [(bill.amount_micros, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 
 async def test_a_call_that_is_cancelled_before_it_is_sent_costs_nothing(deaf: ModelServer, meter: FreeMeter) -> None:
     async with client(deaf, meter) as one:
         task = asyncio.create_task(said(one, "hello"))
         await asyncio.sleep(0.1)
-        assert meter.reserved > 0
+        assert meter.reserved_micros > 0
         task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await task
-    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+    assert [(bill.amount_micros, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ async def test_it_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(s
     with secured() as server, pytest.raises(ConnectionLost, match="certificate is not trusted"):
         await ask(client(server, meter))
     assert not server.requests
-    assert [(bill.amount, bill.source) for bill in meter.bills.values()] == [(0, "none")]
+    assert [(bill.amount_micros, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 
 def test_it_works_on_the_web_servers_event_loop_too() -> None:

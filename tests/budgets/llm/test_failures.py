@@ -166,23 +166,23 @@ def names(failures: list[tuple[Act | str, Any, str, str]]) -> list[str]:
 
 def the_bill(meter: FreeMeter) -> tuple[Bill, int]:
     """The one bill and its hold."""
-    assert list(meter.bills) == list(meter.holds) and len(meter.bills) == 1
-    assert meter.reserved == 0
-    return next(iter(meter.bills.values())), next(iter(meter.holds.values()))
+    assert list(meter.bills) == list(meter.holds_micros) and len(meter.bills) == 1
+    assert meter.reserved_micros == 0
+    return next(iter(meter.bills.values())), next(iter(meter.holds_micros.values()))
 
 
 def check_bill(meter: FreeMeter, server: ModelServer, costs: str) -> None:
     bill, hold = the_bill(meter)
     if costs == MEASURED:
-        prompt = len(json.dumps(server.requests[0].body["messages"])) // 4 * SMALL.input // 10**6
-        assert bill.error and bill.source == "estimate" and prompt < bill.amount < hold / 3
+        prompt = len(json.dumps(server.requests[0].body["messages"])) // 4 * SMALL.input_micros // 10**6
+        assert bill.error and bill.source == "estimate" and prompt < bill.amount_micros < hold / 3
         return
-    assert (bill.amount, bill.source) == {
+    assert (bill.amount_micros, bill.source) == {
         HOLD: (hold, "estimate"),
         NOTHING: (0, "none"),
         USAGE: (server.owed.micros, "table"),
     }[costs]
-    assert bill.error and bill.amount >= server.owed.micros
+    assert bill.error and bill.amount_micros >= server.owed.micros
 
 
 @pytest.mark.parametrize(("does", "error", "says", "costs"), FAILURES, ids=names(FAILURES))
@@ -226,7 +226,7 @@ async def test_it_makes_a_completion_of_what_can_be_used(
         "wrong_content_type": lambda one: one.text.startswith("You said"),
     }[does]
     assert isinstance(done, Completion) and check(done), done
-    assert meter.spent == server.owed.micros == done.cost
+    assert meter.spent_micros == server.owed.micros == done.cost_micros
 
 
 @pytest.mark.parametrize(
@@ -238,7 +238,7 @@ async def test_a_usage_of_nothing_for_an_answer_is_not_believed(
     server.will(act("json_body", value={"choices": [{"message": {"content": "forty-two " * 20}}], "usage": usage}))
     done = await ask(client(server, meter))
     assert done.usage.estimated and done.usage.output_tokens >= 40 and done.usage.input_tokens > 0
-    assert (done.bill.source, done.cost > 0) == ("estimate", True)
+    assert (done.bill.source, done.cost_micros > 0) == ("estimate", True)
     assert any("usage counts no tokens" in note for note in done.notes)
 
 
@@ -309,7 +309,7 @@ async def test_a_refused_connection_costs_nothing(meter: FreeMeter) -> None:
     with pytest.raises(errors.ConnectionLost, match="connection was refused"):
         await ask(client(server, meter))
     bill, _ = the_bill(meter)
-    assert (bill.amount, bill.source) == (0, "none")
+    assert (bill.amount_micros, bill.source) == (0, "none")
 
 
 async def test_a_redirect_takes_no_key_elsewhere(server: ModelServer) -> None:

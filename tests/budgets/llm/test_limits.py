@@ -113,11 +113,11 @@ async def test_production_passes_while_training_is_full(server: ModelServer, met
         while server.inside < 2:
             await asyncio.sleep(0.01)
         assert (await one.complete(SAY, max_tokens=5, key=key("production"))).text
-        assert len(server.requests) == 3 and len(meter.holds) == 3  # who waits at the gate holds no money
+        assert len(server.requests) == 3 and len(meter.holds_micros) == 3  # who waits at the gate holds no money
         for task in stuck:
             task.cancel()
         await asyncio.gather(*stuck, return_exceptions=True)
-    assert meter.reserved == 0
+    assert meter.reserved_micros == 0
 
 
 async def test_an_attempt_that_waits_to_be_repeated_holds_no_place(server: ModelServer) -> None:
@@ -240,9 +240,9 @@ async def test_a_server_that_counts_bytes_never_bills_above_the_hold(meter: Free
                 ]
                 tools = [ToolSpec("t", "".join(rng.choices(letters, k=50)))] if rng.random() < 0.5 else None
                 done = await one.complete(turns, max_tokens=rng.randint(1, 300), key=key(), tools=tools)
-                attempt = list(meter.holds)[-1]
-                assert meter.bills[attempt].amount <= meter.holds[attempt] and done.bill.source == "table"
-    assert meter.spent == server.owed.micros
+                attempt = list(meter.holds_micros)[-1]
+                assert meter.bills[attempt].amount_micros <= meter.holds_micros[attempt] and done.bill.source == "table"
+    assert meter.spent_micros == server.owed.micros
 
 
 def test_the_bound_has_room_for_what_a_template_puts_around_messages_and_tools() -> None:

@@ -77,7 +77,7 @@ def check(found: Answer) -> None:
         text.encode()
     assert found.text or found.tool_calls or found.notes
     usage = found.usage
-    for count in (usage.input_tokens, usage.output_tokens, usage.cost):
+    for count in (usage.input_tokens, usage.output_tokens, usage.cost_micros):
         assert count is None or (isinstance(count, int) and count >= 0)
     assert 0 <= usage.cached_tokens <= (usage.input_tokens or 0)
     assert 0 <= usage.reasoning_tokens <= (usage.output_tokens or 0)
@@ -248,14 +248,17 @@ def test_an_error_under_200_keeps_its_code_and_its_usage_is_read() -> None:
         ({"prompt_tokens": "5", "completion_tokens": 2.0}, ReportedUsage(5, 2)),
         ({"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}, ReportedUsage(3, 4)),
         ({"prompt_tokens": 5, "prompt_cache_hit_tokens": 9}, ReportedUsage(5, None, 5)),
-        ({"cost": 0}, ReportedUsage(cost=0)),
-        ({"cost": "0.5"}, ReportedUsage(cost=500_000)),
-        ({"cost": 0.0000001}, ReportedUsage(cost=1)),
+        ({"cost": 0}, ReportedUsage(cost_micros=0)),
+        ({"cost": "0.5"}, ReportedUsage(cost_micros=500_000)),
+        ({"cost": 0.0000001}, ReportedUsage(cost_micros=1)),
         (
             {"cost": 0.01, "is_byok": True, "cost_details": {"upstream_inference_cost": 0.2}},
-            ReportedUsage(cost=210_000),
+            ReportedUsage(cost_micros=210_000),
         ),
-        ({"cost": 0.01, "is_byok": False, "cost_details": {"upstream_inference_cost": 9}}, ReportedUsage(cost=10_000)),
+        (
+            {"cost": 0.01, "is_byok": False, "cost_details": {"upstream_inference_cost": 9}},
+            ReportedUsage(cost_micros=10_000),
+        ),
     ],
     ids=repr,
 )

@@ -23,8 +23,8 @@ class Ledger(FreeMeter):
         await asyncio.sleep(0.001)  # a transaction
         if self.away:
             raise MeterFailure("the ledger is away")
-        if self.spent + self.reserved + amount > self.limit:
-            raise BudgetRefused("agent", self.limit, self.spent, self.reserved, amount)
+        if self.spent_micros + self.reserved_micros + amount > self.limit:
+            raise BudgetRefused("agent", self.limit, self.spent_micros, self.reserved_micros, amount)
         await super().reserve(call, amount)
 
     async def book(self, call: CallKey, bill: Bill) -> None:
@@ -74,15 +74,15 @@ async def test_many_calls_are_a_few_holds_that_come_to_what_the_calls_cost() -> 
     for first in range(0, 400, 40):
         await calls(meter, range(first, first + 40))
     await asyncio.sleep(0.2)
-    assert len(ledger.holds) < 60 and ledger.spent == record.spent == 400 * 7
-    assert ledger.reserved == 0 and not record.open and not record.drawn_by
+    assert len(ledger.holds_micros) < 60 and ledger.spent_micros == record.spent == 400 * 7
+    assert ledger.reserved_micros == 0 and not record.open and not record.drawn_by
     assert sum(bill.usage.input_tokens for bill in ledger.bills.values() if bill.usage) == 1_200
 
 
 async def test_calls_that_come_at_once_wait_for_one_hold_together() -> None:
     ledger = Ledger()
     await calls(BlockMeter(ledger, Record()), range(200))
-    assert len(ledger.holds) <= 2
+    assert len(ledger.holds_micros) <= 2
 
 
 async def test_a_small_call_is_not_refused_for_a_large_ones_sake() -> None:
@@ -102,7 +102,7 @@ async def test_it_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_
             await meter.reserve(key(n), 100)
             await meter.settle(key(n), Bill(7, None, "table"))
             made += 1
-            assert ledger.spent + ledger.reserved <= 1_000
+            assert ledger.spent_micros + ledger.reserved_micros <= 1_000
             if n % 10 == 0:
                 await asyncio.sleep(0.02)
     assert made > 100
@@ -110,7 +110,7 @@ async def test_it_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_
 
 async def test_with_the_ledger_away_it_spends_its_allowance_and_tells_afterwards() -> None:
     ledger, record = Ledger(), Record()
-    meter = BlockMeter(ledger, record, allowance=260, seconds=0.02)
+    meter = BlockMeter(ledger, record, allowance_micros=260, seconds=0.02)
     ledger.away = True
     for n in range(3):  # three worst cases would be more; what was not spent is free again
         await meter.reserve(key(n), 100)
@@ -121,7 +121,7 @@ async def test_with_the_ledger_away_it_spends_its_allowance_and_tells_afterwards
     assert not ledger.booked
     ledger.away = False
     await asyncio.sleep(1.2)
-    assert sum(bill.amount for bill in ledger.booked.values()) == 240 and not record.open
+    assert sum(bill.amount_micros for bill in ledger.booked.values()) == 240 and not record.open
 
 
 async def test_closing_settles_everything() -> None:
@@ -129,7 +129,7 @@ async def test_closing_settles_everything() -> None:
     meter = BlockMeter(ledger, record, seconds=60)
     await calls(meter, range(30))
     await meter.aclose()
-    assert ledger.reserved == 0 and ledger.spent == 210 and not record.open
+    assert ledger.reserved_micros == 0 and ledger.spent_micros == 210 and not record.open
 
 
 async def test_a_caller_that_is_cancelled_as_its_block_comes_leaves_nothing_open() -> None:
@@ -152,4 +152,4 @@ async def test_a_caller_that_is_cancelled_as_its_block_comes_leaves_nothing_open
     for n in range(7):
         await meter.settle(key(n), Bill(7, None, "table"))
     await asyncio.sleep(0.2)
-    assert ledger.reserved == 0 and not record.open and ledger.spent == 49
+    assert ledger.reserved_micros == 0 and not record.open and ledger.spent_micros == 49

@@ -16,8 +16,8 @@ class Purse(FreeMeter):
         self.limit = limit
 
     async def reserve(self, call: CallKey, amount: int) -> None:
-        if self.spent + self.reserved + amount > self.limit:
-            raise BudgetRefused("job", self.limit, self.spent, self.reserved, amount)
+        if self.spent_micros + self.reserved_micros + amount > self.limit:
+            raise BudgetRefused("job", self.limit, self.spent_micros, self.reserved_micros, amount)
         await super().reserve(call, amount)
 
 
@@ -35,7 +35,7 @@ async def test_calls_wait_for_each_other_and_use_the_money_up() -> None:
     refused = [one for one in results if isinstance(one, BudgetRefused)]
     assert len(results) - len(refused) >= 60  # without patience two of them would have been made
     assert all(one is None or isinstance(one, BudgetRefused) for one in results)
-    assert purse.spent > 1_000 - 400 and purse.reserved == 0
+    assert purse.spent_micros > 1_000 - 400 and purse.reserved_micros == 0
 
 
 async def test_a_call_that_can_never_fit_is_refused_at_once() -> None:
@@ -58,7 +58,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     await asyncio.gather(waiting, return_exceptions=True)
     await meter.settle(key, Bill(5, None, "table"))
     await call(meter, "third", 990, 1)
-    assert purse.spent == 6 and purse.reserved == 0
+    assert purse.spent_micros == 6 and purse.reserved_micros == 0
 
 
 async def test_what_others_hold_is_waited_for_and_not_for_ever() -> None:
@@ -71,7 +71,7 @@ async def test_what_others_hold_is_waited_for_and_not_for_ever() -> None:
     assert not ours.done()
     await purse.settle(theirs, Bill(5, None, "table"))
     await ours
-    assert purse.spent == 6
+    assert purse.spent_micros == 6
 
     await purse.reserve(CallKey("theirs again", "training", "m"), 900)
     with pytest.raises(BudgetRefused):

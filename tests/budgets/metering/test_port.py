@@ -13,8 +13,10 @@ CALL = CallKey("job/1/1", "training", "small")
 
 
 def test_a_refusal_says_which_budget_and_what_is_left() -> None:
-    error = BudgetRefused(scope="job", limit=2_000_000, spent=1_500_000, reserved=400_000, wanted=250_000)
-    assert (error.scope, error.limit, error.spent, error.reserved, error.wanted) == (
+    error = BudgetRefused(
+        scope="job", limit_micros=2_000_000, spent_micros=1_500_000, reserved_micros=400_000, wanted_micros=250_000
+    )
+    assert (error.scope, error.limit_micros, error.spent_micros, error.reserved_micros, error.wanted_micros) == (
         *("job", 2_000_000, 1_500_000, 400_000, 250_000),
     )
     assert "job's budget" in str(error) and "$0.25" in str(error) and "$0.10 of $2.00 is left" in str(error)
@@ -26,15 +28,21 @@ def test_a_refusal_never_shows_less_than_nothing_left() -> None:
 
 def test_a_refusal_survives_a_pickle() -> None:
     error = pickle.loads(pickle.dumps(BudgetRefused("agent", 5, 4, 3, 2)))
-    assert (error.scope, error.limit, error.spent, error.reserved, error.wanted) == ("agent", 5, 4, 3, 2)
+    assert (error.scope, error.limit_micros, error.spent_micros, error.reserved_micros, error.wanted_micros) == (
+        "agent",
+        5,
+        4,
+        3,
+        2,
+    )
 
 
 async def test_the_free_meter_counts_what_is_held_and_what_is_spent() -> None:
     meter = FreeMeter()
     await meter.reserve(CALL, 500)
-    assert (meter.reserved, meter.spent) == (500, 0)
+    assert (meter.reserved_micros, meter.spent_micros) == (500, 0)
     await meter.settle(CALL, Bill(120, Usage(10, 5), "table"))
-    assert (meter.reserved, meter.spent) == (0, 120)
+    assert (meter.reserved_micros, meter.spent_micros) == (0, 120)
     assert meter.calls[CALL.key] is CALL
 
 
@@ -43,7 +51,7 @@ async def test_the_free_meter_settles_once() -> None:
     await meter.reserve(CALL, 500)
     await meter.settle(CALL, Bill(120, None, "table"))
     await meter.settle(CALL, Bill(499, None, "table"))
-    assert meter.spent == 120
+    assert meter.spent_micros == 120
 
 
 async def test_the_free_meter_catches_a_caller_who_holds_twice_or_settles_unheld() -> None:

@@ -64,7 +64,7 @@ def test_what_calls_cost_that_brought_nothing_counts_for_the_rate_and_not_for_th
     charged(chain, "bad", 3, 20 * CENT, error="Overloaded: 500")
     assert chain.job_id is not None
     spent = job_spent_lately(chain.organization_id, chain.job_id)
-    assert spent == Spent(minute=70 * CENT, needed=10 * CENT)
+    assert spent == Spent(minute_micros=70 * CENT, needed_micros=10 * CENT)
 
 
 @pytest.mark.django_db(transaction=True)

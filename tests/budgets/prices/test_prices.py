@@ -147,7 +147,7 @@ def test_the_book_knows_today_and_tomorrow_and_prefers_ones_own(acme: Organizati
 
     def at(organization: Organization, day: date) -> int:
         rows = ModelPrice.objects.filter(organization__in=[organization]) | ModelPrice.objects.filter(organization=None)
-        return DatabasePriceBook(rows, today=lambda: day).price("m").input
+        return DatabasePriceBook(rows, today=lambda: day).price("m").input_micros
 
     assert [at(acme, today.replace(day=day)) for day in (4, 5, 6, 7, 9)] == [1, 2, 3, 4, 4]
     assert at(elsewhere, date(2026, 5, 9)) == 3
@@ -222,7 +222,7 @@ def test_a_newer_seed_does_not_supersede_a_correction(adam: Any) -> None:
     load(file, day=date(2026, 1, 1))
     price_set(adam, model="m", input=5, output=6, valid_from=date(2026, 2, 1))
     assert load({"m": file["m"] | {"input_cost_per_token": 4e-06}}, day=date(2026, 3, 1)).kept == ["m"]
-    assert DatabasePriceBook(ModelPrice.objects.all(), today=lambda: date(2026, 4, 1)).price("m").input == 5
+    assert DatabasePriceBook(ModelPrice.objects.all(), today=lambda: date(2026, 4, 1)).price("m").input_micros == 5
 
 
 def test_a_list_is_old_after_half_a_year(adam: Any) -> None:

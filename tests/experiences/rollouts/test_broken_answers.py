@@ -70,7 +70,7 @@ async def worth_of_a_call() -> float:
         async with MeteredChatClient(Endpoint(server.base_url, "small"), meter, Prices()) as client:
             await burst(client, 0, lambda _: None)
     assert len(meter.bills) == AT_ONCE
-    return meter.spent / len(meter.bills)
+    return meter.spent_micros / len(meter.bills)
 
 
 @pytest.mark.parametrize("broken", ["cut_body", "empty", "html"])
@@ -81,5 +81,5 @@ async def test_seconds_of_broken_answers_cost_no_more_than_a_few_calls(broken: s
         kept = await asked_for(5.0, server.base_url, meter)
         assert kept == []
         assert AT_ONCE <= server.acted[broken] == len(meter.bills) <= MOST_REQUESTS
-        assert 0 < meter.spent <= MOST_CALLS * worth, meter.spent / worth
-        assert meter.reserved == 0
+        assert 0 < meter.spent_micros <= MOST_CALLS * worth, meter.spent_micros / worth
+        assert meter.reserved_micros == 0

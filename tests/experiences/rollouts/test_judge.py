@@ -71,7 +71,7 @@ class Scripted:
             raise said
         text = said if isinstance(said, str) else said(messages)
         usage = Usage(10, 5)
-        return Completion(text, (), "stop", usage, 7, key.model, 1, "r", Bill(7, usage, "table"), spent=7)
+        return Completion(text, (), "stop", usage, 7, key.model, 1, "r", Bill(7, usage, "table"), spent_micros=7)
 
 
 def graded(model: Any, answer: str = "It is Paris.", *, reference: str = "", **options: Any) -> Outcome:
@@ -386,9 +386,9 @@ def test_a_rollout_is_judged_and_paid_for_under_its_own_purpose() -> None:
     assert [call.purpose for call in meter.calls.values()] == ["training", "judge", "judge"]
     judged = [call for call in meter.calls.values() if call.purpose == "judge"]
     assert all(call.key.startswith("job/2/0/1/judge/") and call.iteration == 2 for call in judged)
-    paid = sum(meter.bills[call.key].amount for call in judged)
+    paid = sum(meter.bills[call.key].amount_micros for call in judged)
     assert trajectory.evidence["judge"]["cost_micros"] == paid > 0
-    assert trajectory.spent_micros == meter.spent == trajectory.cost_micros + paid
+    assert trajectory.spent_micros == meter.spent_micros == trajectory.cost_micros + paid
 
 
 def test_a_row_without_a_rubric_costs_no_judge() -> None:

@@ -91,4 +91,4 @@ async def test_ten_thousand_malformed_answers_are_ten_thousand_steps_with_a_reas
     errors = Counter(one.error.partition(":")[0] for one in lived)
     assert set(errors) == {"", "model"}, errors
     assert all("unusable answers in a row" in one.error for one in lived if one.error)
-    assert meter.reserved == 0
+    assert meter.reserved_micros == 0

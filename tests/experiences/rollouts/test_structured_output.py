@@ -136,7 +136,7 @@ async def test_a_repair_that_the_model_refuses_takes_nothing_of_the_first_answer
 
 async def test_an_answer_that_broke_on_its_way_is_paid_for_and_asked_for_once_more() -> None:
     broken = Malformed("a cut stream")
-    broken.spent = 5
+    broken.spent_micros = 5
     model = ScriptedModel(lambda q: broken if q.number == 0 else GOOD)
     asker, kept = asker_of(model)
     assert await asker.ask(Thing, ASKED, key="q/1", stage="q") is not None

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from budgets.pricing import Price, Usage, cost
+from budgets.pricing import Price, Usage, cost_micros
 from training.estimates.measured import (
     ATTEMPT_TOKENS,
     QUESTION_TOKENS,
@@ -39,7 +39,7 @@ PRICE = Price("small", 150_000, 600_000)
 def test_a_first_guess_pays_for_calls_and_questions() -> None:
     question = guessed_question(PRICE)
     found = guessed(PRICE, question=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
-    assert found.question_micros == cost(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
+    assert found.question_micros == cost_micros(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
     without, asked = (plan(Work(100, 0, 0, n), found) for n in (0, 50))
     assert asked.cost_micros == pytest.approx(without.cost_micros + 50 * found.question_micros, abs=1)
     assert not found.measured and asked.dear_micros == pytest.approx(3 * asked.cost_micros, abs=3)
@@ -152,7 +152,7 @@ def test_too_few_jobs_tell_no_spread() -> None:
 def test_training_calls_are_guessed_by_tokens_seconds_and_surcharges_for_each_pass() -> None:
     known = {"philosophy": "cot", "prompt_tokens": 100, "max_tokens": 50}
     config = GRPOConfig(num_iterations=2, batch_size=4, n_trajectories_per_query=4)
-    free, priced = Price("tiny/train", 0, 0), Price("tiny/train", 2_000_000, 0, per_call=160)
+    free, priced = Price("tiny/train", 0, 0), Price("tiny/train", 2_000_000, 0, per_call_micros=160)
     assert guessed_learning(config, free, 0.0, **known) == 0.0
     tokens, passes_of_two_steps = 500 + 100 + 50, 4
     # Six calls: log-probabilities, gradient and Adam of each step. 2 micro-dollars a token, 160 a call of 16 rollouts.

@@ -240,7 +240,7 @@ def test_the_connection_test_shows_model_price_latency_and_a_sample(
     server.brain = lambda _: "I am ready."
     found = endpoint_test(Actor(adam), endpoint=model_agent.endpoint, agent_id=model_agent.id)
     assert (found.ok, found.sample, found.model) == (True, "I am ready.", "small")
-    assert found.price is not None and found.price.input == PRICE[0]
+    assert found.price is not None and found.price.input_micros == PRICE[0]
     assert found.cost == server.owed.micros > 0
     server.keys = set()
     refused = endpoint_test(Actor(adam), endpoint=model_agent.endpoint)

@@ -94,8 +94,8 @@ class Conversation:
     """The calls of one rollout.
 
     ``prefix`` makes the keys of its calls its own; ``seed`` is drawn once per rollout, so that two policies that
-    are compared draw alike where the provider honours it. ``spent`` and ``tokens`` of a call are put on the first
-    step that comes of it.
+    are compared draw alike where the provider honours it. ``spent_micros`` and ``tokens`` of a call are put on the
+    first step that comes of it.
     """
 
     model: ChatModel
@@ -132,7 +132,7 @@ class Conversation:
                 specs = self.toolset.specs if tools else ()
                 answer = await self._complete(messages, specs=specs, temperature=temperature)
             except Malformed as error:
-                self._unusable(messages, role, error.message, began, started, spent=error.spent)
+                self._unusable(messages, role, error.message, began, started, spent_micros=error.spent_micros)
                 continue
             if not answer.text.strip() and not answer.tool_calls:
                 self._pending = answer
@@ -199,11 +199,11 @@ class Conversation:
         text: str = "",
         began: float | None = None,
         started: float | None = None,
-        spent: int = 0,
+        spent_micros: int = 0,
     ) -> None:
         """Records a step. The answer that led to it pays for it, failed attempts included; its notes stand beside.
 
-        ``spent``: micro-dollars of a call that brought no answer.
+        ``spent_micros``: of a call that brought no answer.
         """
         paid, self._pending = self._pending, None
         asked, self._asked = self._asked, None
@@ -222,7 +222,7 @@ class Conversation:
                 timestamp=time.time() if began is None else began,
                 duration_ms=own + (0 if paid is None else paid.latency_ms),
                 tokens=0 if paid is None else paid.usage.total_tokens,
-                cost_micros=spent if paid is None else paid.spent or paid.cost,
+                cost_micros=spent_micros if paid is None else paid.spent_micros or paid.cost_micros,
                 sampled="" if paid is None else self._packed(paid),
                 call={} if asked is None else self._notes.noted(asked, None if paid is None else paid.finish_reason),
             )
@@ -297,11 +297,11 @@ class Conversation:
             self._asked = {"temperature": temperature, "top_p": sampling.top_p, "max_tokens": most}
 
     def _unusable(
-        self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent: int = 0
+        self, messages: Sequence[Message], role: str, why: str, began: float, started: float, *, spent_micros: int = 0
     ) -> None:
         seen = messages[-1].content if messages else ""
         action = {"type": "malformed", "tool": "", "parameters": {}}
-        self.step(action, failed(why), seen=seen, role=role, began=began, started=started, spent=spent)
+        self.step(action, failed(why), seen=seen, role=role, began=began, started=started, spent_micros=spent_micros)
         self._malformed += 1
         if self._malformed >= MAX_MALFORMED:
             raise ModelFailure(f"{self._malformed} unusable answers in a row; the last: {why}")

@@ -585,4 +585,4 @@ async def test_malformed_answers_over_a_real_connection_are_counted_too() -> Non
                 assert await asker.ask(STAGES[stage][0], [Message("user", key)], key=key, stage=stage) is None
     assert [one.key for one in kept] == list(replies) and not any(one.usable for one in kept)
     assert all(one.reason for one in kept)
-    assert meter.reserved == 0 and meter.spent == sum(one.cost_micros for one in kept) > 0
+    assert meter.reserved_micros == 0 and meter.spent_micros == sum(one.cost_micros for one in kept) > 0

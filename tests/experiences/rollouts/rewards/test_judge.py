@@ -100,7 +100,7 @@ async def test_it_pays_what_the_judge_says_in_any_environment(name: str) -> None
     assert meter.purposes == ["training", "judge"]
     verdict = found.evidence["verdict"]
     assert (verdict["score"], verdict["judge"]["scores"], verdict["judge"]["reason"]) == (0.9, [9.0], "manners")
-    assert found.spent_micros == meter.spent > found.cost_micros > 0
+    assert found.spent_micros == meter.spent_micros > found.cost_micros > 0
     assert found.steps[-1].reward == 0.9 and found.evidence["reward"]["score"] == 0.9
 
 
@@ -163,7 +163,7 @@ async def test_without_money_for_the_judge_the_run_halts() -> None:
         whole = Purposes()
         await lived(server, judge(), meter=whole)
         with pytest.raises(Halted) as halted:
-            await lived(server, judge(), meter=Purse(whole.spent - 1))
+            await lived(server, judge(), meter=Purse(whole.spent_micros - 1))
     assert halted.value.reason == "budget_exceeded"
 
 

@@ -57,7 +57,7 @@ async def test_its_responses_are_steps_paid_for_like_chat_completions() -> None:
     assert [step.action["type"] for step in found.steps] == ["message", "message", "answer"]
     assert found.steps[0].state["observation"] == agent.asked[0]["query"]
     assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
-    assert found.cost_micros == meter.spent > 0 and meter.reserved == 0
+    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
     answer = answers[0]
     assert (answer["object"], answer["status"], answer["error"]) == ("response", "completed", None)
     used = answer["usage"]

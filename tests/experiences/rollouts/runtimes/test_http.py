@@ -83,7 +83,7 @@ async def test_its_calls_are_steps_and_its_answer_is_scored() -> None:
     assert [step.action["type"] for step in found.steps] == ["message", "message", "answer"]
     assert found.steps[0].state["observation"] == ROWS[0]["query"]
     assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
-    assert found.cost_micros == meter.spent > 0 and meter.reserved == 0
+    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
     assert model.requests[0].model == "small"  # whatever the agent asks for, the job's model answers
     assert agent.asked[0]["query"] == ROWS[0]["query"]
 
@@ -446,7 +446,7 @@ async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
             sock.close()
             await gateway.aclose()
         assert b" 401 " in status and not model.requests
-    assert meter.spent == 0 and [step.action["type"] for step in found.steps] == ["answer"]
+    assert meter.spent_micros == 0 and [step.action["type"] for step in found.steps] == ["answer"]
 
 
 async def test_calls_under_way_when_it_answers_are_waited_for_and_kept() -> None:
@@ -463,7 +463,7 @@ async def test_calls_under_way_when_it_answers_are_waited_for_and_kept() -> None
         assert model.owed.answered == 3
     assert [step.action["type"] for step in found.steps] == ["message"] * 3 + ["answer"]
     assert {step.state["observation"] for step in found.steps[:3]} == {"call 0", "call 1", "call 2"}
-    assert found.cost_micros == meter.spent > 0 and meter.reserved == 0 and found.success
+    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0 and found.success
 
 
 async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_after_it() -> None:

@@ -39,8 +39,8 @@ class Purse(FreeMeter):
         self.left = left
 
     async def reserve(self, call: CallKey, amount: int) -> None:
-        if self.spent + self.reserved + amount > self.left:
-            raise BudgetRefused("job", self.left, self.spent, self.reserved, amount)
+        if self.spent_micros + self.reserved_micros + amount > self.left:
+            raise BudgetRefused("job", self.left, self.spent_micros, self.reserved_micros, amount)
         await super().reserve(call, amount)
 
 
@@ -123,7 +123,7 @@ async def test_react_calls_a_tool_reads_it_and_answers() -> None:
     assert last.action["type"] == "answer" and last.result["output"] == "391"
     assert (first.call, last.call) == ({"temperature": 0.7, "max_tokens": 1024}, {})
     assert list(meter.bills) == ["j/3/0/1/1/1", "j/3/0/1/2/1"]
-    assert found.cost_micros == meter.spent > 0 and found.tokens > 0
+    assert found.cost_micros == meter.spent_micros > 0 and found.tokens > 0
     assert server.requests[0].body["messages"][0]["content"].startswith("You are careful.")
 
 
@@ -182,7 +182,7 @@ async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(w
         found = await rolled(server, meter=meter)
     assert found.success
     assert found.steps[0].action["type"] == "malformed" and found.steps[0].result["error"]
-    assert found.steps[0].cost_micros > 0 and found.cost_micros == meter.spent
+    assert found.steps[0].cost_micros > 0 and found.cost_micros == meter.spent_micros
 
 
 async def test_a_step_costs_what_all_attempts_of_its_call_came_to() -> None:
@@ -191,7 +191,7 @@ async def test_a_step_costs_what_all_attempts_of_its_call_came_to() -> None:
         server.will(act("error_500"))
         found = await rolled(server, meter=meter, retries=1)
     assert found.success and len(meter.bills) == 1 + len(found.steps)
-    assert found.cost_micros == found.spent_micros == meter.spent
+    assert found.cost_micros == found.spent_micros == meter.spent_micros
 
 
 async def test_answers_that_stay_unusable_end_the_rollout() -> None:
@@ -284,7 +284,7 @@ async def test_when_money_runs_out_rollouts_under_way_end_and_none_is_begun() ->
                 )
         assert server.owed.answered == len(kept) < 12
     assert kept and all(one.success for one in kept)
-    assert meter.reserved == 0
+    assert meter.reserved_micros == 0
 
 
 async def test_tools_are_bounded_in_time_and_size_and_never_raise() -> None:
