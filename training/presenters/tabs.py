@@ -20,7 +20,7 @@ from training.presenters import panel
 from training.presenters.epochs import learned_tab
 from training.presenters.failures import failures_tab
 from training.selectors.run_lessons import learns_context
-from training.selectors.runs import group_grid
+from training.selectors.runs import GroupRow, group_grid
 
 CELLS = 600  # of the groups' grid on one page
 ROWS = 60
@@ -95,7 +95,7 @@ def groups(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, An
     }
 
 
-def _grid_row(row: dict[str, Any]) -> dict[str, Any]:
+def _grid_row(row: GroupRow) -> dict[str, Any]:
     found: list[GroupRecord] = [row["cells"][iteration] for iteration in sorted(row["cells"])]
     rates = [sum(group.success) / len(group.success) if group.success else 0.0 for group in found]
     return {

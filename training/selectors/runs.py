@@ -6,7 +6,7 @@ import re
 from datetime import datetime, timedelta
 from itertools import pairwise
 from statistics import fmean, median
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 from uuid import UUID
 
 from django.db.models import CharField, F, Q, QuerySet, Sum
@@ -98,7 +98,31 @@ def checkpoints_visible(actor: Actor) -> QuerySet[PolicyCheckpoint]:
     return rows.defer("data", *(f"run__{name}" for name in LARGE))
 
 
-def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
+class Series(TypedDict):
+    """Curves of a run; a point is a JSON object."""
+
+    iterations: list[dict[str, Any]]
+    selection: list[dict[str, Any]]
+    iteration: int
+
+
+class GroupRow(TypedDict):
+    """Groups of one query, by iteration."""
+
+    scenario: int
+    query: str
+    cells: dict[int, GroupRecord]
+
+
+class Criterion(TypedDict):
+    """One criterion of the definition of done; ``met`` is None while the proof is to come."""
+
+    name: str
+    met: bool | None
+    detail: str
+
+
+def run_series(run: TrainingRun, after: int = 0) -> Series:
     """The curves of a run from iteration ``after`` + 1 on, with every x-axis. Long runs are thinned evenly.
 
     Never the surrogate loss: it is zero by construction on policy, not progress.
@@ -133,9 +157,9 @@ def run_series(run: TrainingRun, after: int = 0) -> dict[str, Any]:
     return {"iterations": iterations, "selection": selection, "iteration": run.iteration}
 
 
-def group_grid(run: TrainingRun, *, first: int, last: int) -> list[dict[str, Any]]:
+def group_grid(run: TrainingRun, *, first: int, last: int) -> list[GroupRow]:
     """Rows are queries, cells are (iteration → group): the run's groups between two iterations."""
-    rows: dict[int, dict[str, Any]] = {}
+    rows: dict[int, GroupRow] = {}
     groups = GroupRecord.objects.filter(job_id=run.job_id, iteration__gte=first, iteration__lte=last)
     for group in groups.order_by("scenario", "iteration"):
         row = rows.setdefault(group.scenario, {"scenario": group.scenario, "query": group.query, "cells": {}})
@@ -203,7 +227,7 @@ def best_label(run: TrainingRun) -> str | None:
     return run.best_checkpoint.label if run.best_checkpoint else None
 
 
-def done_criteria(run: TrainingRun) -> list[dict[str, Any]]:
+def done_criteria(run: TrainingRun) -> list[Criterion]:
     """Which criteria of the definition of done a run met."""
     rising = _rising(run)
     best = run.best_checkpoint

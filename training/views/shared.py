@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Final
 
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
@@ -40,7 +40,7 @@ def status(request: HttpRequest, token: str) -> HttpResponse:
 
 def series(request: HttpRequest, token: str) -> HttpResponse:
     """Only what the one chart shows."""
-    found: dict[str, Any] = run_series(_run(token), after_of(request))
+    found = run_series(_run(token), after_of(request))
     found["iterations"] = [{name: point[name] for name in SHARED_METRICS} for point in found["iterations"]]
     return _private(JsonResponse(found))
 
