@@ -40,7 +40,7 @@ MAX_SAMPLES = 64
 
 def evaluation_start(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     run: TrainingRun,
     checkpoint: PolicyCheckpoint | None = None,
     split: str = Split.HELD_OUT,

@@ -52,7 +52,7 @@ class MadeEndpoint:
 def endpoint_create(
     actor: Actor,
     organization: Organization | UUID,
-    *,
+    *,  # the fields of the REST request
     url: str,
     name: str,
     types: Iterable[str] = (),
@@ -220,7 +220,7 @@ def notice_unread(actor: Actor, notice_id: UUID) -> int:
 def preferences_set(
     actor: Actor,
     organization: Organization | UUID,
-    *,
+    *,  # the fields of the REST request
     whose: str,
     bell: Iterable[str],
     mail: Iterable[str],

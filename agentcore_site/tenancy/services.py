@@ -42,7 +42,7 @@ def check_scopes(scopes: Iterable[str]) -> list[str]:
 @transaction.atomic
 def api_key_create(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     name: str,
     scopes: Iterable[str],
     days: int = 90,

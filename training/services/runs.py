@@ -61,7 +61,7 @@ class LaunchRequest:
 
 def run_start(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     agent: Agent,
     dataset: Dataset | None = None,
     rows: Sequence[Any] | None = None,
@@ -153,7 +153,7 @@ def run_start(
 
 def run_estimate(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     agent: Agent,
     dataset: Dataset | None = None,
     n_queries: int | None = None,

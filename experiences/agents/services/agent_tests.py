@@ -61,7 +61,7 @@ class AgentTest:
 def agent_test(
     actor: Actor,
     agent: Agent | None,
-    *,
+    *,  # the fields of the REST request
     url: str = "",
     authorization: str = "",
     inject_context: bool | None = None,

@@ -29,7 +29,7 @@ LONGEST_NAME: Final = 120
 @transaction.atomic
 def dataset_create(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     name: str,
     rows: Sequence[Mapping[str, Any]],
     domain: str = "",

@@ -132,7 +132,7 @@ def _given(where: str, one: Mapping[str, Any]) -> Delta:
 def playbook_edit(
     actor: Actor,
     playbook: Playbook,
-    *,
+    *,  # the fields of the REST request
     type: str,
     category: str = "",
     content: str = "",

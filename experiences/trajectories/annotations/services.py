@@ -28,7 +28,7 @@ SAID: Final = (*TEXTS, "score")
 def annotation_create(
     actor: Actor,
     trajectory: TrajectoryRecord,
-    *,
+    *,  # the fields of the REST request
     step: int | None = None,
     label: str = "",
     score: float | None = None,

@@ -31,7 +31,7 @@ MAX_DEPTH: Final = 6
 
 def reward_try(
     actor: Actor,
-    *,
+    *,  # the fields of the REST request
     reward: str,
     options: Mapping[str, Any],
     job: Any = None,
