@@ -93,8 +93,8 @@ class TestOut(Shape):
 
     computed = {
         "cost_usd": lambda found: dollars(found.cost),
-        "input_usd_per_million": lambda found: None if found.price is None else dollars(found.price.input),
-        "output_usd_per_million": lambda found: None if found.price is None else dollars(found.price.output),
+        "input_usd_per_million": lambda found: None if found.price is None else dollars(found.price.input_micros),
+        "output_usd_per_million": lambda found: None if found.price is None else dollars(found.price.output_micros),
     }
 
 
