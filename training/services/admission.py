@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from agentcore_site.jobs import lifecycle
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid
 from agentcore_site.lib.money import MICROS, dollars
 from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
 from budgets.selectors import budget_preflight
 from experiences.agents.consent import recording_require
@@ -48,7 +49,16 @@ class LaunchRefusal:
         return {"message": self.error.message, "repairs": [repair.as_json() for repair in self.repairs]}
 
 
-def job_slot(agent: Agent) -> dict[str, Any]:
+class JobSlot(TypedDict):
+    """Arguments of ``lifecycle.submit`` that name the slot of a job."""
+
+    kind: str
+    organization: Organization
+    exclusive_key: str
+    busy: str
+
+
+def job_slot(agent: Agent) -> JobSlot:
     """Slot of a training job in the queue: only one job at a time changes an agent."""
     key = f"agent:{agent.id}"
     return {"kind": "training", "organization": agent.organization, "exclusive_key": key, "busy": BUSY}
