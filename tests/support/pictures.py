@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import socket
 import sys
 import tempfile
 import time
@@ -18,6 +17,7 @@ from typing import Any, Final
 
 from PIL import Image
 
+from agentcore_site.embedded.ports import free_port
 from tests.support.browser import browser
 from tests.support.up import Up
 
@@ -70,12 +70,6 @@ def loop() -> str:
     )
 
 
-def free_port() -> int:
-    with socket.socket() as given:
-        given.bind(("127.0.0.1", 0))
-        return int(given.getsockname()[1])
-
-
 def wait_for_demo(up: Up) -> None:
     """Raises TimeoutError."""
     deadline = time.monotonic() + DEMO_SECONDS
@@ -96,7 +90,7 @@ def picture(page: Any, path: Path) -> None:
 def console(folder: Path) -> None:
     """The job page, the list of trajectories and one trajectory, as olivia sees them after the demo."""
     with tempfile.TemporaryDirectory() as temporary:
-        data, port = Path(temporary) / "data", free_port()
+        data, port = Path(temporary) / "data", free_port(0)
         up = Up(data, "--demo", "--seed", "1", "--port", str(port))
         try:
             wait_for_demo(up)
