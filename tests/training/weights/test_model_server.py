@@ -164,6 +164,6 @@ async def test_a_release_of_weights_is_served_also_by_a_door_that_was_started_an
 
         found = await sync_to_async(served)()
         [upstream] = found.current.upstreams
-        assert upstream.endpoint.model == name and found.prices.price(upstream.priced).input == PRICE
+        assert upstream.endpoint.model == name and found.prices.price(upstream.priced).input_micros == PRICE
     with DoorProcess(model_folder) as second:
         assert (await chat(second, model=name, seed=3))[1]["choices"] == before[1]["choices"]
