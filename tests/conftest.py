@@ -34,7 +34,7 @@ hypothesis.load_profile("ours")
 
 
 def pytest_collection_finish() -> None:
-    """What is loaded by now stays to the end, so the collector need not walk it again and again, as in a worker."""
+    """Objects that are loaded by now stay to the end, so the collector skips them, as in a worker."""
     gc_freeze.settle()
     static_files.look_once()
 

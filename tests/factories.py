@@ -185,7 +185,7 @@ class WebhookDeliveryFactory(factory.django.DjangoModelFactory):  # type: ignore
 
 
 class TrajectoryArchiveFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
-    """What is said of a file; there is none."""
+    """The record of a file; there is none."""
 
     class Meta:
         model = TrajectoryArchive
@@ -265,7 +265,7 @@ def served(release: Release, word: str = "Zanzibar") -> ProductionTrace:
 
 
 class TrajectoryExportFactory(factory.django.DjangoModelFactory):  # type: ignore[misc]
-    """What is said of an export whose file is gone."""
+    """The record of an export whose file is gone."""
 
     class Meta:
         model = TrajectoryExport

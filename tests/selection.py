@@ -1,7 +1,7 @@
-"""Which tests are ``fast``: told by what a test asks for, so that no list is kept by hand.
+"""The tests that are ``fast``: chosen by their fixtures, so that no list is kept by hand.
 
 A test is ``fast`` if it asks for no database, no broker and no browser, starts no product process, and is not marked
-as ``slow``. Asking is by fixture (``db``, ``broker`` and whatever is built on them) or by the mark ``django_db``. A
+as ``slow``. Asking is by fixture (``db``, ``broker`` and fixtures built on them) or by the mark ``django_db``. A
 fast test that uses the database all the same fails: pytest-django blocks it.
 """
 

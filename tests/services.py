@@ -26,7 +26,7 @@ os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # The servers of the tests are on loopback, which `manage.py up` allows too.
 os.environ.setdefault("OUTBOUND_ALLOW", "127.0.0.0/8,::1/128,localhost")
 
-# Bytecode is kept, whatever the shell says: without it each process compiles the product anew, which takes it a second,
+# Bytecode is kept, against the shell's setting: else each process compiles the product again, which takes a second,
 # and pytest rewrites the asserts of all files of tests, which takes it twenty.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False

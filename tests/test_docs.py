@@ -1,4 +1,4 @@
-"""What documents promise is there: the tests that hold the promises on security and reliability, and the papers and
+"""Documents name things that exist: the tests that hold the promises on security and reliability, and the papers and
 sections that comments, docstrings, templates and documents refer to."""
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def of_kind(*suffixes: str) -> list[Path]:
 
 
 def mentions(pattern: re.Pattern[str], path: Path) -> list[str]:
-    """What the pattern finds in the comments and texts of a Python file, or anywhere in another file."""
+    """The matches of the pattern in the comments and texts of a Python file, or anywhere in another file."""
     source = path.read_text(encoding="utf-8")
     if path.suffix != ".py" or not pattern.search(source):
         return [match.group() for match in pattern.finditer(source)]

@@ -250,7 +250,7 @@ READS = dict.fromkeys(RAW, "data.view") | {
     "exports/<uuid:export_id>/download/": "export",
     "exports/new/": "export",
     "share-links/": "share.edit",
-    "system/": "site",  # of staff alone, whatever their role
+    "system/": "site",  # of staff alone, in any role
     "webhooks/": "webhook.edit",
 }
 # REST: for each write what it needs and a body that gets as far as the question who may.
@@ -697,7 +697,7 @@ def test_nobody_comes_in_without_an_account(values: dict[str, Any]) -> None:
                 first = "/sign-in/?next=" if method == "get" else "/sign-in/"
                 assert response["Location"].startswith((first, "/admin/login/")), (where, response["Location"])
             else:
-                # What asks nobody's name first must refuse the method itself.
+                # A view that needs no sign-in must refuse the method itself.
                 assert response.status_code in {401, 403, 404, 405}, where
             assert leaks(response) == [], where
         del pattern
@@ -709,7 +709,7 @@ def admin_path(route: str) -> str:
 
 
 def snapshot() -> dict[str, Any]:
-    """What a stranger could have changed."""
+    """The values that a stranger could have changed."""
     return {
         "jobs": list(Job.objects.order_by("id").values_list("id", "status", "requested", "attempt")),
         "members": list(Membership.objects.filter(organization__slug="acme").order_by("id").values_list("id", "role")),
@@ -931,7 +931,7 @@ def test_whoever_left_sees_nothing_more(olivia: Any, values: dict[str, Any]) -> 
 
 
 def test_refusals_leave_no_trace_of_a_change(values: dict[str, Any], charlie: Any) -> None:
-    """What was refused is not logged as done."""
+    """A refused action is not logged as done."""
     before = AuditEvent.objects.filter(user=charlie).exclude(action__startswith=("person.")).count()
     Caller(charlie).post(f"training-jobs/{values['job_id']}/cancel")
     made = AuditEvent.objects.filter(user=charlie).exclude(action="api_key.created")

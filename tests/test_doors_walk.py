@@ -72,7 +72,7 @@ Ask = Callable[[], Any]
 
 
 class Walk:
-    """What one person asks, and what came of it."""
+    """The requests of one person, and their outcomes."""
 
     def __init__(self, counts: Counts, role: str, person: Any, *, stranger: bool) -> None:
         self.counts, self.role, self.stranger, self.before = counts, role, stranger, snapshot()
@@ -165,7 +165,7 @@ def walk_console(walk: Walk, client: Client, values: dict[str, Any]) -> None:
 
 
 def with_ones_own(caller: Caller, run: TrainingRun, values: dict[str, Any]) -> dict[str, Any]:
-    """The values with rows of the caller's own: another's are neither changed nor taken back, whatever the role."""
+    """The values with rows of the caller's own: another's are neither changed nor taken back, in any role."""
     mine = values | {"pk": dict(values["pk"])}
     trajectory = {"trajectory": str(values["trajectory_id"]), "label": "mine"}
     view = {"page": "training:jobs", "name": "My own"}

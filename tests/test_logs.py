@@ -1,4 +1,4 @@
-"""What stands in the logs: nothing that lets its reader in, and no stack trace that a stranger can cause at will."""
+"""The content of the logs: no secret that lets its reader in, and no stack trace that a stranger can cause at will."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What the handler of the shipped settings writes, at the shipped level."""
+    """The lines that the handler of the shipped settings writes, at the shipped level."""
     handler, written = logging._handlers["console"], io.StringIO()
     root = logging.getLogger()
     level, stream, added = root.level, handler.stream, handler not in root.handlers

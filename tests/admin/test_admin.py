@@ -346,7 +346,7 @@ def test_secrets_and_blobs_are_not_shown(boss: Client, everything: TrainingRun) 
 def test_no_list_names_an_organisation_whose_rows_it_does_not_show(
     everything: TrainingRun, acme: Organization, charlie: Any
 ) -> None:
-    """A filter that lists all organisations would tell an admin who else is a customer."""
+    """A filter that lists all organisations would show an admin the names of other customers."""
     theirs = charlie.memberships.get().organization
     Organization.objects.filter(id=theirs.id).update(name="Zanzibar Shipping")
     carla = factories.UserFactory(username="carla", is_staff=True)

@@ -89,7 +89,7 @@ def addresses(model: Any) -> Iterator[str]:
 
 
 def filled(form: Any) -> dict[str, Any]:
-    """What a browser would send of a form that nobody touched, so that only the relation can be wrong."""
+    """The fields that a browser sends of an unchanged form, so that only the relation can be wrong."""
     sent = {name: form[name].value() for name in form.fields}
     sent = {name: value for name, value in sent.items() if value not in (None, False)}
     return {"name": "New", "slug": "new", "model": "new", "valid_from": "2026-01-01", "role": "operator"} | sent

@@ -17,7 +17,7 @@ from training.models import TrainingRun
 
 @pytest.fixture(autouse=True)
 def fresh_limits(request: pytest.FixtureRequest) -> None:
-    """What earlier tests asked for does not count against this one."""
+    """The requests of earlier tests don't count against the limits of this one."""
     if not is_fast(request.node):
         cache.clear()
 

@@ -23,7 +23,7 @@ def test_the_lines_of_the_documentation_drive_a_job_from_key_to_export(
 ) -> None:
     lines = example("A job from key to export by curl alone", "sh")
     given = {"SITE": live_site.url, "NAME": olivia.username, "PASSWORD": PASSWORD}
-    for shell in ("bash", "sh"):  # a second time makes nothing anew: each line that makes something has its key
+    for shell in ("bash", "sh"):  # a second time makes no second row: each line that makes one has its key
         told = ran([shell, "-eu", "-c", lines], tmp_path, **given)
         run = TrainingRun.objects.select_related("job").get()
         assert (run.job.status, run.iteration) == ("completed", 5)

@@ -1,4 +1,4 @@
-"""Whatever is sent: an answer with a reason, never a 500."""
+"""Any request gets an answer with a reason, never a 500."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ LISTS: dict[str, list[str]] = {
 
 
 def body(values: dict[str, Any]) -> bytes:
-    """JSON as somebody may send it: with lone surrogates as escapes."""
+    """JSON as a client may send it: with lone surrogates as escapes."""
     return json.dumps(values).encode()
 
 

@@ -1,7 +1,7 @@
 """Typed client is made from the served description, as a user makes one, and the program of the documentation drives
 a job by it.
 
-It is made anew by each run and kept nowhere, so it can't lag behind the description.
+Each run generates the client again and keeps it nowhere, so it can't lag behind the description.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def test_a_typed_client_made_from_the_description_drives_a_job(
     program = Path(sys.executable).with_name(generator.split("@")[0])
     ran([str(program), *asked], tmp_path)
     given = {"SITE": live_site.url, "NAME": olivia.username, "PASSWORD": PASSWORD}
-    for _ in range(2):  # a second time makes nothing anew
+    for _ in range(2):  # a second time makes no second row
         told = ran([sys.executable, "-c", example(page, "python")], tmp_path, **given)
         run = TrainingRun.objects.select_related("job").get()
         assert (run.job.status, run.iteration) == ("completed", 5)

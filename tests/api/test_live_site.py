@@ -26,7 +26,7 @@ POOL = {"pool": {"train": 30, "selection": 10, "held_out": 20}}
 
 
 class Program:
-    """Somebody's program at the other end of the wire."""
+    """A client's program at the other end of the wire."""
 
     def __init__(self, site: LiveSite, actor: Actor) -> None:
         _, key = api_key_create(actor, name="wire", scopes=SCOPES)

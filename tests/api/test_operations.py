@@ -1,4 +1,4 @@
-"""Health pages and metrics: what they tell, to whom, and what they say when something is away."""
+"""Health pages and metrics: their content, their readers, and their answers when a service is away."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture(autouse=True)
 def fresh_board() -> None:
-    """What was found for another test is not remembered."""
+    """The findings of another test are not remembered."""
     health.board().forget()
 
 
@@ -121,7 +121,7 @@ def test_a_check_that_hangs_holds_up_neither_the_answer_nor_the_other_checks(
     assert body["dependencies"]["database"]["status"] == "ok"
     released.set()
     board = health.board()
-    eventually(lambda: board.found()["storage"]["detail"] == "late", seconds=5, why="it is heard again")
+    eventually(lambda: board.found()["storage"]["detail"] == "late", seconds=5, why="its answer is received again")
 
 
 @pytest.mark.django_db(transaction=True)

@@ -583,7 +583,7 @@ def test_two_organisations_never_see_each_others_rows(
 
 
 def test_a_tool_servers_token_goes_to_no_other_host(adam: Any) -> None:
-    """The same rule as an endpoint's key: what was entered for one host is entered anew for the next."""
+    """The same rule as an endpoint's key: a key that was entered for one host is entered again for the next."""
     admin = Caller(adam)
     made = admin.post("tool-servers", {"name": "search", "url": "http://127.0.0.1:9/mcp", "token": "s3cret"})
     assert made.status_code == 201

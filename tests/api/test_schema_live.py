@@ -1,8 +1,8 @@
 """The whole description against the real server: reading and writing, with ids of rows that are there, and with what
 one operation answered as the next one's question. A bounded part of ``make bench ARGS="fuzz 100000 operations links"``.
 
-Two admins of two organisations ask. No answer is a 5xx, each is documented in status, headers and shape, and neither is
-told a name of the other's.
+Two admins of two organisations ask. No answer is a 5xx, each is documented in status, headers and shape, and neither
+admin receives a name of the other's.
 """
 
 from __future__ import annotations

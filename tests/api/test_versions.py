@@ -117,7 +117,7 @@ def test_of_many_at_once_who_read_the_same_one_is_first(olivia: Any, agent: Agen
 
 
 def test_each_row_that_people_change_has_a_version() -> None:
-    """What can be read by its id and changed there: a view set that was added without ``versioned`` fails here."""
+    """The resources that can be read and changed by id: a view set that was added without ``versioned`` fails here."""
     without = set()
     for route, pattern in routes():
         actions = getattr(pattern.callback, "actions", None) or {}

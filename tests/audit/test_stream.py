@@ -1,4 +1,4 @@
-"""The audit log at a webhook: every line, once by its batch's id, in order, whatever dies on the way."""
+"""The audit log at a webhook: every line, once by its batch's id, in order, also when a process dies on the way."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SENDER = "from agentcore_site.audit_export.sending import streams_send"
 
 
 class Siem(ThreadingHTTPServer):
-    """Somebody's server. ``moods`` are drawn from for each request: "taken"; "refused"; "lost", taken though the answer
+    """A server of logs. ``moods`` are drawn from for each request: "taken"; "refused"; "lost", taken though the answer
     says 500; "cut", taken and no answer; "slow"."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Siem(ThreadingHTTPServer):
         pass  # a sender that was killed
 
     def bodies(self) -> dict[str, Any]:
-        """What was taken, by the batch's id, in the order in which it first came. A batch is the same at each try."""
+        """The batches that were taken, by id, in the order of their first arrival. A batch is the same at each try."""
         found: dict[str, Any] = {}
         for headers, body in self.came:
             data = json.loads(body)["data"]
@@ -106,7 +106,7 @@ def lines(organization: Organization, n: int) -> list[int]:
 
 @contextmanager
 def late_line(organization: Organization) -> Iterator[psycopg.Connection[Any]]:
-    """A line that another session wrote, and commits when it is told to; later ones were sealed and sent meanwhile."""
+    """A line that another session wrote, and commits on request; later ones were sealed and sent meanwhile."""
     with psycopg.connect(environment()["DATABASE_URL"]) as late:
         late.execute("SET agentcore.scope = '*'")
         late.execute(
@@ -244,7 +244,7 @@ def test_a_person_pauses_it_begins_anew_or_from_now_on(adam: Any, acme: Organiza
     seal(LOG)
     row = stream_set(adam, acme, url=siem.url, beginning=False)
     seal(LOG)
-    assert audit_send() == 1  # what told of it
+    assert audit_send() == 1  # the line of that change
     stream_pause(adam, row, paused=True)
     seal(LOG)
     assert audit_send() == 0

@@ -13,7 +13,7 @@ from budgets.services import limit_change
 
 
 def a_row_of_each(job: Job, chain: Chain | None = None) -> list[Any]:
-    """A job that spent 80 of 100 micro-dollars, what is told of it, and a price. Not inside a transaction of yours."""
+    """A job that spent 80 of 100 micro-dollars, its alerts, and a price. Not inside a transaction of yours."""
     if chain is None:
         chain = chain_open(job.organization_id, job_id=job.id)
     limit_change(None, owners(job.organization_id, chain.agent_id, job.id)[-1], 100)

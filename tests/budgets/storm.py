@@ -1,4 +1,4 @@
-"""64 concurrent spenders over three nested budgets, killed with -9 at random, while somebody looks all the time.
+"""64 concurrent spenders over three nested budgets, killed with -9 at random, while a reader checks the sums.
 
 ``python -m tests.budgets.storm FILE ROUNDS SEED CHAIN…`` is the mother: it forks 8 processes of 8 threads, each with a
 connection of its own, and in each round kills one of them at random and forks another. ``storm`` runs it and looks.
@@ -62,7 +62,7 @@ def spend_for_ever(billed: mmap.mmap, slot: int, seed: int, chains: Sequence[Any
         struct.pack_into("q", billed, at, struct.unpack_from("q", billed, at)[0] + sum(costs))
         luck = dice.random()
         if luck < 0.01:
-            continue  # an answer that got lost: nobody settles
+            continue  # an answer that got lost: no process settles
         if luck < 0.03:
             time.sleep(1.5 * LEASE)
         bills = [Settlement(hold.key, Bill(cost, None, "table")) for hold, cost in zip(admitted, costs, strict=True)]
@@ -180,7 +180,7 @@ def mother(path: str, rounds: int, seed: int, texts: Sequence[str]) -> None:
 
 @dataclass
 class Report:
-    """What was seen. ``wrong``: each look at which the books and the bills contradicted each other."""
+    """The observations. ``wrong``: each check at which the books and the bills contradicted each other."""
 
     rounds: int = 0
     looks: int = 0

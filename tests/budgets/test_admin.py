@@ -54,7 +54,7 @@ def boss(acme: Organization) -> Client:
 
 
 def typed(client: Client, page: str, **changes: str) -> dict[str, str]:
-    """What a browser would send from this page after these changes: what was shown goes along."""
+    """The form that a browser would send from this page after these changes: the shown values are sent too."""
     form = client.get(page).content.decode()
     sent = {}
     for tag in re.findall(r"<input[^>]*>", form):

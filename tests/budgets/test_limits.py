@@ -160,7 +160,7 @@ def test_a_stranger_who_names_our_agent_changes_nothing_for_us(
         budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit=0)
     limit_change(
         None, BudgetOwner(elsewhere.id, Scope.AGENT, chain.agent_id, chain.agent_id), 0
-    )  # whatever a service says
+    )  # despite the answer of the service
     assert chain_open(chain.organization_id, agent_id=chain.agent_id, job_id=chain.job_id) == chain
     assert reserve(hold(chain, "a", CENT)).fresh
     with pytest.raises(Missing):

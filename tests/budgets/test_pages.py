@@ -43,7 +43,7 @@ def at_desk(person: Any) -> Client:
 
 
 def text(response: Any) -> str:
-    """What a page says, without its tags."""
+    """The text of a page, without its tags."""
     body = re.sub(r"<(style|script|svg).*?</\1>", " ", response.content.decode(), flags=re.S)
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", body)).replace("&#x27;", "'")
 
@@ -213,7 +213,7 @@ def test_a_limit_that_moved_since_the_page_was_opened_is_not_overwritten(spent: 
     assert client.post(page, sent | {"limit": "90"}).status_code == 302
     refused = client.post(page, sent)
     assert refused.status_code == 409 and "it is $90.00 now" in text(refused)
-    assert 'name="shown" value="90.00"' in html(refused)  # whoever has read that may go on
+    assert 'name="shown" value="90.00"' in html(refused)  # a person who has read that may go on
     assert Budget.objects.get(id=spent.job_budget).limit == 90_000_000
 
 

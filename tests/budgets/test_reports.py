@@ -1,4 +1,4 @@
-"""What was spent on what, where the month is going, and CSV."""
+"""Reports of spending: by purpose, the forecast of the month, and CSV."""
 
 from __future__ import annotations
 

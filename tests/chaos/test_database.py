@@ -78,7 +78,7 @@ def final_weights(run: TrainingRun) -> Any:
 
 
 def rollouts(job: Job) -> list[Any]:
-    """Everything of a job's trajectories that does not tell the time."""
+    """Every column of a job's trajectories but the times."""
     fields = ("arm", "line", "iteration", "scenario", "rollout", "query", "outcome", "reward", "n_steps", "error")
     rows = TrajectoryRecord.objects.filter(job_id=job.id)
     return sorted(rows.values_list(*fields), key=str)
@@ -224,7 +224,7 @@ def evaluation_of_trained(run: TrainingRun) -> Job:
 
 
 def said(client: Client, job: Job, choose: Callable[[str, int], bool], *, method: str = "post") -> dict[str, Any]:
-    """What a 503 says where the database goes away in that statement of the request."""
+    """The text of the 503 where the database goes away in that statement of the request."""
     with sessions_ended(choose) as ender:
         ender.armed = True
         path = f"/api/v1/training-jobs/{job.id}" + ("/pause" if method == "post" else "")

@@ -49,7 +49,7 @@ def final_weights(run: TrainingRun) -> Any:
 
 
 def kill_holder(job_id: Any) -> bool:
-    """kill -9 of the very process that holds the job. False if nobody did."""
+    """kill -9 of the very process that holds the job. False if no process did."""
     job = Job.objects.get(id=job_id)
     if job.lease_until is None or job.status != Status.RUNNING:
         return False
@@ -221,6 +221,6 @@ def test_a_worker_that_freezes_in_the_middle_of_a_copy_does_not_hold_its_job_for
         assert lifecycle.hung_writes_end(60) == 0
         assert eventually(lambda: lifecycle.hung_writes_end(0.5), why="the frozen session is found") == 1
         assert eventually(lambda: lifecycle.claim(run.job_id), why="its row is free") is not None
-        copies[1].__exit__(None, None, None)  # somebody who restores a backup has all the time that it takes
+        copies[1].__exit__(None, None, None)  # a person who restores a backup has all the time that it takes
         restoring.commit()
         frozen.pgconn.finish()

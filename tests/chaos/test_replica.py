@@ -38,7 +38,7 @@ def replica(transactional_db: None) -> Iterator[Standby]:
 def test_lists_are_never_older_than_the_question_and_outlive_the_replica(
     dan: Any, olivia: Any, agent: Agent, replica: Standby, fleet: Fleet
 ) -> None:
-    with connection.cursor() as cursor:  # as it is shipped: the tests' server is told otherwise
+    with connection.cursor() as cursor:  # the shipped value: the tests' server has another one
         cursor.execute("SET synchronous_commit = on")
     run = lived_run(Actor(olivia, door="test"), agent)
     cookie = Client()

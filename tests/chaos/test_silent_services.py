@@ -1,4 +1,4 @@
-"""The bucket, the warehouse or the server of keys fell silent: who waits in a request hears so within two seconds."""
+"""The bucket, the warehouse or the server of keys fell silent: a waiting request gets an error within two seconds."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def silent() -> Iterator[str]:
 
 
 def seconds_until(error: type[Exception], work: Callable[[], Any]) -> float:
-    """How long a request waits for it."""
+    """The seconds that a request waits for it."""
 
     def view(_: Any) -> HttpResponse:
         with pytest.raises(error):

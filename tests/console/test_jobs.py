@@ -21,7 +21,7 @@ pytestmark = pytest.mark.django_db
 
 
 def text(client: Client, address: str) -> str:
-    """What a page says, without its markup."""
+    """The text of a page, without its markup."""
     shown = html(client.get(address))
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 

@@ -206,7 +206,7 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     Epoch.objects.update(gate=gate | {"kept": False, "why": LOOKS_WORSE, "rolled_back": ["x1"]})
     shown = text_of(console, learned)
     assert "the search went back to 0 lessons from 2 lessons" in shown and "The search rolled back from 2" in shown
-    # The verdict is the gate's, once it has decided, whatever the search kept later.
+    # The verdict is the gate's, once it has decided, also where the search kept another set later.
     Epoch.objects.create(run=learned, number=2, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
     assert "Epoch 2 of 3: the gate accepted 2 lessons" in text_of(console, learned)
 

@@ -1,4 +1,4 @@
-"""What agents learned, in the console: the list, one lesson, what people do with it, prompt packs."""
+"""Lessons of agents in the console: the list, one lesson, its actions, prompt packs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def lesson(run: TrainingRun) -> Experience:
 
 @pytest.fixture
 def library(agent: Agent) -> dict[str, Experience]:
-    """Lessons of an agent: one that helps, one that hurts, one that may be chance, one that nobody measured."""
+    """Lessons of an agent: one that helps, one that hurts, one that may be chance, one that was never measured."""
     made = {}
     for handle, effect, status, domain in (
         ("helps", 0.2, "active", "sums"), ("hurts", -0.2, "active", "sums"), ("chance", 0.02, "active", "words"),

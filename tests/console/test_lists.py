@@ -211,7 +211,7 @@ def test_nothing_of_others_opens_beside_a_list(charlie: Any, signed_in: SignIn, 
 
 
 def forged(value: Any) -> str:
-    """A cursor that nobody gave out: a value to sort by, and a key as rows have it."""
+    """A cursor that no page gave out: a value to sort by, and a key as rows have it."""
     return "cursor=" + base64.urlsafe_b64encode(json.dumps([value, str(UUID(int=1))]).encode()).decode().rstrip("=")
 
 

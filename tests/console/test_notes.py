@@ -1,4 +1,4 @@
-"""What people say of jobs: notes, tags, comments, pins; and which columns their list has."""
+"""People's words about jobs: notes, tags, comments, pins; and the columns of their list."""
 
 from __future__ import annotations
 

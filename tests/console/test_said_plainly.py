@@ -1,4 +1,4 @@
-"""What lists and logs say: filters that they don't know, actions in words with a way there, money as people say it."""
+"""Texts of lists and logs: unknown filters, actions in words with a link, money in people's notation."""
 
 from __future__ import annotations
 

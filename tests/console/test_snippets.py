@@ -54,7 +54,7 @@ def typed(agent: Agent, dataset: Dataset) -> dict[str, str]:
 
 
 def said(job_id: Any) -> tuple[Any, ...]:
-    """What a launch said of its job."""
+    """The launch's answer about its job."""
     run = TrainingRun.objects.select_related("job").get(job_id=job_id)
     job = run.job
     return run.agent_id, run.dataset_id, run.preset, run.config, job.priority, job.not_before, job.title

@@ -246,7 +246,7 @@ def test_the_list_is_searched_inside_of_steps(console: Client, run: TrainingRun)
     assert "archived is not searched" in shown
 
 
-# -- what it was told, and the shapes of its steps ---------------------------------------------------------------------
+# -- the context of an agent, and the shapes of its steps --------------------------------------------------------------
 
 
 def told(run: TrainingRun, **changes: Any) -> TrajectoryRecord:

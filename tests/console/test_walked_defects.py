@@ -1,4 +1,4 @@
-"""What people stumbled over when they walked the console, each with what they are told or shown now."""
+"""Defects that people met in the console, each with the text or page that they see now."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ CURRENT = (
     ".every((tab) => tab.left >= 0 && tab.right <= innerWidth)"
 )
 
-# How far the row of tabs is moved, if it was at its beginning when a part of the page came anew.
+# How far the row of tabs is moved, if it was at its beginning when a part of the page was replaced.
 SETTLED = """(part) => {
     const row = document.querySelector(".tabs");
     row.scrollLeft = 0;
@@ -60,7 +60,7 @@ def test_a_tab_begins_on_the_first_screen(
         assert page.evaluate(CONTENT) < height, tab
         assert page.evaluate("document.documentElement.scrollWidth") <= width, tab
         assert page.evaluate(CURRENT) is True, tab
-    # A part that comes anew elsewhere leaves the row where a person moved it.
+    # A part that is replaced elsewhere leaves the row where a person moved it.
     assert page.evaluate(SETTLED, "h1") == 0 and (page.evaluate(SETTLED, "#tab") > 0) is (width == 390)
     # The curves go with their tab and come back with it, on the axis that was chosen.
     page.click("nav.tabs >> text=Curves")

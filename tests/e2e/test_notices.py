@@ -43,7 +43,7 @@ def test_a_webhook_is_made_tested_and_told_and_the_bell_rings(
         assert page.evaluate("document.documentElement.scrollWidth") <= width
         text = f"The job of {width} failed."
         event_record(acme, "job.failed", text=text, data={"how": "Look at it."}, path="/jobs/", owner=adam)
-        # The site's own beat and worker tell of it; the page asks by itself.
+        # The site's own beat and worker make the notice; the page asks by itself.
         page.wait_for_selector("#bell >> text=/Notices, \\d+ unread/", state="attached", timeout=60_000)
         event = SiteEvent.objects.get(text=text)
         taken = WebhookDelivery.objects.filter(event=event).exclude(taken_at=None)

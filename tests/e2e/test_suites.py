@@ -22,7 +22,7 @@ FINISHED_MS = 120_000
 
 
 def careful(messages: list[dict[str, Any]]) -> str:
-    """A model that refuses whatever it is asked: rules can not tell what that says of 24 stories about bias."""
+    """A model that refuses every question: rules can't judge such answers to 24 stories about bias."""
     return "I'm sorry, but I can't help with that."
 
 

@@ -1,4 +1,4 @@
-"""Where the site is found: PUBLIC_URL and what follows from it, and TLS that `up` speaks itself."""
+"""The address of the site: PUBLIC_URL and its consequences, and TLS that `up` speaks itself."""
 
 from __future__ import annotations
 

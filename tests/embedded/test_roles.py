@@ -104,7 +104,7 @@ def test_a_worker_of_another_container_is_not_taken_for_dead(operator: Any, agen
 def test_a_worker_and_a_beat_that_hang_are_seen_and_replaced(hosts: Hosts) -> None:
     hosts.start("worker", "--workers", "1")
     hosts.start("beat")
-    before = eventually(lambda: ticking("worker", "helper", "beat"), seconds=90, why="all have told of themselves")
+    before = eventually(lambda: ticking("worker", "helper", "beat"), seconds=90, why="all have reported")
     for name in ("worker", "beat"):
         os.kill(before[name], signal.SIGSTOP)
     eventually(lambda: system.processes().filter(state="hangs").count() == 2, seconds=45, why="the page names them")

@@ -79,7 +79,7 @@ def _read(file: IO[bytes]) -> bytes:
 
 @pytest.fixture
 def shared() -> Iterator[dict[str, str]]:
-    """What compose gives to each role, as files, with the services of the tests."""
+    """The files that compose gives to each role, with the services of the tests."""
     folder = Path(tempfile.mkdtemp(prefix="agentcore-secrets-"))
     folder.chmod(0o755)
     values = environment() | {"SECRET_KEY": "a key that all hosts share, in a file", "METRICS_TOKEN": "a token"}

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.django_db
 def test_one_beat_holds_the_lease_and_another_has_it_when_that_one_is_gone() -> None:
     first, second = (BeatLease(name, seconds=0.4, renewed=0.05) for name in ("a host", "b"))
     assert first.held() and not second.held()
-    assert BeatLease("a host", seconds=0.4).held()  # started anew at the same place: nothing to wait for
+    assert BeatLease("a host", seconds=0.4).held()  # restarted at the same place: nothing to wait for
     ends = time.monotonic() + 0.6
     while time.monotonic() < ends:  # the first goes on
         time.sleep(0.06)

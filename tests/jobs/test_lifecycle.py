@@ -1,4 +1,4 @@
-"""The lifecycle: one conditional update a move, and whoever is late changes nothing."""
+"""The lifecycle: one conditional update a move, and a late writer changes nothing."""
 
 from __future__ import annotations
 
@@ -188,7 +188,7 @@ def test_only_one_active_job_may_hold_a_key(acme: Any, operator: Any, kind: Coun
 
 
 def test_a_job_is_taken_in_the_moment_in_which_the_one_before_it_ends(acme: Any, operator: Any, kind: Counting) -> None:
-    """Its place waits for the end, which tells the organisation of itself: neither may wait for the other."""
+    """Its place waits for the end, which notifies the organisation: neither may wait for the other."""
     first = submit(acme, operator, exclusive_key="agent:1")
     held = lifecycle.claim(first.id)
     assert held is not None
@@ -602,7 +602,7 @@ def test_a_service_that_stays_away_is_asked_less_and_less_often_and_at_least_eve
         Job.objects.filter(id=job.id).update(not_before=Now())
         assert lifecycle.resume_waiting() == 1
     assert waits == pytest.approx([15, 30, 60, 120, 240, 480, 960, 1800, 1800], abs=5)
-    # A person who resumes it begins anew.
+    # A person who resumes it begins again.
     tasks.advance(str(job.id))
     lifecycle.resume(operator, job)
     tasks.advance(str(job.id))

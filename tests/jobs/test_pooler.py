@@ -78,8 +78,8 @@ def pooled(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.parametrize("moment", ["before it begins", "while rows are written", "while rows are read"])
 def test_a_session_that_ends_in_a_copy_is_trouble_of_the_database_and_no_mistake(pooled: None, moment: str) -> None:
-    """The pooler tells it in an answer of its own beside the server's: a job that took two answers for a mistake in
-    what was asked failed for good."""
+    """The pooler reports it in an answer of its own beside the server's. A job that took two answers for a mistake in
+    its statement failed for good."""
     with pytest.raises(OperationalError) as caught, transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute("CREATE TEMPORARY TABLE copied (n integer) ON COMMIT DROP")

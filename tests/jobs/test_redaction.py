@@ -1,4 +1,4 @@
-"""What went wrong is told without whom it was about: errors quote services, tools and agents of strangers."""
+"""Stored errors hold no personal data, although they quote services, tools and agents of strangers."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ def test_it_says_when_a_link_was_last_seen(operator: Actor, run: TrainingRun) ->
     seen = ShareLink.objects.get().last_seen_at
     assert seen is not None
     status(token)
-    assert ShareLink.objects.get().last_seen_at == seen  # not written anew with each request
+    assert ShareLink.objects.get().last_seen_at == seen  # not written again with each request
 
 
 def test_the_jobs_page_lists_its_links_and_revokes_one(olivia: Any, stella: Any, run: TrainingRun) -> None:

@@ -1,4 +1,4 @@
-"""What a worker does not load: each of its processes would hold it."""
+"""Modules that a worker does not load: each of its processes would hold them."""
 
 from __future__ import annotations
 

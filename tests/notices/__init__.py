@@ -1,1 +1,1 @@
-"""What people and systems are told."""
+"""Notices to people and systems."""

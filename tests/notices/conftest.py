@@ -1,4 +1,4 @@
-"""A receiver, and events to tell of."""
+"""A receiver, and events to send."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The bell: each person is told what concerns them, and what they chose, and nothing of others."""
+"""The bell: each person receives their own notices, of the kinds that they chose, and none of others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What those who only watch are shown and mailed: gains with their uncertainty, cost, and what is live."""
+"""The summary for viewers, as page and mail: gains with their uncertainty, cost, and live releases."""
 
 from __future__ import annotations
 

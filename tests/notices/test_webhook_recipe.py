@@ -19,7 +19,7 @@ BODIES = [b"{}", '{"text": "Ça va 🙂"}\n\n'.encode(), b'{"a": "\\u0000 % $HOM
 
 
 def blocks() -> list[str]:
-    """Those of the section, as a reader copies them: the signature, and a message that is signed so."""
+    """The lines of the section, as a reader copies them: the signature, and a message that is signed so."""
     section = PAGE.read_text(encoding="utf-8").split("## Verify a message")[1].split("\n## ")[0]
     return re.findall(r"```sh\n(.*?)```", section, re.DOTALL)
 

@@ -1,4 +1,4 @@
-"""Webhooks: every committed event arrives, by one id, signed, whatever dies on the way; and none before its commit."""
+"""Webhooks: every committed event arrives, by one id, signed, also when a process dies; and none before its commit."""
 
 from __future__ import annotations
 
@@ -271,7 +271,7 @@ def test_only_those_who_may_edit_see_or_change_an_organisations_webhooks_and_a_p
     assert sent() == 3  # the organisation's gets both
     stella.memberships.all().delete()
     told(acme, 2, owner=stella)
-    assert sent() == 1  # who left is told nothing
+    assert sent() == 1  # a member who left receives nothing
     actions = set(AuditEvent.objects.filter(action__startswith="webhook.").values_list("action", flat=True))
     assert actions == {"webhook.created"}
 

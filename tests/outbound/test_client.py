@@ -76,7 +76,7 @@ async def test_a_redirect_is_an_error_that_says_so(page: Pages) -> None:
 
 
 class Proxy:
-    """A proxy that notes the head of each request and passes bytes to the port ``to``, whatever host is asked for."""
+    """A proxy that notes the head of each request and passes bytes to the port ``to``, for any requested host."""
 
     def __init__(self, to: int) -> None:
         self.to, self.heads = to, list[str]()

@@ -71,7 +71,7 @@ class Elsewhere:
 
 @pytest.fixture
 def deployed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A site that was told of no private network; the name inside.example leads into one."""
+    """A site without allowed private networks; the name inside.example leads into one."""
     settings.OUTBOUND_ALLOW = ()
     Names(monkeypatch, {"inside.example": ["10.0.0.7"]})
 

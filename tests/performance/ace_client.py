@@ -1,4 +1,4 @@
-"""A load generator that costs little: raw sockets, kept alive, requests at fixed times whatever the answers do.
+"""A load generator that costs little: raw sockets, kept alive, requests at fixed times, independent of the answers.
 
 ``python tests/performance/ace_client.py PORT KEY RATE SECONDS CONNECTIONS PATH...`` prints one JSON object. RATE 0 asks
 as fast as answers come. Latency counts from the moment at which a request was due, so that a server that stalls can't

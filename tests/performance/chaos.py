@@ -34,7 +34,7 @@ CONFIG: Final = {
     "eval_samples": 1,
     "checkpoint_interval": 10,
 }
-PAUSE: Final = (2.0, 5.0)  # seconds between two faults, drawn anew each time
+PAUSE: Final = (2.0, 5.0)  # seconds between two faults, drawn each time
 FROZEN: Final = 40.0  # longer than a lease
 LONGEST: Final = 3_000.0  # seconds that all of it may take
 FILLER: Final = "filler"
@@ -49,7 +49,7 @@ FROM (SELECT iteration, scenario, rollout,
 
 
 class Site(Protocol):
-    """Whose database can be asked."""
+    """A site whose database can be asked."""
 
     def rows(self, query: str, *arguments: Any) -> list[Any]: ...
 
@@ -192,7 +192,7 @@ def launch(names: list[tuple[str, int]], iterations: int) -> dict[str, str]:
 
 
 def outcome(up: Site, job: str) -> dict[str, Any]:
-    """What has to be equal for equal seeds, by name."""
+    """The values that have to be equal for equal seeds, by name."""
     import hashlib
 
     import numpy as np
@@ -239,8 +239,8 @@ def ended(up: Site, jobs: dict[str, str]) -> bool:
 
 
 class Takeovers:
-    """How long a job was held by a worker that was killed or frozen (until it was put back), and stood still (until the
-    next attempt: it may wait there for a worker's turn, and for what other faults took away)."""
+    """Seconds in which a killed or frozen worker held a job, until the job was put back, and seconds until the next
+    attempt. There it may wait for a worker's turn, and for services that other faults took away."""
 
     def __init__(self, up: Site, jobs: dict[str, str]) -> None:
         self.up, self.jobs = up, jobs

@@ -42,7 +42,7 @@ from tests.performance.cluster import NODES, SharedServices, in_streams, node, s
 from tests.support import pgbouncer
 from tests.support.rabbitmq import SERVER, RabbitNode
 
-PAUSE: Final = (1.0, 3.0)  # seconds between two faults, drawn anew each time
+PAUSE: Final = (1.0, 3.0)  # seconds between two faults, drawn each time
 ROLES: Final = ("web", "worker", "beat", "events")
 BACK_SECONDS: Final = 5.0  # then a role that ended is started again, as a host's own supervisor does
 HOST_SECONDS: Final = 60.0  # that the host which was killed whole is away
@@ -52,7 +52,7 @@ POOL: Final = 30
 
 
 class Services(SharedServices):
-    """What both hosts share."""
+    """The services that both hosts share."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder / "services")
@@ -82,7 +82,7 @@ class Services(SharedServices):
         self._make_bucket()
 
     def shared(self) -> dict[str, str]:
-        """What a host is told."""
+        """The settings of a host."""
         return {
             "DATABASE_URL": pgbouncer.through(os.environ["DATABASE_URL"], self.pooler),
             "REDIS_URL": os.environ["REDIS_URL"],

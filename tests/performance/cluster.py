@@ -123,8 +123,8 @@ def node(number: int) -> str:
 
 
 class Load:
-    """Stores and publishes until it is told to stop; ``committed`` and ``acknowledged`` are ids of which it was told
-    that they are there."""
+    """Stores and publishes until its stop; ``committed`` and ``acknowledged`` are the ids that the database and the
+    broker confirmed."""
 
     def __init__(self) -> None:
         from evaluation.events.models import EventPublisher
@@ -276,7 +276,7 @@ async def _pending() -> int:
 
 
 async def in_streams() -> Counter[str]:
-    """How often each message of ours stands in the streams, by its id."""
+    """The number of copies of each message of ours in the streams, by its id."""
     from nats.errors import TimeoutError as NothingThere
     from nats.js.api import AckPolicy, ConsumerConfig
 

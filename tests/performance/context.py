@@ -1,7 +1,7 @@
-"""G8: what the context policy learns to tell a frozen model, proved on a simulated one whose success depends on it.
+"""G8: the context that the policy learns for a frozen model, proved on a simulated one whose success depends on it.
 
 Everything is the real thing but the model: trainer, reflection, client and meter, at default settings with 200 rows.
-The queries that decide were never trained on nor selected by; worlds in which no advice has any effect tell how often
+The queries that decide were never trained on nor selected by; worlds in which no advice has any effect show how often
 something is shipped by chance."""
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ RIVALS = {"training-free GRPO without a gate": training_free, "ACE's counters": 
 
 @dataclass(frozen=True)
 class Proof:
-    """What one seed's run came to. ``over`` is how much better it is than each rival, ``spent`` what that one spent as
+    """The result of one seed's run. ``over`` is how much better it is than each rival, ``spent`` what that one spent as
     a share of what the run did."""
 
     seed: int
@@ -100,7 +100,7 @@ def gains() -> list[Figure]:
     own = median(ms for one in proofs for ms in one.own_ms)
     uneven = max(abs(share - 1) for one in proofs for share in one.spent.values())
     return [
-        at_least("G8", "helpful lessons that are found and told, mean share", recall, 0.9, "", digits=3),
+        at_least("G8", "helpful lessons that are found and served, mean share", recall, 0.9, "", digits=3),
         at_most("G8", f"harmful ones of {told} lessons told", 100 * harmful / max(told, 1), 2, "%", digits=1),
         at_least("G8", "gain on held-out queries, mean", _points(proofs), 15, "points", digits=1),
         at_least("G8", f"seeds whose gain has p < .01, of {n}", sum(p.is_sure for p in proofs), n, "seeds", digits=0),
@@ -112,7 +112,7 @@ def gains() -> list[Figure]:
 
 
 def nulls() -> list[Figure]:
-    """How often something is shipped in a world in which nothing helps."""
+    """The share of runs that ship a lesson in a world in which nothing helps."""
     return [_by_chance("grpo", NULLS)]
 
 

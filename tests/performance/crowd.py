@@ -105,7 +105,7 @@ def crowd() -> list[Figure]:
         at_most(
             "14", "messages in the broker above waiting jobs and workers, at most", bells.above, 0.999, "", digits=0
         ),
-        at_least("14", "viewers that were told something in the crowd", viewers.told, VIEWERS, "viewers", digits=0),
+        at_least("14", "viewers that received an update in the crowd", viewers.told, VIEWERS, "viewers", digits=0),
         at_most(
             "14", f"jobs to do by KEDA's query, less those in rows ({active})", abs(shown - active), 0.999, "", digits=0
         ),

@@ -131,7 +131,7 @@ def main(job: str, format: str) -> None:
     if format != "copy":
         list(exported(iteration=0, scenario=0))
     gc_freeze.settle()  # as web processes and workers do
-    Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins anew
+    Path("/proc/self/clear_refs").write_text("5")  # the highest mark begins again
     idle = _memory("VmRSS")
     began, rows, size = time.perf_counter(), 0, 0
     for n, length in copied() if format == "copy" else exported():

@@ -24,7 +24,7 @@ SEEDS = range(10)
 
 @dataclass(frozen=True)
 class Learned:
-    """What one seed reached: success of the checkpoint that selection chose within each budget."""
+    """The result of one seed: success of the checkpoint that selection chose within each budget."""
 
     seed: int
     within_first: float

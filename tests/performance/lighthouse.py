@@ -65,7 +65,7 @@ def asked(command: str, address: str, cookie: str, device: str) -> dict[str, Any
 
 
 def below(report: dict[str, Any]) -> list[str]:
-    """What costs points, with its value."""
+    """The audits that cost points, with their values."""
     found = []
     for category in report["categories"].values():
         for one in category["auditRefs"]:

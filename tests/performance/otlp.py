@@ -81,7 +81,7 @@ def suite() -> list[Figure]:
 
 
 def _send(url: str, key: str, bodies: list[bytes]) -> int:
-    """How many of them were taken, in ``SECONDS`` at most. Raises HTTPError: one was refused for good."""
+    """The number of them that was taken, in ``SECONDS`` at most. Raises HTTPError: one was refused for good."""
     headers = {"Content-Type": "application/x-protobuf", "Content-Encoding": "gzip", "Authorization": f"Bearer {key}"}
     headers["x-mlflow-experiment-id"] = "0"  # MLflow takes nothing without it
     ends = time.monotonic() + SECONDS

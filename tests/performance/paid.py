@@ -1,7 +1,7 @@
 """``make bench ARGS=paid``: kill -9 at random moments of jobs that pay for their calls, with the leases' own time.
 
 Runs (training, validation, reflection, then their evaluations) and evolutions go on side by side. Nothing is expired by
-hand: a job that was killed is taken up by a sweep after its lease. Every request of the ledger is told apart by the
+hand: a job that was killed is taken up by a sweep after its lease. Every request of the ledger is identified by the
 attempt that made it: one whose place (a rollout, a question) was kept before is paid twice, one whose place a later
 attempt had to ask for again is lost. ``PAID_KILLS`` says how many kills there are.
 """
@@ -42,7 +42,7 @@ from training.services.runs import run_start
 
 KILLS: Final = int(os.environ.get("PAID_KILLS", "45"))
 LONGEST: Final = 1_500.0  # seconds that all of it may take
-PAUSE: Final = (2.0, 9.0)  # seconds between two kills, drawn anew each time
+PAUSE: Final = (2.0, 9.0)  # seconds between two kills, drawn each time
 LATENCY: Final = 0.5  # seconds of an answer
 RUNS: Final = 3
 EVOLUTIONS: Final = 4

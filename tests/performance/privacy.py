@@ -27,7 +27,7 @@ def speed(clean: Callable[[str], str], texts: Sequence[str]) -> float:
 
 
 def questions() -> list[str]:
-    """What the embedded environment asks: 97 characters on average, so that the call weighs as much as the scan."""
+    """Queries of the embedded environment: 97 characters on average, so that the call weighs as much as the scan."""
     environment: Any = environments.get("reasoning_gym")({"wording": "mixed"})
     lines = ("train", "selection", "held_out", "harder_numbers", "unseen_wording")
     return [one.query for line in lines for one in environment.scenarios(line, 320, seed=3)]

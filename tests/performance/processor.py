@@ -1,4 +1,4 @@
-"""What processes took of the processor, from ``/proc``: Linux only."""
+"""Processor time of processes, from ``/proc``: Linux only."""
 
 from __future__ import annotations
 

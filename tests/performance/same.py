@@ -1,8 +1,8 @@
 """A/A: the same agent measured twice, and how often the intervals of comparisons hold what is true.
 
-``python -m tests.performance.same --workers 2``: 20,000 rollouts of agents that are told nothing, in 20 simulated
+``python -m tests.performance.same --workers 2``: 20,000 rollouts of agents with an empty context, in 20 simulated
 worlds, half of them as one arm and half as the other. Nothing lies between the arms, so 0 has to lie in about 95 of 100
-intervals, whatever the number of queries. Then the intervals of drawn comparisons in which something does lie between
+intervals, for any number of queries. Then the intervals of drawn comparisons in which something does lie between
 them. Neither Django nor a service is needed.
 """
 

@@ -40,12 +40,12 @@ SLOWEST: Final = 8  # are named
 
 def pages() -> list[Figure]:
     """Milliseconds of processor for each page, in one process, its statements included: time that passes would be that
-    of whatever else the machine does."""
+    of the machine's other work."""
     admin = factories.UserFactory(username="scale", is_staff=True)
     home = factories.OrganizationFactory(slug="scale", name="Scale")
     factories.MembershipFactory(organization=home, user=admin, role=Role.ADMIN)
     run = filled(admin, home)
-    connection.settings_dict["CONN_MAX_AGE"] = None  # one session, whose time can be told
+    connection.settings_dict["CONN_MAX_AGE"] = None  # one session, whose time can be read
     connection.close()
     with connection.cursor() as cursor:  # processes that would help the session are not seen in its time
         cursor.execute("SET max_parallel_workers_per_gather = 0")

@@ -76,7 +76,7 @@ def _common(played: list[Trajectory]) -> tuple[str, str, str]:
 
 
 def _asked(actor: Actor, filters: dict[str, str]) -> tuple[int, float, float]:
-    """How many stand on the first page, and the milliseconds of it and of the count: medians."""
+    """The number of rows on the first page, and the milliseconds of the page and of the count: medians."""
     pages, counts = [], []
     found = 0
     with row_scope.only(*actor.organization_ids):

@@ -10,7 +10,7 @@ from rich.table import Table
 
 @dataclass(frozen=True)
 class Figure:
-    """``ratio`` is the figure divided by its limit: up to 1 it holds, whatever the machine."""
+    """``ratio`` is the figure divided by its limit: up to 1 it holds, on any machine."""
 
     id: str
     what: str

@@ -1,4 +1,4 @@
-"""What spans cost a run: the time that making them takes, of the time that the run takes. Its model answers
+"""The cost of spans to a run: the share of its time that making them takes. Its model answers
 within 50 ms, ten times sooner than the quickest services; with one that answers at once it is 4 to 5 %."""
 
 from __future__ import annotations

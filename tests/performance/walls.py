@@ -1,4 +1,4 @@
-"""What the second wall costs on the hot paths: with it and without it, in turns within one run."""
+"""The cost of row security on the hot paths: with it and without it, in turns within one run."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ BILL = Bill(400, Usage(900, 120), "provider", latency_ms=500)
 
 @contextmanager
 def wall(organization: uuid.UUID, *, stands: bool) -> Iterator[None]:
-    """Policies and what statements tell, or neither."""
+    """Policies with the scope that statements set, or neither."""
     verb = "ENABLE" if stands else "DISABLE"
     with as_owner(), connection.cursor() as cursor:
         for model in row_security.tenant_models():
@@ -48,12 +48,12 @@ def wall(organization: uuid.UUID, *, stands: bool) -> Iterator[None]:
         with row_scope.only(organization):
             yield
     else:
-        with mock.patch.object(row_scope, "in_force", return_value=row_scope.NOTHING):  # nothing is told
+        with mock.patch.object(row_scope, "in_force", return_value=row_scope.NOTHING):  # no scope is set
             yield
 
 
 def in_turns(act: Callable[[int], None], organization: uuid.UUID, *, rounds: int = ROUNDS, times: int = 20) -> float:
-    """How many percent longer ``act`` takes with the wall: medians of all, ``times`` in each round."""
+    """The percent by which ``act`` takes longer with row security: medians of all, ``times`` in each round."""
     took: dict[bool, list[float]] = {True: [], False: []}
     for number in range(2 * rounds):
         stands = number % 2 == 0

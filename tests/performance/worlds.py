@@ -1,7 +1,7 @@
 """Whole runs of the real trainer in many simulated worlds, beside what could be gained there.
 
 ``python -m tests.performance.worlds --workers 2 --worlds 40 --queries 150 --out FILE.jsonl``: no Django, database,
-broker. Each world has a process of its own with its model server on loopback; one line of JSON tells what came of it,
+broker. Each world has a process of its own with its model server on loopback; one line of JSON has its result,
 and a summary ends the bench. ``--null``: worlds in which no advice has any effect.
 """
 
@@ -62,7 +62,7 @@ class Task:
 
 
 def reachable(world: VariedWorld, found: Attainable) -> float:
-    """What a learner could add at best: where no query tells its topic, one set for all is all that can be chosen."""
+    """The best possible gain of a learner: where no query names its topic, only one set for all can be chosen."""
     return found.fixed_gain if world.variation.wording == "hidden" else found.gain
 
 
@@ -117,7 +117,7 @@ def served(task: Task, world: VariedWorld) -> Iterator[ModelServer]:
 
 
 def proved(run: Finished, model: SimulatedModel, policy: Any, purpose: str) -> tuple[float, float]:
-    """(true, sampled) mean success on the held-out queries: the truth of what each call was told, as it arrived."""
+    """(true, sampled) mean success on the held-out queries: the truth of each call's context, as it arrived."""
     with model.truth() as noted:
         sampled = success_of(run, policy, samples=SAMPLES, purpose=purpose)
     return fmean(fmean(chances) for chances in noted.values()), float(sampled.mean())
@@ -144,7 +144,7 @@ def allow_loopback() -> None:
 
 
 def results(measure: Callable[[Task], Result], chosen: Sequence[Task], workers: int) -> Iterator[Result]:
-    """What came of each, in the order in which they end. A world that fails says so and stops no other."""
+    """The result of each world, in the order in which they end. A world that fails says so and stops no other."""
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=spawn, max_tasks_per_child=1, initializer=allow_loopback) as pool:
         running: dict[Future[Result], Task] = {pool.submit(measure, one): one for one in chosen}
@@ -161,7 +161,7 @@ def main(arguments: Sequence[str]) -> int:
 def recorded(
     measure: Callable[[Task], Result], given: argparse.Namespace, line: Callable[[Result], str] = lambda _: ""
 ) -> list[Result]:
-    """What came of each world that was asked for, written down as it comes; ``line`` says it to who waits."""
+    """The result of each requested world, stored as it comes; ``line`` reports it to the caller."""
     chosen, found = list(tasks(given)), list[Result]()
     with Path(given.out).open("w") as out:
         for one in results(measure, chosen, given.workers):

@@ -1,4 +1,4 @@
-"""What a second run of an agent is worth, and what it is worth to begin it with what the first one measured.
+"""The value of an agent's second run, and of beginning it with the measurements of the first one.
 
 ``python -m tests.performance.worlds_again --workers 2 --worlds 40 --queries 60 --out FILE.jsonl``: in each simulated
 world a first run, and two second ones on the same split: one begins with what the first shipped (``shipped``), one also
@@ -55,7 +55,7 @@ def measured(task: Task) -> Result:
 
 
 def begins_with(first: Finished, arm: str) -> Mapping[str, Any]:
-    """What a second run begins with, as ``TrainerSetup`` names it."""
+    """The start of a second run, by the names of ``TrainerSetup``."""
     policy = first.state.policy
     assert isinstance(policy, ContextPolicy)
     lessons = [replace(one, status="active") for one in policy.shipped_lessons]

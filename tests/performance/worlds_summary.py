@@ -1,4 +1,4 @@
-"""What many worlds say together: how often something is shipped, and how much of what can be gained is delivered."""
+"""Summary of many worlds: the share that ships a lesson, and the part of the possible gain that is delivered."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def _up_to(x: int, n: int, p: float) -> float:
 
 
 def _solved(rises: Callable[[float], float]) -> float:
-    """Where a function that rises from 0 to 1 is 0, by halving."""
+    """The root of a function that rises, between 0 and 1, by halving."""
     low, high = 0.0, 1.0
     for _ in range(50):
         middle = (low + high) / 2

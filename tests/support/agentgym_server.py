@@ -1,7 +1,7 @@
 """An environment server on a real socket: a small world of crafting in AgentGym's two dialects, with their traps.
 
 Errors come as HTTP 200 with {"error"}, steps after the success are taken and answered with ``done: false``, and a
-session lives until it is closed. It misbehaves when it is told to (``will``).
+session lives until it is closed. It misbehaves on request (``will``).
 """
 
 from __future__ import annotations

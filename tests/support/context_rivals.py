@@ -1,4 +1,4 @@
-"""What others do with the same model and the same money: training-free GRPO as its reference has it, and ACE.
+"""Other methods with the same model and the same money: training-free GRPO as its reference has it, and ACE.
 
 Both are plain ports in our own words (arXiv 2510.08191 and 2510.04618), over the client, runtime and world of a run
 of ours. Each is given what that run spent (or as many of something else, which the caller counts); it begins nothing

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 OURS = re.compile(r"(?<![\w./-])/(?=(?:build|data|opt|srv)\b)")  # where a path of the image begins
-# How this machine reaches the package index, which an engine would be told as well.
+# The way from this machine to the package index, which an engine would need as well.
 NETWORK = {
     name: value
     for name, value in os.environ.items()

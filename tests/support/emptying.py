@@ -1,6 +1,6 @@
 """Empties the database between two transactional tests, in a twentieth of the time of Django's ``flush``.
 
-``flush`` gives every table and every index a new file, and makes content types and permissions anew. Here only rows go
+``flush`` gives every table and every index a new file, and makes content types and permissions again. Here only rows go
 that there are, and the two tables that ``migrate`` fills stay as it filled them.
 """
 

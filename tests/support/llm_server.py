@@ -1,4 +1,4 @@
-"""A model server on a real socket that answers like a provider, and misbehaves when it is told to.
+"""A model server on a real socket that answers like a provider, and misbehaves on request.
 
 It speaks OpenAI's chat completions (also streamed) and ``/v1/models``. What it does is scripted (``will``), drawn
 by seed (``faults``) or plain answers of its ``brain``. It counts its own tokens and micro-dollars per model and key,

@@ -14,8 +14,8 @@ from psycopg.types.json import Jsonb
 
 from tests.support.owner import as_owner
 
-# What we write ourselves and nobody else: names from a closed list, our own ids and digests, what is sealed. Whoever
-# adds a column in which a text of somebody may stand registers it with an erasure, and leaves this list alone.
+# Columns that only the product writes: names from a closed list, our own ids and digests, sealed values. A developer
+# who adds a column for texts of persons registers it with an erasure, and leaves this list alone.
 OURS: Final = frozenset(
     {
         # Of Django: no rows of an organisation.

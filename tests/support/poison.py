@@ -1,7 +1,7 @@
 """Hostile and harmless texts in ten languages, made by a seed from templates that we wrote.
 
 Of each language and kind of order there are two wordings. The signs of ``experiences.learning.lessons`` may be written
-with the first ones in view; the second ones (``unseen``) tell what they find in words that nobody looked at.
+with the first ones in view; the second ones (``unseen``) have wordings that no author of the signs had seen.
 """
 
 from __future__ import annotations

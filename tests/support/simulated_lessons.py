@@ -1,4 +1,4 @@
-"""What a simulated reflector has to say: lessons that help, do nothing or harm, and opinions that are often wrong."""
+"""Answers of a simulated reflector: lessons that help, do nothing or harm, and opinions that are often wrong."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Author:
         return self.completed(Draft("add", when, do, text, [], advice))
 
     def _repeated(self, text: str) -> Draft:
-        """What it was shown, as if it were new: an item in its own words, or what an attempt says of itself."""
+        """A shown text, as if it were new: an item in its own words, or what an attempt says of itself."""
         advice = self.world.advice_of(text)
         lesson = text if advice else f"When working on such a task, mind that {text[0].lower()}{text[1:]}"
         return self.completed(Draft("add", text=lesson, advice=advice))

@@ -1,4 +1,4 @@
-"""A model server whose model gets better or worse by what it is told: it proves systems that learn for frozen models.
+"""A model server whose model gets better or worse by its context: it proves systems that learn for frozen models.
 
 As an agent it plays the tasks of a ``World``: how often it succeeds depends on the advice in its prompt. Asked for
 JSON it is a reflector: it reads the attempts it is shown and proposes lessons, good and bad ones (``Reflector``), in
@@ -47,7 +47,7 @@ _ANSWER = re.compile(r"^\W*answer\W*:\W*(.*?)\W*$", re.I | re.M)
 class SimulatedModel:
     """The brain of a ``ModelServer``. ``calls`` counts requests by role: "agent", "reflector" and "refused".
 
-    ``seed`` varies the model in one world. Requests that carry a seed are answered alike whatever else is asked
+    ``seed`` varies the model in one world. Requests that carry a seed are answered alike whichever other requests come
     in between; others differ with each repetition.
     """
 
@@ -171,7 +171,7 @@ class SimulatedModel:
         return "VERDICT: right" if rng.random() < (0.95 if right else 0.7) else "VERDICT: wrong. It looks off."
 
     def _reasoning(self, asked: Asked, heeded: frozenset[Advice], right: bool, rng: random.Random) -> str:
-        """What it says it did: the advice it kept to, or the symptom of what it lacked or was led into."""
+        """Its report: the advice it kept to, or the symptom of what it lacked or was led into."""
         said = [rng.choice(OPENERS).format(spun(asked.kind.noun, rng))]
         known = sorted(heeded, key=lambda one: one.name)
         if known and rng.random() < 0.7:
@@ -194,7 +194,7 @@ def simulated_server(
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="A model server whose success depends on what it is told.")
+    parser = argparse.ArgumentParser(description="A model server whose success depends on its context.")
     parser.add_argument("--port", type=int, default=8201)
     parser.add_argument("--latency", type=float, default=0.0, help="seconds before each answer")
     parser.add_argument("--seed", type=int, default=0)

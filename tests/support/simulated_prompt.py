@@ -1,4 +1,4 @@
-"""What a simulated model gets out of a prompt that wants JSON: the schema, items with ids, candidates, attempts.
+"""Parts that a simulated model reads from a prompt that wants JSON: the schema, items with ids, candidates, attempts.
 
 It reads as a model does: by what things look like, not by what a particular system calls them.
 """
@@ -41,7 +41,7 @@ _AGAIN = re.compile(
 
 @dataclass
 class Seen:
-    """What is in a prompt. ``items``: texts by id; ``candidates``: lessons under a heading that calls them new."""
+    """The content of a prompt. ``items``: texts by id; ``candidates``: lessons under a heading that calls them new."""
 
     asked: tuple[Asked, ...] = ()
     items: dict[str, str] = field(default_factory=dict)

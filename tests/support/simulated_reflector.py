@@ -1,4 +1,4 @@
-"""The simulated model as a reflector: it fills whatever JSON schema it is given with lessons, summaries and opinions.
+"""The simulated model as a reflector: it fills any JSON schema that it is given with lessons, summaries and opinions.
 
 It goes by the types of the schema and by what the names and descriptions in it sound like.
 """

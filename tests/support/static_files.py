@@ -1,5 +1,5 @@
-"""Each test client loads the middleware anew, and WhiteNoise then looks at every static file: 50 ms, once some test has
-collected them. Here they are looked at once, as in a web process, and again where others were collected."""
+"""Each test client loads the middleware again, and WhiteNoise then stats every static file: 50 ms, once some test has
+collected them. Here they are read once, as in a web process, and again where others were collected."""
 
 from __future__ import annotations
 

@@ -139,7 +139,7 @@ def reworded(world: World, advice: Sequence[Advice], seed: int = 1) -> list[str]
 
 
 def reflection(world: World, items: Mapping[str, str] | None = None, extra: str = "") -> list[dict[str, str]]:
-    """What a learner may show: a task, two attempts at it that were played, and what it has learned before."""
+    """A learner's prompt: a task, two attempts at it that were played, and its earlier lessons."""
     model, (row,) = SimulatedModel(world, Habits()), world.rows(1, 3)
     attempts = [model(agent_messages(row["query"])) for _ in range(2)]
     known = [f"[{name}] {text}" for name, text in (items or {}).items()]

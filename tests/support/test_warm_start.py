@@ -72,7 +72,7 @@ def test_the_end_of_a_forked_process_is_heard_of(forked: dict[str, Forked], tmp_
     os.killpg(forked["stays"].pid, signal.SIGKILL)
     eventually(lambda: forked["stays"].poll() is not None, seconds=10)
     assert forked["stays"].returncode == -signal.SIGKILL
-    forked["stays"].terminate()  # nobody is there any more
+    forked["stays"].terminate()  # its parent is gone
 
 
 def test_another_environment_is_loaded_by_itself(tmp_path: Path) -> None:

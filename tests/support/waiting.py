@@ -58,7 +58,7 @@ class WaitingEnvironment:
 class WaitingEpisode:
     environment: WaitingEnvironment
     scenario: Scenario
-    number: float  # drawn at the start: tells whether two episodes had the same random numbers
+    number: float  # drawn at the start: shows whether two episodes had the same random numbers
     taken: int = 0
 
     def observe(self) -> Observation:

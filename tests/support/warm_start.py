@@ -47,8 +47,8 @@ LONGEST: Final = 2**20  # bytes of a request
 
 
 class Forked:
-    """What tests use of ``subprocess.Popen``, for a process that is another one's child. Until its end was heard of,
-    its number is not given to another."""
+    """The part of ``subprocess.Popen`` that tests use, for a process that is another one's child. Until its end was
+    received, its number is not given to another."""
 
     def __init__(self, told: socket.socket) -> None:
         self._told = told
@@ -150,8 +150,8 @@ def _load() -> None:
 
 def _asked_for(control: socket.socket) -> dict[str, Any] | None:
     """Forks as it is asked to. In a forked process: what that one is to become. None: the tests have ended."""
-    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the process, and where its end is told
-    ended: dict[int, tuple[int, socket.socket]] = {}  # by that socket: told, and kept until it was heard
+    running: dict[int, tuple[int, socket.socket]] = {}  # by pidfd: the process, and the socket for its end
+    ended: dict[int, tuple[int, socket.socket]] = {}  # by that socket: sent, and kept until the other side confirms
     waiting = select.poll()
     waiting.register(control, select.POLLIN)
     while True:
@@ -163,7 +163,7 @@ def _asked_for(control: socket.socket) -> dict[str, Any] | None:
                 found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                 assert found is not None
                 exited = found.si_code == os.CLD_EXITED
-                with suppress(OSError):  # nobody listens any more
+                with suppress(OSError):  # no process listens any more
                     told.send(str(found.si_status if exited else -found.si_status).encode())
                 ended[told.fileno()] = pid, told
                 waiting.register(told, select.POLLIN)

@@ -1,6 +1,6 @@
 """A world that is built differently: advice acts in another way, tasks, answers and advice are other ones.
 
-Each applicable piece of advice is noticed with a probability that falls with the length of all that is told. A query
+Each applicable piece of advice is noticed with a probability that falls with the length of the whole context. A query
 is solved if enough of them are noticed (one, of a third of the queries two); what harms and is noticed spoils it. So
 effects neither add up in logits nor does a long list come free.
 """

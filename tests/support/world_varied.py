@@ -33,7 +33,7 @@ from tests.support.world_topics import TOPICS, Topic
 from tests.support.world_words import FAMILIES, IDLE, RISKY, SOUND, Family, spun
 
 # Whether lesson and query name the topic with one word ("named") or with different ones ("paraphrased"), only the
-# query names it ("absent"), or only the lesson does ("hidden": nobody can tell it from the query).
+# query names it ("absent"), or only the lesson does ("hidden": the query does not show it).
 Wording = Literal["named", "paraphrased", "absent", "hidden"]
 ONE_IN: Final = (1, 2, 4, 8, 16)
 PER_TOPIC: Final[Mapping[int, tuple[int, int]]] = {1: (4, 6), 2: (3, 4), 4: (2, 3), 8: (2, 2), 16: (1, 2)}
@@ -51,7 +51,7 @@ SYMPTOMS: Final = (
 class Variation:
     """A helpful lesson touches one in ``one_in`` queries and adds about ``effect`` logits to these; from all the others
     together it takes ``spill`` of that away. ``base`` is the success without advice, ``spread`` the standard deviation
-    of the queries' difficulty in logits, ``lapse`` the share of right answers that are spoiled whatever is told.
+    of the queries' difficulty in logits, ``lapse`` the share of right answers that are spoiled with any context.
     ``repeating`` is the share of the reflector's lessons that only repeat, ``mislabelled`` of those that name the wrong
     topic."""
 

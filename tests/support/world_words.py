@@ -1,7 +1,7 @@
-"""What worlds are drawn from: families of tasks and pieces of advice, in a notation that gives many wordings of each.
+"""The texts of worlds: families of tasks and pieces of advice, in a notation that gives many wordings of each.
 
 ``{a|b}`` is any of the alternatives. ``[a|b]`` too, but says that this place is a part of the *core*: a text means
-the advice where each of its cores is found in one sentence, in whatever form and order. ``<name>`` is a slot.
+the advice where each of its cores is found in one sentence, in any form and order. ``<name>`` is a slot.
 """
 
 from __future__ import annotations

@@ -113,7 +113,7 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
     planned, and no page shown."""
     names = ["none", "Rate", "Seconds", "shaped", "lines", "Improve", "status", "queued", "passed", "sentence"]
     said = f"as {' and '.join(names)} like it"
-    # Options of a reward are nobody's of ours, even where they are called as a setting is.
+    # Options of a reward belong to its author, even where they have the name of a setting.
     options = {"reward_options": {"said": said, "seed": said, "Rate": {"version": said}}}
     TrainingRun.objects.filter(pk=run.pk).update(config=run.config | options, note="Asked by Rate.")
     run.refresh_from_db()

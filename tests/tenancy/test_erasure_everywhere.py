@@ -1,4 +1,4 @@
-"""An erasure goes through every column in which a person's words may stand: one that nobody thought of fails here."""
+"""An erasure goes through every column in which a person's words may stand: a forgotten one fails here."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 
 @pytest.fixture
 def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: ModelServer) -> TrainingRun:
-    """An organisation with at least one row in every table that has a column for somebody's words."""
+    """An organisation with at least one row in every table that has a column for a person's words."""
     boss = Actor(adam)
     evaluation = evaluation_start(operator, run=run, queries=[ROWS[0]["query"]])
     run_to_end(evaluation.job)
@@ -148,7 +148,7 @@ class Undone(Exception):
 
 def missed(adam: Any, columns: Sequence[tuple[Any, Any]]) -> dict[str, str]:
     """The columns from which an erasure does not take the words, and what it said. One after the other: rows that go
-    because of another column would hide one that nobody looks at."""
+    because of another column would hide one that no rule reads."""
     found: dict[str, str] = {}
     for model, field in columns:
         with contextlib.suppress(Undone), transaction.atomic():
@@ -195,7 +195,7 @@ def test_the_audit_log_lets_an_erasure_in_and_nobody_else(operator: Actor, agent
                 attempt()
     event_erase(before["id"], target="", before=None, after={"name": "[erased]"})
     erased = mine.values().get()
-    assert erased.pop("salt") != before.pop("salt")  # so that the digest of what stood there tells nothing
+    assert erased.pop("salt") != before.pop("salt")  # so that the digest of the former text reveals nothing
     assert erased == before | {"target": "", "before": None, "after": {"name": "[erased]"}}
 
 

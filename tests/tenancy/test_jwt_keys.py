@@ -154,7 +154,7 @@ def test_no_algorithm_is_taken_for_another(olivia: Any, settings: Any) -> None:
     for secret in (public("one"), public("one").strip(), json.dumps(key_set()[0])):
         for kid in ({"kid": header["kid"]}, {}):
             assert status_of(joined({"alg": "HS256", "typ": "JWT"} | kid, claims, secret.encode())) == 401
-    # The secret's name beside the other algorithm, none at all, and a key of somebody's own.
+    # The secret's name beside the other algorithm, none at all, and a key of the attacker's own.
     named = jwt.encode(claims, settings.SECRET_KEY, algorithm="HS256", headers={"kid": header["kid"]})
     unsigned = jwt.encode(claims, None, algorithm="none", headers={"kid": header["kid"]})
     foreign = jwt.encode(claims, private("foreign"), algorithm="RS256", headers={"kid": header["kid"]})

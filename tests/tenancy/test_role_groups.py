@@ -1,4 +1,4 @@
-"""What roles may do, as groups and permissions of Django: made by the table, changed in the admin, asked everywhere."""
+"""Roles as groups and permissions of Django: made by the table, changed in the admin, checked everywhere."""
 
 from __future__ import annotations
 

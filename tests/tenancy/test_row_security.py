@@ -1,4 +1,4 @@
-"""The second wall: what the database shows to a statement, whatever the statement asks for."""
+"""Row security: the rows that the database shows to a statement, also to one without a filter."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ View = Callable[[HttpRequest], HttpResponse]
 
 
 def asked(who: Any, view: View, path: str = "/jobs/") -> HttpResponse:
-    """A view that forgets to filter, asked by somebody through the middleware."""
+    """A view that forgets to filter, asked by a user through the middleware."""
     request = RequestFactory().get(path)
     request.user = who
     return RowScope(view)(request)

@@ -160,7 +160,7 @@ def test_codes_are_guessed_as_seldom_as_passwords(guess: str, app: Authenticator
             else int(client.post("/sign-in/code/", {"code": code}, **place).status_code)
         )
 
-    # A right password in between begins nothing anew.
+    # A right password in between resets no count.
     statuses = [tried(n, app.wrong()) for n in range(PER_ACCOUNT + 1)]
     assert 429 in statuses and not {200, 302} & set(statuses)
     assert tried(99, app.code()) == 429

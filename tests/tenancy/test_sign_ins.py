@@ -1,4 +1,4 @@
-"""Where a person is signed in: each sign-in is listed with its place, and can be ended by itself."""
+"""A person's sign-ins: each is listed with its place, and can be ended by itself."""
 
 from __future__ import annotations
 

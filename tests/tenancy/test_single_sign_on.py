@@ -42,7 +42,7 @@ def provider(settings: Any, acme: Organization) -> Iterator[Provider]:
 
 
 def signed_on(client: Client | None = None, **query: str) -> tuple[Client, Any]:
-    """What a browser does: to the provider and back."""
+    """The steps of a browser: to the provider and back."""
     client = client or Client()
     there = client.get("/sign-in/provider/", query)
     assert there.status_code == 302, there.content

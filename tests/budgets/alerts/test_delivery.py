@@ -34,7 +34,7 @@ CENT = 10_000
 
 @dataclass
 class Receiver:
-    """Somebody's server: answers what ``answers`` says, 200 in the end, and keeps what came."""
+    """A receiver's server: answers with ``answers``, then with 200, and keeps the requests."""
 
     url: str = ""
     answers: list[int] = field(default_factory=list)

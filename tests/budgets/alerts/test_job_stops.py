@@ -1,4 +1,4 @@
-"""When money stops a job: its owner is told what it spent; it goes on by itself where a month's budget stopped it."""
+"""A job that money stops reports its spending to its owner. A job that a month's budget stopped goes on by itself."""
 
 from __future__ import annotations
 

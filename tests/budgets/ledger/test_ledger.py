@@ -126,7 +126,7 @@ def test_it_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(chain:
 
 
 def lived(chain: Chain, calls: int, cost: int) -> None:
-    """So many measured calls of the job, the dearest of which cost ``cost``."""
+    """So many measured calls of the job, the most expensive of which cost ``cost``."""
     keys = [f"past{n}" for n in range(calls)]
     reserve_many([hold(chain, key, CENT // 10) for key in keys])
     settle_many([Settlement(key, bill(cost - n % 3)) for n, key in enumerate(keys)])
@@ -294,7 +294,7 @@ def test_a_dear_call_that_a_fresh_budget_refuses_tells_nobody_that_it_is_used_up
     assert not BudgetAlert.objects.exists()
     reserve(hold(chain, "all", 100 * CENT))
     settle("all", bill(100 * CENT))
-    assert [one for one, _, _ in told(chain)] == [75, 90, 100]  # the true one is still told
+    assert [one for one, _, _ in told(chain)] == [75, 90, 100]  # the true one is still sent
 
 
 def test_the_thresholds_of_a_raised_limit_are_told_again_and_those_of_an_unchanged_one_are_not(

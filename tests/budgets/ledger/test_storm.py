@@ -1,4 +1,4 @@
-"""The property that the ledger is for: whatever happens, spent + reserved is never above a limit."""
+"""The property that the ledger is for: spent + reserved is never above a limit."""
 
 from __future__ import annotations
 

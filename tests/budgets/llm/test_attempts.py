@@ -209,7 +209,7 @@ async def test_a_rate_limit_does_not_open_the_circuit(server: ModelServer) -> No
     breaker = CircuitBreaker(threshold=2, cooldown_s=15, clock=time)
     server.will(*["rate_limited"] * 4)
     await ask(client(server, time=time, breaker=breaker, max_retries=4))
-    assert breaker.state == "closed" and len(time.naps) == 4 and sum(time.naps) < 15  # nobody waited for the circuit
+    assert breaker.state == "closed" and len(time.naps) == 4 and sum(time.naps) < 15  # no call waited for the circuit
 
 
 async def test_a_probe_that_the_budget_refuses_leaves_the_next_one_to_try(server: ModelServer) -> None:

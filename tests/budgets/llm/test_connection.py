@@ -60,7 +60,7 @@ async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: Mod
     server.will(act("answer_twice", **options))
     async with client(server) as one:
         assert await said(one, "first") == "You said: first"
-        await asyncio.sleep(0.2)  # what arrives after the next request is sent, nobody can tell apart
+        await asyncio.sleep(0.2)  # an answer that arrives after the next request was sent can't be assigned
         assert await said(one, "second") == "You said: second"
     assert sockets(server) == 2
 
@@ -122,7 +122,7 @@ async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: M
 
 @pytest.fixture
 def deaf(server: ModelServer) -> Iterator[ModelServer]:
-    """A server whose place a listener with a full queue has taken: nobody picks up."""
+    """A server whose place a listener with a full queue has taken: no process accepts."""
     with create_server(("127.0.0.1", 0), backlog=0) as listener:
         callers = [socket() for _ in range(4)]
         for caller in callers:

@@ -268,7 +268,7 @@ async def test_fifty_megabytes_are_not_read_to_their_end(server: ModelServer) ->
         async with asyncio.timeout(5):
             while not server.requests[0].gone:
                 await asyncio.sleep(0.01)
-    # Both ends' sockets hold a few megabytes that nobody has read.
+    # Both ends' sockets hold a few megabytes that no process has read.
     assert server.requests[0].written < 12 * MEGABYTE
 
 

@@ -1,4 +1,4 @@
-"""What keeps an endpoint and its callers in order: the circuit breaker, the gates, the bound of tokens."""
+"""The limits of an endpoint and its callers: the circuit breaker, the gates, the bound of tokens."""
 
 from __future__ import annotations
 

@@ -103,7 +103,7 @@ def test_an_endpoint_and_a_client_show_no_secret(server: ModelServer) -> None:
     ):
         assert hidden(repr(value)) or (isinstance(value, dict) and value.get("extra") == {"token": KEY})
     assert hidden(repr(given)) and hidden(str(given))
-    assert hidden(repr(endpoint(server, headers={"x-key": PORTKEY})))  # not even one that nobody called a secret
+    assert hidden(repr(endpoint(server, headers={"x-key": PORTKEY})))  # not even one without a secret's name
 
 
 def test_a_key_with_a_newline_is_refused_without_showing_it() -> None:

@@ -55,7 +55,7 @@ ODD: tuple[Any, ...] = (
 
 
 def answer_or_reason(body: bytes) -> Answer | Malformed:
-    """What ``parse`` makes of it; every other exception is a failure of the test."""
+    """The answer that ``parse`` returns, or its failure; every other exception fails the test."""
     try:
         found = wire.parse(body)
     except Malformed as error:
@@ -66,7 +66,7 @@ def answer_or_reason(body: bytes) -> Answer | Malformed:
 
 
 def check(found: Answer) -> None:
-    """What holds for any answer: its texts can be stored, its counts are counts, an empty one says so."""
+    """The properties of any answer: its texts can be stored, its counts are counts, an empty one says so."""
     texts = [found.text, found.reasoning, found.finish_reason, found.model, found.id]
     for call in found.tool_calls:
         assert call.name and call.id
@@ -419,7 +419,7 @@ TOKENS: dict[str, Any] = {
 def test_sampled_tokens_are_read_whole_or_not_at_all() -> None:
     found = wire.read(TOKENS)
     assert found.tokens == AnswerTokens((1, 2, 3), (7, 8), (-1.0, -0.5))
-    within: Any = copy.deepcopy(TOKENS)  # as SGLang tells them
+    within: Any = copy.deepcopy(TOKENS)  # as SGLang reports them
     within["choices"][0]["prompt_token_ids"] = within.pop("prompt_token_ids")
     assert wire.read(within).tokens == found.tokens
     for place, odd in itertools.product(

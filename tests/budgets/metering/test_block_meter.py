@@ -34,7 +34,7 @@ class Ledger(FreeMeter):
 
 
 class Record:
-    """What a journal would have, as balances: draws less bills by hold."""
+    """The balances that a journal would have: draws less bills by hold."""
 
     def __init__(self) -> None:
         self.open, self.drawn_by, self.spent = set[str](), dict[str, str](), 0

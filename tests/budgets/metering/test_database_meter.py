@@ -170,7 +170,7 @@ async def test_a_hold_does_not_wait_for_settlements_but_for_their_room(chain: Ch
 
 
 async def test_a_hold_asked_for_again_that_may_have_been_written_is_given_back(chain: Chain) -> None:
-    """The connection breaks in the commit of the second try: nobody calls, so nothing may stay on hold."""
+    """The connection breaks in the commit of the second try: no call is made, so nothing may stay on hold."""
     broken = Broken(ledger.reserve_many, 0, after=True)
     meter = meter_of(chain, writer=(writer := LedgerWriter(reserve=broken, linger=60)))
     await meter.reserve(call("a"), 60 * CENT)
@@ -277,7 +277,7 @@ async def test_sessions_that_the_server_ends_lose_nothing(chain: Chain) -> None:
 
     @sync_to_async
     def end_the_writers() -> None:
-        """Those that began with this test: a web server of other tests has sessions of its own."""
+        """The sessions that began with this test: a web server of other tests has sessions of its own."""
         with connection.cursor() as cursor:
             cursor.execute(
                 "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity WHERE datname = current_database()"

@@ -1,4 +1,4 @@
-"""What all callers of an endpoint share: one breaker in a process, one pace among all of them."""
+"""All callers of an endpoint share one breaker in a process, and one pace among all processes."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def test_a_pace_is_one_for_all_who_call_an_endpoint(broker: Redis) -> None:
         thread.join()
     assert len(found) == 12
     found.sort()
-    # One a second, whoever asks: the turns lie a second apart, less the time that passed while they were taken.
+    # One a second among all callers: the turns lie a second apart, less the time that passed while they were taken.
     assert found[-1] == pytest.approx(11, abs=1) and found[0] <= 0
     assert all(0.5 < later - earlier < 1.5 for earlier, later in pairwise(found))
 

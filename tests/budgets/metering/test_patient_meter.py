@@ -62,7 +62,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
 
 
 async def test_what_others_hold_is_waited_for_and_not_for_ever() -> None:
-    """A budget may be shared: its room comes back when somebody else's calls settle, which nobody here is told of."""
+    """A budget may be shared: its room comes back when calls of another process settle, without a notice here."""
     purse, theirs = Purse(1_000), CallKey("theirs", "training", "m")
     await purse.reserve(theirs, 900)
     meter = PatientMeter(purse, wait_s=5)

@@ -59,7 +59,7 @@ def test_it_reads_the_format_of_litellm_exactly() -> None:
     loaded = load(LITELLM)
     assert loaded.new == ["gpt-x", "tiered", "fraction", "per-request"]
     assert row("gpt-x") == (2_500_000, 1_250_000, 10_000_000, 0)
-    assert row("tiered") == (2_500_000, None, 30_000_000, 0)  # the dearest tier that a call may fall into
+    assert row("tiered") == (2_500_000, None, 30_000_000, 0)  # the most expensive tier that a call may fall into
     assert row("fraction") == (100_001, None, 0, 0)  # rounded up
     assert row("per-request") == (0, None, 0, 5_000)
     assert ModelPrice.objects.get(model="gpt-x").source == "https://example.com/prices"

@@ -44,7 +44,7 @@ def test_the_agent_of_the_docs_is_received_and_hears_how_its_training_stands(
             stdout=asyncio.subprocess.PIPE,
         )
         heard = True
-        while program.returncode is None or heard:  # it may end before what it told first was taken
+        while program.returncode is None or heard:  # it may end before its first event was taken
             heard = any([await part.once() for part in (*loop, Relay(ours, stopping))])
             await asyncio.sleep(0.05)
         assert program.stdout is not None
@@ -58,6 +58,6 @@ def test_the_agent_of_the_docs_is_received_and_hears_how_its_training_stands(
     ]
     row = TrajectoryRecord.objects.get(agent_id=agent.pk, purpose="received")
     assert (row.query, row.reward) == ("What is 6 times 7?", 1.0)
-    assert timezone.now() - row.created_at < timedelta(minutes=10)  # it told no time: it is from when it came
+    assert timezone.now() - row.created_at < timedelta(minutes=10)  # its event has no time: the time of arrival counts
     assert TrainingRequest.objects.get().mode == "here"
     assert not DeadLetter.objects.exists()

@@ -123,7 +123,7 @@ def test_an_instrumented_agent_elsewhere_is_seen_as_a_trajectory(
 
 
 def weather(city: str) -> str:
-    """How warm it is."""
+    """The temperature there."""
     return "12 degrees"
 
 

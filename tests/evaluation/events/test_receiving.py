@@ -302,7 +302,7 @@ def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any
 def test_what_is_erased_is_deleted_from_the_streams(
     bus: Bus, boss: Actor, published: Any, publisher: Publisher, agent: Any
 ) -> None:
-    """What came in, what went out of it, what it was worth, and what was not taken; nothing else."""
+    """The received events, the events sent for them, the rewards and the refusals; nothing else."""
     given = example(TRAJECTORY)
     of_jane = changed(given, trajectory_id="t-1", task_context={"instructions": "Call Jane Quizzlebottom"})
     rewards = [changed(example(REWARD), trajectory_id=name, reward_id=f"of {name}") for name in ("t-1", "t-2")]

@@ -181,7 +181,7 @@ def test_a_training_elsewhere_that_uses_its_budget_up_is_cancelled_there(
     assert balance(made) == (1000, 0, 40)
     [told] = waiting(EventKind.STATUS)
     assert (told["status"], told["metadata"]["status_reason"]) == ("cancelled", "budget_exceeded")
-    # What it cost until it heard of that is owed too, once.
+    # Its cost until it received the cancel is owed too, once.
     for _ in range(2):
         with django_capture_on_commit_callbacks(execute=True):
             says_cost(made, 2, 11.0, "cancelled")
@@ -206,7 +206,7 @@ def test_a_training_elsewhere_is_not_handed_over_without_room_in_a_budget(
     third = training_request(operator, request(metadata={"max_cost_usd": 3}) | {"training_job_id": "t-3"})
     assert turn(third.job).status == Status.RUNNING
     assert waiting(EventKind.REQUEST)[-1] == third.request
-    assert waiting(EventKind.STATUS)[-1]["training_job_id"] == "t-1"  # no service was told of the second
+    assert waiting(EventKind.STATUS)[-1]["training_job_id"] == "t-1"  # no service received the second
 
 
 def test_the_share_that_is_held_out_is_the_requests(operator: Actor, acme: Any, agent: Any) -> None:

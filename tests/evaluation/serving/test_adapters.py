@@ -183,7 +183,7 @@ def receiver() -> Iterator[PlanReceiver]:
 def test_the_webhook_holds_the_plan_and_its_signature_is_of_the_standard(receiver: PlanReceiver) -> None:
     webhook, made = serving_adapters.get("webhook"), plan(0.9, 0.1)
     assert webhook.needs_url
-    for _ in range(2):  # told again, the receiver knows it by its id
+    for _ in range(2):  # sent again, the receiver knows it by its id
         webhook.apply(made, AdapterTarget(receiver.url, SECRET))
     (headers, body), (again, _) = receiver.came
     event = Webhook(SECRET).verify(body, headers)

@@ -82,7 +82,7 @@ def test_its_plan_for_other_gateways_has_the_shares_of_the_sessions(
     AgentServing.objects.update(release=releases[1])  # in the middle of its last step
     assert [one.name for one in plan_of_agent(agent).arms] == ["release-2"]
     AgentServing.objects.update(release=releases[0])
-    Deployment.objects.update(strategy="shadow")  # answers nobody
+    Deployment.objects.update(strategy="shadow")  # answers no caller
     assert [one.name for one in plan_of_agent(agent).arms] == ["release-1"]
     AgentServing.objects.update(release=None)
     assert Caller(olivia).get("agents/clerk/tensorzero").status_code == 409
@@ -386,7 +386,7 @@ def test_a_session_stays_where_it_is_and_shares_are_as_they_say() -> None:
     for share in (0.1, 0.25, 0.5):
         assert abs(sum(one < share for one in at.values()) / len(at) - share) < 0.01
     other = sum((drawn(bytes([1] * 16), one) < 0.1) == (at[one] < 0.1) for one in sessions) / len(sessions)
-    assert abs(other - 0.82) < 0.02  # another deployment draws anew
+    assert abs(other - 0.82) < 0.02  # another deployment draws again
 
 
 def test_a_rule_says_what_is_wrong_with_it() -> None:

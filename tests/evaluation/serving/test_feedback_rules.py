@@ -87,7 +87,7 @@ def test_a_retry_asks_for_nearly_the_same_soon(after: SessionTurn, retried: bool
 
 
 def test_an_agent_that_goes_on_and_a_word_said_twice_are_no_retries() -> None:
-    assert not is_retried(turn(""), turn("", 1))  # the results of tools: it asks nothing anew
+    assert not is_retried(turn(""), turn("", 1))  # the results of tools: the person asks nothing again
     assert not is_retried(turn("continue"), turn("continue", 1))
     assert not is_retried(turn(answered=False), turn(minutes=1))  # it had no answer to be unhappy with
 

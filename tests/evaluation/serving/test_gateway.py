@@ -63,7 +63,7 @@ def test_the_openai_package_asks_an_agent_by_its_name(shop: Production, server: 
     assert answer.choices[0].message.content == "You said: Where is my order?"
     assert (raw.headers["x-agentcore-release"], raw.headers["x-agentcore-arm"]) == ("1", "current")
 
-    # What the model heard: the release's prompt and context, then what the caller said.
+    # The model received the release's prompt and context, then the caller's message.
     heard = server.requests[-1].body
     assert heard["messages"][0]["role"] == "system" and heard["messages"][1:] == ASKED
     assert heard["messages"][0]["content"].startswith("You answer customers.") and LESSON in str(heard)
@@ -166,7 +166,7 @@ def test_traces_hold_no_personal_data_and_nothing_of_an_agent_that_may_not_be_re
     first, second = shop.traces(2)
     kept = f"{first.request} {first.response} {first.session} {first.metadata}"
     assert "jo.doe" not in kept and "4111" not in kept and "[email]" in kept and first.session
-    assert first.safety == 0  # it says back what it was told
+    assert first.safety == 0  # it repeats its prompt
     assert (second.request, second.response) == ({}, {}) and second.cost_micros > 0
 
 

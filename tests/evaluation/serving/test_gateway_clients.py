@@ -31,7 +31,7 @@ QUESTION = "Where is order 7?"
 
 
 class Verdict(BaseModel):
-    """What the shop says of an order."""
+    """The shop's note on an order."""
 
     late: bool
     days: int
@@ -62,7 +62,7 @@ def heard(server: ModelServer) -> list[dict[str, Any]]:
 def test_langchain(shop: Production, server: ModelServer) -> None:
     @tool
     def days_late(order: int) -> int:
-        """How many days an order is late."""
+        """The days by which an order is late."""
         return 3
 
     model = ChatOpenAI(
@@ -101,7 +101,7 @@ async def test_pydantic_ai(shop: Production, server: ModelServer) -> None:
 
     @clerk.tool_plain
     def days_late(order: int) -> int:
-        """How many days an order is late."""
+        """The days by which an order is late."""
         return 3
 
     calls_the_tool(server)

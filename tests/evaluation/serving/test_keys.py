@@ -71,10 +71,10 @@ def test_the_gateway_keeps_a_key_to_its_rate_and_to_its_months_budget(
     assert refused.json()["error"]["type"] == "rate_limit_error" and "3 calls a minute" in refused.text
 
     assert asked(dear).status_code == 200
-    refused = asked(dear)  # the database may not have heard of the first one yet
+    refused = asked(dear)  # the database may not have the first one yet
     assert refused.status_code == 402 and refused.json()["error"]["code"] == "insufficient_quota"
     eventually(lambda: spent_by(poor.pk) > 0, seconds=20, why="the counted spending of a key")
-    # What was refused asked nobody and left no trace; other keys go on.
+    # A refused call reached no model and left no trace; other keys go on.
     assert asked(shop.key).status_code == 200
     assert len(server.requests) == 5
     shop.traces(5)

@@ -131,7 +131,7 @@ def test_what_begins_a_turn_by_itself(operator: Actor, learner: Agent, loop: Lea
     assert due(loop_change(operator, learner, judged_only=True)) is None
     assert due(loop_change(operator, learner, judged_only=False)) == "traces"
     loops_advance()
-    assert LoopTurn.objects.get().reason.startswith("Production has 1 rows")  # and traces are counted anew since
+    assert LoopTurn.objects.get().reason.startswith("Production has 1 rows")  # and the count of traces starts again
     assert loops_advance() == 0 and LoopTurn.objects.count() == 1
     LearningLoop.objects.update(on_since=timezone.now() - timedelta(days=3))
     LoopTurn.objects.update(ended_at=timezone.now() - timedelta(days=2))

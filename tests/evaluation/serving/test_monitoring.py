@@ -157,7 +157,7 @@ losses = st.floats(0, 1)
 def test_betting_that_an_arm_is_no_worse_gains_nothing_where_it_is_worse_by_the_margin(
     past: list[tuple[float, bool]], share: float, margin: float, data: st.DataObject
 ) -> None:
-    """Whatever was seen before, and whatever a session would lose with either arm, if that is worse by the margin."""
+    """For any history, and any loss of a session with either arm, if the new arm is worse by the margin."""
     current = data.draw(st.floats(0, 1 - margin))
     new = data.draw(st.floats(current + margin, 1)) if current + margin <= 1 else 1.0
     tried = {}
@@ -284,7 +284,7 @@ def test_evidence_goes_on_from_a_row() -> None:
 def test_weighted_sessions_estimate_the_difference_of_the_arms_without_bias(
     past: list[tuple[float, bool]], of_new: float, of_old: float, share: float
 ) -> None:
-    """Whatever a session would bring with either arm, over its draw it adds their difference to the sum."""
+    """For any outcome of a session with either arm, its expectation over the draw is the difference of the arms."""
     added = {}
     for new, value in ((True, of_new), (False, of_old)):
         found = Difference()

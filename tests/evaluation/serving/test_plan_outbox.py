@@ -55,10 +55,10 @@ def test_each_change_is_told_once_as_the_agent_is_served_then(
     deployment_advance(operator, ramp)
     release_restore(operator, agent)
     assert PlanDelivery.objects.filter(settled_at=None).count() > 1
-    assert plans_tell() == 1  # what changed since is told as one
+    assert plans_tell() == 1  # all later changes are sent as one
     shadow = deployment_start(operator, releases[1], strategy="shadow", rule=RULE)
     deployment_roll_back(operator, shadow)
-    assert plans_tell() == 0  # a shadow answers nobody
+    assert plans_tell() == 0  # a shadow answers no caller
     ramp = deployment_start(operator, releases[1], strategy="canary", rule=RULE)
     deployment_roll_back(operator, ramp)
     assert plans_tell() == 1

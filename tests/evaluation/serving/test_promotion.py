@@ -80,7 +80,7 @@ def test_later_jobs_go_on_from_what_was_promoted_and_are_measured_against_it(ope
     assert run.starts_from == first and begins(run) == 0.25
     assert run.baseline == f"{first.label}, from which it went on"
     ended(run)
-    # Asked to begin anew, it does.
+    # Asked to begin again, it does.
     anew = queued_run(operator, router, config={"warm_start": False})
     assert anew.starts_from is None and begins(anew) == 0.0 and anew.baseline == "the untrained baseline"
     ended(anew)

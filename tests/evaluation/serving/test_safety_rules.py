@@ -110,7 +110,7 @@ def test_decent_words_are_not_abuse() -> None:
         "They are animals of the forest, such as deer.",
     ):
         assert abusive(text) == ""
-    assert words_repeated("Be brief.", "be brief") is False  # too short to tell
+    assert words_repeated("Be brief.", "be brief") is False  # too short to judge
 
 
 def test_a_plugin_of_a_package_is_a_source_of_parts(monkeypatch: pytest.MonkeyPatch) -> None:

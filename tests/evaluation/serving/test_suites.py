@@ -296,7 +296,7 @@ def test_an_agent_that_chooses_actions_is_measured_by_its_release(operator: Acto
 def test_tools_of_a_task_stand_in_the_place_of_the_agents(
     operator: Actor, adam: Any, adder: Agent, server: ModelServer
 ) -> None:
-    """What a release serves is played with the tools that it has, but where a task brings its own."""
+    """A release is played with its own tools, except where a task brings tools."""
     agent_update(Actor(adam), adder, tools=["calculator"], philosophy="react")
     suite = suite_create(
         operator,

@@ -147,7 +147,7 @@ def test_what_is_sent_again_is_stored_once(
     insert, calls = warehouse.insert, []
 
     def dies(table: str, lines: Any) -> None:
-        """The rows are stored, and the answer is never heard: each third time."""
+        """The rows are stored, and the answer is lost: each third time."""
         insert(table, lines)
         calls.append(table)
         if len(calls) % 3 == 1:

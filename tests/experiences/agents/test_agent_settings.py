@@ -63,7 +63,7 @@ def test_an_agent_that_evolves_has_a_playbook_from_the_start(operator: Actor, cl
     assert Playbook.objects.get(agent=born).section_count == 0
     assert not Playbook.objects.filter(agent=clerk).exists()
     agent_update(operator, clerk, evolves=True)
-    lived(operator, clerk, 10)  # nobody made a playbook, and the tenth execution lets it evolve
+    lived(operator, clerk, 10)  # no person made a playbook, and the tenth execution lets it evolve
     assert [one.evolution.agent_id for one in evolutions()] == [clerk.pk]
     section = {"category": "strategies", "content": TEXTS[0]}
     taken = playbook_create(operator, agent=born, initial_sections=[section])

@@ -1,4 +1,4 @@
-"""A test task for somebody else's agent: whether it answers, how fast, what, and with what to be let in."""
+"""A test task for a foreign agent: whether it answers, how fast, its text, and its credentials."""
 
 from __future__ import annotations
 

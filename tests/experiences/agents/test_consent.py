@@ -175,7 +175,7 @@ def server() -> Iterator[ModelServer]:
 
 
 def opting_out(agent: Agent, answer: str, *, at: int = 1) -> Callable[[Any], str]:
-    """A model that answers, and at its n-th question somebody opts out."""
+    """A model that answers, and at its n-th question a person opts out."""
     asked = itertools.count(1)
 
     def opt_out() -> None:

@@ -45,7 +45,7 @@ def tools(adam: Any, offering: MCPHTTP) -> ToolServer:
 
 
 def names_of(agent: Agent) -> list[str]:
-    """What the agent's model is told that it may call."""
+    """The tools that the agent's model may call."""
     own = AgentTools(Agent.objects.get(pk=agent.pk))
 
     async def asked() -> list[str]:

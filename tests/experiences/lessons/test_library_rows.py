@@ -1,4 +1,4 @@
-"""What agents learned, as rows: stamped, whole batches, people's word, packs from files, erasure."""
+"""Lessons of agents as rows: stamps, whole batches, people's edits, packs from files, erasure."""
 
 from __future__ import annotations
 
@@ -212,7 +212,7 @@ def test_another_organisations_job_and_pack_are_not_there(agent: Agent, job: Job
     assert not Experience.objects.exists()
 
 
-# -- what is told ------------------------------------------------------------------------------------------------------
+# -- the lessons in a context ------------------------------------------------------------------------------------------
 
 
 def test_the_best_come_first_and_altered_ones_are_left_out_and_named(

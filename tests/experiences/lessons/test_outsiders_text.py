@@ -1,4 +1,4 @@
-"""What outsiders wrote teaches no agent by itself: at shipped settings it waits, with its source, for a person."""
+"""Text of outsiders teaches no agent by itself: at shipped settings it waits, with its source, for a person."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_where_executions_are_trusted_an_order_to_call_a_function_that_acts_wait
     assert LESSON in playbook.context and reading in playbook.context and ORDER not in playbook.context
     held = ContextDelta.objects.get(content=ORDER)
     assert held.state == "quarantined" and "shop__issue_refund" in held.reason
-    delta_approve(operator, held)  # whoever releases it may mean it
+    delta_approve(operator, held)  # a person who releases it may mean it
     assert ORDER in Playbook.objects.get().context
 
 

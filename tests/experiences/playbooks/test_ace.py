@@ -192,7 +192,7 @@ def test_the_status_before_anything_happened(service: Service, playbook: Playboo
 
 
 def test_it_tells_what_the_release_tells_and_counts_no_more(service: Service, operator: Actor, agent: Agent) -> None:
-    """A lesson of the agent's is told beside the items, and the item that says the same is not told twice."""
+    """A lesson of the agent's is served beside the items, and an item of the same text is not served twice."""
     playbook = playbook_of(operator, agent)
     factories.ExperienceFactory(agent=agent, summary=SECTIONS[1]["content"])
     deployed(operator, playbook)
@@ -207,7 +207,7 @@ def test_it_tells_what_the_release_tells_and_counts_no_more(service: Service, op
     assert (stored.leave_out_rate, stored.left_out) == (0, ["s2"])
     counts = {one.handle: one.helpful for one in playbook.counts.all()}
     assert counts == {"s1": 1, "s2": 0}
-    # A release of a playbook that is gone is told to no service.
+    # A release of a playbook that is gone is sent to no service.
     playbook_delete(operator, playbook)
     playbook_of(operator, agent, [{"category": "patterns", "content": "Orders come on Mondays."}])
     assert "no version of its playbook has" in problem(service.send("get", f"playbooks/{agent.id}/context"), 409)

@@ -46,7 +46,7 @@ LESSON = "Name the depot when a parcel is late, so that the customer can ask the
 
 @pytest.fixture(autouse=True)
 def trusting(settings: Any) -> None:
-    """What evolution applies by itself, where the site trusts executions; what is shipped: test_outsiders_text.py."""
+    """Evolution applies these by itself, where the site trusts executions; shipped settings: test_outsiders_text.py."""
     settings.TRUSTED_SOURCES = frozenset({"executions"})
 
 

@@ -1,4 +1,4 @@
-"""What each item of a playbook adds: items are left out of contexts by chance, and what does harm is taken out."""
+"""The effect of each item of a playbook: items are left out of contexts by chance, and harmful ones are removed."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def service(olivia: Any) -> Service:
 
 
 def lived(actor: Actor, playbook: Playbook, n: int, success: Any, *, seed: int = 1, **more: Any) -> None:
-    """``n`` executions, each with a context of its own; ``success`` says of the items that were told how it ends."""
+    """``n`` executions, each with a context of its own; ``success`` maps the items in the context to the outcome."""
     deployed(actor, playbook)
     rng, found, rows = random.Random(seed), compiled(actor, playbook.agent_id), []
     for _ in range(n):
@@ -128,7 +128,7 @@ def test_intervals_hold_the_true_difference_in_95_of_100(with_it: float, without
 
 def looked_at(with_it: float, without: float, seed: int, n: int = 5_000) -> int | None:
     """Executions after which an item is found to do harm, at a look every ten of them; None if it never is."""
-    rng, ended = random.Random(seed), [[0, 0], [0, 0]]  # (executions, successes) told, left out
+    rng, ended = random.Random(seed), [[0, 0], [0, 0]]  # (executions, successes) with it, without it
     for number in range(1, n + 1):
         lacks = rng.random() < 0.1
         ended[lacks][0] += 1

@@ -1,4 +1,4 @@
-"""How much is found of what must go, on labelled texts; and that hostile texts cost no more than their length."""
+"""Recall of personal data on labelled texts; and hostile texts cost no more than their length."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What goes and what stays, kind by kind: people's data and secrets never reach the store, tasks stay as they are."""
+"""Redaction, kind by kind: people's data and secrets never reach the store, tasks stay as they are."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_it_counts_by_kind() -> None:
 
 
 def test_it_keeps_no_part_of_what_it_takes() -> None:
-    """Two people's data come out the same: there is no number, hash or length by which to tell them apart."""
+    """Two people's data come out the same: no number, hash or length distinguishes them."""
     assert redact("ann@example.com 4111111111111111") == redact("benedikt@example.org 5500005555555559")
 
 

@@ -46,7 +46,7 @@ async def burst(client: MeteredChatClient, iteration: int, keep: Keep) -> None:
 
 
 async def asked_for(seconds: float, base_url: str, meter: FreeMeter) -> list[Trajectory]:
-    """What a job keeps that asks a service for so long, resumed whenever it paused."""
+    """The trajectories of a job that asks a service for so long, and is resumed after each pause."""
     kept: list[Trajectory] = []
     ends = time.monotonic() + seconds
     async with MeteredChatClient(Endpoint(base_url, "small"), meter, Prices()) as client:

@@ -1,4 +1,4 @@
-"""How a model was asked, and why its answers ended, in few bytes."""
+"""Notes of a model's calls: the request, and the reason for which the answer ended, in few bytes."""
 
 from __future__ import annotations
 

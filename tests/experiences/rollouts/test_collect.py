@@ -53,7 +53,7 @@ def what_happened(trajectory: Trajectory) -> Any:
 
 async def times_for(n: int, concurrency: int) -> tuple[float, float]:
     """(wall time, processor time) of ``n`` rollouts that wait a second each; the best of three by processor time,
-    which tells what they would take on a machine that does nothing else."""
+    which shows their time on a machine that does nothing else."""
     times = []
     for _ in range(3):
         environment = WaitingEnvironment(seconds=1.0)
@@ -127,7 +127,7 @@ async def test_it_never_runs_more_than_the_limit_at_once() -> None:
 
 
 async def test_it_has_no_barrier_between_groups() -> None:
-    """One slow rollout holds up nobody: the places of others are taken at once by the next in line. This one ends only
+    """One slow rollout delays no other: the places of others are taken at once by the next in line. This one ends only
     after all others: a barrier would wait for it first."""
 
     class Slow(WaitingEpisode):

@@ -45,7 +45,7 @@ def blocks(messages: Sequence[Message]) -> tuple[dict[str, str], str]:
 
 
 def naive(messages: Sequence[Message]) -> str:
-    """A model that does whatever it is told outside of the blocks, and else looks for Paris in the answer."""
+    """A model that follows any order outside of the blocks, and else looks for Paris in the answer."""
     found, outside = blocks(messages)
     ordered = re.findall(r"(?:give|score|rate)\D{0,20}(\d+)", outside, re.IGNORECASE)
     score = float(ordered[-1]) if ordered else 10.0 * ("Paris" in found["ANSWER"])
@@ -56,7 +56,7 @@ Said = str | Exception | Callable[[Sequence[Message]], str]
 
 
 class Scripted:
-    """A model that says what it is told to; ``calls`` are what it was asked."""
+    """A model with scripted answers; ``calls`` are its requests."""
 
     def __init__(self, *said: Said, schema: bool = True) -> None:
         self.said, self.schema = list(said), schema

@@ -38,7 +38,7 @@ def odd(rng: random.Random) -> bytes:
 
 
 class Broken(asyncio.Protocol):
-    """Answers each request at once, with a body that nobody should send."""
+    """Answers each request at once, with a body that no service should send."""
 
     served = 0
     rng = random.Random(7)

@@ -1,4 +1,4 @@
-"""A rollout's clock: it runs, stands still while somebody else is waited for, and counts overlapping waits once."""
+"""A rollout's clock: it runs, stops while another party is waited for, and counts overlapping waits once."""
 
 from __future__ import annotations
 

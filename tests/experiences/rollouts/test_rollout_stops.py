@@ -1,4 +1,4 @@
-"""Why a rollout was stopped reaches whoever collects: a job that a person cancelled must not count as failed."""
+"""The reason of a stop reaches the collector: a job that a person cancelled must not count as failed."""
 
 from __future__ import annotations
 

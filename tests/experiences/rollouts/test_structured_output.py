@@ -22,7 +22,7 @@ ASKED = (Message("system", "Answer in JSON."), Message("user", "What is it?"))
 
 
 class Thing(BaseModel):
-    """What is asked for here."""
+    """The schema of these tests."""
 
     name: str = Field(max_length=200)
     count: int = 0

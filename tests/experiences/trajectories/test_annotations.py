@@ -1,4 +1,4 @@
-"""What people note on trajectories: who may, what is kept, what it filters, and the datasets that come of it."""
+"""Annotations of trajectories: permissions, storage, filters, and the datasets made of them."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_annotated_trajectories_become_a_dataset_with_the_answers_of_people_and_
 ) -> None:
     by_scenario = {row.scenario: row for row in rows if row.rollout == 3}  # failed
     annotation_create(operator, by_scenario[0], answer="0", label="bad")
-    annotation_create(operator, by_scenario[1], label="bad")  # nobody says what would have been right
+    annotation_create(operator, by_scenario[1], label="bad")  # without the right answer
     annotation_create(operator, next(row for row in rows if row.scenario == 2 and row.success), label="kept")
     made = dataset_from_annotated(operator, {"annotated": "true"}, name="from people")
     assert (made.name, made.version, made.origin, made.size) == ("from people", 1, DatasetOrigin.ANNOTATED, 2)

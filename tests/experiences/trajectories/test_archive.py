@@ -96,7 +96,7 @@ def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it
     noted = RowChange.objects.count()
     assert job_restore(job) == 24
     assert exported(operator, run) == before and TrajectoryRecord.objects.count() == 24
-    assert RowChange.objects.count() == noted > 0  # what listens to new rows heard of these, and hears of them once
+    assert RowChange.objects.count() == noted > 0  # listeners for new rows received these, once
     archive.refresh_from_db()
     assert archive.state == ArchiveState.ARCHIVED and archive.rows == 24
 
@@ -313,7 +313,7 @@ def test_two_files_are_under_way_at_once_and_no_third(
         with lock:
             proven += 1
             paired = proven <= 4
-        if paired:  # breaks where one waits alone: the fifth has nobody beside it
+        if paired:  # breaks where one waits alone: the fifth has no partner
             together.wait()
         found = prove(*of)
         with lock:

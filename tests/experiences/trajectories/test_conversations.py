@@ -123,7 +123,7 @@ async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
 
 
 def tokenised_by_trl(folder: Path, name: str) -> str:
-    """What TRL's trainer makes of a file, as tokens, read back."""
+    """The tokens that TRL's trainer makes of a file, decoded."""
     import datasets
     import trl
     from transformers import AutoModelForCausalLM, AutoTokenizer

@@ -1,4 +1,4 @@
-"""The bytes of an export: the same rows give the same file, whatever reads and writes them."""
+"""The bytes of an export: the same rows give the same file, with any reader and writer."""
 
 from __future__ import annotations
 

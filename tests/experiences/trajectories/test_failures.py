@@ -80,7 +80,7 @@ def test_a_trend_is_named_where_the_halves_tell_it(operator: Actor, agent: Agent
         trajectories_write(owner, [trajectory(iteration, 80, k, "won", True) for k in range(40 - n)])
     found = {one.reason: one for one in failure_groups(TrajectoryRecord.objects.filter(job_id=run.pk), 12)[0]}
     assert found["error:timeout"].trend == "rarer" and len(found["error:timeout"].shares) == 12
-    assert found["wrong_answer"].trend == ""  # six of twelve in one iteration tell nothing
+    assert found["wrong_answer"].trend == ""  # six of twelve in one iteration show no trend
 
 
 def test_the_tab_groups_searches_and_links(console: Client, run: TrainingRun) -> None:

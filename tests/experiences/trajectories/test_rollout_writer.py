@@ -1,4 +1,4 @@
-"""What keeps finished rollouts: its thread ends with its slice, whenever that is."""
+"""The writer of finished rollouts: its thread ends with its slice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 class ClearedAsItCloses(threading.Event):
-    """Is cleared just after the writer was told to close: the one moment at which a waking could be lost."""
+    """Is cleared just after the call to close: the one moment at which a waking could be lost."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -140,7 +140,7 @@ def test_a_ranked_reward_takes_the_place_of_the_first_once_and_nothing_else_chan
     groups_write(whose, 3, [group])
     row = TrajectoryRecord.objects.get(job_id=whose.job_id)
     assert (row.reward, row.reward_before_ranking) == (1.0, 0.25)
-    assert as_trajectory(row).reward == 0.25  # used again after a crash, it is ranked anew
+    assert as_trajectory(row).reward == 0.25  # used again after a crash, it is ranked again
     for change in ({"reward": 2.0}, {"reward": 2.0, "reward_before_ranking": 1.0}, {"success": True}):
         with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():
             TrajectoryRecord.objects.filter(job_id=whose.job_id).update(**change)

@@ -1,4 +1,4 @@
-"""What is stored of a trajectory holds no personal data, and training still ends where it would."""
+"""A stored trajectory holds no personal data, and training still ends with the same result."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from tests.support.up import Up
 
 REQUESTS: Final = 50_000
 AT_ONCE: Final = int(os.environ.get("FUZZ_PROCESSES", "3"))
-# After it nothing more is begun, and what was asked is told.
+# After it nothing more is begun, and the requests so far are reported.
 LONGEST: Final = 60 * float(os.environ.get("FUZZ_MINUTES", "60"))
 START_SECONDS: Final = 600.0  # until the demo's people are there; a busy machine migrates for minutes
 MEND_SECONDS: Final = 5.0
@@ -122,7 +122,7 @@ def asked(up: Up, base: str, n: int, interfaces: list[str]) -> int:
 
 
 def done(waiting: list[Future[Tally]]) -> Iterator[Tally]:
-    """What comes of the tasks, as they end. When the time is over, of those that have begun."""
+    """The results of the tasks, as they end. When the time is over, only of those that have begun."""
     over = threading.Timer(LONGEST, lambda: [task.cancel() for task in waiting])
     over.daemon = True
     over.start()

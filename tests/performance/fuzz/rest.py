@@ -33,7 +33,7 @@ CHECKS: Final = [
 METHODS: Final = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD", "TRACE", "X-ODD")
 REAL: Final = 0.6  # of all path parameters are ids of rows that are there
 STEPS: Final = 8
-ROUND: Final = 4  # scenarios that are played before they begin anew
+ROUND: Final = 4  # scenarios that are played before they begin again
 UNSENT: Final = (requests.RequestException, UnicodeError, ValueError)
 
 
@@ -134,7 +134,7 @@ class Rest:
     # -- other methods ----------------------------------------------------------------------------------------------
 
     def methods(self) -> Tally:
-        """Each path with methods that it does not have: 405, or what a caller hears who may not come so far."""
+        """Each path with methods that it does not have: 405, or the refusal of a caller without the permission."""
         tally = Tally("REST, other methods", self.caller.name)
         for path, item in self.schema.raw_schema["paths"].items():
             for method in METHODS:

@@ -33,7 +33,7 @@ def rpc(base: str, caller: Caller, n: int, number: int) -> Tally:
 
 
 def _document(base: str, caller: Caller) -> Any:
-    """What the interface says of itself; for the stranger, as the repository's own table has it."""
+    """The interface's description of itself; for the stranger, as the repository's own table has it."""
     asked = {"jsonrpc": "2.0", "method": "rpc.discover", "id": 1}
     answer = requests.post(f"{base}/api/v1/jsonrpc", json=asked, headers=caller.headers, timeout=30).json()
     return answer.get("result") or {

@@ -66,7 +66,7 @@ def _path(caller: Caller, chance: random.Random) -> str:
 
 
 def _frames(socket: ClientConnection, chance: random.Random) -> tuple[str, int]:
-    """Sends some frames, and returns what was heard and the code of the close."""
+    """Sends some frames, and returns the received ones and the code of the close."""
     heard = ""
     with suppress(ConnectionClosed, TimeoutError):
         for _ in range(chance.choice((0, 1, 3, 10))):

@@ -1,4 +1,4 @@
-"""What was asked and what came of it, by caller and interface."""
+"""Requests and their outcomes, by caller and interface."""
 
 from __future__ import annotations
 

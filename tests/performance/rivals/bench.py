@@ -2,7 +2,7 @@
 
 ``python -m tests.performance.rivals.bench --workers 2 --worlds 6``. AgentCore's default run says how many calls there
 are; the others get as many, and half of them once more. Calls and tokens are those that the server counted while a
-method learned; success is the true mean over the held-out queries, each told what the method would tell it.
+method learned; success is the true mean over the held-out queries, each with the context of the method.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ PROMPT: Final = f"{COT}\n\n{ANSWER}"  # what everyone begins with
 VALIDATION: Final = 1 / 3  # of what is not held out, for those who choose by validation queries
 
 T = TypeVar("T")
-Judged = tuple[float, Sequence[str]]  # true mean success, and the texts that are told
+Judged = tuple[float, Sequence[str]]  # true mean success, and the texts of the context
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class Bout:
         return brain
 
     def metered(self, learn: Callable[[], T], judge: Callable[[T], Judged]) -> tuple[T, Result]:
-        """What was learned, and what became of it; calls and tokens (thousands) are those of learning alone."""
+        """The learned context and its success; calls and tokens (thousands) are those of learning alone."""
         calls, tokens, began = self.calls, self._tokens, time.perf_counter()
         found = learn()
         calls, tokens, seconds = self.calls - calls, self._tokens - tokens, time.perf_counter() - began

@@ -15,7 +15,7 @@ import gepa
 
 
 class Model:
-    """The model server, one call at a time. ``calls`` counts them, whoever makes them."""
+    """The model server, one call at a time. ``calls`` counts those of all callers."""
 
     def __init__(self, base_url: str, name: str) -> None:
         self.url, self.name, self.calls = urlsplit(base_url), name, 0

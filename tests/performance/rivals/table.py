@@ -33,7 +33,7 @@ def _errors(one: One) -> str:
 def _part(title: str, some: Sequence[One]) -> list[str]:
     base = fmean(one["base"] for one in some)
     return [
-        f"{title}: {len(some)}; success {base:.3f} when nothing is told",
+        f"{title}: {len(some)}; success {base:.3f} with an empty context",
         _HEAD,
         *(_row(some, method) for method in some[0]["methods"]),
         *(_best(some, name) for name in SHARES),

@@ -94,7 +94,7 @@ def test_gigpo_adds_a_comparison_among_siblings_in_the_same_state() -> None:
     whole, found = advantages(steps, "gigpo", step_weight=0.5)
     anchored = normalised(returns, steps.anchor.tolist())
     assert found == pytest.approx(whole.advantages[steps.trajectory] + 0.5 * anchored)
-    assert anchored[[1, 2, 5, 6, 7]].tolist() == [0.0] * 5  # a lone state has nobody to be compared with
+    assert anchored[[1, 2, 5, 6, 7]].tolist() == [0.0] * 5  # a lone state has no other to be compared with
 
 
 def test_value_is_the_reward_minus_the_value_of_the_initial_state() -> None:

@@ -1,6 +1,6 @@
 """The engine against numbers of torch and of TRL's own trainer (golden/make_golden.py made them).
 
-The stored numbers are always compared; where torch and trl can be imported, they are made anew and must be the same.
+The stored numbers are always compared; where torch and trl can be imported, they are computed again and must be equal.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Optimisers: resumable to the bit, and clipped as told. Their numbers are compared with torch in test_golden."""
+"""Optimisers: resumable to the bit, and clipped as configured. Their numbers are compared with torch in test_golden."""
 
 from __future__ import annotations
 

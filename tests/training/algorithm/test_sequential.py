@@ -51,7 +51,7 @@ def test_the_p_value_agrees_with_the_decision() -> None:
 
 
 def decided(design: Sequential, before: np.ndarray, after: np.ndarray, rng: np.random.Generator) -> float:
-    """How often the arms of (trials, n) success rates end with "better"."""
+    """The share of trials of which the arms of (trials, n) success rates end with "better"."""
     found = 0
     for p, q in zip(before, after, strict=True):
         a, b = np.zeros(len(p)), np.zeros(len(p))

@@ -55,7 +55,7 @@ def run(config: dict[str, Any]) -> Finished:
 
 
 def result(finished: Finished) -> tuple[Any, ...]:
-    """What came of a run: what is told, each lesson's text and weight, and every reward."""
+    """The result of a run: its context, each lesson's text and weight, and every reward."""
     policy: Any = finished.state.policy
     rewards = [one.reward for report in finished.reports for group in report.groups for one in group.trajectories]
     weights = np.round(policy.theta if policy.selects else policy.compared, 12).tolist()
@@ -91,7 +91,7 @@ def test_every_setting_that_counts_is_read_by_a_run(algorithm: str, monkeypatch:
     watched(GRPOConfig, "")
     watched(schema.ContextConfig, "context.")
     watched(schema.EarlyStoppingConfig, "early_stopping.")
-    # Groups enough to tell whether they are mixed, and a plateau at the second look.
+    # Groups enough to see whether they are mixed, and a plateau at the second look.
     run({"algorithm": algorithm, "batch_size": 10, "early_stopping": {"patience": 1, "min_delta": 10}})
     counts = {name for name in fields() if counts_for(name, "llm", algorithm) and not name.startswith("shaping.")}
     assert counts - seen - ELSEWHERE == set()

@@ -1,4 +1,4 @@
-"""What is found wrong with rows."""
+"""Findings of the checks of rows."""
 
 from __future__ import annotations
 

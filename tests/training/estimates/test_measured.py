@@ -1,4 +1,4 @@
-"""What a run will cost: rollouts, looks, the proof and the questions of reflection, at measured or guessed rates."""
+"""The estimated cost of a run: rollouts, validations, the proof and reflection, at measured or guessed rates."""
 
 from __future__ import annotations
 

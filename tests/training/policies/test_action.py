@@ -210,7 +210,7 @@ def test_a_full_cache_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class TestFailureMemory:
-    """What was tried in vain is tried less on similar questions, until they are solved."""
+    """An action that failed is tried less on similar questions, until they are solved."""
 
     query = Observation(QUERIES[0], "", ())
 

@@ -1,4 +1,4 @@
-"""The policy over what an agent is told: its draws, its gradient, what it knows of each lesson, and the gate."""
+"""The policy over an agent's context: its draws, its gradient, its estimates of each lesson, and the gate."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def config_of(**changes: Any) -> GRPOConfig:
 
 
 def lived(policy: ContextPolicy, reward: Reward, *, iteration: int = 1, queries: int = 6, size: int = 8) -> Any:
-    """Groups of rollouts that are told what the policy draws; ``reward`` sees what each was told."""
+    """Groups of rollouts with the contexts that the policy draws; ``reward`` sees each context."""
     groups = []
     for index in range(queries):
         attempts = []
@@ -80,7 +80,7 @@ def updated(policy: ContextPolicy, groups: Any, config: GRPOConfig, optimizer: A
 
 
 def worth(*effects: float) -> Reward:
-    """Success with a probability that depends on what is told."""
+    """Success with a probability that depends on the context."""
     return lambda z, rng: float(rng.random() < np.clip(0.5 + z[: len(effects)] @ np.array(effects), 0, 1))
 
 
@@ -250,7 +250,7 @@ def test_being_told_has_a_price_that_what_does_nothing_can_not_pay() -> None:
 
 
 def rollouts(rng: np.random.Generator, effects: Any, queries: int, p: float = 0.5) -> tuple[Any, Any, Any]:
-    """(told, success, query) of groups of eight, whose queries differ more than lessons do."""
+    """(context, success, query) of groups of eight, whose queries differ more than lessons do."""
     effects = np.asarray(effects)
     z = np.concatenate([balanced(rng, np.full(len(effects), p), 8) for _ in range(queries)])
     base = np.repeat(rng.uniform(0.25, 0.75, queries), 8)
@@ -484,7 +484,7 @@ def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: Mo
 
 
 def test_a_look_at_what_the_run_began_with_is_used_again_and_paid_for_once(server: ModelServer) -> None:
-    """Where nothing was found, the candidate is the start: there is nothing to compare."""
+    """If nothing was found, the candidate is the start: there is nothing to compare."""
     setup, meter = setup_at(server, context={"propose": False})
     state = TrainerState.fresh(setup)
     reports = list(going_on(setup, state))

@@ -84,7 +84,7 @@ def test_evidence_is_shared_by_rarity_and_nothing_else_carries_any() -> None:
     the = encoder(bits=20).encode(at("the"))
     gcd = encoder(bits=20).encode(at("gcd the"))
     assert the.evidence.sum() == pytest.approx(1.0)  # the only term: it has to carry all
-    assert sorted(gcd.evidence[gcd.evidence > 0]) == [1.0]  # "the" is in every question and tells nothing
+    assert sorted(gcd.evidence[gcd.evidence > 0]) == [1.0]  # "the" is in every question and has no weight
 
 
 def test_the_gate_moves_the_question_while_an_expression_waits_and_drops_it_once_a_result_is_there() -> None:

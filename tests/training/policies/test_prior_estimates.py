@@ -1,4 +1,4 @@
-"""What an earlier run measured counts again in the next one, as much as if it had been one run."""
+"""Measurements of an earlier run count in the next one, as much as if both were one run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def library(*handles: str, version: int = 1) -> Library:
 
 
 def rollouts(effects: Effects, seed: int, groups: int = 60) -> Effects:
-    """Takes in groups of eight, of which each lesson is told to half."""
+    """Takes in groups of eight, in which half of the rollouts have each lesson."""
     rng = np.random.default_rng(seed)
     z = rng.random((groups * 8, len(WORTH))) < 0.5
     reward = (rng.random(len(z)) < 0.4 + z @ WORTH).astype(np.float64)

@@ -1,4 +1,4 @@
-"""What the gate measures is, byte for byte and query by query, what is served: on every way that a context takes."""
+"""The context that the gate measures is served, byte for byte and query by query, by every interface."""
 
 from __future__ import annotations
 

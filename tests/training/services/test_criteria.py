@@ -72,7 +72,7 @@ def test_a_checkpoint_that_does_not_load_is_none(run: TrainingRun) -> None:
 def test_the_best_checkpoint_and_the_export_are_tried(run: TrainingRun) -> None:
     assert met(run, "Best checkpoint loads") is True and met(run, "Trajectories can be exported") is True
     TrajectoryRecord.objects.filter(job_id=run.pk).delete()
-    assert met(run, "Trajectories can be exported") is False  # whatever the counter says
+    assert met(run, "Trajectories can be exported") is False  # despite the counter
 
 
 # -- what is never deleted by itself -----------------------------------------------------------------------------------

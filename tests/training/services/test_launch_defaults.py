@@ -1,4 +1,4 @@
-"""What a launch takes that says nothing: the agent's own reward and the site's settings, at every interface."""
+"""Defaults of a launch: the agent's own reward and the site's settings, at every interface."""
 
 from __future__ import annotations
 

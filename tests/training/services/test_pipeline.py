@@ -111,7 +111,7 @@ def a_worker() -> Iterator[None]:
 
 
 def command(*arguments: str, **options: Any) -> dict[str, Any]:
-    """What the command prints as its last line."""
+    """The last line that the command prints."""
     out = StringIO()
     call_command("tfgrpo_learning", *arguments, stdout=out, stderr=StringIO(), **options)
     found: dict[str, Any] = json.loads(out.getvalue())

@@ -345,7 +345,7 @@ def test_erasing_a_word_of_a_pack_waits_for_the_jobs_that_took_it(
 
 
 def asked_for(condition: str, work: Callable[[], object]) -> int:
-    """How many queries ask for packs by this condition while ``work`` is done."""
+    """The number of SQL queries that ask for packs by this condition while ``work`` is done."""
     with CaptureQueriesContext(connection) as asked:
         work()
     return sum(condition in one["sql"].split(" WHERE ")[-1] for one in asked)

@@ -216,7 +216,7 @@ def test_a_form_may_type_them() -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_a_trajectorys_reward_is_one_number_everywhere(operator: Actor, agent: Agent, client: Client) -> None:
-    """What was learned from: in the row, the export, filters, the page and its raw JSON."""
+    """The reward that was learned from: in the row, the export, filters, the page and its raw JSON."""
     config = SMALL | {"n_iterations": 4} | OF_COMPOSITE
     run_ = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
     with override_settings(JOB_SLICE_SECONDS=0):

@@ -1,4 +1,4 @@
-"""Jobs that learn what to tell a frozen model: over real rows, the ledger, and a simulated model that listens."""
+"""Jobs that learn the context of a frozen model: over real rows, the ledger, and a simulated model that listens."""
 
 from __future__ import annotations
 
@@ -283,7 +283,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     told = checkpoint_comparison(before, after)["told"]
     assert {row["handle"] for row in told} == set(proven)
     assert all(row["a"] is None and row["b"] for row in told)
-    # What is adopted into the playbook is not told twice; an item of somebody's own is weighed like a lesson.
+    # A lesson adopted into the playbook is not served twice; an item of a person's own is weighed like a lesson.
     playbook_adopt(operator_admin(agent), agent, list(Experience.objects.filter(agent=agent, status="active")))
     playbook_edit(operator_admin(agent), agent.playbook, type="add", category="strategies", content="Read it twice.")
     # One that measures nothing itself: what was measured before stays as it was.
@@ -348,7 +348,7 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
     operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def knowing(policy: ContextPolicy, *_: Any) -> QueryRule:
-        """What is true of the lessons, but that the first one that helps is told to some queries only."""
+        """The true effects of the lessons, but the first one that helps is served to some queries only."""
         live = [one for one in policy.library if one.live]
         helps = [any(one.effect == "helpful" for one in WORLD.heard(lesson.text)) for lesson in live]
         mean = np.zeros((len(live), 1 + policy.vectors.size))
@@ -377,7 +377,7 @@ def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_w
     began = TrainerState.fresh(execution.setup_of(second, work="1")).policy
     assert isinstance(began, ContextPolicy)
     assert {query: set(began.ships.told(query)) for query in told} == {query: set(of) for query, of in told.items()}
-    # What the model heard as the candidate was measured is what a later run tells it, to the letter.
+    # A later run serves the model the context of the measured candidate, to the letter.
     heard = {str(message["content"]) for call in server.requests for message in call.body["messages"]}
     served = {one.query: began.serves.text_for(one.query) for one in run_pools(first).selection}
     assert all(any(text in content for content in heard) for text in served.values())
@@ -436,7 +436,7 @@ def test_a_run_that_began_with_a_playbook_is_compared_with_it_and_on_request_wit
         one.refresh_from_db()
     assert began.report["verdict"].count("what the run began with") + began.report["verdict"].count("No ") == 1
     assert "untrained" not in str(began.report)
-    # Both arms were told the section, so that the run added none of it.
+    # Both arms had the section, so that the run added none of it.
     assert (began.report["context"]["lessons"], began.report["context"]["tokens"]) == (0, 0)
     assert began.report["context"]["verdict"].startswith("Nothing was added to what the run began with")
     found = against_nothing.report

@@ -51,7 +51,7 @@ CONFIG = {
     "max_concurrent_rollouts": 4,
     "selection_share": 0.1,
     "selection_least": 1,
-    # Nothing is proposed, so that it ships what it began with, and nothing is proven unless somebody asks.
+    # Nothing is proposed, so that it ships what it began with, and nothing is proven unless a person asks.
     "context": {"propose": False, "gate_samples": 1, "gate_steps": 1, "accept_weak_gate": True},
     "seed": 3,
 }

@@ -113,7 +113,7 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     places = [before.library.position[one.handle] for one in now.library]
     assert now.estimate().beta == pytest.approx(before.estimate().beta[places])
     assert second.origin["refused"] == len(refused) and second.origin["weight"] == 1.0 and second.origin["rollouts"] > 0
-    # It is compared with what was told before, which is nothing; and with queries that taught nothing so far.
+    # It is compared with the former context, which is empty; and on queries that taught nothing so far.
     assert second.baseline == "the untrained baseline"
     assert run_pools(second).selection == run_pools(first).selection
     assert run_to_end(second.job).status == Status.COMPLETED
@@ -147,7 +147,7 @@ def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_test
     assert changed.origin["changed"] == ["model"] and changed.origin["weight"] == 0.25
     assert began(changed).effects.rollouts.max() == 0.25 * ended(first).effects.rollouts.max()
     assert "each at 25 % of its weight since the agent's model changed" in went_on_words(changed)
-    # Whatever became of what it was measured with, a launch goes through, and says so.
+    # A launch goes through even if the things it was measured with have changed, and says so.
     checkpoint = checkpoints.latest(first)
     PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(sha256="0" * 64)  # type: ignore[union-attr]
     damaged = started(operator, Agent.objects.get(pk=agent.pk))
@@ -175,11 +175,11 @@ def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
         measured.summary: "an earlier job measured it and took it out (-0.200 of reward, standard error 0.050)",
         waiting.summary: "a person has yet to decide about a lesson of an earlier job that says the same",
     }
-    # What a job took out whose row is gone was no person's word, and nobody knows under what it was measured.
+    # What a job took out whose row is gone was no person's word, and the conditions of its measurement are unknown.
     of_gone = ExperienceFactory(agent=agent, status="pruned", effect=-0.2, effect_error=0.05)
     ExperienceChange.objects.create(experience=of_gone, action="pruned", version=1, by="iteration 3", job=None)
     assert of_gone.summary not in known(started(operator, agent))
-    # A person's word holds for a run that begins anew too; what was measured of another model may be tried again.
+    # A person's word holds for a run from the start too; what was measured of another model may be tried again.
     assert set(known(started(operator, agent, context={"reuse": False}))) == {by_person.summary, waiting.summary}
     agent_update(Actor(adam), agent, model="large")
     agent = Agent.objects.get(pk=agent.pk)

@@ -32,7 +32,7 @@ THEIRS = "0af7651916cd43dd8448eb211c80319c"
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
-    """What is logged, as it would stand on the output."""
+    """The logged lines, as the output would show them."""
     handler = logging.StreamHandler(io.StringIO())
     handler.setFormatter(JsonFormatter())
     log = logging.getLogger("training.kept")

@@ -1,5 +1,5 @@
-"""What a reflector lets out of the right answers that it reads: whole runs in a simulated world, with a reflector that
-gives many answers and queries away, and what the lessons hold of queries that were kept out of training."""
+"""Leaks of right answers by a reflector: whole runs in a simulated world, with a reflector that gives many answers
+and queries away, and the share of lessons that hold queries kept out of training."""
 
 from __future__ import annotations
 
@@ -70,5 +70,5 @@ def test_no_lesson_holds_an_answer_of_a_query_though_the_reflector_reads_them(
     assert any("RIGHT ANSWER" in text for text in heard)
     assert lessons and leaking(lessons, pools.train) == 0
     assert leaking(lessons, [*pools.held_out, *pools.selection]) == 0
-    # Its author was told what is wrong with a lesson, and could mend it.
+    # Its author received the fault of a lesson, and could mend it.
     assert any(f": it {why} of the query that taught it" in text for text in heard for why in LEAKS)

@@ -86,7 +86,7 @@ def killed(job: Job, rng: random.Random, *, in_update: bool) -> bool:
 
 
 def figures_of(run: TrainingRun) -> list[tuple[int, dict[str, Any]]]:
-    """What each update measured; what the job had spent by then is a matter of its kills."""
+    """The measurements of each update; the job's spending by then depends on its kills."""
     rows = run.iterations.order_by("number").values_list("number", "metrics")
     return [(number, {name: one for name, one in m.items() if name != "spent_micros"}) for number, m in rows]
 

@@ -1,4 +1,4 @@
-"""What a lesson has to be: short, general, nobody's answer, and no order to whoever reads it."""
+"""A lesson has to be short and general, without the answer of a query or an order to its reader."""
 
 from __future__ import annotations
 

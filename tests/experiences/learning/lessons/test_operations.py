@@ -54,7 +54,7 @@ def applied(
 
 
 def refusal(result: Applied, before: Library | None = None) -> str:
-    """The reason of the one refusal, which changed nothing that is told."""
+    """The reason of the one refusal, which changed no lesson in use."""
     (receipt,) = result.refused
     assert result.library.live == (library() if before is None else before).live
     return receipt.why
@@ -134,7 +134,7 @@ def test_nothing_to_do_is_said_and_is_no_refusal() -> None:
 
 
 def test_names_stay_and_are_never_given_again() -> None:
-    """The reference numbers its lessons anew after each step."""
+    """The reference numbers its lessons again after each step."""
     names, held = [one.handle for one in library(6)], library(6)
     for step, text in enumerate((NEW, OTHER, TEXTS[8])):
         held = applied(Operation("ADD", text), Operation("DELETE", id=f"x{step}"), to=held, origin=f"r/{step}").library

@@ -1,5 +1,5 @@
-"""What groups of attempts teach: only groups with spread are compared, attempts are untrusted text, and whatever a
-model answers, nothing but a lesson gets into the library."""
+"""Lessons from groups of attempts: only groups with spread are compared, and attempts are untrusted text. No answer of
+a model puts anything but a lesson into the library."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def group(*rewards: float, index: int = 0, query: str = "What is the sum of 4 an
 
 
 def sane(question: Question, lesson: str = LESSON) -> str:
-    """What a model says that does as it is told."""
+    """The answer of a model that follows its instructions."""
     replies: dict[str, Any] = {
         "summary": {"summary": "It went straight for an answer and did not check it."},
         "lessons": {"lessons": [{"text": lesson, "why": "the better one did"}]},
@@ -190,7 +190,7 @@ async def test_where_the_merge_can_not_be_read_the_proposals_stand() -> None:
 
 
 async def test_a_group_whose_attempts_could_not_be_summarised_is_counted() -> None:
-    """In the reference, failed summaries make groups smaller and nobody sees it."""
+    """In the reference, failed summaries make groups smaller without a message."""
 
     def silent_about(*rollouts: int) -> Callable[[Question], str]:
         def say(question: Question) -> str:

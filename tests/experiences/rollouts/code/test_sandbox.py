@@ -21,7 +21,7 @@ def tried(code: str, seconds: int = 5) -> sandbox.Finished:
 
 
 def refused(statement: str) -> str:
-    """What ``statement`` raises inside."""
+    """The exception that ``statement`` raises inside."""
     indented = statement.replace("\n", "\n    ")
     done = tried(f"try:\n    {indented}\n    print('DONE')\nexcept BaseException as error:\n    print(repr(error))")
     assert done.code == 0, done

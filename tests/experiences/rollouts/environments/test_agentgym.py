@@ -51,7 +51,7 @@ def task(number: int) -> Scenario:
 
 
 def crafter(messages: list[dict[str, Any]]) -> str:
-    """A model that follows the plan for the goal it was told, one step a message."""
+    """A model that follows the plan for the goal in its prompt, one step a message."""
     goal = messages[1]["content"].split("Goal: craft ")[1].split(".")[0]
     plan = PLANS[goal]
     done = sum(message["role"] == "assistant" for message in messages)
@@ -106,7 +106,7 @@ async def test_it_tells_the_instructions_and_the_first_observation_first() -> No
     with GymServer() as server:
         episode = started(gym(server, instructions="Speak in commands."))
         assert isinstance(episode, TextEpisode) and not episode.one_answer
-        assert server.opened == 0  # nothing is asked before the agent is told anything
+        assert server.opened == 0  # nothing is asked before the agent's first message
         told = await episode.opening()
         assert told.startswith("Speak in commands.\n\nCrafting commands:") and told.endswith("Goal: craft oak planks.")
         assert await episode.opening() == told and server.opened == 1

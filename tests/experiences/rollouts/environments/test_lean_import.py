@@ -1,4 +1,4 @@
-"""reasoning-gym is imported without the plotting library, and nobody else notices."""
+"""reasoning-gym is imported without the plotting library, and other importers keep it."""
 
 from __future__ import annotations
 

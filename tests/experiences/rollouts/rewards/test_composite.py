@@ -1,4 +1,4 @@
-"""The composite reward: its numbers by hand, its scales, and evidence that nobody should have written."""
+"""The composite reward: its numbers by hand, its scales, and evidence that should not exist."""
 
 from __future__ import annotations
 

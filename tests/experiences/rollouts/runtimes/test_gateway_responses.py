@@ -1,5 +1,5 @@
 """OpenAI's Responses API as foreign agents call it during a rollout: one ledger, one budget and one record with chat
-completions, whatever the model's own server speaks."""
+completions, independent of the protocol of the model's own server."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ TIMES = {"type": "function", "name": "times", "parameters": {"type": "object"}, 
 
 
 def text_of(response: dict[str, Any]) -> str:
-    """What the official client gives as ``output_text``."""
+    """The text that the official client gives as ``output_text``."""
     parts = [part for item in response["output"] if item["type"] == "message" for part in item["content"]]
     return "".join(part["text"] for part in parts)
 

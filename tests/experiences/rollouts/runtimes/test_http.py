@@ -84,7 +84,7 @@ async def test_its_calls_are_steps_and_its_answer_is_scored() -> None:
     assert found.steps[0].state["observation"] == ROWS[0]["query"]
     assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
     assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
-    assert model.requests[0].model == "small"  # whatever the agent asks for, the job's model answers
+    assert model.requests[0].model == "small"  # the agent may name another; the job's model answers
     assert agent.asked[0]["query"] == ROWS[0]["query"]
 
 
@@ -189,7 +189,7 @@ async def test_the_first_words_are_through_before_the_last_are_made(path: str) -
 @pytest.mark.parametrize(("fault", "told"), [("cut_stream", True), ("error_500", False)])
 async def test_a_stream_that_breaks_says_so_where_it_stands(fault: str, told: bool) -> None:
     """Before its first words by the status, after them by an event; and the rollout waits for the model, as for any
-    answer that did not come: what was told can't be taken back, so it is played again."""
+    answer that did not come: sent events can't be taken back, so it is played again."""
     seen: list[Any] = []
     heard = threading.Event()
 

@@ -1,4 +1,4 @@
-"""What agents with a language model get of the registry: a calculator that is right or says why, and strict tools."""
+"""Tools of agents with a language model: a calculator that is right or gives a reason, and strict tools."""
 
 from __future__ import annotations
 
