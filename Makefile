@@ -3,7 +3,7 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 .PHONY: help run demo-loop chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs pictures openapi lock setup
 
-help: ## What there is
+help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
 run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1)

@@ -48,7 +48,7 @@ document.addEventListener("click", (event) => {
   for (const menu of document.querySelectorAll("details.person[open]")) if (!menu.contains(target)) menu.open = false;
 });
 
-// A one-click repair types for the person: what listens to the field hears it as if it was typed.
+// A one-click repair types for the person: listeners of the field receive it as if it was typed.
 function setField(name, value) {
   const field = document.querySelector(`[name="${name}"]`);
   field.value = value;
@@ -167,7 +167,7 @@ document.addEventListener("htmx:afterSettle", markShown);
 markShown();
 
 // A row of tabs that is wider than the screen begins where the current one can be seen.
-// Later only in the part that came anew: a person may have moved the row of another.
+// Later only in the part that was replaced: a person may have moved the row of another.
 function showCurrentTab(part) {
   for (const tab of part.querySelectorAll(".tabs [aria-current]")) {
     const [row, own] = [tab.parentElement.getBoundingClientRect(), tab.getBoundingClientRect()];

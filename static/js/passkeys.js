@@ -9,7 +9,7 @@ for (const form of document.querySelectorAll("form[data-passkey]")) {
   form.addEventListener("submit", (event) => {
     if (form.elements.answer.value) return;
     event.preventDefault();
-    ask(form).catch((error) => told(form, error));
+    ask(form).catch((error) => show(form, error));
   });
 }
 
@@ -30,9 +30,9 @@ async function ask(form) {
 }
 
 // A person who closes the browser's window has changed their mind, which is no fault.
-function told(form, error) {
+function show(form, error) {
   const quiet = error.name === "NotAllowedError" || error.name === "AbortError";
   const known = error.name === "InvalidStateError";
-  const place = form.querySelector("[data-told]");
+  const place = form.querySelector("[data-message]");
   place.textContent = known ? "This device has a passkey of yours already." : quiet ? "Nothing was done." : error.message;
 }

@@ -54,7 +54,7 @@ window.plots = (function () {
     if (chart.cursor.idx == null && chart.data[0].length) chart.setLegend({ idx: chart.data[0].length - 1 }, false);
   }
 
-  // Charts by their place follow its width, and are drawn anew in another theme. Returns what watches the widths.
+  // Charts by their place follow its width, and are drawn again in another theme. Returns what watches the widths.
   function follow(charts, places, redraw, height = () => HEIGHT) {
     const watch = new ResizeObserver(() => {
       for (const [place, chart] of charts) if (place.clientWidth !== chart.width) chart.setSize({ width: place.clientWidth, height: height() });
