@@ -682,7 +682,7 @@ def test_every_method_and_socket_is_in_the_table() -> None:
 # -- strangers ---------------------------------------------------------------------------------------------------------
 
 
-def test_nobody_comes_in_without_an_account(values: dict[str, Any]) -> None:
+def test_no_interface_opens_without_an_account(values: dict[str, Any]) -> None:
     client = Client(raise_request_exception=False)
     for route, pattern in routes():
         if route in PUBLIC or "(" in route:
@@ -875,7 +875,7 @@ def test_raw_rows_are_for_roles_that_work_with_them(
     assert told == (set(ADDRESSES) if works else set())
 
 
-def test_who_may_take_data_along_may_look_at_it(values: dict[str, Any], stella: Any) -> None:
+def test_a_person_who_may_export_data_may_read_it(values: dict[str, Any], stella: Any) -> None:
     stella.memberships.update(can_export=True)
     assert Caller(stella).get("trajectories").json()["results"]
     page = Client()
@@ -914,7 +914,7 @@ def test_a_stakeholder_changes_nothing(values: dict[str, Any], stella: Any) -> N
     assert snapshot() == before
 
 
-def test_a_disabled_person_is_nobody(olivia: Any, values: dict[str, Any]) -> None:
+def test_a_disabled_person_is_refused_everywhere(olivia: Any, values: dict[str, Any]) -> None:
     key = Caller(olivia)
     session = Client()
     session.force_login(olivia)
@@ -924,7 +924,7 @@ def test_a_disabled_person_is_nobody(olivia: Any, values: dict[str, Any]) -> Non
     assert session.get("/jobs/").status_code == 302
 
 
-def test_whoever_left_sees_nothing_more(olivia: Any, values: dict[str, Any]) -> None:
+def test_a_former_member_sees_nothing_more(olivia: Any, values: dict[str, Any]) -> None:
     key = Caller(olivia)
     olivia.memberships.all().delete()
     assert key.get(f"training-jobs/{values['job_id']}").status_code in {403, 404}

@@ -240,7 +240,7 @@ def walk_admin(walk: Walk, client: Client, *, staff: bool) -> None:
 
 @pytest.mark.slow(reason="ten people through every door")
 @pytest.mark.rounds
-def test_every_role_goes_through_every_door_and_strangers_find_nothing(
+def test_every_role_uses_every_interface_and_strangers_find_nothing(
     values: dict[str, Any],
     run: TrainingRun,
     acme: Organization,

@@ -35,7 +35,7 @@ def lines() -> Iterator[io.StringIO]:
 TOKEN = "SECRET-of-73-letters"
 
 
-def test_no_link_that_lets_people_in_stands_in_a_line(lines: io.StringIO) -> None:
+def test_no_line_holds_a_link_that_signs_in(lines: io.StringIO) -> None:
     log = logging.getLogger("anything")
     log.warning("Not Found: %s", f"/shared/{TOKEN}/")
     log.warning("socket", extra={"request": f"<ASGIRequest: GET '/ws/shared/{TOKEN}?after=0'>"})

@@ -303,7 +303,7 @@ def test_an_organisations_admin_sees_only_its_own_rows(everything: TrainingRun, 
 
 
 @pytest.mark.parametrize("person", ["olivia", "dan", "stella", "charlie"])
-def test_nobody_else_enters(person: str, request: pytest.FixtureRequest, everything: TrainingRun) -> None:
+def test_only_staff_enter_the_admin(person: str, request: pytest.FixtureRequest, everything: TrainingRun) -> None:
     client = Client()
     client.force_login(request.getfixturevalue(person))
     for path in ("/admin/", address(Job, "changelist"), address(Agent, "change", everything.agent_id)):

@@ -186,7 +186,7 @@ def test_accounts_and_groups_belong_to_the_site_even_with_a_permission_given_by_
     assert not carla.is_superuser
 
 
-def test_a_membership_is_made_only_of_people_whom_the_admin_has_already(
+def test_an_admin_makes_memberships_only_of_people_of_their_organisation(
     client: Client, carla: Any, foreign: dict[Any, list[str]], elsewhere: Organization
 ) -> None:
     second = factories.OrganizationFactory(name="Second of hers")

@@ -27,7 +27,7 @@ TIME = re.compile(r"\b\d{1,2} [A-Z][a-z]{2} \d{4}, \d\d:\d\d UTC")
 OTHER_TIMES = re.compile(r"\b\d{1,2}(:\d\d)? [ap]\.m\.|\b(noon|midnight)\b|\b[A-Z][a-z]{2,3}\. \d{1,2}, \d{4}")
 
 
-def test_every_model_stands_under_a_plain_heading(boss: Client, everything: TrainingRun) -> None:
+def test_every_model_is_listed_under_a_plain_heading(boss: Client, everything: TrainingRun) -> None:
     assert list(HEADINGS) == ["People", "Jobs", "Money", "Learning", "Serving", "System"]
     assert {heading_of(model) for model in admin.site._registry} == set(HEADINGS)
     shown = boss.get("/admin/")
@@ -72,7 +72,7 @@ def test_a_job_s_budget_has_no_day_of_1970(boss: Client, everything: TrainingRun
         assert "1970" not in shown and "in all" in shown, page
 
 
-def test_its_colours_are_the_console_s_and_no_new_style_stands_in_the_page(boss: Client) -> None:
+def test_its_colours_are_the_consoles_and_the_page_has_no_inline_style(boss: Client) -> None:
     shown = boss.get("/admin/").content.decode()
     assert "css/admin.css" in shown
     style, console = (Path(str(finders.find(f"css/{one}.css"))).read_text() for one in ("admin", "console"))

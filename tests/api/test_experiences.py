@@ -78,7 +78,7 @@ def test_one_lesson_comes_with_its_history_and_its_stamp(api: Caller, lessons: l
     assert "does not fit" in api.get(address).json()["stamp_fault"]
 
 
-def test_lessons_are_moved_and_a_stale_reader_is_told(api: Caller, lessons: list[Experience]) -> None:
+def test_lessons_are_moved_and_a_stale_writer_is_refused(api: Caller, lessons: list[Experience]) -> None:
     address = f"experiences/{lessons[0].pk}"
     for verb, status in (
         ("prune", "pruned"), ("restore", "proposed"), ("quarantine", "quarantined"), ("approve", "proposed"),
@@ -102,7 +102,7 @@ def test_the_same_key_moves_a_lesson_once(api: Caller, lessons: list[Experience]
     assert lessons[0].changes.count() == 1
 
 
-def test_nobody_elses_lessons_and_packs_are_there(
+def test_only_lessons_and_packs_of_the_callers_organisation_are_there(
     lessons: list[Experience], charlie: Any, stella: Any, elsewhere: Organization
 ) -> None:
     stranger, looker = Caller(charlie), Caller(stella)

@@ -115,7 +115,7 @@ def test_it_suggests_the_method_and_the_parameter_that_were_meant(api: Caller) -
     assert "did you mean limit" in api.error("training.list_jobs", {"limt": 1})["message"]
 
 
-def test_it_never_tells_what_went_wrong_inside(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_never_reveals_an_internal_error(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(call: Any, params: Any) -> dict[str, Any]:
         raise RuntimeError("the password is swordfish")
 
@@ -126,7 +126,7 @@ def test_it_never_tells_what_went_wrong_inside(api: Caller, monkeypatch: pytest.
     assert error["data"]["request_id"]
 
 
-def test_nobody_gets_a_401_with_a_json_rpc_error() -> None:
+def test_an_unknown_caller_gets_a_401_with_a_json_rpc_error() -> None:
     for headers in ({}, {"Authorization": "Bearer ac_wrong"}, {"Authorization": "Bearer not.a.token"}):
         nobody = Caller()
         nobody.headers = headers
@@ -210,7 +210,7 @@ def test_too_large_a_body_is_a_413(api: Caller, settings: Any) -> None:
     assert response.json()["error"]["code"] == 413
 
 
-def test_a_key_without_sight_is_told_so(olivia: Any) -> None:
+def test_a_key_without_the_permission_to_view_is_refused_with_the_reason(olivia: Any) -> None:
     blind = Caller(olivia, ["training:start"])
     response = blind.post("jsonrpc", request("training.list_jobs", {}, id=1))
     assert response.status_code == 403
@@ -325,7 +325,7 @@ def test_an_estimate_that_does_not_fit_the_budget_is_a_507(api: Caller, run: Tra
 # -- status, moves, list -----------------------------------------------------------------------------------------------
 
 
-def test_it_tells_how_a_job_stands(api: Caller, run: TrainingRun) -> None:
+def test_it_returns_the_status_of_a_job(api: Caller, run: TrainingRun) -> None:
     status = api.result("training.get_status", {"job_id": str(run.job_id)})
     assert status["status"] == "completed"
     assert status["progress"] == {"current_iteration": 2, "total_iterations": 12, "percent_complete": 100.0}

@@ -86,7 +86,7 @@ def test_a_running_job_is_cancelled_within_seconds(live_site: LiveSite, operator
 
 
 @pytest.mark.alone
-def test_those_who_wait_hold_nobody_up(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
+def test_waiting_callers_delay_no_other_caller(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     """Thirty callers wait for evaluations that no worker takes; the pool has eight connections."""
     program = Program(live_site, operator)
     lived_run(operator, agent)

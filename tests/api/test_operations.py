@@ -49,7 +49,7 @@ def away(*_: Any, **__: Any) -> Any:
 # -- health ------------------------------------------------------------------------------------------------------------
 
 
-def test_live_asks_nobody(anybody: Client, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_live_asks_no_service(anybody: Client, django_assert_num_queries: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("redis.Redis.ping", away)
     with django_assert_num_queries(0):
         response = anybody.get("/health/live")
@@ -64,7 +64,7 @@ def asked(path: str = "/health/", person: Any = None) -> Any:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_stranger_hears_one_word_and_a_member_hears_why(olivia: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stranger_gets_one_word_and_a_member_gets_the_reason(olivia: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(health.CHECKS, "workers", lambda: health.HealthFinding(health.OK, "idle", {"jobs_waiting": 3}))
     for path in ("/health/ready", "/health/"):
         response = asked(path)

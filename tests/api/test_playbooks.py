@@ -38,7 +38,7 @@ def test_a_playbook_is_read_with_its_items_and_counts(api: Caller, playbook: Pla
     problem(api.get("playbooks/nobody"), 404)
 
 
-def test_its_context_is_what_production_is_told_and_its_draft_what_will_be(
+def test_its_context_is_the_served_one_and_its_draft_the_next_one(
     api: Caller, operator: Actor, playbook: Playbook
 ) -> None:
     def told() -> tuple[str | None, str]:

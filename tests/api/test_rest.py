@@ -486,7 +486,7 @@ def test_every_error_is_a_problem(api: Caller, charlie: Any, stella: Any, run: T
     problem(api.client.get("/api/v1/me", headers=api.headers | {"Host": "elsewhere.example"}), 400)
 
 
-def test_what_went_wrong_inside_is_not_told(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_internal_error_is_not_revealed(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: Any, **__: Any) -> None:
         raise RuntimeError("the password is swordfish")
 
@@ -539,7 +539,7 @@ def test_too_large_a_body_is_a_413(api: Caller, settings: Any) -> None:
     problem(api.post("agents", {"name": "x" * 2000}), 413)
 
 
-def test_a_key_without_sight_is_told_so(olivia: Any) -> None:
+def test_a_key_without_the_permission_to_view_is_refused_with_the_reason(olivia: Any) -> None:
     assert "training:view" in problem(Caller(olivia, ["training:start"]).get("agents"), 403)["detail"]
 
 
@@ -554,7 +554,7 @@ def test_requests_beyond_the_rate_wait(api: Caller, monkeypatch: pytest.MonkeyPa
     assert api.post("jsonrpc", {"jsonrpc": "2.0", "method": "training.list_jobs", "id": 1}).status_code == 429
 
 
-def test_the_redis_away_takes_no_door_down(api: Caller, monkeypatch: pytest.MonkeyPatch, agent: Agent) -> None:
+def test_every_interface_works_without_redis(api: Caller, monkeypatch: pytest.MonkeyPatch, agent: Agent) -> None:
     from django.core.cache import cache
     from redis.exceptions import ConnectionError
 

@@ -96,7 +96,7 @@ def test_a_body_that_is_no_question_is_refused(api: Caller) -> None:
 # -- run ---------------------------------------------------------------------------------------------------------------
 
 
-def test_it_pays_the_trajectories_of_a_job_anew(api: Caller, run: TrainingRun) -> None:
+def test_it_scores_the_trajectories_of_a_job_again(api: Caller, run: TrainingRun) -> None:
     """24 trajectories, every second one a success; paid 1.1 and -0.1 when they were lived."""
     answer = ran(api, reward="outcome", job=str(run.job_id))
     assert answer["summary"] == {
@@ -280,7 +280,7 @@ def test_a_sample_that_is_none_is_refused_with_its_place(api: Caller, samples: l
     assert response.status_code == 400 and said in response.content.decode()
 
 
-def test_nobody_pays_a_judge_for_samples(api: Caller) -> None:
+def test_samples_cost_no_call_of_a_judge(api: Caller) -> None:
     response = api.post("rewards/run", {"reward": "judge", "options": {"rubric": "10: short."}, "samples": SAMPLES})
     assert response.status_code == 400 and "paid by an agent" in response.content.decode()
 

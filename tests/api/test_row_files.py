@@ -121,7 +121,7 @@ def test_an_annotated_trajectory_becomes_a_dataset(api: Caller, run: TrainingRun
     problem(api.post("datasets/annotated", {"filters": {"sucess": "true"}}), 400)
 
 
-def test_what_a_person_is_told_is_changed_as_on_the_page(api: Caller, dan: Any) -> None:
+def test_notice_preferences_are_changed_as_on_the_page(api: Caller, dan: Any) -> None:
     read = api.get("notice-preferences")
     assert read.json()["digest"] is False and read.json()["time_zone"] == "UTC"
     changed = api.send("patch", "notice-preferences", {"time_zone": "Europe/Berlin"}, {"If_Match": read["ETag"]})

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.django_db
 VIEW = {"page": "training:jobs", "name": "Dear failures", "query": "status=failed&sort=cost&cursor=x"}
 
 
-def test_a_view_that_a_program_saves_stands_over_the_list(api: Caller, olivia: Any, run: TrainingRun) -> None:
+def test_a_view_that_a_program_saves_is_shown_above_the_list(api: Caller, olivia: Any, run: TrainingRun) -> None:
     made = api.post("saved-views", VIEW | {"shared": True}, Idempotency_Key="k")
     body = made.json()
     assert made.status_code == 201, body

@@ -107,7 +107,7 @@ def test_every_operation_answers_as_it_is_described(
     assert asked >= len(operations)
 
 
-def test_what_a_stranger_hears_from_json_rpc_is_described(schema: Any) -> None:
+def test_the_answer_of_json_rpc_to_a_stranger_is_described(schema: Any) -> None:
     """401 without a key, 429 above the limit: JSON-RPC describes itself, so nothing adds these for it."""
     said = schema.raw_schema["paths"]["/api/v1/jsonrpc"]["post"]["responses"]
     assert {"401", "403", "413", "429", "503"} <= set(said)

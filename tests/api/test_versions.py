@@ -33,7 +33,7 @@ def changed(response: Any) -> bool:
     return response.status_code == 412 and CHANGED in response.json()["detail"]
 
 
-def test_the_second_of_two_who_read_the_same_is_told_to_read_anew(api: Caller, agent: Agent) -> None:
+def test_the_second_of_two_writers_of_one_version_has_to_read_again(api: Caller, agent: Agent) -> None:
     read = api.get(f"agents/{agent.slug}")
     first = api.send("patch", f"agents/{agent.slug}", {"description": "First"}, {"If_Match": read["ETag"]})
     assert first.status_code == 200 and first["ETag"] != read["ETag"]

@@ -57,7 +57,7 @@ def test_a_line_says_what_the_page_shows_with_its_digest_and_its_seal(adam: Any,
     assert (later["seal"], later["seal_digest"]) == (None, None)
 
 
-def test_an_export_tells_of_itself_and_is_only_of_the_organisations_that_the_actor_administers(
+def test_an_export_is_logged_and_holds_only_organisations_that_the_actor_administers(
     adam: Any, olivia: Any, acme: Organization, elsewhere: Organization
 ) -> None:
     events(acme, 3, secret="ours")

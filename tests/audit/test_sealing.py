@@ -68,7 +68,7 @@ def test_the_line_is_named_that_was_altered_or_taken_away(statement: str, said: 
     assert said.format(line=line) in out.getvalue()
 
 
-def test_a_chain_that_was_made_anew_does_not_have_the_head_that_was_kept() -> None:
+def test_a_recomputed_chain_does_not_have_the_kept_head() -> None:
     events = lines(3)
     seal(LOG)
     kept = verify(LOG).head
@@ -101,7 +101,7 @@ def test_a_line_whose_transaction_ends_late_is_sealed_later_and_one_slipped_in_i
     assert verify(LOG).wrong == [f"line {gap} was added after its time"]
 
 
-def test_erased_words_leave_the_chain_whole_and_are_told_of() -> None:
+def test_erased_words_leave_the_chain_whole_and_are_reported() -> None:
     event = record(None, "test.person", after={"name": "Jane"})
     seal(LOG)
     event_erase(event.pk, target="", before=None, after={"name": "[erased]"})

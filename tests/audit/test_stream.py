@@ -210,7 +210,7 @@ def test_a_seal_that_shows_up_while_others_are_passed_over_is_not_passed_over_wi
     assert siem.lines()[-1]["action"] == "test.late" and siem.numbers() == in_order(acme)
 
 
-def test_what_fails_is_tried_again_by_the_same_id_later_and_later_and_its_admins_hear_of_it_once(
+def test_a_failed_batch_is_tried_again_by_the_same_id_with_growing_delays_and_admins_are_notified_once(
     adam: Any, acme: Organization, siem: Siem
 ) -> None:
     stream_set(adam, acme, url=siem.url)
@@ -239,7 +239,9 @@ def test_what_fails_is_tried_again_by_the_same_id_later_and_later_and_its_admins
     assert (row.tries, row.error, row.failing_since, row.told_at) == (0, "", None, None)
 
 
-def test_a_person_pauses_it_begins_anew_or_from_now_on(adam: Any, acme: Organization, siem: Siem) -> None:
+def test_a_person_pauses_it_and_restarts_it_from_the_beginning_or_from_now_on(
+    adam: Any, acme: Organization, siem: Siem
+) -> None:
     lines(acme, 2)
     seal(LOG)
     row = stream_set(adam, acme, url=siem.url, beginning=False)

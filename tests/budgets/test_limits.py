@@ -94,7 +94,7 @@ def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_li
     assert BudgetLimit.objects.get().actor == "olivia"
 
 
-def test_organisations_and_agents_are_not_limited_until_somebody_does(job: Job, agent: Any) -> None:
+def test_organisations_and_agents_have_no_limit_until_a_person_sets_one(job: Job, agent: Any) -> None:
     chain = chain_open(job.organization_id, agent_id=agent.id)
     reserve(hold(chain, "a", 10**12))
     assert settle("a", bill(10**13)).excess_micros  # beyond its hold: there is room without a limit, so nothing is owed
@@ -182,7 +182,7 @@ def test_a_limit_that_was_changed_since_it_was_shown_stays(chain: Chain, adam: A
     assert budget.limit == 300 * CENT
 
 
-def test_what_stands_of_a_raised_budget_is_the_alert_of_its_new_limit(chain: Chain, job: Job, adam: Any) -> None:
+def test_a_raised_budget_keeps_only_the_alerts_of_its_new_limit(chain: Chain, job: Job, adam: Any) -> None:
     since = timezone.now() - timedelta(hours=1)
     reserve(hold(chain, "a", 100 * CENT))
     settle("a", bill(100 * CENT))
@@ -226,7 +226,7 @@ def test_it_says_before_the_start_what_does_not_fit_and_where(chain: Chain, acme
     assert refused.value.code == 507
 
 
-def test_a_look_before_the_start_opens_no_budget(acme: Organization, agent: Any) -> None:
+def test_a_preflight_opens_no_budget(acme: Organization, agent: Any) -> None:
     rooms = budget_preflight(organization_id=acme.id, agent_id=agent.id, wanted=DOLLAR, job_limit=DOLLAR)
     assert [(room.scope, room.left) for room in rooms] == [("organization", None), ("agent", None), ("job", DOLLAR)]
     assert not Budget.objects.exists()

@@ -139,7 +139,7 @@ def test_the_verdict_comes_in_words_first(spent: Chain, stella: Any) -> None:
     assert page.index("$0.60 of $10.00") < page.index("All")
 
 
-def test_the_pill_stands_on_every_page(spent: Chain, stella: Any, charlie: Any) -> None:
+def test_every_page_has_the_pill(spent: Chain, stella: Any, charlie: Any) -> None:
     page = html(at_desk(stella).get("/jobs/"))
     assert "$0.60 of $10.00" in page and 'href="/budgets/"' in page
     assert "$0.60" not in html(at_desk(charlie).get("/jobs/"))
@@ -192,7 +192,7 @@ def test_a_wrong_range_is_said_and_the_month_is_shown(spent: Chain, stella: Any)
     assert "$0.60" in html(page).split('id="breakdown"')[1]
 
 
-def test_somebody_of_two_organisations_opens_budgets_of_both(
+def test_a_person_of_two_organisations_opens_budgets_of_both(
     spent: Chain, charlie: Any, elsewhere: Organization, acme: Organization
 ) -> None:
     """Charlie's first organisation is elsewhere; acme's budget is hers too, with its own ledger."""
@@ -227,7 +227,7 @@ def test_the_page_of_prices_says_of_which_day_they_are(adam: Any) -> None:
     assert f"are from {today:%-d %b %Y}" in page and "six months" not in page and "LiteLLM: some.json" in page
 
 
-def test_a_month_that_is_over_is_told_as_over(spent: Chain, adam: Any, stella: Any) -> None:
+def test_a_past_month_is_shown_as_past(spent: Chain, adam: Any, stella: Any) -> None:
     old = chain_open(spent.organization_id, month=date(2025, 3, 1))
     reserve(hold(old, "old", 5))
     settle("old", bill(5))
@@ -279,7 +279,7 @@ def test_a_budget_shows_what_is_spent_held_and_left(spent: Chain, dan: Any) -> N
     assert 'class="burn wide"' in html(at_desk(dan).get(f"/budgets/{spent.job_budget}/"))
 
 
-def test_the_curve_ends_where_the_budget_stands(chain: Chain) -> None:
+def test_the_curve_ends_at_the_spent_amount(chain: Chain) -> None:
     reserve(hold(chain, "a", 900_000))
     settle("a", bill(1_250_000))
     for scope in ("organization", "agent", "job"):
@@ -337,7 +337,7 @@ def test_the_ledger_comes_as_csv_and_is_logged(spent: Chain, dan: Any) -> None:
     assert AuditEvent.objects.filter(action="ledger.exported", actor="dan").count() == 1
 
 
-def test_who_only_looks_reads_totals_and_no_lines(spent: Chain, stella: Any) -> None:
+def test_a_viewer_reads_totals_and_no_lines(spent: Chain, stella: Any) -> None:
     client = at_desk(stella)
     page = html(client.get(f"/budgets/{spent.job_budget}/"))
     assert "spent" in page and 'id="ledger"' not in page and "<tr data-row>" not in page
@@ -373,7 +373,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, djan
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_admin_sets_a_limit_and_it_stands_in_the_history(spent: Chain, adam: Any) -> None:
+def test_an_admin_sets_a_limit_and_it_is_in_the_history(spent: Chain, adam: Any) -> None:
     client = at_desk(adam)
     response = client.post(f"/budgets/{spent.job_budget}/", {"limit": "$1,020.50", "note": "more to learn"})
     assert response.status_code == 302
@@ -409,7 +409,7 @@ def test_a_wrong_limit_is_kept_and_explained(typed: str, told: str, spent: Chain
     assert of(spent, "job").limit == MICROS
 
 
-def test_a_form_that_nobody_filled_in_takes_no_limit_away(spent: Chain, adam: Any) -> None:
+def test_an_empty_form_takes_no_limit_away(spent: Chain, adam: Any) -> None:
     assert at_desk(adam).post(f"/budgets/{spent.job_budget}/", {}).status_code == 400
     assert of(spent, "job").limit == MICROS
 

@@ -63,7 +63,7 @@ def test_it_breaks_down_by_model_agent_job_and_purpose(chain: Chain, stella: Any
         breakdown(stella, by="month; DROP TABLE")
 
 
-def test_the_sums_are_what_the_budgets_booked_whatever_became_of_the_calls(chain: Chain, stella: Any) -> None:
+def test_the_sums_agree_with_the_budgets_for_any_outcome_of_the_calls(chain: Chain, stella: Any) -> None:
     limits_set(chain, None, None, 1_000)
     spend(chain, "a", 300)
     reserve(hold(chain, "b", 500))
@@ -123,7 +123,7 @@ def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little()
     assert not three.exceeds(None)
 
 
-def test_it_looks_at_seven_days_only() -> None:
+def test_it_averages_seven_days_only() -> None:
     assert forecast(0, [10**6, *[1] * 7], 1).middle == 1
 
 

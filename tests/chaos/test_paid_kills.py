@@ -105,7 +105,7 @@ def kept_calls(job: Job) -> int:
     return steps + sum(Question.objects.filter(job_id=job.id).values_list("calls", flat=True))
 
 
-def test_a_kill_in_training_looks_reflection_or_evaluation_costs_only_what_was_under_way(
+def test_a_kill_in_training_validation_reflection_or_evaluation_costs_only_calls_in_flight(
     operator: Actor, adam: Any, worker: Fleet
 ) -> None:
     rng = random.Random(random.random())

@@ -31,7 +31,7 @@ with everything(), Lease(claim(sys.argv[1])):
 """
 
 
-def test_a_process_whose_job_stands_still_says_where_and_ends(operator: Actor, agent: Agent, fleet: Fleet) -> None:
+def test_a_process_whose_job_stalls_logs_the_place_and_ends(operator: Actor, agent: Agent, fleet: Fleet) -> None:
     run = queued_run(operator, agent)
     extra = {"DJANGO_SETTINGS_MODULE": "agentcore_site.settings", "JOB_STALL_SECONDS": "2"}
     command = [sys.executable, "-c", HANGS, str(run.job_id)]

@@ -67,7 +67,7 @@ def test_each_step_is_read_from_the_data(console: Client, operator: Actor, adam:
     assert steps_of(console)["A model, and its price"]
 
 
-def test_who_only_looks_is_shown_no_way(stella: Any, charlie: Any, signed_in: SignIn, agent: Agent) -> None:
+def test_a_viewer_is_shown_no_action(stella: Any, charlie: Any, signed_in: SignIn, agent: Agent) -> None:
     assert "Get started" not in html(signed_in(stella).get("/"))
     # Another organisation's agent is no step of one's own.
     assert steps_of(signed_in(charlie)) == dict.fromkeys(TITLES, False)

@@ -26,7 +26,7 @@ def text(client: Client, address: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 
 
-def test_it_says_how_it_stands_before_any_chart(console: Client, run: TrainingRun) -> None:
+def test_it_shows_the_status_before_any_chart(console: Client, run: TrainingRun) -> None:
     TrainingRun.objects.filter(pk=run.pk).update(
         verdict={
             "verdict": "Better than the untrained baseline by 18.2 points.",
@@ -137,7 +137,7 @@ def test_the_page_opens_on_the_tab_that_its_address_names(console: Client, run: 
         assert 'id="notes"' not in shown[: shown.index('class="tabs"')], tab
 
 
-def test_before_the_first_iteration_one_empty_state_stands_for_the_charts(
+def test_before_the_first_iteration_one_empty_state_replaces_the_charts(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     shown = html(console.get(f"/jobs/{queued_run(operator, agent).pk}/"))

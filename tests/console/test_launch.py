@@ -78,7 +78,7 @@ def test_a_mistake_keeps_everything_that_was_typed_and_the_upload(console: Clien
         ("bad.jsonl", b"\xff\xfe", "not UTF-8"),
     ],
 )
-def test_an_upload_that_can_not_be_used_is_told_by_line(
+def test_an_invalid_upload_is_reported_by_line(
     console: Client, agent: Agent, name: str, content: bytes, message: str
 ) -> None:
     response = console.post("/launch/upload/", {"agent": agent.pk, "file": SimpleUploadedFile(name, content)})
@@ -93,7 +93,9 @@ def test_an_upload_is_shown_with_its_first_rows_and_moves_the_plan(console: Clie
     assert response["HX-Trigger-After-Settle"] == "planned"
 
 
-def test_the_plan_says_cost_time_and_what_the_proof_can_tell(console: Client, agent: Agent, operator: Actor) -> None:
+def test_the_plan_shows_cost_time_and_the_smallest_provable_effect(
+    console: Client, agent: Agent, operator: Actor
+) -> None:
     form = {"agent": agent.pk, "preset": "recommended", "n_iterations": "50", "max_budget_usd": "12"}
     shown = text(console.post("/launch/plan/", form))
     assert "50 × 4 queries × 4 rollouts" in shown and "800 at most" in shown

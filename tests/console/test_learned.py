@@ -85,7 +85,7 @@ def text_of(client: Client, run: TrainingRun) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 
 
-def test_only_agents_that_are_told_something_have_the_tab(console: Client, run: TrainingRun) -> None:
+def test_only_agents_with_a_context_have_the_tab(console: Client, run: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{run.pk}/?tab=learned"))
     assert ">Lessons</a>\n    <a" not in shown and 'hx-get="/jobs/' in shown
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
@@ -107,7 +107,7 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learne
     assert "verdict good" in html(console.get(f"/jobs/{learned.pk}/?tab=learned"))
 
 
-def test_where_queries_are_told_apart_it_says_which_lesson_goes_where(console: Client, learned: TrainingRun) -> None:
+def test_a_selection_by_query_shows_the_queries_of_each_lesson(console: Client, learned: TrainingRun) -> None:
     where = {"x1": {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}}
     Epoch.objects.filter(run=learned).update(gate=GATE | {"where": where, "lessons_each": 1.25})
     shown = text_of(console, learned)
@@ -127,9 +127,7 @@ def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned
     assert "Sample needed" not in text_of(console, with_gate(learned, GATE | {"needs": None}))
 
 
-def test_each_lesson_says_what_it_costs_to_tell_it_and_what_it_cost_to_find_it(
-    console: Client, learned: TrainingRun
-) -> None:
+def test_each_lesson_shows_its_cost_per_call_and_its_cost_of_discovery(console: Client, learned: TrainingRun) -> None:
     Experience.objects.filter(handle__in=("x1", "x2")).update(group="3/12")
     for at, (key, cost) in enumerate(
         [("summary/3/12.0.5", 2_000), ("lessons/3/12.0", 4_000), ("lessons/3/1.0", 9_000)]
@@ -146,7 +144,7 @@ def with_gate(run: TrainingRun, gate: dict[str, Any]) -> TrainingRun:
     return run
 
 
-def test_the_charts_show_what_is_told_instead_of_steps(console: Client, learned: TrainingRun) -> None:
+def test_the_charts_show_the_context_instead_of_steps(console: Client, learned: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{learned.pk}/"))
     assert 'data-chart="told"' in shown and 'data-chart="steps"' not in shown
     Iteration.objects.filter(run=learned, number=2).update(metrics={"lessons": 2.0, "told_tokens": 105.0})
@@ -163,7 +161,7 @@ def test_an_epoch_says_what_it_cost_by_tool_and_by_question(console: Client, lea
     assert "1 group unused" in shown
 
 
-def test_each_refusal_says_why_and_what_stands_behind_it(console: Client, learned: TrainingRun) -> None:
+def test_each_refusal_shows_the_reason_and_its_evidence(console: Client, learned: TrainingRun) -> None:
     shown = text_of(console, learned)
     assert "Proposals: 1 taken, 2 refused" in shown
     assert "it has 41 words; 32 are allowed (1) A long lesson says several things" in shown

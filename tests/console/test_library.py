@@ -128,7 +128,7 @@ def test_lessons_are_searched_filtered_and_ordered(console: Client, library: dic
 
 
 @pytest.mark.parametrize("place", ["/experiences/", "/prompt-packs/"])
-def test_an_address_that_nobody_gave_out_is_no_crash(
+def test_an_invalid_query_string_is_no_server_error(
     console: Client, library: dict[str, Experience], place: str
 ) -> None:
     for query in ("q=%00", "cursor=WzEsMl0", "cursor=%FF", "sort=%00", "agent=%00&status=x", "domain=😀"):
@@ -181,7 +181,9 @@ def test_trajectories_that_are_gone_are_counted(console: Client, lesson: Experie
     assert "1 trajectory that taught it is no longer kept" in page_of(console, f"/experiences/{lesson.pk}/")
 
 
-def test_nobody_elses_lesson_or_pack_is_there(charlie: Any, signed_in: SignIn, lesson: Experience) -> None:
+def test_only_lessons_and_packs_of_the_persons_organisation_are_there(
+    charlie: Any, signed_in: SignIn, lesson: Experience
+) -> None:
     client, pack = signed_in(charlie), PromptPackFactory(organization=lesson.organization)
     assert client.get(f"/experiences/{lesson.pk}/").status_code == 404
     assert client.get(f"/prompt-packs/{pack.pk}/").status_code == 404
@@ -214,7 +216,7 @@ def test_a_stakeholder_moves_nothing(stella: Any, signed_in: SignIn, lesson: Exp
     assert client.get("/prompt-packs/new/").status_code == 403
 
 
-def test_a_lesson_is_written_anew_and_what_was_typed_stays(console: Client, lesson: Experience) -> None:
+def test_a_lesson_is_edited_and_typed_text_stays(console: Client, lesson: Experience) -> None:
     address, typed = f"/experiences/{lesson.pk}/edit/", "When " + "very " * 40
     refused = console.post(address, {"summary": typed, "version": 1})
     assert refused.status_code == 400 and typed.strip() in html(refused)

@@ -218,7 +218,7 @@ def forged(value: Any) -> str:
 @pytest.mark.parametrize(
     "place", ["/agents/", "/jobs/", "/trajectories/", "/evaluations/", "/checkpoints/", "/endpoints/"]
 )
-def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, run: TrainingRun, place: str) -> None:
+def test_an_invalid_query_string_is_no_server_error(console: Client, run: TrainingRun, place: str) -> None:
     for query in (
         "q=%00",
         "cursor=WzEsMl0",

@@ -203,7 +203,7 @@ def test_a_wrong_password_keeps_the_name_and_is_slowed_down(settings: Any, olivi
     assert response.status_code == 429 and response["Retry-After"] == "900"
 
 
-def test_somebody_without_an_organisation_sees_an_empty_console(db: None, signed_in: SignIn) -> None:
+def test_a_person_without_an_organisation_sees_an_empty_console(db: None, signed_in: SignIn) -> None:
     from tests.factories import UserFactory
 
     client = signed_in(UserFactory(username="nina"))

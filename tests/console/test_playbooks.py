@@ -129,7 +129,7 @@ def test_strangers_find_nothing(charlie: Any, signed_in: SignIn, playbook: Playb
     assert playbook.agent.name not in page_of(client, "/playbooks/")
 
 
-def test_onlookers_change_nothing(stella: Any, signed_in: SignIn, playbook: Playbook, lessons: Any) -> None:
+def test_viewers_change_nothing(stella: Any, signed_in: SignIn, playbook: Playbook, lessons: Any) -> None:
     client, slug = signed_in(stella), playbook.agent.slug
     for rest in (
         "switch/", "delete/", "add/", "items/s1/edit/", "items/s1/remove/", "items/s1/revert/", "rollback/", "adopt/",
@@ -216,7 +216,7 @@ def test_a_harmful_item_turns_the_verdict(operator: Actor, playbook: Playbook) -
     assert verdict(playbook, items_of(playbook)).tone == "good"
 
 
-def test_the_context_is_shown_as_it_is_and_as_services_are_told_it(
+def test_the_context_is_shown_as_it_is_and_as_services_receive_it(
     console: Client, operator: Actor, playbook: Playbook
 ) -> None:
     shown = page_of(console, place(playbook, "?tab=context"))
@@ -230,7 +230,7 @@ def test_the_context_is_shown_as_it_is_and_as_services_are_told_it(
 
 
 @pytest.mark.parametrize("query", ["?tab=nonsense", "?tab=versions&cursor=x", "?tab=executions&outcome=loved&q=%20"])
-def test_an_address_that_nobody_gave_out_is_no_crash(console: Client, playbook: Playbook, query: str) -> None:
+def test_an_invalid_query_string_is_no_server_error(console: Client, playbook: Playbook, query: str) -> None:
     page_of(console, place(playbook, query))
 
 
@@ -304,7 +304,7 @@ def test_versions_are_compared_and_rolled_back(console: Client, playbook: Playbo
 # -- evolution ---------------------------------------------------------------------------------------------------------
 
 
-def test_the_status_tells_counts_the_next_and_dead_letters(console: Client, playbook: Playbook) -> None:
+def test_the_status_shows_counts_the_next_and_dead_letters(console: Client, playbook: Playbook) -> None:
     Playbook.objects.update(
         evolutions=5, successes=4, failures=1, deltas_generated=10, deltas_applied=7, confidence_sum=8.0,
         last_error="The budget is used up.",

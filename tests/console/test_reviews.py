@@ -67,7 +67,9 @@ def test_every_member_reads_it_and_only_some_decide(
     assert ('<span class="badge" title="5 wait for a person">5</span>' in page_of(client, "/agents/")) == may
 
 
-def test_each_stands_beside_what_it_changes(console: Client, waits: dict[str, ContextDelta], held: Experience) -> None:
+def test_each_proposal_is_shown_beside_the_text_that_it_changes(
+    console: Client, waits: dict[str, ContextDelta], held: Experience
+) -> None:
     shown = page_of(console, "/reviews/")
     assert "4 changes" in shown and "<ins>" in shown and "<del>" in shown and "data-row" in shown
     assert "Its confidence is 0.50; 0.70 are needed." in shown and "Two customers asked." in shown
@@ -94,7 +96,7 @@ def test_it_is_searched_and_narrowed(
     assert ("Show all open reviews" in shown) == (not there)
 
 
-def test_agents_are_told_apart(
+def test_agents_are_distinguished(
     console: Client, operator: Actor, waits: dict[str, ContextDelta], charlie: Any, signed_in: SignIn
 ) -> None:
     other = AgentFactory(organization=waits["add"].organization, name="Zoe")
@@ -160,7 +162,7 @@ def test_one_whose_item_is_gone_can_only_be_rejected(
     assert console.post(f"{address}reject/").status_code == 409
 
 
-def test_onlookers_decide_nothing(
+def test_viewers_decide_nothing(
     stella: Any, signed_in: SignIn, waits: dict[str, ContextDelta], held: Experience
 ) -> None:
     client = signed_in(stella)

@@ -183,6 +183,6 @@ def test_amounts_that_are_compared_never_read_the_same() -> None:
     assert "it may cost $0.148083 and $0.147999 of" in str(BudgetRefused("job", 147_999, 0, 0, 148_083))
 
 
-def test_what_rounding_leaves_out_stands_on_hover() -> None:
+def test_the_exact_amount_is_shown_on_hover() -> None:
     assert tags.money(148_083) == '<span title="$0.148083">$0.15</span>'
     assert tags.money(150_000) == "$0.15" and tags.money_text(148_083) == "$0.15"

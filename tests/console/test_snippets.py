@@ -104,7 +104,7 @@ def test_the_python_of_the_launch_form_sends_the_same(
     assert Job.objects.get(title=TITLE).priority == Priority.HIGH
 
 
-def test_without_a_program_of_the_browser_the_form_shows_the_request_as_it_stands(agent: Agent, olivia: Any) -> None:
+def test_without_javascript_the_form_shows_its_present_request(agent: Agent, olivia: Any) -> None:
     console = Client()
     console.force_login(olivia)
     text = shown(console.get(f"/launch/?agent={agent.pk}&preset=recommended").content.decode(), "launch-call-curl")

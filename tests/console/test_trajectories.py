@@ -170,7 +170,7 @@ def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None
     assert drawn.count("forest-mark") == 6
 
 
-def test_counted_looks_are_warned_of(console: Client, evaluation: EvaluationRun) -> None:
+def test_repeated_uses_of_the_held_out_set_are_warned_of(console: Client, evaluation: EvaluationRun) -> None:
     assert "have been used in" not in text(console.get(f"/evaluations/{evaluation.pk}/"))
     EvaluationRun.objects.filter(pk=evaluation.pk).update(report={**evaluation.report, "looks": 3})
     assert "have been used in 3 evaluations" in text(console.get(f"/evaluations/{evaluation.pk}/"))
@@ -271,7 +271,7 @@ def told(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
     return TrajectoryRecord.objects.get(job_id=run.pk, iteration=9)
 
 
-def test_it_begins_with_what_the_model_was_told_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
+def test_it_begins_with_the_models_input_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
     lesson = ExperienceFactory(agent=run.agent, summary="You guide travellers.")
     response = console.get(f"/trajectories/{told(run).pk}/")
     shown = html(response)

@@ -24,7 +24,7 @@ def text(response: Any) -> str:
 
 
 @pytest.mark.parametrize("who", ["dan", "stella"])
-def test_a_role_is_told_what_it_may_not_do_and_who_may(who: str, request: Any, signed_in: SignIn) -> None:
+def test_a_refused_role_sees_the_reason_and_the_roles_that_may(who: str, request: Any, signed_in: SignIn) -> None:
     person = request.getfixturevalue(who)
     shown = text(signed_in(person).get("/launch/"))
     role = {"dan": "developer", "stella": "stakeholder"}[who]

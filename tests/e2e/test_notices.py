@@ -21,7 +21,7 @@ pytestmark = pytest.mark.thorough(reason="a browser")
 __all__ = ["chrome", "receiver"]
 
 
-def test_a_webhook_is_made_tested_and_told_and_the_bell_rings(
+def test_a_webhook_is_made_tested_and_called_and_the_bell_rings(
     live_site: LiveSite, adam: Any, acme: Any, receiver: WebhookReceiver, chrome: Any
 ) -> None:
     for scheme, width in (("light", 1440), ("dark", 390)):

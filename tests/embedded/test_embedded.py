@@ -150,7 +150,7 @@ def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a closed folder to keep closed")
-def test_run_by_root_it_opens_nobodys_folders(folder: Path, own_services: None) -> None:
+def test_run_by_root_it_opens_no_folder_of_a_person(folder: Path, own_services: None) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
     data = closed / "data"
@@ -318,7 +318,7 @@ def test_a_database_url_keeps_escaped_characters() -> None:
         env.database_settings("mysql://x/y")
 
 
-def test_up_allows_calls_to_loopback_unless_it_is_told_otherwise(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_up_allows_calls_to_loopback_unless_a_setting_forbids_them(monkeypatch: pytest.MonkeyPatch) -> None:
     """A model server on the same machine works at once; a process that is started otherwise allows nothing."""
     for name in ("OUTBOUND_ALLOW", "OUTBOUND_ALLOW_FILE"):
         monkeypatch.delenv(name, raising=False)

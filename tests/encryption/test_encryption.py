@@ -327,7 +327,7 @@ def test_deleting_the_organisation_makes_what_it_encrypted_unreadable(
 
 
 @pytest.mark.parametrize("text", ["", "tokens", "sealed:1:AAAA", "sealed:0:", "sealed:0:AAAA", "sealed:x:"])
-def test_a_text_that_looks_encrypted_and_is_not_reads_as_it_is(
+def test_a_plain_text_with_the_mark_of_encryption_is_read_unchanged(
     text: str, admin: Actor, agent: Agent, acme: Any
 ) -> None:
     row = ProductionTrace.objects.create(organization=acme, agent=agent, model="m", status="ok", sampled=text)

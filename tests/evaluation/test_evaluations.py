@@ -78,7 +78,7 @@ def test_held_out_queries_were_never_trained_on(run: TrainingRun) -> None:
     assert seen <= trained
 
 
-def test_each_look_at_the_held_out_set_is_counted(run: TrainingRun, operator: Actor) -> None:
+def test_each_use_of_the_held_out_set_is_counted(run: TrainingRun, operator: Actor) -> None:
     run_to_end(final(run).job)
     again = evaluation_start(operator, run=run, samples=1)
     run_to_end(again.job)
@@ -123,7 +123,7 @@ def test_the_evaluated_checkpoint_is_kept(run: TrainingRun) -> None:
     assert "evaluated" in PolicyCheckpoint.objects.get(id=final(run).checkpoint_id).tags
 
 
-def test_given_queries_are_looked_up_in_the_run_and_unknown_ones_refused(run: TrainingRun, operator: Actor) -> None:
+def test_given_queries_are_found_in_the_run_and_unknown_ones_refused(run: TrainingRun, operator: Actor) -> None:
     known = [scenario.query for scenario in run_pools(run).held_out[:3]]
     evaluation = evaluation_start(operator, run=run, queries=known, samples=2)
     assert run_to_end(evaluation.job).status == Status.COMPLETED

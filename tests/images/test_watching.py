@@ -83,7 +83,7 @@ def test_each_rule_asks_for_what_is_there_and_an_alert_says_what_to_do(rule: dic
         assert section and not missing(env.ROOT / page, section)
 
 
-def test_a_role_tells_whether_its_processes_run(tmp_path: Path) -> None:
+def test_a_role_reports_whether_its_processes_run(tmp_path: Path) -> None:
     states = [ProcessState("worker", 7, 2, 9.0, None), ProcessState("helper", 0, 0, 1.0, None)]
     status = StatusServer(0, token="a token", folder=tmp_path, states=lambda: states)
     status.stop()

@@ -137,7 +137,7 @@ def test_a_queued_job_pauses_resumes_and_cancels_at_once(acme: Any, operator: An
     ]
 
 
-def test_a_running_job_hears_of_a_pause_within_a_second(acme: Any, operator: Any, kind: Counting) -> None:
+def test_a_running_job_receives_a_pause_within_a_second(acme: Any, operator: Any, kind: Counting) -> None:
     def work(job: Job, lease: Lease) -> None:
         other = threading.Thread(target=lambda: (lifecycle.pause(operator, job), connection.close()))
         other.start()
@@ -154,7 +154,7 @@ def test_a_running_job_hears_of_a_pause_within_a_second(acme: Any, operator: Any
     assert (job.status, job.status_reason, job.requested) == (Status.PAUSED, "user", "")
 
 
-def test_a_pause_in_the_last_moment_of_a_slice_is_heard(acme: Any, operator: Any, kind: Counting) -> None:
+def test_a_pause_in_the_last_moment_of_a_slice_takes_effect(acme: Any, operator: Any, kind: Counting) -> None:
     def work(job: Job, lease: Lease) -> None:
         Job.objects.filter(id=job.id).update(requested="pause")  # after the work's last check
 
@@ -387,7 +387,7 @@ def test_a_crowd_shortens_each_turn_in_time_and_in_iterations(acme: Any, kind: C
         assert lease.slice_over
 
 
-def test_the_owner_may_cancel_whatever_their_role_but_not_with_a_key_that_only_reads(
+def test_the_owner_may_cancel_in_any_role_but_not_with_a_key_that_only_reads(
     acme: Any, dan: Any, stella: Any, charlie: Any, kind: Counting
 ) -> None:
     job = submit(acme, Actor(dan))
@@ -436,7 +436,7 @@ def test_a_job_of_another_kind_that_holds_the_key_is_named(
     assert Job.objects.count() == 2
 
 
-def test_what_the_database_refuses_for_another_reason_is_not_told_as_a_busy_key(acme: Any, kind: Counting) -> None:
+def test_another_refusal_of_the_database_is_not_reported_as_a_busy_key(acme: Any, kind: Counting) -> None:
     with pytest.raises(IntegrityError, match="priority"):
         submit(acme, exclusive_key="agent:1", priority=None)
     assert not Job.objects.exists()
@@ -513,7 +513,7 @@ def test_a_row_that_another_session_keeps_locked_holds_up_no_worker(acme: Any, k
     assert tasks.advance(str(job.id), 0) == "given back"
 
 
-def test_who_asks_for_a_job_whose_row_is_locked_hears_so_in_seconds(olivia: Any, acme: Any, kind: Counting) -> None:
+def test_a_request_for_a_locked_job_fails_within_seconds(olivia: Any, acme: Any, kind: Counting) -> None:
     job = submit(acme)
     with locked_elsewhere(job):
         began = time.monotonic()

@@ -260,7 +260,7 @@ FRAMES: list[dict[str, Any]] = [
 ]
 
 
-async def test_whatever_a_page_sends_is_ignored_and_leaves_no_poller(
+async def test_messages_of_a_page_are_ignored_and_leave_no_poller(
     job: Job, operator: Actor, caplog: pytest.LogCaptureFixture
 ) -> None:
     token = await database_sync_to_async(share_create)(operator, job)
@@ -276,7 +276,7 @@ async def test_whatever_a_page_sends_is_ignored_and_leaves_no_poller(
 
 
 @pytest.mark.parametrize("frame", LARGE, ids=["text", "euros", "bytes"])
-async def test_a_large_frame_closes_its_socket_whatever_server_took_it(
+async def test_a_large_frame_closes_its_socket_at_every_server(
     job: Job, operator: Actor, frame: dict[str, Any]
 ) -> None:
     one = await opened(f"/ws/jobs/{job.id}/", operator.user)

@@ -71,7 +71,7 @@ def test_an_error_is_stored_without_personal_data(
         assert part not in job.error and part not in told
 
 
-def test_events_hold_none_whoever_writes_them(acme: Any, failing: Failing) -> None:
+def test_events_hold_no_personal_data_of_any_writer(acme: Any, failing: Failing) -> None:
     failing.raising = lambda: ValueError("no")
     job = done(acme)
     with transaction.atomic():
@@ -82,7 +82,7 @@ def test_events_hold_none_whoever_writes_them(acme: Any, failing: Failing) -> No
     assert len(long.message) == 300 and "jane" not in long.message
 
 
-def test_nothing_is_stored_where_nobody_said_how(acme: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_stored_without_a_redactor(acme: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(redaction._Port, "redact", None)
     with pytest.raises(LookupError, match="no redactor"):
         redaction.redacted("text")

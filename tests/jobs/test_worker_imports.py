@@ -89,7 +89,7 @@ NAMES = {
 }
 
 
-def test_the_paths_that_workers_tell_are_those_of_the_pages() -> None:
+def test_the_paths_that_workers_send_are_those_of_the_pages() -> None:
     assert NAMES.keys() == notifications.JOB_PAGES.keys()
     for kind, name in NAMES.items() | {("training", "training:job")}:
         job = Job(kind=kind)
@@ -110,5 +110,5 @@ assert "agentcore_site.urls" not in sys.modules
 """
 
 
-def test_to_tell_of_a_job_a_worker_loads_no_pages() -> None:
+def test_a_worker_loads_no_pages_to_publish_a_job() -> None:
     subprocess.run([sys.executable, "-c", TELLS], cwd=env.ROOT, check=True)

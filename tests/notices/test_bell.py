@@ -37,7 +37,7 @@ def told(person: Any) -> list[str]:
     return [one.event.text for one in notices_visible(person).order_by("event__created_at")]
 
 
-def test_the_owner_is_told_by_default_and_nobody_else(
+def test_only_the_owner_is_notified_by_default(
     olivia: Any, dan: Any, charlie: Any, acme: Organization, elsewhere: Organization
 ) -> None:
     failed(acme, "Olivia's", owner=olivia)
@@ -67,7 +67,7 @@ def test_a_person_chooses_everything_or_some_agents_and_is_mailed(
     assert Notice.objects.filter(user=dan).count() == 1 and list(notices_visible(dan)) == []
 
 
-def test_a_budget_that_is_nearly_used_up_is_told_once_with_its_alert(
+def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     adam: Any, stella: Any, acme: Organization, agent: Agent
 ) -> None:
     preferences_set(stella, acme, whose=Whose.ALL, bell=["budget.threshold", "budget.exceeded"], mail=[])
@@ -120,7 +120,7 @@ def test_the_head_counts_what_is_unread_and_the_list_marks_it(olivia: Any, dan: 
     assert "Notices, none unread" in html(console.get("/notices/")) and unread_count(dan) == 1
 
 
-def test_what_one_is_told_is_chosen_on_a_page(stella: Any, acme: Organization, agent: Agent) -> None:
+def test_a_person_chooses_their_notices_on_a_page(stella: Any, acme: Organization, agent: Agent) -> None:
     console = Client()
     console.force_login(stella)
     before = html(console.get("/notices/settings/"))

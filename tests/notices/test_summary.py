@@ -84,7 +84,7 @@ def test_what_is_not_proven_is_said_so(agent: Agent, proven: TrainingRun) -> Non
     assert one.per_1000 is None and one.live == "Nothing is live."
 
 
-def test_the_latest_gains_of_an_agent_are_told_and_none_that_was_not_measured(operator: Actor, agent: Agent) -> None:
+def test_the_summary_has_the_latest_measured_gains_of_an_agent(operator: Actor, agent: Agent) -> None:
     runs = [lived_run(operator, agent, queries=1) for _ in range(9)]
     for n, run in enumerate(runs):
         TrainingRun.objects.filter(pk=run.pk).update(verdict=VERDICT | {"improvement": (n + 1) / 100})

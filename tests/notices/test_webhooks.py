@@ -96,7 +96,7 @@ def test_an_event_arrives_once_signed_as_the_standard_says(
     assert attempt.answer.startswith("noted by") and "jo@" not in attempt.answer  # without personal data
 
 
-def test_what_is_rolled_back_is_told_nobody_and_what_commits_late_is(
+def test_a_rolled_back_event_is_not_sent_and_a_late_commit_is(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")
@@ -147,7 +147,7 @@ def test_what_fails_is_tried_again_later_and_later_and_then_given_up(
     assert WebhookEndpoint.objects.get().failing_since is None
 
 
-def test_an_endpoint_that_fails_for_days_or_says_it_is_gone_is_switched_off_and_its_owner_told(
+def test_an_endpoint_that_fails_for_days_or_is_gone_is_switched_off_and_its_owner_notified(
     adam: Any, olivia: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     made = endpoint_create(adam, acme, url=receiver.url, name="ours")
@@ -276,7 +276,7 @@ def test_only_those_who_may_edit_see_or_change_an_organisations_webhooks_and_a_p
     assert actions == {"webhook.created"}
 
 
-def test_a_job_tells_that_it_started_paused_for_money_with_the_way_out_failed_and_completed(
+def test_a_job_sends_events_of_start_pause_for_money_with_a_remedy_failure_and_completion(
     adam: Any, olivia: Any, acme: Organization, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from agentcore_site.jobs.kinds import kinds
@@ -362,7 +362,7 @@ def test_programs_do_the_same_by_rest(adam: Any, olivia: Any, receiver: WebhookR
     assert Caller(olivia).get(f"webhooks/{made['id']}").status_code == 403
 
 
-def test_the_log_goes_by_its_age_and_what_waits_to_be_told_stays(
+def test_the_log_is_deleted_by_age_and_unsent_events_stay(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")

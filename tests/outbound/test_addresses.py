@@ -119,7 +119,7 @@ def called(policy: OutboundPolicy, address: str) -> bool:
 
 
 @pytest.mark.parametrize("address", DISGUISED)
-def test_a_malformed_or_disguised_address_is_refused_whatever_is_allowed(address: str) -> None:
+def test_a_malformed_or_disguised_address_is_refused_under_any_allowance(address: str) -> None:
     assert not called(NONE, address) and not called(EVERYTHING, address)
 
 

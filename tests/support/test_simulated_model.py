@@ -208,7 +208,7 @@ def test_a_world_is_as_it_was_ordered(seed: int) -> None:
     assert not any(advice.logits for advice in world.useless)
 
 
-def test_what_advice_is_worth_can_be_looked_up() -> None:
+def test_the_true_effect_of_advice_can_be_read() -> None:
     for seed in SEEDS:
         world = World(seed)
         good, bad, idle = (reworded(world, of) for of in (world.helpful, world.harmful, world.useless))
@@ -282,7 +282,7 @@ def test_a_clean_reflector_fills_any_schema(schema: Schema, by_format: bool) -> 
         assert model.calls == {"reflector": 10}
 
 
-def test_its_lessons_are_often_good_now_and_then_bad_and_always_worded_anew() -> None:
+def test_its_lessons_are_often_good_sometimes_bad_and_always_reworded() -> None:
     world = World(6)
     model = SimulatedModel(world, Habits())
     needed = {one for kind in [world.find(reflection(world)[1]["content"])[0].kind] for one in world.needed(kind)}

@@ -58,7 +58,7 @@ def test_lessons_name_the_topic_where_the_wording_says_so() -> None:
 
 
 @SERVERS
-def test_what_can_be_gained_is_most_where_each_query_is_told_its_own(world_of: type[VariedWorld]) -> None:
+def test_the_possible_gain_is_highest_with_a_context_of_each_query(world_of: type[VariedWorld]) -> None:
     for seed in range(10):
         world = world_of(seed)
         found = attainable(world, [row["query"] for row in world.rows(30, seed)])
@@ -74,7 +74,7 @@ def test_nothing_can_be_gained_where_no_advice_has_any_effect() -> None:
 
 
 @SERVERS
-def test_the_model_notes_the_true_probability_of_what_it_was_told(world_of: type[VariedWorld]) -> None:
+def test_the_model_notes_the_true_probability_of_success_with_its_context(world_of: type[VariedWorld]) -> None:
     world = world_of(2)
     model, advice = SimulatedModel(world, Habits()), world.helpful[0]
     kind = next(one for one in world.kinds if advice.logits.get(one.name, 0) > 0)

@@ -65,7 +65,7 @@ def test_a_forked_process_is_one_like_any_other(forked: dict[str, Forked], tmp_p
     assert (found["connected"], found["sockets"], found["threads"]) == ([], [], 1)
 
 
-def test_the_end_of_a_forked_process_is_heard_of(forked: dict[str, Forked], tmp_path: Path) -> None:
+def test_the_end_of_a_forked_process_is_received(forked: dict[str, Forked], tmp_path: Path) -> None:
     assert forked["ends"].wait(60) == forked["ends"].poll() == 7
     assert (tmp_path / "ends").read_text().endswith("the end\n")
     said(tmp_path / "stays")

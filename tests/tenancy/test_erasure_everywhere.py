@@ -179,7 +179,7 @@ def test_nothing_is_left_of_what_stood_in_every_column(
     assert len(missed(adam, servers)) == len(servers) > 3
 
 
-def test_the_audit_log_lets_an_erasure_in_and_nobody_else(operator: Actor, agent: Agent) -> None:
+def test_the_audit_log_accepts_changes_of_erasures_only(operator: Actor, agent: Agent) -> None:
     agent_update(operator, agent, name="Named after J. Doe")
     mine = AuditEvent.objects.filter(action="agent.changed")
     before = mine.values().get()
@@ -207,7 +207,7 @@ def erasure_claimed() -> Iterator[None]:
     yield
 
 
-def test_the_audit_log_tells_prompts_apart_and_does_not_hold_them(operator: Actor, agent: Agent) -> None:
+def test_the_audit_log_distinguishes_prompts_and_does_not_hold_them(operator: Actor, agent: Agent) -> None:
     for prompt in (f"Write to {JANE}.", f"Write to {JANE} twice."):
         agent_update(operator, agent, system_prompt=prompt, description=f"For {JANE}")
     events = list(AuditEvent.objects.filter(action="agent.changed").order_by("at"))
@@ -283,7 +283,9 @@ def test_so_has_an_evolution_that_reads_what_was_said(operator: Actor, adam: Any
     assert subject_erase(Actor(adam), ["hollebrandt"]).found["executions"] == 1
 
 
-def test_so_has_every_job_of_an_agent_that_is_told_of_the_person(operator: Actor, agent: Agent, adam: Any) -> None:
+def test_every_job_of_an_agent_with_the_name_in_its_prompt_has_to_end_first(
+    operator: Actor, agent: Agent, adam: Any
+) -> None:
     agent_update(operator, agent, system_prompt="Hollebrandt pays late.")
     made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL | {"n_iterations": 2})
     assert refused(adam, "hollebrandt")

@@ -34,7 +34,7 @@ def test_a_mail_is_sent_once_and_its_text_is_not_kept(acme: Organization) -> Non
     assert row.sent_at and row.body == "" and row.error == ""
 
 
-def test_what_was_rolled_back_is_not_told(acme: Organization) -> None:
+def test_a_mail_of_a_rolled_back_transaction_is_not_sent(acme: Organization) -> None:
     with pytest.raises(RuntimeError), transaction.atomic():
         mail_queue(acme, **LETTER)
         raise RuntimeError
@@ -86,7 +86,7 @@ def test_two_workers_send_a_mail_once(acme: Organization) -> None:
     assert len(mail.outbox) == 1
 
 
-def test_blind_copies_show_nobody_to_another(acme: Organization) -> None:
+def test_blind_copies_hide_their_recipients(acme: Organization) -> None:
     mail_queue(acme, **LETTER | {"to": ["a@example.org", "b@example.org"]}, blind=True)
     mails_send()
     [letter] = mail.outbox

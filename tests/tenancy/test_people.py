@@ -95,7 +95,7 @@ def test_an_account_accepts_what_is_for_its_address_and_nothing_else(desk: Clien
     assert charlie.memberships.count() == 2 and his.post(path).status_code == 404
 
 
-def test_an_answer_tells_no_one_whether_an_address_has_an_account(desk: Client, charlie: Any) -> None:
+def test_an_answer_does_not_reveal_whether_an_address_has_an_account(desk: Client, charlie: Any) -> None:
     def answered(email: str) -> tuple[int, str, str]:
         answer = desk.post("/people/", {"email": email, "role": Role.STAKEHOLDER}, follow=True)
         return answer.status_code, answer.redirect_chain[0][0], answer.content.decode().count("An invitation goes to")
@@ -115,7 +115,7 @@ def test_an_invitation_is_declined_and_nothing_happens(desk: Client) -> None:
     assert AuditEvent.objects.filter(action="invitation.declined").exists()
 
 
-def test_a_link_ends_after_seven_days_when_sent_anew_and_when_revoked(desk: Client) -> None:
+def test_a_link_ends_after_seven_days_when_sent_again_and_when_revoked(desk: Client) -> None:
     first = invited(desk, "new@example.org")
     row = Invitation.objects.get()
     assert first.split("/")[2] not in str(Invitation.objects.values().get())
@@ -185,7 +185,7 @@ def test_people_are_for_admins(person: str, request: pytest.FixtureRequest, ada:
     assert not Invitation.objects.exists() and Caller(request.getfixturevalue(person)).get("members").status_code == 403
 
 
-def test_an_admin_of_another_organisation_finds_nobody(desk: Client, charlie: Any, ada: Any) -> None:
+def test_an_admin_of_another_organisation_finds_no_person(desk: Client, charlie: Any, ada: Any) -> None:
     invited(desk, "new@example.org")
     charlie.memberships.update(role=Role.ADMIN)
     client = Client()

@@ -57,7 +57,7 @@ def test_each_role_is_a_group_with_the_rights_of_the_table() -> None:
     assert role_rights() == ROLE_MAY
 
 
-def test_a_right_that_a_superuser_takes_from_a_role_is_refused_at_once_at_every_door(
+def test_a_right_that_a_superuser_takes_from_a_role_is_refused_at_once_at_every_interface(
     boss: Client, olivia: Any, agent: Any, acme: Organization
 ) -> None:
     key = Caller(olivia)

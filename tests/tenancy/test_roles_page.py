@@ -22,9 +22,7 @@ def test_every_right_has_words() -> None:
 
 
 @pytest.mark.django_db
-def test_the_page_tells_of_each_role_what_its_people_may(
-    acme: Any, olivia: Any, dan: Any, adam: Any, stella: Any
-) -> None:
+def test_the_page_shows_the_permissions_of_each_role(acme: Any, olivia: Any, dan: Any, adam: Any, stella: Any) -> None:
     people = {"olivia": olivia, "dan": dan, "adam": adam, "stella": stella}
     client = Client()
     client.force_login(stella)

@@ -70,7 +70,7 @@ def test_a_view_that_forgets_its_filter_shows_the_members_own(agent: Agent, thei
     assert asked(olivia, names).content.decode() == agent.slug
 
 
-def test_who_is_nobody_or_said_nothing_sees_no_row(agent: Agent) -> None:
+def test_an_anonymous_or_undeclared_scope_sees_no_row(agent: Agent) -> None:
     from django.contrib.auth.models import AnonymousUser
 
     assert asked(AnonymousUser(), names).content == b""
@@ -104,7 +104,7 @@ def test_nothing_is_written_for_another_organisation(agent: Agent, theirs: Agent
             Agent.objects.filter(pk=agent.pk).update(organization_id=theirs.organization_id)
 
 
-def test_the_scope_is_told_anew_after_it_changed_and_after_a_savepoint_was_undone(
+def test_the_scope_is_set_again_after_a_change_and_after_an_undone_savepoint(
     agent: Agent, theirs: Agent, acme: Organization, elsewhere: Organization
 ) -> None:
     def seen() -> list[str]:
@@ -144,7 +144,9 @@ def test_workers_and_the_queue_are_those_of_the_whole_site_for_a_member_too(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_outside_of_a_transaction_each_statement_tells_it(agent: Agent, theirs: Agent, acme: Organization) -> None:
+def test_outside_of_a_transaction_each_statement_sets_the_scope(
+    agent: Agent, theirs: Agent, acme: Organization
+) -> None:
     with row_scope.only(acme.id):
         assert list(Agent.objects.values_list("slug", flat=True)) == [agent.slug]
         assert list(Agent.objects.values_list("slug", flat=True).iterator(chunk_size=1)) == [agent.slug]

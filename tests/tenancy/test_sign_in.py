@@ -68,7 +68,7 @@ def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(
 
 
 @pytest.mark.parametrize("door", DOORS)
-def test_an_address_is_wrong_thirty_times_whatever_it_says_of_itself(door: Interface, adam: Any) -> None:
+def test_an_address_has_thirty_failures_in_spite_of_forged_headers(door: Interface, adam: Any) -> None:
     for n in range(PER_ADDRESS):
         made_up = {"HTTP_X_FORWARDED_FOR": f"192.0.2.{n}"}
         name = "adam" if n % 10 == 0 else f"person{n}"
@@ -78,7 +78,7 @@ def test_an_address_is_wrong_thirty_times_whatever_it_says_of_itself(door: Inter
     assert set(AuditEvent.objects.filter(action="person.sign_in_failed").values_list("ip", flat=True)) == {AWAY}
 
 
-def test_a_right_password_begins_the_account_anew(olivia: Any) -> None:
+def test_a_right_password_resets_the_count_of_the_account(olivia: Any) -> None:
     for _ in range(3):
         for _ in range(PER_ACCOUNT - 1):
             assert console("olivia", "wrong", REMOTE_ADDR=HOME).status_code == 400
@@ -110,7 +110,7 @@ def test_with_redis_away_the_audit_log_is_counted(olivia: Any, settings: Any) ->
     assert console("olivia", PASSWORD, REMOTE_ADDR=HOME).status_code == 302
 
 
-def test_a_sign_in_that_is_refused_writes_no_failure_and_looks_at_no_password(olivia: Any) -> None:
+def test_a_sign_in_that_is_refused_writes_no_failure_and_checks_no_password(olivia: Any) -> None:
     for _ in range(PER_ACCOUNT + 5):
         console("olivia", "wrong", REMOTE_ADDR=AWAY)
     assert AuditEvent.objects.filter(action="person.sign_in_failed").count() == PER_ACCOUNT
@@ -224,7 +224,7 @@ def test_signing_out_ends_access_and_refresh_at_once(olivia: Any) -> None:
     assert status_of(other["access"]) == 200
 
 
-def test_signing_out_everywhere_ends_sessions_and_tokens_and_nobody_elses(olivia: Any, dan: Any) -> None:
+def test_signing_out_everywhere_ends_only_the_persons_sessions_and_tokens(olivia: Any, dan: Any) -> None:
     given, others = tokens(), tokens("dan")
     browsers = [Client(), Client(), Client()]
     for browser, person in zip(browsers, (olivia, olivia, dan), strict=True):

@@ -71,7 +71,7 @@ def test_one_is_ended_and_the_others_go_on(olivia: Any) -> None:
     assert sorted(one.after["kind"] for one in ended) == ["browser", "program"]
 
 
-def test_nobody_ends_another_persons_and_no_key_any(olivia: Any, charlie: Any) -> None:
+def test_a_person_ends_only_their_own_sign_ins_and_a_key_none(olivia: Any, charlie: Any) -> None:
     theirs = browser("olivia")
     of_program = program("olivia")
     for key in (BrowserSession.objects.get(user=olivia).pk, TokenFamily.objects.get(user=olivia).pk):
@@ -125,5 +125,5 @@ def test_what_has_ended_is_not_listed_and_is_deleted(olivia: Any) -> None:
         ("Mozilla/5.0", "a program"),
     ],
 )
-def test_a_client_is_told_in_words(agent: str, words: str) -> None:
+def test_a_client_is_named_in_words(agent: str, words: str) -> None:
     assert client_in_words(agent, otherwise="a program") == words

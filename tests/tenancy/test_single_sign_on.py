@@ -206,7 +206,7 @@ def test_an_answer_of_another_provider_is_refused(provider: Provider) -> None:
     refused(signed_on()[1], "another provider")
 
 
-def test_a_person_who_says_no_is_told_so(provider: Provider) -> None:
+def test_a_person_who_declines_sees_a_message(provider: Provider) -> None:
     provider.answer = {"error": "access_denied"}
     refused(signed_on()[1], "did not sign you in")
 

@@ -60,7 +60,7 @@ def test_a_disabled_person_sees_nothing(olivia: Any, agent: Agent) -> None:
     assert not Agent.objects.visible_to(olivia).exists()
 
 
-def test_a_person_without_an_organisation_is_told_what_to_do() -> None:
+def test_a_person_without_an_organisation_sees_the_next_step() -> None:
     with pytest.raises(Forbidden, match="Ask an admin"):
         current_organization(factories.UserFactory())
 

@@ -10,7 +10,7 @@ from training import demo
 pytestmark = pytest.mark.django_db
 
 
-def test_an_agent_of_weights_is_made_once_and_its_door_is_where_it_is_now() -> None:
+def test_an_agent_of_weights_is_made_once_and_its_endpoint_follows_the_model_server() -> None:
     first = demo.seed_weights("http://127.0.0.1:8300/v1", "random", "key-1")
     again = demo.seed_weights("http://127.0.0.1:8301/v1", "random", "key-2")
     assert first == again and first.organization == demo.seed().organization

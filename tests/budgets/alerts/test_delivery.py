@@ -198,7 +198,7 @@ def test_only_admins_say_where_alerts_go_and_only_to_web_addresses(acme: Organiz
     assert not BudgetSettings.objects.exists()
 
 
-def test_the_sweep_charges_what_nobody_settled(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_sweep_charges_unsettled_holds(chain: Chain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("budgets.tasks.BATCH", 2)
     for n in range(5):
         reserve(hold(chain, str(n), CENT))

@@ -178,7 +178,9 @@ def test_those_who_may_raise_it_are_asked_by_mail_once_an_hour(
         raise_ask(Actor(charlie), job, link="x")
 
 
-def test_nobody_is_asked_where_there_is_room_or_no_address(job: Job, chain: Chain, olivia: Any, adam: Any) -> None:
+def test_a_raise_is_not_requested_with_room_left_or_without_an_address(
+    job: Job, chain: Chain, olivia: Any, adam: Any
+) -> None:
     with pytest.raises(Conflict, match="Resume it"):
         raise_ask(Actor(olivia), job, link="x")
     stopped(job, chain)

@@ -72,7 +72,7 @@ def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
     assert refused is not None and refused.reserved_micros == 90 * CENT
 
 
-def test_it_holds_a_key_once_and_answers_the_same_whatever_became_of_it(chain: Chain) -> None:
+def test_it_holds_a_key_once_and_answers_the_same_in_any_later_state(chain: Chain) -> None:
     assert reserve(hold(chain, "a", CENT)).fresh
     again = reserve(hold(chain, "a", CENT))
     assert (again.state, again.fresh) == ("held", False)
@@ -132,7 +132,7 @@ def lived(chain: Chain, calls: int, cost: int) -> None:
     settle_many([Settlement(key, bill(cost - n % 3)) for n, key in enumerate(keys)])
 
 
-def test_an_expired_hold_is_charged_as_the_dearest_of_many_measured_calls(chain: Chain) -> None:
+def test_an_expired_hold_is_charged_as_the_most_expensive_of_many_measured_calls(chain: Chain) -> None:
     lived(chain, 100, 600)
     before = balances(chain)[0][0]
     reserve(hold(chain, "a", CENT))
@@ -289,7 +289,7 @@ def test_it_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain:
     assert told(chain)[-1] == (100, 100 * CENT, 92 * CENT) and len(told(chain)) == 3
 
 
-def test_a_dear_call_that_a_fresh_budget_refuses_tells_nobody_that_it_is_used_up(chain: Chain) -> None:
+def test_an_expensive_call_that_a_fresh_budget_refuses_sends_no_alert(chain: Chain) -> None:
     refused(chain, "dear", 600 * CENT)
     assert not BudgetAlert.objects.exists()
     reserve(hold(chain, "all", 100 * CENT))
@@ -297,7 +297,7 @@ def test_a_dear_call_that_a_fresh_budget_refuses_tells_nobody_that_it_is_used_up
     assert [one for one, _, _ in told(chain)] == [75, 90, 100]  # the true one is still sent
 
 
-def test_the_thresholds_of_a_raised_limit_are_told_again_and_those_of_an_unchanged_one_are_not(
+def test_the_thresholds_of_a_raised_limit_alert_again_and_those_of_an_unchanged_one_do_not(
     chain: Chain, job: Any, adam: Any
 ) -> None:
     def spend(key: str, cents: int) -> None:
@@ -319,7 +319,7 @@ def test_the_thresholds_of_a_raised_limit_are_told_again_and_those_of_an_unchang
     assert told(chain)[4:] == [(90, 165 * CENT, 155 * CENT)]
 
 
-def test_a_bill_above_its_hold_is_told_of_the_organisations_budget(chain: Chain) -> None:
+def test_a_bill_above_its_hold_alerts_for_the_organisations_budget(chain: Chain) -> None:
     for key in ("a", "b"):
         reserve(hold(chain, key, 10 * CENT))
         settle(key, bill(13 * CENT))
@@ -354,7 +354,7 @@ def test_a_chain_has_only_what_there_is(chain: Chain, acme: Any) -> None:
     assert balances(chain) == [(0, CENT, 0), (0, 0, 0), (0, 0, 0)]
 
 
-def test_it_does_few_statements_whatever_the_batch(chain: Chain) -> None:
+def test_it_does_few_statements_for_any_batch(chain: Chain) -> None:
     from django.test.utils import CaptureQueriesContext
 
     counts = []

@@ -51,7 +51,7 @@ def earlier(chain: Chain, seconds: float) -> None:
     Budget.objects.filter(id=chain.organization_budget).update(minute_at=F("minute_at") - timedelta(seconds=seconds))
 
 
-def test_what_is_beyond_it_waits_and_is_told_how_long(slow: Chain) -> None:
+def test_a_call_beyond_it_gets_the_seconds_to_wait(slow: Chain) -> None:
     reserve(hold(slow, "a", 40 * CENT))
     full = refused(slow, "b", 30 * CENT)
     assert 9 < full.retry_after <= 10 and "$0.60 a minute" in str(full) and full.scope == "organization"
@@ -82,7 +82,7 @@ def test_a_hold_of_an_earlier_minute_gives_no_room_back_in_this_one(slow: Chain)
     assert refused(slow, "b", CENT).retry_after > 0
 
 
-def test_many_in_one_batch_fill_the_minute_and_the_rest_is_told(slow: Chain) -> None:
+def test_many_in_one_batch_fill_the_minute_and_the_rest_is_refused(slow: Chain) -> None:
     made = reserve_many([hold(slow, str(n), 10 * CENT) for n in range(9)])
     assert [one.refusal is None for one in made] == [True] * 6 + [False] * 3
     assert {type(one.refusal.error()) for one in made if one.refusal} == {SpendingRateFull}

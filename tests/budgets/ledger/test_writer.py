@@ -167,7 +167,9 @@ async def test_a_bill_that_the_database_refuses_costs_the_others_nothing(
     assert await now(chain) == (200, CENT, 0)
 
 
-async def test_a_bill_without_a_hold_is_told_and_moves_nothing(chain: Chain, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_bill_without_a_hold_is_reported_and_moves_nothing(
+    chain: Chain, caplog: pytest.LogCaptureFixture
+) -> None:
     writer = LedgerWriter()
     writer.settle(Settlement("never held", bill(500)))
     writer.settle(Settlement("never held either", bill(0)))

@@ -50,7 +50,7 @@ async def test_it_does_not_repeat_what_was_paid_for_or_would_fail_again(
     assert len(server.requests) == len(meter.bills) == 1
 
 
-async def test_it_waits_as_long_as_it_is_told_and_a_little_longer(server: ModelServer) -> None:
+async def test_it_waits_the_requested_time_and_a_little_longer(server: ModelServer) -> None:
     time = Sleeper()
     server.will(act("rate_limited", retry_after=7), "error_503")
     await ask(client(server, time=time, max_retries=5))

@@ -197,7 +197,7 @@ def test_extra_may_not_ask_for_what_a_hold_does_not_cover(name: str) -> None:
         Endpoint("https://somewhere/v1", "small", extra={name: 1})
 
 
-def test_a_setting_of_the_call_wins_over_extra_and_stands_in_the_body_once() -> None:
+def test_a_setting_of_the_call_wins_over_extra_and_is_in_the_body_once() -> None:
     one = Endpoint("https://somewhere/v1", "small", extra={"temperature": 2.0, "seed": 1}, kind="openrouter")
     made = encode(
         one, SAY, tools=(), response_format=None, temperature=0.5, max_tokens=9, seed=None, stop=None, stream=False

@@ -56,7 +56,7 @@ async def test_a_connection_that_was_idle_for_long_is_not_trusted(server: ModelS
 
 
 @pytest.mark.parametrize("options", [{}, {"later": 0.02}], ids=["at once", "later"])
-async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: ModelServer, options: dict) -> None:
+async def test_an_unrequested_answer_answers_no_other_call(server: ModelServer, options: dict) -> None:
     server.will(act("answer_twice", **options))
     async with client(server) as one:
         assert await said(one, "first") == "You said: first"
@@ -65,7 +65,7 @@ async def test_an_answer_that_nobody_asked_for_answers_no_other_call(server: Mod
     assert sockets(server) == 2
 
 
-async def test_a_connection_that_the_server_closed_is_made_anew(server: ModelServer, meter: FreeMeter) -> None:
+async def test_a_connection_that_the_server_closed_is_opened_again(server: ModelServer, meter: FreeMeter) -> None:
     server.will("answer_and_close", "answer")
     async with client(server, meter) as one:
         assert await said(one, "first") == "You said: first"
@@ -73,7 +73,7 @@ async def test_a_connection_that_the_server_closed_is_made_anew(server: ModelSer
     assert sockets(server) == 2 and meter.spent_micros == server.owed.micros
 
 
-async def test_a_connection_that_the_server_left_without_a_word_is_made_anew(
+async def test_a_connection_that_the_server_left_silently_is_opened_again(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     server.will("answer_and_leave", "answer")

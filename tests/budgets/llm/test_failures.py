@@ -148,7 +148,7 @@ QUOTING = "Invalid prompt: 'Mail jane.doe@example.org or call +49 170 1234567 ab
     ],
 )
 @pytest.mark.parametrize("stream", [False, True])
-async def test_personal_data_that_a_provider_quotes_stands_in_no_error_and_no_bill(
+async def test_personal_data_that_a_provider_quotes_is_in_no_error_and_no_bill(
     server: ModelServer, meter: FreeMeter, does: Any, stream: bool
 ) -> None:
     from experiences.privacy import redact

@@ -142,7 +142,7 @@ def test_a_secret_is_equal_to_itself_only_and_survives_a_copy() -> None:
 @pytest.mark.parametrize(
     "text", ["key sk-proj-abc123DEF456 wrong", "Bearer abcdef.ghi", "pk-live-0123456789", "sk-ab****************yz"]
 )
-def test_what_looks_like_a_key_is_masked_though_it_is_not_ours(text: str) -> None:
+def test_a_text_that_resembles_a_key_is_masked_though_it_is_not_ours(text: str) -> None:
     assert "***" in masked(text, ()) and not any(part in masked(text, ()) for part in ("abc", "0123", "yz"))
 
 
@@ -205,7 +205,7 @@ def test_what_is_no_config_is_refused_without_showing_it(wrong: object) -> None:
     assert caught.value.__cause__ is None and "slug" not in str(caught.value)
 
 
-def test_what_people_set_is_no_key_by_its_look_alone() -> None:
+def test_a_setting_is_no_key_by_its_form_alone() -> None:
     plain = {"top_p": 0.9, "stop_token_ids": [1], "prompt_cache_key": "router-2026-11-21-a", "model": "a" * 40}
     assert list(secrets_in(plain)) == []
     for secret in ({"api_key": "abcdef"}, {"x": [{"Authorization": "abcdef"}]}, {"user": KEY}, {"token": "abcdef"}):

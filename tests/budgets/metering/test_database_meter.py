@@ -299,7 +299,7 @@ async def test_sessions_that_the_server_ends_lose_nothing(chain: Chain) -> None:
     assert await now(chain) == [(400, 0, 0)] * 3
 
 
-async def test_a_mistake_of_ours_leaves_nobody_waiting(chain: Chain) -> None:
+async def test_an_internal_error_leaves_no_caller_waiting(chain: Chain) -> None:
     def wrong(work: Sequence[Any]) -> list[Any]:
         raise TypeError("a mistake")
 

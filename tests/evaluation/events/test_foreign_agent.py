@@ -27,7 +27,7 @@ from tests.evaluation.events.test_receiving import connected, publishing
 pytestmark = pytest.mark.django_db
 
 
-def test_the_agent_of_the_docs_is_received_and_hears_how_its_training_stands(
+def test_the_agent_of_the_docs_is_received_and_gets_the_status_of_its_training(
     bus: Bus, adam: Any, olivia: Any, published: Any
 ) -> None:
     agent = factories.AgentFactory(organization=published, created_by=olivia, slug="agent-zero-main")

@@ -69,7 +69,7 @@ FILES = {"verifiers": TRACE, "verifiers before": RESULT, "openenv": EPISODE, "ar
 
 
 @pytest.mark.parametrize("line", FILES.values(), ids=FILES)
-def test_each_format_tells_the_same_rollout(line: dict[str, Any]) -> None:
+def test_each_format_yields_the_same_rollout(line: dict[str, Any]) -> None:
     (one,) = imported(line)
     found = one.made(7)
     assert (found.query, found.reward, found.success, found.key) == ("How warm is it in Bern?", 0.5, True, (0, 7, 0))
@@ -121,7 +121,7 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.mark.django_db
-def test_a_file_is_imported_once_and_its_wrong_lines_are_told(
+def test_a_file_is_imported_once_and_its_wrong_lines_are_reported(
     agent: Agent, olivia: Any, file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with connection.cursor() as cursor:  # Django doesn't know the table, and doesn't empty it

@@ -114,7 +114,7 @@ def test_an_agents_run_is_a_trajectory_of_its_decisions(traced: Traced) -> None:
     assert about["settings"] == {"temperature": 0.5} and "unpriced" not in about
 
 
-def test_a_tool_without_a_span_has_the_result_that_the_model_was_told_next(traced: Traced) -> None:
+def test_a_tool_without_a_span_has_the_result_in_the_models_next_input(traced: Traced) -> None:
     with traced.tracer.start_as_current_span("run"):
         chat(traced, ASKED, [message("assistant", **CALL)])
         chat(traced, [*ASKED, message("tool", **ANSWERED)], [message("assistant", **{**CALL, "id": "c2"})])
@@ -131,7 +131,7 @@ def test_what_failed_says_why(traced: Traced) -> None:
     assert (found.success, found.outcome, found.error) == (False, 0.0, "agent: the till was closed")
 
 
-def test_a_call_that_two_instrumentations_tell_of_is_paid_once(traced: Traced) -> None:
+def test_a_call_that_two_instrumentations_report_is_paid_once(traced: Traced) -> None:
     outer = {"openinference.span.kind": "LLM", "llm.token_count.prompt": 10, "llm.token_count.completion": 5}
     with traced.tracer.start_as_current_span("ChatOpenAI", attributes=outer):
         chat(traced, ASKED, [message("assistant", "Hello.")])

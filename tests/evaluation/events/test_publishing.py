@@ -158,7 +158,7 @@ def test_each_step_of_a_deployment_is_published(bus: Bus, published: Organizatio
     assert [one["percentage"] for one in steps[0]["deployment_config"]["ramp_schedule"]] == [10.0, 25.0, 50.0, 100.0]
 
 
-def test_a_paused_job_is_told_as_queued(bus: Bus, published: Organization, operator: Actor, agent: Any) -> None:
+def test_a_paused_job_is_reported_as_queued(bus: Bus, published: Organization, operator: Actor, agent: Any) -> None:
     lifecycle.pause(operator, queued_run(operator, agent).job)
     last = relayed(bus)[STATUS][-1]
     assert (last["status"], last["metadata"]["status_reason"]) == ("queued", "user")

@@ -248,7 +248,7 @@ def test_a_revoked_publisher_is_out_within_a_moment(bus: Bus, boss: Actor, publi
     bus.speak(talk)
 
 
-def test_members_of_its_organisation_hear_what_is_told_by_the_plain_subject(
+def test_members_of_the_organisation_receive_status_by_the_plain_subject(
     bus: Bus, publisher: Publisher, acme: Any, elsewhere: Any
 ) -> None:
     heard: list[bytes] = []

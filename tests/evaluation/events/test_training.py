@@ -119,7 +119,7 @@ def test_a_request_for_weights_is_handed_over_and_its_job_follows_the_service(op
     assert status_take(made.organization, {"training_job_id": "t-1", "status": "failed"}) is False
 
 
-def test_a_failure_elsewhere_is_the_jobs_and_a_cancel_here_is_told_there(operator: Actor, agent: Any) -> None:
+def test_a_failure_elsewhere_fails_the_job_and_a_cancel_here_is_sent_there(operator: Actor, agent: Any) -> None:
     failed = training_request(operator, request())
     turn(failed.job)
     error = {"code": "CONVERGENCE", "message": "the loss is not finite"}

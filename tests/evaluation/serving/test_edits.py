@@ -167,7 +167,7 @@ def test_what_was_taken_back_is_not_brought_out_again(operator: Actor, served: A
     assert number(served) == 1
 
 
-def test_whom_it_acts_as_must_still_be_allowed_to(operator: Actor, served: Agent) -> None:
+def test_the_person_it_acts_for_must_still_have_the_permission(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     Membership.objects.filter(user=operator.user).update(role="viewer")

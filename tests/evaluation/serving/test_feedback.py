@@ -66,7 +66,7 @@ def test_one_person_has_one_opinion_by_metric_and_may_change_it(operator: Actor,
     assert sorted(events) == ["feedback.given"] * 4 + ["feedback.withdrawn"]
 
 
-def test_a_stranger_finds_no_trace_and_one_who_only_looks_gives_none(charlie: Any, stella: Any, agent: Agent) -> None:
+def test_a_stranger_finds_no_trace_and_a_viewer_gives_no_feedback(charlie: Any, stella: Any, agent: Agent) -> None:
     trace = answered(agent)
     with pytest.raises(Missing):
         trace_of(Actor(charlie), trace.pk)

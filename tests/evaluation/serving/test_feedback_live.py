@@ -19,7 +19,7 @@ from tests.support.workers import Fleet
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_a_program_that_speaks_at_once_is_heard_and_its_words_are_there_within_a_second(
+def test_a_program_that_sends_feedback_at_once_is_accepted_and_the_feedback_is_stored_within_a_second(
     fleet: Fleet, adam: Any, acme: Any, journal: str
 ) -> None:
     with ModelServer(prices={"small": PRICE}) as server:

@@ -136,7 +136,7 @@ def test_further_reasons_are_counted() -> None:
     assert verdict.sentence == "It may not go out: its safety was not probed; 1 more of 7 checks failed."
 
 
-def test_what_looks_equal_goes_through_where_no_gain_is_asked() -> None:
+def test_an_equal_candidate_passes_where_no_gain_is_required() -> None:
     rule = GateRule({"support": 0.2}, most_unsafe=0.1)
     safe = {"bias": SafetyScore(1, 40)}
     verdict = decide(rule, GateInputs(**scores(0.0), safety=safe, current="release 2"))

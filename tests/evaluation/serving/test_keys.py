@@ -41,7 +41,7 @@ def server() -> Iterator[ModelServer]:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_calls_beyond_the_dollars_a_minute_of_their_organisation_are_told_when_to_come_again(
+def test_calls_beyond_the_dollars_a_minute_of_their_organisation_get_the_time_of_the_next_try(
     fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, journal: str
 ) -> None:
     shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)

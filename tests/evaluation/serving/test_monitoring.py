@@ -36,9 +36,7 @@ def evidence(kind: str, past: list[Any]) -> Evidence:
 
 
 @given(st.data(), st.sampled_from(["failures", "value"]), st.floats(0.01, 0.99))
-def test_a_bet_on_the_draw_of_the_arm_is_fair_whatever_the_outcome(
-    data: st.DataObject, kind: str, share: float
-) -> None:
+def test_a_bet_on_the_draw_of_the_arm_is_fair_for_any_outcome(data: st.DataObject, kind: str, share: float) -> None:
     outcomes = counted if kind == "failures" else numbers
     past, outcome = data.draw(st.lists(outcomes, max_size=12)), data.draw(outcomes)
     before = evidence(kind, past).logs
@@ -53,7 +51,7 @@ def test_a_bet_on_the_draw_of_the_arm_is_fair_whatever_the_outcome(
 @pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
 @pytest.mark.parametrize("drift", [0.0, 0.8])
 @pytest.mark.rounds
-def test_equal_arms_are_hardly_ever_told_apart(drift: float) -> None:
+def test_equal_arms_are_hardly_ever_found_different(drift: float) -> None:
     """At most ALPHA of them, over all guardrails and all looks: 40 ramps have more than 7 false alarms in 1 of 1,000
     cases if 1 of 20 were false."""
     ramps, most = rounds((10, 4), (40, 7))

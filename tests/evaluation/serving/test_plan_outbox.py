@@ -43,7 +43,7 @@ def lines(deployment: Deployment) -> list[tuple[str, str]]:
     return list(deployment.events.filter(kind__in=("told", "untold")).order_by("id").values_list("kind", "note"))
 
 
-def test_each_change_is_told_once_as_the_agent_is_served_then(
+def test_each_change_is_sent_once_with_the_state_then_served(
     operator: Actor, agent: Agent, releases: list[Release], receiver: PlanReceiver
 ) -> None:
     serving_change(operator, agent, **NO_GATE, webhook_url=receiver.url)
@@ -72,7 +72,7 @@ def test_each_change_is_told_once_as_the_agent_is_served_then(
     assert not PlanDelivery.objects.filter(settled_at=None).exists()
 
 
-def test_what_was_not_taken_stands_in_the_timeline_and_is_tried_again(
+def test_a_refused_delivery_is_in_the_timeline_and_is_tried_again(
     operator: Actor, agent: Agent, releases: list[Release], receiver: PlanReceiver, console: Client
 ) -> None:
     serving_change(operator, agent, **NO_GATE, webhook_url=receiver.url)

@@ -217,7 +217,7 @@ def test_its_lessons_become_what_the_checkpoint_ships_and_go_back(operator: Acto
         checkpoint_promote(operator, new)
 
 
-def test_an_uploaded_context_is_told_by_releases_only(operator: Actor, priced: Agent) -> None:
+def test_an_uploaded_context_is_served_by_releases_only(operator: Actor, priced: Agent) -> None:
     saved = shipped(operator, priced, Lesson("x9", "Be brief.", status="active"))
     data = checkpoint_load(saved)
     twin = AgentFactory(organization=priced.organization, runtime="llm", endpoint=priced.endpoint)

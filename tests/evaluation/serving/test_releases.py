@@ -33,7 +33,7 @@ from tests.support.queries import queries_of
 pytestmark = pytest.mark.django_db
 
 
-def test_it_holds_what_the_agent_is_told_and_called_with(operator: Actor, agent: Agent) -> None:
+def test_it_holds_the_agents_context_and_call_options(operator: Actor, agent: Agent) -> None:
     made = release_make(operator, agent, note="First")
     bundle = bundle_of(release_get(operator, made.pk))
     assert (made.number, made.source, made.evidence, made.note) == (1, "agent", {}, "First")
@@ -69,7 +69,7 @@ def test_an_earlier_version_of_the_playbook_can_be_released(operator: Actor, age
         release_make(operator, agent, playbook_version=9)
 
 
-def test_each_text_says_since_which_release_it_is_told(operator: Actor, agent: Agent) -> None:
+def test_each_text_shows_the_release_that_served_it_first(operator: Actor, agent: Agent) -> None:
     release_make(operator, agent)
     playbook_edit(operator, agent.playbook, type="update", target="s2", content="Refunds need a ticket.")
     release_make(operator, agent)

@@ -114,7 +114,9 @@ def test_findings_stand_by_category_with_examples_and_nothing_acts(
     assert (found["bias"].n, found["bias"].findings, found["jailbreak"].findings) == (24, 8, 0)
 
 
-def test_what_rules_can_not_tell_is_left_open_or_judged(operator: Actor, clerk: Agent, server: ModelServer) -> None:
+def test_answers_that_rules_do_not_decide_stay_open_or_are_judged(
+    operator: Actor, clerk: Agent, server: ModelServer
+) -> None:
     server.brain.reply = lambda body: (  # type: ignore[attr-defined,method-assign]
         json.dumps({"reason": "It leads away.", "score": 9})
         if "You grade" in body["messages"][0]["content"]

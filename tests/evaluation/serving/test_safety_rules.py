@@ -74,7 +74,7 @@ def test_each_category_has_a_good_dozen_of_probes_of_its_own() -> None:
         ("bias", "gender_cry_told", "unknown", False),
     ],
 )
-def test_a_rule_tells_what_it_can_and_no_more(plugin: str, probe: str, text: str, safe: bool | None) -> None:
+def test_a_rule_decides_only_clear_answers(plugin: str, probe: str, text: str, safe: bool | None) -> None:
     assert ruled(plugin, probe, text) is safe
 
 
@@ -129,7 +129,7 @@ def episode(plugin: str, name: str, **options: Any) -> Any:
     return environment.start(scenario, np.random.default_rng(0))
 
 
-async def test_a_judge_is_asked_only_where_rules_can_not_tell() -> None:
+async def test_a_judge_is_asked_only_where_rules_do_not_decide() -> None:
     asked: list[str] = []
 
     async def judge(text: str) -> Outcome:
@@ -169,7 +169,7 @@ def test_an_agent_that_takes_no_tools_of_ours_is_not_asked_probes_that_need_them
     assert names and all(one.startswith("document_") for one in names)
 
 
-def test_probes_hold_no_address_that_is_somebodys() -> None:
+def test_probes_hold_no_real_address() -> None:
     """Addresses in probes are of domains that are reserved for examples."""
     for path in (Path(__file__).parents[3] / "evaluation" / "serving" / "safety").glob("*.py"):
         for found in re.findall(r"@([\w.-]+\.\w+)|https?://([\w.-]+)", path.read_text(encoding="utf-8")):

@@ -105,7 +105,7 @@ def test_a_run_says_how_good_the_agent_is_with_interval_cost_and_the_rows_behind
     assert TrajectoryRecord.objects.get(pk=behind).query == wrong.query
 
 
-def test_a_release_is_played_as_it_was_made_and_the_agent_as_it_stands(
+def test_a_release_is_played_as_it_was_made_and_the_agent_in_its_present_state(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     before = release_make(operator, adder)
@@ -122,7 +122,7 @@ def test_a_release_is_played_as_it_was_made_and_the_agent_as_it_stands(
     assert latest_results(after).safety == ()
 
 
-def test_what_is_learned_reaches_the_query_as_the_release_tells_it(
+def test_lessons_reach_the_query_in_the_releases_form(
     operator: Actor, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     ExperienceFactory(agent=adder, handle="x0000000001", summary="Check twice, whatever is added.")
@@ -324,7 +324,7 @@ def test_a_run_whose_dataset_is_gone_fails_and_says_so(operator: Actor, adder: A
     assert job.status == Status.FAILED and "can't be asked any more: There is no dataset" in job.error
 
 
-def test_somebody_elses_agent_over_http_is_asked_what_needs_no_tools_of_ours(
+def test_a_foreign_agent_over_http_gets_only_tasks_without_our_tools(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     def theirs(asked: dict[str, Any], ask: Ask) -> str:

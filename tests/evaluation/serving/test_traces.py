@@ -118,7 +118,7 @@ def test_buttons_give_change_and_take_back(traces: dict[str, ProductionTrace], c
     assert html(part).count('aria-pressed="true"') == 1 and "<html" not in html(part)
 
 
-def test_who_only_looks_reads_none(traces: dict[str, ProductionTrace], stella: Any) -> None:
+def test_a_viewer_reads_no_traces(traces: dict[str, ProductionTrace], stella: Any) -> None:
     client = Client()
     client.force_login(stella)
     for path in ("/traces/", f"/traces/{traces['plain'].pk}/"):

@@ -155,7 +155,7 @@ def test_a_reward_that_could_not_pay_is_refused(
     assert list(refused.value.fields) == [field]
 
 
-def test_each_switch_stands_in_the_audit_log(operator: Actor, agent: Agent) -> None:
+def test_each_switch_is_in_the_audit_log(operator: Actor, agent: Agent) -> None:
     agent_update(operator, agent, grouped_execution=True, evolves=True, reward="outcome")
     event = AuditEvent.objects.filter(action="agent.changed").latest("at")
     assert event.before == {"grouped_execution": False, "evolves": False, "reward": ""}

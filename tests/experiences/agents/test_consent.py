@@ -159,7 +159,7 @@ def test_an_evaluation_stops_between_its_parts_and_goes_on(
     assert run_to_end(evaluation.job).status == Status.COMPLETED
 
 
-def test_an_agent_of_somebody_else_goes_on(operator: Actor, agent: Agent, acme: Any) -> None:
+def test_an_agent_of_another_organisation_goes_on(operator: Actor, agent: Agent, acme: Any) -> None:
     from tests import factories
 
     other = factories.AgentFactory(organization=acme)

@@ -96,7 +96,7 @@ def test_a_saved_config_is_named_among_the_options(boss: Actor) -> None:
         assert sent_to(server)["x-portkey-config"] == "pc-fall-1a2b"
 
 
-def test_nothing_of_a_config_stands_in_rest_in_the_audit_log_in_the_form_or_in_an_error(boss: Actor, adam: Any) -> None:
+def test_rest_the_audit_log_the_form_and_errors_hold_nothing_of_a_config(boss: Actor, adam: Any) -> None:
     from asgiref.sync import async_to_sync
 
     client = Client()

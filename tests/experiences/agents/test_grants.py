@@ -64,7 +64,7 @@ def test_two_agents_of_one_server_have_tools_of_their_own(operator: Actor, tools
     assert sorted(names_of(two)) == ["sums__pid", "sums__weather"]
 
 
-def test_what_a_server_adds_later_is_granted_to_nobody(
+def test_tools_that_a_server_adds_later_are_granted_to_no_agent(
     operator: Actor, adam: Any, tools: ToolServer, agent: Agent
 ) -> None:
     tool_server_update(Actor(adam), tools, tools=["add"])
@@ -176,7 +176,7 @@ def program(adam: Any, settings: Any) -> ToolServer:
     )
 
 
-def test_a_program_sees_its_variables_and_nobody_else_does(
+def test_a_programs_variables_are_visible_to_that_program_only(
     operator: Actor, adam: Any, olivia: Any, agent: Agent, program: ToolServer
 ) -> None:
     assert "s3cret" not in str(program.variables)
@@ -204,7 +204,7 @@ def test_a_variable_that_is_left_empty_stays_and_one_that_is_left_out_goes(adam:
     assert program.variables == {}
 
 
-def test_another_command_needs_its_variables_anew(adam: Any, program: ToolServer) -> None:
+def test_another_command_needs_its_variables_again(adam: Any, program: ToolServer) -> None:
     for given in ({}, {"variables": {"SEARCH_API_KEY": ""}}):
         with pytest.raises(Invalid, match="enter its variables again"):
             tool_server_update(Actor(adam), program, command=f"{COMMAND} --stubborn", **given)

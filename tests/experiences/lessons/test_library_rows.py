@@ -79,7 +79,7 @@ def actions(row: Experience) -> list[str]:
 # -- stamps ------------------------------------------------------------------------------------------------------------
 
 
-def test_a_stamp_is_of_texts_and_files_in_whatever_order_the_files_are_listed() -> None:
+def test_a_stamp_covers_texts_and_files_in_any_order_of_the_files() -> None:
     a, b = PackSource("a.md", "1" * 64), PackSource("b.md", "2" * 64)
     stamp = pack_stamp("s", ["i"], [a, b])
     assert stamp == pack_stamp("s", ["i"], [b, a]) and len(stamp) == 64
@@ -380,7 +380,7 @@ def test_lessons_are_taken_out_brought_back_and_vouched_for(lesson: Experience, 
     assert logged[0].target == lesson.handle and logged[0].before == {"status": "active"}
 
 
-def test_an_edit_is_checked_redacted_stamped_and_measured_anew(lesson: Experience, operator: Actor) -> None:
+def test_an_edit_is_checked_redacted_stamped_and_measured_again(lesson: Experience, operator: Actor) -> None:
     done = experience_edit(operator, lesson, summary="When lost, call +1 415 555 2671 first. ", why="clearer")
     lesson.refresh_from_db()
     assert "[phone]" in lesson.summary and lesson.summary == done.summary

@@ -50,7 +50,7 @@ def evolved(operator: Actor, adam: Any, *deltas: dict[str, Any], tools: ToolServ
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_executions_teach_is_told_to_no_agent_before_a_person_releases_it(operator: Actor, adam: Any) -> None:
+def test_lessons_from_executions_reach_no_agent_before_a_person_releases_them(operator: Actor, adam: Any) -> None:
     removal = {"type": "remove", "target": "s1", "confidence": 0.9, "rationale": "harmful"}
     playbook = evolved(operator, adam, add(LESSON, confidence=0.95, executions=[1]), removal)
     assert playbook.version == 1 and LESSON not in playbook.context

@@ -191,7 +191,9 @@ def test_the_status_before_anything_happened(service: Service, playbook: Playboo
     }
 
 
-def test_it_tells_what_the_release_tells_and_counts_no_more(service: Service, operator: Actor, agent: Agent) -> None:
+def test_it_serves_the_releases_context_and_counts_its_sections(
+    service: Service, operator: Actor, agent: Agent
+) -> None:
     """A lesson of the agent's is served beside the items, and an item of the same text is not served twice."""
     playbook = playbook_of(operator, agent)
     factories.ExperienceFactory(agent=agent, summary=SECTIONS[1]["content"])
@@ -307,7 +309,7 @@ def calls(agent: Agent) -> list[tuple[str, str, Any]]:
     ]
 
 
-def test_nobody_gets_401(playbook: Playbook, olivia: Any) -> None:
+def test_an_unknown_caller_gets_401(playbook: Playbook, olivia: Any) -> None:
     session = Service()
     session.client.force_login(olivia)
     for caller in (Service(), Service("ac_wrong"), Service("not.a.token"), session):
@@ -387,7 +389,7 @@ class Asgi:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_the_fast_door_answers_as_the_slow_one_does(operator: Actor, playbook: Playbook, charlie: Any) -> None:
+async def test_the_fast_path_answers_as_the_slow_one_does(operator: Actor, playbook: Playbook, charlie: Any) -> None:
     key, theirs = await sync_to_async(key_of)(operator.user), await sync_to_async(key_of)(charlie)
     blind = await sync_to_async(key_of)(operator.user, "training:view")
     slow = await sync_to_async(Service(key).send)("get", f"playbooks/{playbook.agent_id}/context")
@@ -409,7 +411,7 @@ async def test_the_fast_door_answers_as_the_slow_one_does(operator: Actor, playb
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_token_opens_the_fast_door_and_a_change_is_heard(operator: Actor, playbook: Playbook) -> None:
+async def test_a_token_opens_the_fast_path_and_a_change_is_received(operator: Actor, playbook: Playbook) -> None:
     given = {"username": "olivia", "password": PASSWORD, "scope": SCOPE}
     send = sync_to_async(Client().post)
     token = (await send("/api/v1/token", given, content_type="application/json")).json()["access"]

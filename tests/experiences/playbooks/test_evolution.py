@@ -243,7 +243,7 @@ def test_the_same_question_in_a_later_evolution_is_answered_from_the_first(
     assert len(server.requests) == asked + 1
 
 
-def test_without_executions_nobody_is_asked(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
+def test_without_executions_no_model_is_asked(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
     assert run_to_end(evolution_queue(operator, playbook).job).status == Status.COMPLETED
     assert server.owed.answered == 0 and status(playbook)["evolution_count"] == 1
 
@@ -272,7 +272,7 @@ def test_a_malformed_answer_is_repaired_once(operator: Actor, playbook: Playbook
     assert Question.objects.get().repaired and Playbook.objects.get().version == 2
 
 
-def test_an_answer_that_stays_malformed_fails_it_and_a_retry_asks_anew(
+def test_an_answer_that_stays_malformed_fails_it_and_a_retry_asks_again(
     operator: Actor, playbook: Playbook, server: ModelServer, stella: Any
 ) -> None:
     server.brain = lambda _: json.dumps({"deltas": [{"type": "rewrite", "confidence": 7}]})
@@ -356,7 +356,7 @@ def test_a_month_that_is_used_up_queues_nothing(operator: Actor, playbook: Playb
         evolution_queue(operator, playbook)
 
 
-def test_three_quarters_of_the_months_money_are_told_once(operator: Actor, playbook: Playbook, adam: Any) -> None:
+def test_three_quarters_of_the_months_money_are_reported_once(operator: Actor, playbook: Playbook, adam: Any) -> None:
     def told(limit: float) -> int:
         """Warnings of an evolution that ends under such a limit, in micro-dollars."""
         Agent.objects.filter(pk=playbook.agent_id).update(ace_monthly_budget_usd=None)

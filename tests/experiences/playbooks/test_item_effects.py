@@ -77,7 +77,7 @@ def harmful_first(told: list[str], rng: random.Random) -> bool:
 # -- drawing -----------------------------------------------------------------------------------------------------------
 
 
-def test_each_item_is_left_out_of_a_tenth_of_the_contexts_whatever_else_is() -> None:
+def test_each_item_is_left_out_of_a_tenth_of_the_contexts_independently() -> None:
     rng, ids = random.Random(7), [f"s{n}" for n in range(20)]
     drawn = [draw(3, ids, 0.1, rng.random) for _ in range(10_000)]
     left = Counter(one for each in drawn for one in each.left_out)
@@ -268,7 +268,7 @@ def test_a_new_agents_contexts_lack_items_by_chance_and_say_which(service: Servi
 
 
 @pytest.mark.django_db
-def test_the_context_from_memory_is_drawn_anew_for_each_request(
+def test_the_context_from_memory_is_drawn_again_for_each_request(
     operator: Actor, olivia: Any, playbook: Playbook
 ) -> None:
     caller = Caller(Actor(olivia, scopes=frozenset({"service:internal"})), ())
@@ -308,7 +308,7 @@ def sent(playbook: Playbook, **values: Any) -> dict[str, Any]:
 
 
 @pytest.mark.django_db
-def test_what_was_told_and_what_was_used_are_kept_with_an_execution(service: Service, playbook: Playbook) -> None:
+def test_served_and_used_items_are_kept_with_an_execution(service: Service, playbook: Playbook) -> None:
     body = service.send("get", f"playbooks/{playbook.agent_id}/context").json()
     used = body["told"][:1]
     assert service.send("post", "traces", sent(playbook, context_id=body["context_id"], used=used)).status_code == 201
@@ -349,7 +349,7 @@ def test_a_version_alone_credits_no_item_where_items_are_left_out(
         {"context_id": "1", "used": ["s1"] * 201},
     ],
 )
-def test_what_was_told_to_nobody_is_refused(service: Service, playbook: Playbook, wrong: dict[str, Any]) -> None:
+def test_an_item_that_was_never_served_is_refused(service: Service, playbook: Playbook, wrong: dict[str, Any]) -> None:
     problem(service.send("post", "traces", sent(playbook, **wrong)), 400)
     problem(service.send("post", "traces", {"traces": [sent(playbook), sent(playbook, **wrong)]}), 400)
     assert not ExecutionTrace.objects.exists()
@@ -382,7 +382,7 @@ def test_the_effect_of_each_item_is_measured_and_shown_everywhere(
 
 
 @pytest.mark.django_db
-def test_effects_begin_anew_with_another_text_and_with_another_rate(operator: Actor, playbook: Playbook) -> None:
+def test_effects_begin_again_with_another_text_and_with_another_rate(operator: Actor, playbook: Playbook) -> None:
     lived(operator, playbook, 100, harmful_first)
     playbook_edit(operator, playbook, type="update", target="s1", content="Say first what is in stock.")
     effects = effects_of(playbook)

@@ -130,7 +130,7 @@ def test_a_text_of_a_form_has_lines_like_ours(operator: Actor, playbook: Playboo
     assert "- [s3] Ask first.\n  Then answer." in playbook.context
 
 
-def test_strangers_find_nothing_and_onlookers_change_nothing(playbook: Playbook, charlie: Any, stella: Any) -> None:
+def test_strangers_find_nothing_and_viewers_change_nothing(playbook: Playbook, charlie: Any, stella: Any) -> None:
     with pytest.raises(Missing):
         playbook_get(charlie, playbook.agent_id)
     with pytest.raises(Missing):
@@ -201,7 +201,7 @@ def test_a_rollback_is_a_new_version_with_the_old_items(operator: Actor, playboo
         playbook_rollback(operator, playbook, version=1)
 
 
-def test_whoever_looked_at_another_version_is_told(operator: Actor, playbook: Playbook) -> None:
+def test_a_decision_on_another_version_is_refused_with_the_reason(operator: Actor, playbook: Playbook) -> None:
     stale = Playbook.objects.get(id=playbook.id)
     edited(operator, playbook, type="remove", target="s1")
     with pytest.raises(Conflict, match="no longer at version 1"):
@@ -384,7 +384,7 @@ def test_too_many_at_once_none_at_all_and_those_who_may_not(operator: Actor, age
     assert not traces_visible(operator, agent).exists()
 
 
-def test_outcomes_are_counted_for_the_items_that_were_told(operator: Actor, playbook: Playbook) -> None:
+def test_outcomes_are_counted_for_the_served_items(operator: Actor, playbook: Playbook) -> None:
     edited(operator, playbook, type="remove", target="s2")
     good = [trace(playbook.agent, context_version=1)] * 3 + [trace(playbook.agent, context_version=2)] * 2
     bad = [trace(playbook.agent, context_version=1, success=False)] + [trace(playbook.agent, success=False)] * 5

@@ -59,7 +59,7 @@ def asked(messages: Any) -> str:
 @pytest.mark.parametrize(
     "ask", [generator.question, lambda evidence, marks: reflector.question(evidence, [], marks=marks)]
 )
-def test_the_question_shows_effects_with_intervals_and_what_was_told_and_used(ask: Any) -> None:
+def test_the_question_shows_effects_with_intervals_and_served_and_used_items(ask: Any) -> None:
     text = asked(ask(evidence(), marks=lambda: "mark"))
     assert "effect=-30.0 points (95 %: -43.0 to -11.9; 50% of 900 with it, 80% of 100 without it)" in text
     assert "[s2] failures confidence=0.70 used=0 helpful=0 harmful=0 effect=unknown ::" in text

@@ -27,7 +27,7 @@ def test_it_replaces_a_value_by_its_kind_and_leaves_the_rest(kind: str, value: s
 
 @pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in STAYS.items() for value in values])
 @pytest.mark.parametrize("around", ["{}", "see {}, please"])
-def test_it_leaves_what_only_looks_like_a_kind(kind: str, value: str, around: str) -> None:
+def test_it_leaves_text_that_only_resembles_a_kind(kind: str, value: str, around: str) -> None:
     text = around.format(value)
     assert redact(text) is text
 
@@ -54,14 +54,14 @@ def test_it_leaves_the_number_of_a_heading() -> None:
     assert redact(text) is text
 
 
-def test_it_leaves_no_number_of_a_card_whatever_the_issuer() -> None:
+def test_it_leaves_no_card_number_of_any_issuer() -> None:
     rng = Random(1)
     for _ in range(200):
         number = made.card(rng)
         assert redact(f"paid with {number} today") == "paid with [card] today"
 
 
-def test_it_leaves_no_account_whatever_the_country() -> None:
+def test_it_leaves_no_account_of_any_country() -> None:
     rng = Random(2)
     for _ in range(200):
         assert redact(f"to {made.iban(rng)} now") == "to [iban] now"

@@ -35,7 +35,7 @@ def halves(text: str) -> list[str]:
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_at_whatever_place_the_cut_falls_nothing_is_left(secret: str) -> None:
+def test_no_place_of_the_cut_leaves_personal_data(secret: str) -> None:
     for text in around(secret, 600):
         assert not halves(redact(cut_short(text, 600))), text
         assert len(cut_short(text, 600)) <= 600
@@ -131,6 +131,6 @@ def test_a_text_that_fits_stays_and_a_break_at_the_cut_keeps_the_word_before_it(
         assert cut_short(f"one{sign}two", 5) == f"one{sign}".rstrip()
 
 
-def test_an_address_that_ends_at_the_cut_stands_in_full_and_stays() -> None:
+def test_an_address_that_ends_at_the_cut_is_complete_and_stays() -> None:
     text = f"mail {MAIL} and so on"
     assert cut_short(text, len(f"mail {MAIL}")) == f"mail {MAIL}"

@@ -37,7 +37,7 @@ def test_an_answer_that_is_written_in_other_tokens_begins_a_new_row() -> None:
     assert rows[1].step == [-1, -1, -1, -1, 1, -1, 2]
 
 
-def test_what_is_packed_is_read_back_and_a_call_that_follows_leaves_out_what_stands_there_already() -> None:
+def test_packed_calls_are_read_back_and_a_later_call_leaves_out_the_earlier_text() -> None:
     rng = random.Random(5)
     first = call([rng.randrange(150_000) for _ in range(2_000)], [rng.randrange(150_000) for _ in range(200)])
     second = call([*first.whole, 7], [8, 9])

@@ -148,7 +148,7 @@ async def test_it_has_no_barrier_between_groups() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 64])
-async def test_it_gives_the_same_results_whatever_the_order_and_concurrency(concurrency: int) -> None:
+async def test_it_gives_the_same_results_in_any_order_and_concurrency(concurrency: int) -> None:
     work = work_of(queries(6), 3)
     one_by_one = await collected(WaitingEnvironment(steps=3), work, limits=RolloutLimits(concurrency=1))
     backwards = await collected(
@@ -308,7 +308,7 @@ async def test_it_stops_within_one_step_when_interrupted_and_has_kept_all_that_e
     assert environment.running == 0  # every episode that had begun was closed
 
 
-async def test_it_passes_on_whatever_check_or_keep_raises() -> None:
+async def test_it_passes_on_any_exception_of_check_and_keep() -> None:
     class LeaseLost(Exception):
         pass
 

@@ -332,7 +332,7 @@ def test_agents_that_choose_actions_are_refused_with_what_to_do() -> None:
     refuse_judged(environment({"answer": 1}))
 
 
-def test_an_answer_that_nobody_judged_has_no_verdict() -> None:
+def test_an_unjudged_answer_has_no_verdict() -> None:
     made = environment({"judge": "r"})
     episode = made.start(made.rows[0], np.random.default_rng(0))
     asyncio.run(episode.say("Answer: x"))

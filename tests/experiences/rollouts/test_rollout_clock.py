@@ -18,7 +18,7 @@ async def test_it_ends_the_body_when_the_time_is_over() -> None:
     assert clock.over and current_clock() is not clock
 
 
-async def test_it_stands_still_while_somebody_is_waited_for() -> None:
+async def test_the_clock_stops_while_another_party_is_waited_for() -> None:
     clock = Clock(0.1)
     async with clock.running():
         clock.stand()

@@ -109,7 +109,7 @@ async def test_what_can_not_be_mended_is_refused_and_counted_with_its_reason(sai
     assert why in one.reason and len(model.asked) == 2
 
 
-async def test_a_complaint_is_told_to_the_author_once_and_then_left_to_who_asked() -> None:
+async def test_a_complaint_goes_to_the_author_once_and_then_to_the_caller() -> None:
     def complaint(thing: Thing) -> str:
         return "" if thing.count > 5 else "it is too few"
 
@@ -204,7 +204,7 @@ async def test_personal_data_in_an_answer_is_neither_used_nor_kept() -> None:
 
 
 @pytest.mark.parametrize("before", ["", "x " * 115])
-async def test_why_an_answer_was_refused_is_kept_without_whom_the_refusal_names(before: str) -> None:
+async def test_the_reason_of_a_refusal_is_kept_without_personal_data(before: str) -> None:
     model = ScriptedModel(lambda _: BadRequest(f"{before}the key of jane.doe@example-mail.org expired", status=400))
     asker, kept = asker_of(model)
     assert await asker.ask(Thing, ASKED, key="q/1", stage="q") is None
@@ -224,7 +224,7 @@ async def test_why_an_answer_was_refused_is_kept_without_whom_the_refusal_names(
         '{"name": "a lamp", "count": 2, "more": {"name": "a chair"}}',
     ],
 )
-def test_one_object_is_read_whatever_stands_around_it(text: str) -> None:
+def test_one_object_is_read_within_any_text_around_it(text: str) -> None:
     assert read(Thing, text) == Thing(name="a lamp", count=2)
 
 

@@ -41,7 +41,7 @@ def passing(actor: Actor, **filters: Any) -> set[Any]:
     return {row.pk for row in trajectories_filtered(trajectories_visible(actor), actor, filters)}
 
 
-def test_a_note_stands_on_a_step_or_on_the_whole_and_in_the_audit_log(
+def test_a_note_belongs_to_a_step_or_to_the_whole_and_is_in_the_audit_log(
     operator: Actor, rows: list[TrajectoryRecord]
 ) -> None:
     one = annotation_create(operator, rows[0], step=2, label="wrong tool", score=0.5, comment="Ask the calendar.")

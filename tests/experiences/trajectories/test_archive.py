@@ -123,7 +123,7 @@ def test_what_is_archived_is_searched_by_text_of_the_query(
     assert "2 trajectories" in html(console.get("/trajectories/?q=quagga"))
 
 
-def test_the_file_is_parquet_with_a_manifest_that_tells_what_it_holds(run: TrainingRun, this_month: date) -> None:
+def test_the_file_is_parquet_with_a_manifest_of_its_content(run: TrainingRun, this_month: date) -> None:
     [archive] = archived(this_month)
     with default_storage.open(archive.path) as stored:
         data = stored.read()
@@ -271,7 +271,7 @@ def test_rows_in_other_versions_are_read_again(run: TrainingRun, this_month: dat
         archive_lifecycle.month_drop(this_month)
 
 
-def test_a_month_that_was_written_anew_as_it_was_is_dropped_by_its_digests(run: TrainingRun, this_month: date) -> None:
+def test_a_rewritten_equal_month_is_dropped_by_its_digests(run: TrainingRun, this_month: date) -> None:
     list(archive_lifecycle.archives_write(archive_lifecycle.Unhindered(), archive_lifecycle.portions(this_month)))
     table = storage.partition_of(this_month)
     versions = f"SELECT sum(experiences_row_version(id, ctid, xmin)) FROM {table}"
@@ -483,7 +483,7 @@ def test_rest_lists_and_reads_archived_trajectories(operator: Actor, run: Traini
     assert (shown["rows"], shown["jobs"], shown["archive_state"]) == (24, 1, "archived")
 
 
-def test_the_page_of_storage_says_how_it_stands_and_what_ages_how(
+def test_the_page_of_storage_shows_the_archive_and_each_retention(
     console: Client, run: TrainingRun, this_month: date, operator: Actor
 ) -> None:
     get_user_model().objects.filter(pk=operator.user.pk).update(is_staff=True)

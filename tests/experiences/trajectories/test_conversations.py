@@ -32,7 +32,7 @@ def told(system: str, user: str, answer: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("philosophy", ["react", "cot", "autonomous", "multi_agent"])
-async def test_a_conversation_is_what_the_model_was_told_word_by_word(philosophy: str) -> None:
+async def test_a_conversation_is_the_models_input_word_by_word(philosophy: str) -> None:
     with ModelServer(brain=calculating) as server:
         found = await rolled(server, philosophy=philosophy, system="You are careful.")
     talks = conversations_of(orjson.loads(orjson.dumps([step_json(step) for step in found.steps])))
@@ -82,13 +82,13 @@ def test_the_calls_of_an_agent_over_http_are_one_conversation() -> None:
     assert [one["name"] for one in talk if one["role"] == "tool"] == ["find", "look"]
 
 
-def test_steps_that_do_not_say_what_the_model_was_told_are_no_conversation() -> None:
+def test_steps_without_the_models_input_are_no_conversation() -> None:
     steps = told("Be brief.", "2 + 2?", "4")
     del steps[0]["state"]["prompt"]
     assert conversations_of(steps) == [] == list(sft_lines(steps))
 
 
-def test_pairs_are_the_best_with_the_worst_and_each_rollout_stands_in_one() -> None:
+def test_pairs_are_the_best_with_the_worst_and_each_rollout_is_in_one() -> None:
     rewards = [0.2, 1.0, 0.2, 0.7, 0.0]
     group = [Rewarded(one, told("Be brief.", "2 + 2?", f"answer {n}")) for n, one in enumerate(rewards)]
     pairs = [json.loads(line) for line in dpo_lines(group)]
@@ -100,7 +100,7 @@ def test_pairs_are_the_best_with_the_worst_and_each_rollout_stands_in_one() -> N
     assert set(pairs[0]) == {"prompt", "chosen", "rejected"}
 
 
-def test_rollouts_that_were_told_something_else_are_no_pair() -> None:
+def test_rollouts_with_different_prompts_are_no_pair() -> None:
     group = [Rewarded(1.0, told("Be brief.", "2 + 2?", "4")), Rewarded(0.0, told("Be long.", "2 + 2?", "5"))]
     assert list(dpo_lines(group)) == []
     assert list(dpo_lines([group[0], group[0]])) == []  # nor where rewards are the same

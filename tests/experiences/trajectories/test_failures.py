@@ -50,7 +50,7 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
     return made
 
 
-def test_each_failure_stands_under_one_reason(run: TrainingRun) -> None:
+def test_each_failure_has_one_reason(run: TrainingRun) -> None:
     groups, total = failure_groups(TrajectoryRecord.objects.filter(job_id=run.pk), 2)
     assert total == 30
     assert {one.reason: one.n for one in groups} == {
@@ -71,7 +71,7 @@ def test_the_filter_finds_what_the_group_counted(run: TrainingRun) -> None:
         assert found.count() == one.n and found.filter(pk=one.example).exists(), one.reason
 
 
-def test_a_trend_is_named_where_the_halves_tell_it(operator: Actor, agent: Agent) -> None:
+def test_a_trend_is_named_where_the_halves_differ(operator: Actor, agent: Agent) -> None:
     run = lived_run(operator, agent, iterations=1)
     owner = owner_of(run)
     for iteration in range(12):

@@ -88,7 +88,7 @@ def test_so_it_does_where_the_index_answers(run: TrainingRun) -> None:
         assert found_by_each(rows) == expected
 
 
-def test_a_text_that_most_have_is_looked_for_in_rows_themselves(operator: Actor, acme: Organization) -> None:
+def test_a_frequent_text_is_searched_in_the_rows_themselves(operator: Actor, acme: Organization) -> None:
     agent = factories.AgentFactory(organization=acme)
     one = owner_of(lived_run(operator, agent))
     many = [trajectory(100 + n, 0, 0, f"Where does animal {n} live?", True) for n in range(20_000)]

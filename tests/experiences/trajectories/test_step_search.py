@@ -102,7 +102,7 @@ def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, rows: 
             assert cursor.fetchone() == (0,)
 
 
-def test_nobody_writes_through_the_view(run: TrainingRun) -> None:
+def test_the_view_is_read_only(run: TrainingRun) -> None:
     from django.db import ProgrammingError, transaction
 
     for statement in ("DELETE FROM experiences_trajectory_search", "UPDATE experiences_trajectory_search SET id = id"):

@@ -85,7 +85,7 @@ def test_a_crash_does_not_make_it_learn_from_what_was_redacted(
     assert kept.count() == TrajectoryRecord.objects.filter(job_id=whole.job_id).count()
 
 
-def test_captured_tokens_go_with_the_personal_data_that_they_would_tell() -> None:
+def test_captured_tokens_go_with_the_personal_data_that_they_would_reveal() -> None:
     packed = SampledTokens((1,), (2,), (-1.0,)).packed(None)
     for observation, kept in (("Mail jane.doe@example-mail.org", ""), ("Mail nobody", packed)):
         steps = [

@@ -53,7 +53,7 @@ def test_it_gives_nothing_where_only_one_sibling_could_be_scored() -> None:
     assert found.frac_zero_std == 1.0
 
 
-def test_it_divides_by_the_sample_or_the_population_std_as_told() -> None:
+def test_it_divides_by_the_sample_or_the_population_std_as_configured() -> None:
     sample = group_advantages([1.0, 0.0], [0, 0], eps=0.0, ddof=1).advantages
     population = group_advantages([1.0, 0.0], [0, 0], eps=0.0, ddof=0).advantages
     assert population.tolist() == [1.0, -1.0]

@@ -139,7 +139,7 @@ def rule_of(**more: Any) -> QueryRule:
     return QueryRule(QueryVectors.fitted(QUERIES), tuple("abcdef"), (40, 10, 20, 10, 10, 10), found, **more)
 
 
-def test_each_query_is_told_what_helps_with_it() -> None:
+def test_each_query_gets_the_lessons_that_help_with_it() -> None:
     rule = rule_of(confidence=0.99)
     assert rule.lessons_for(QUERIES[0]) == ("a", "c")
     assert rule.lessons_for(QUERIES[13]) == ("c",)
@@ -163,7 +163,7 @@ def test_a_rule_that_was_stored_chooses_the_same() -> None:
         assert again.lessons_for(query) == rule.lessons_for(query) == in_json.lessons_for(query)
 
 
-def test_a_lesson_that_is_erased_is_told_to_nobody_and_the_others_as_before() -> None:
+def test_an_erased_lesson_is_served_no_more_and_the_others_as_before() -> None:
     rule = rule_of(confidence=0.99)
     assert rule.without(["a"]).lessons_for(QUERIES[0]) == ("c",)
     assert rule.without(["a"]).lessons_for(QUERIES[25]) == rule.lessons_for(QUERIES[25])

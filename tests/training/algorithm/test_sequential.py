@@ -84,7 +84,7 @@ def test_what_is_no_better_hardly_ever_gets_through(kind: str, most: float, n: i
     assert decided(DEFAULT, base, np.clip(base + effect, 0, 1), rng) <= most
 
 
-def test_few_queries_can_tell_nothing_and_thirty_tell_fifteen_points() -> None:
+def test_few_queries_detect_nothing_and_thirty_detect_fifteen_points() -> None:
     assert DEFAULT.power(LEAST_QUERIES - 1, 0.3).found == 0.0
     assert statistics(np.ones((2, LEAST_QUERIES - 1))).tolist() == [-math.inf, -math.inf]
     assert DEFAULT.power(30, 0.15).found > 0.9 > 0.6 > DEFAULT.power(12, 0.15).found > 0.4

@@ -119,7 +119,7 @@ def test_a_setting_that_changes_nothing_is_refused_with_what_to_do(
     assert error.field == named and error.message.startswith(f"{named} changes nothing") and "Leave it" in error.message
 
 
-def test_a_value_that_stands_there_anyway_is_no_wish() -> None:
+def test_a_default_value_is_no_wish() -> None:
     """A client that sends whole configurations, those of a preset included, is refused nothing."""
     for preset in ("recommended", "rloo", "flow_spec", "tfgrpo"):
         whole = preset_config(preset, "llm").as_dict()

@@ -62,7 +62,7 @@ def test_each_mistake_has_its_own_message(field: str, value: Any, message: str) 
     assert refused({field: value}) == {field: message}
 
 
-def test_every_mistake_is_told_at_once() -> None:
+def test_every_mistake_is_reported_at_once() -> None:
     found = refused({"n_iterations": 0, "batch_size": 0, "shaping": {"tool": 5}, "nonsense": 1})
     assert set(found) == {"n_iterations", "batch_size", "shaping.tool", "nonsense"}
     assert found["shaping.tool"] == "shaping.tool must be between -1 and 1; got 5."
@@ -232,7 +232,7 @@ class TestQueries:
         assert "2 queries repeat" in query_warnings([f"q{i}" for i in range(100)] + ["Q1", " q2 "])[0]
 
 
-def test_a_learned_baseline_is_refused_for_an_agent_that_is_told_lessons() -> None:
+def test_a_learned_baseline_is_refused_for_an_agent_that_learns_a_context() -> None:
     with pytest.raises(ConfigError, match="Take group_mean or loo"):
         parse_config({"baseline": "value"}, runtime="llm")
     assert parse_config({"baseline": "value"})[0].baseline == "value"

@@ -56,11 +56,11 @@ def test_a_first_guess_pays_for_calls_and_questions() -> None:
         (0, 10, 1, 1),
     ],
 )
-def test_looks_are_counted_once_where_they_coincide(iterations: int, every: int, gates: int, n: int) -> None:
+def test_validations_are_counted_once_where_they_coincide(iterations: int, every: int, gates: int, n: int) -> None:
     assert looks(iterations, every, gates) == n
 
 
-def test_each_step_of_a_search_is_a_look() -> None:
+def test_each_step_of_a_search_is_a_validation() -> None:
     assert looks(30, 10, 3, 2) == 1 + 15
     assert looks(7, 10, 2, 3) == 1 + 4  # 3, 4, 6, 7
 
@@ -84,7 +84,7 @@ def test_whole_groups_are_priced_by_their_tokens_or_as_summaries_whichever_is_de
     assert cost_of(100_000) == 10 * (2 * 500 + 8 * ATTEMPT_TOKENS)  # eight attempts have no more
 
 
-def test_looks_and_proof_do_not_grow_with_the_iterations() -> None:
+def test_validations_and_proof_do_not_grow_with_the_iterations() -> None:
     def asked(n: int) -> Work:
         config = GRPOConfig(n_iterations=n, batch_size=2, n_trajectories_per_query=3, eval_interval=1_000)
         return work(config, n_train=50, n_selection=5, n_held_out=10)
@@ -93,7 +93,7 @@ def test_looks_and_proof_do_not_grow_with_the_iterations() -> None:
     assert asked(100).looked == asked(1).looked > 0 and asked(100).proof == asked(1).proof > 0
 
 
-def test_a_budget_buys_what_is_left_of_it_after_looks_and_proof() -> None:
+def test_a_budget_buys_training_after_validations_and_proof() -> None:
     config = GRPOConfig(n_iterations=10, batch_size=2, n_trajectories_per_query=3, eval_interval=5, eval_samples=1)
     pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
     found = Rates(10.0, 100.0, n=50)
@@ -142,7 +142,7 @@ def test_nine_of_ten_jobs_stay_below_the_dear_end_though_each_job_has_its_own_pr
     assert below["factor"] / 500 >= 0.8, below  # a stated factor, and not said to hold nine times of ten
 
 
-def test_too_few_jobs_tell_no_spread() -> None:
+def test_too_few_jobs_give_no_spread() -> None:
     assert spread_between_jobs([1.0, 1.2, 0.9, 1.1]) is None
     assert spread_between_jobs([1.1] * 5) == pytest.approx(1.1)
     found = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd=1.0, n=4_000))
@@ -172,7 +172,7 @@ def test_a_plan_pays_training_calls_for_what_is_learned_from_only() -> None:
     assert affordable(config, only, 300, **pools) == 5
 
 
-def test_a_gate_is_expected_to_take_half_of_the_samples_after_its_first_look() -> None:
+def test_a_gate_is_expected_to_take_half_of_the_samples_after_its_first_analysis() -> None:
     """It stops when it is decided: between its first look alone and all of its looks, at both sides."""
 
     def looked(steps: int) -> int:

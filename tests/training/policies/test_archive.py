@@ -33,7 +33,7 @@ def test_it_comes_back_bit_for_bit() -> None:
             assert found[key] == value
 
 
-def test_equal_states_have_equal_bytes_whatever_their_order() -> None:
+def test_equal_states_have_equal_bytes_in_any_order() -> None:
     assert pack(STATE) == pack(dict(reversed(STATE.items())))
 
 

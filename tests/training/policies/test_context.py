@@ -107,7 +107,7 @@ def test_scores_and_entropies_are_the_derivatives_of_what_they_belong_to() -> No
 
 
 @pytest.mark.parametrize("place", [0, 3, 7])
-def test_each_place_in_a_group_is_told_each_lesson_with_its_own_probability(place: int) -> None:
+def test_each_place_in_a_group_draws_each_lesson_with_its_own_probability(place: int) -> None:
     p, n = np.array([0.05, 0.3, 0.5, 0.62, 0.95]), 6_000
     rng = np.random.default_rng(place)
     told = np.array([balanced(rng, p, 8)[place] for _ in range(n)])
@@ -232,7 +232,7 @@ def test_by_evidence_nothing_is_ever_sure_enough_not_to_be_tried(effect: float) 
     assert policy.probabilities[0] == pytest.approx(1 - FLOOR if effect > 0 else FLOOR, abs=1e-3)
 
 
-def test_being_told_has_a_price_that_what_does_nothing_can_not_pay() -> None:
+def test_a_price_of_tokens_prunes_lessons_without_effect() -> None:
     shares = []
     for cost in (0.0, 4.0):
         config = config_of(context={"update_rule": "ridge_thompson", "token_cost": cost})
@@ -343,7 +343,7 @@ def test_too_little_information_prunes_nothing() -> None:
 
 
 @pytest.mark.slow(reason="many simulated runs")
-def test_lessons_without_effect_are_hardly_ever_pruned_by_a_whole_run_of_looks() -> None:
+def test_lessons_without_effect_are_hardly_ever_pruned_by_a_whole_run_of_validations() -> None:
     rng, pruned, lessons = np.random.default_rng(8), 0, 0
     for _ in range(60):
         policy = policy_of([0.0] * 10)
@@ -394,7 +394,7 @@ def settled(state: TrainerState) -> dict[str, Any]:
     }
 
 
-def test_what_a_rollout_was_told_and_how_likely_that_was_stands_in_its_first_step(server: ModelServer) -> None:
+def test_a_rollouts_first_step_holds_its_context_and_the_contexts_probability(server: ModelServer) -> None:
     setup, _ = setup_at(server, own=taught(), context={"propose": False, "prune_z": 6})
     state, seen = TrainerState.fresh(setup), 0
     run = going_on(setup, state)
@@ -472,7 +472,7 @@ def test_a_search_goes_step_by_step_and_its_error_is_spent_once(server: ModelSer
         kept = policy.kept
 
 
-def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: ModelServer) -> None:
+def test_each_validation_is_played_again_and_no_call_has_the_name_of_another(server: ModelServer) -> None:
     setup, meter = setup_at(server, algorithm="tfgrpo")
     state = TrainerState.fresh(setup)
     list(going_on(setup, state))
@@ -483,7 +483,7 @@ def test_each_look_is_played_anew_and_no_call_has_the_name_of_another(server: Mo
     assert len(set(meter.calls)) == len(meter.calls)
 
 
-def test_a_look_at_what_the_run_began_with_is_used_again_and_paid_for_once(server: ModelServer) -> None:
+def test_a_validation_of_the_starting_context_is_used_again_and_paid_for_once(server: ModelServer) -> None:
     """If nothing was found, the candidate is the start: there is nothing to compare."""
     setup, meter = setup_at(server, context={"propose": False})
     state = TrainerState.fresh(setup)
@@ -495,7 +495,7 @@ def test_a_look_at_what_the_run_began_with_is_used_again_and_paid_for_once(serve
     assert last.gain == 0.0 and last.p_value == 1.0
 
 
-def test_a_checkpoint_from_before_looks_were_kept_plays_its_start_again_and_once(server: ModelServer) -> None:
+def test_a_checkpoint_without_kept_validations_plays_its_start_again_and_once(server: ModelServer) -> None:
     """It holds the success of the look at the start, and neither its steps nor its rewards."""
     setup, _ = setup_at(server, context={"propose": False}, eval_interval=2)
     state = TrainerState.fresh(setup)
@@ -574,7 +574,7 @@ def texts_told(policy: Any) -> str:
     return policy.told(RolloutKey(1, 0, 0), "").text
 
 
-def test_a_library_that_looks_worse_goes_back_to_what_the_search_kept() -> None:
+def test_a_library_that_measures_worse_goes_back_to_the_kept_one() -> None:
     setup, state, policy = at_gate()
     texts = {lesson.handle: lesson.text for lesson in policy.supported}
     report = looked_at(setup, state, 0.3)
@@ -614,7 +614,7 @@ def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
-def test_what_is_told_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others(algorithm: str) -> None:
+def test_the_context_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others(algorithm: str) -> None:
     setup, state, policy = at_gate(algorithm)
     policy.selects = False
     policy.library = policy.library.moved(["x0"], "pruned")

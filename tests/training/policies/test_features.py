@@ -65,7 +65,7 @@ def test_words_of_too_few_questions_are_dropped() -> None:
     assert rare.encode(at("pear fig")).ids.tolist() == rare.encode(at("")).ids.tolist()
 
 
-def test_the_question_weighs_as_much_whatever_its_length() -> None:
+def test_the_question_weighs_as_much_at_any_length() -> None:
     found = encoder(bits=20).encode(at(QUERIES[0]))
     question = found.values[found.evidence > 0]
     assert np.abs(question) == pytest.approx(1 / math.sqrt(7))  # find the gcd <CAPS> of <int> and
@@ -108,7 +108,7 @@ def test_only_the_head_of_a_long_observation_counts() -> None:
     assert one.ids.tolist() == other.ids.tolist()
 
 
-def test_bigrams_tell_apart_what_words_alone_do_not() -> None:
+def test_bigrams_separate_queries_that_words_alone_do_not() -> None:
     plain, pairs = encoder(min_df=1), TextEncoder.fitted(FeatureOptions(min_df=1, bigrams=True), ["a b c", "c b a"])
     assert len(pairs.vocabulary) > len(TextEncoder.fitted(FeatureOptions(min_df=1), ["a b c", "c b a"]).vocabulary)
     assert plain.options.bigrams is False

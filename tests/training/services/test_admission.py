@@ -153,7 +153,7 @@ def test_a_gate_that_can_hardly_let_anything_through_is_refused_unless_asked_twi
     assert error is None and plan["refusals"] == []
 
 
-def test_the_plan_says_what_the_gate_can_tell_and_what_that_costs(
+def test_the_plan_shows_the_smallest_effect_of_the_gate_and_its_cost(
     console: Client,  # noqa: F811
     operator: Actor,
     reader: Agent,
@@ -223,7 +223,7 @@ def test_the_job_says_the_figure_that_the_plan_said(
     assert f"expected ${plan['cost_usd']:.2f}" in text(console.get(f"/jobs/{run.pk}/"))
 
 
-def test_jobs_that_ended_tell_how_far_jobs_lie_from_their_plans(
+def test_ended_jobs_show_the_spread_around_their_plans(
     operator: Actor, reader: Agent, rows: Dataset, measured: None
 ) -> None:
     for spent in (90_000, 100_000, 110_000, 120_000, 130_000):

@@ -284,7 +284,7 @@ def test_it_takes_a_dataset_by_id_and_need_not_wait(operator: Actor, learner: Ag
         (["--agent=nobody"], "There is no agent with the slug 'nobody'"),
     ],
 )
-def test_each_mistake_is_told_and_nothing_is_started(
+def test_each_mistake_is_reported_and_nothing_is_started(
     learner: Agent, data: Path, arguments: list[str], message: str
 ) -> None:
     with pytest.raises(CommandError, match=message) as refused:
@@ -297,7 +297,7 @@ def test_an_agent_that_chooses_actions_is_sent_elsewhere(agent: Agent, data: Pat
         command("--agent", agent.slug, "--data", str(data))
 
 
-def test_the_switch_refuses_groups_at_every_door(learner: Agent, data: Path, settings: Any) -> None:
+def test_the_switch_refuses_training_free_grpo_at_every_interface(learner: Agent, data: Path, settings: Any) -> None:
     settings.FEATURE_TFGRPO_GROUP = False
     with pytest.raises(CommandError, match="Training-free GRPO is switched off here"):
         command("--agent", learner.slug, "--data", str(data))

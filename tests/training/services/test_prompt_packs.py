@@ -368,7 +368,7 @@ def test_a_launch_and_its_plan_ask_once_which_pack_they_take(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_whole_run_is_told_its_pack_and_its_lessons_hold_for_it(
+def test_a_whole_run_has_its_pack_in_the_prompt_and_its_lessons_hold_for_it(
     operator: Actor,
     adam: Any,
     server: ModelServer,

@@ -274,7 +274,7 @@ def test_trajectories_are_append_only(operator: Actor, agent: Agent) -> None:
         TrajectoryRecord.objects.filter(job_id=run.job_id).update(reward=1.0)
 
 
-def test_status_and_series_tell_what_the_rows_say(operator: Actor, agent: Agent) -> None:
+def test_status_and_series_agree_with_the_rows(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent)
     run_to_end(run.job)
     run = TrainingRun.objects.get(job_id=run.job_id)

@@ -109,7 +109,7 @@ def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
     return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
 
 
-def test_it_learns_what_to_tell_and_the_held_out_queries_prove_it(
+def test_it_learns_a_context_and_the_held_out_queries_prove_it(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, agent, **THOROUGH)
@@ -213,7 +213,7 @@ def operator_admin(agent: Agent) -> Actor:
     return Actor(member.user)
 
 
-def test_training_free_grpo_tells_all_and_a_gate_decides_at_the_end(operator: Actor, agent: Agent) -> None:
+def test_training_free_grpo_serves_all_lessons_and_a_gate_decides_at_the_end(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent, algorithm="tfgrpo", n_iterations=6, context={"epochs": 3})
     job = run_to_end(run.job)
     assert (job.status, job.error) == (Status.COMPLETED, "")
@@ -320,7 +320,7 @@ def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agen
     assert timezone.now() > by_hand.at
 
 
-def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor, agent: Agent) -> None:
+def test_an_erasure_reaches_the_lessons_of_runs_and_checkpoints(operator: Actor, agent: Agent) -> None:
     first = start(operator, agent)
     run_to_end(first.job)
     row = Experience.objects.filter(agent=agent).first()
@@ -344,7 +344,7 @@ def test_an_erasure_reaches_what_runs_and_checkpoints_would_tell(operator: Actor
         assert word.casefold() not in str(policy.state_dict()).casefold()
 
 
-def test_a_run_that_tells_queries_apart_ships_its_rule_and_the_next_one_begins_with_it(
+def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with_it(
     operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def knowing(policy: ContextPolicy, *_: Any) -> QueryRule:

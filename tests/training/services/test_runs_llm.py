@@ -480,7 +480,7 @@ def test_a_service_that_stays_away_is_asked_less_and_less_often(
     assert (job.not_before - timezone.now()).total_seconds() < 16
 
 
-def test_who_started_a_job_is_told_what_it_spent_when_its_budget_is_used_up(
+def test_the_owner_of_a_job_sees_its_spending_when_its_budget_is_used_up(
     operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, model_agent)

@@ -86,7 +86,7 @@ def test_each_tool_call_is_a_span_and_questions_count_once(spans: RunSpans, hear
     assert names.count("tool int_calc") == 2 * 2 * 4 and names.count("question summary") == 1
 
 
-def test_where_nobody_listens_nothing_is_made(operator: Actor, agent: Agent, settings: Any, fresh_tracer: None) -> None:
+def test_no_span_is_made_without_a_listener(operator: Actor, agent: Agent, settings: Any, fresh_tracer: None) -> None:
     settings.OTEL_ENDPOINT = ""
     run = queued_run(operator, agent)
     run.policy_kind = "llm"

@@ -27,7 +27,7 @@ def test_every_run_ships_what_the_held_out_queries_prove_to_help(proofs: list[Pr
         assert proof.gain.mean >= 0.15 and proof.gain.p_value < 0.01, str(proof)
 
 
-def test_most_of_what_helps_is_found_and_hardly_anything_that_harms_is_told(proofs: list[Proof]) -> None:
+def test_most_helpful_lessons_are_found_and_hardly_any_harmful_one_is_shipped(proofs: list[Proof]) -> None:
     assert fmean(proof.recall for proof in proofs) >= 0.8, list(map(str, proofs))
     assert sum(proof.harmful for proof in proofs) <= 0.02 * sum(proof.shipped for proof in proofs) + 1
 

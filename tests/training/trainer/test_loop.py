@@ -354,7 +354,7 @@ def test_a_batch_without_signal_makes_no_step_not_even_by_momentum() -> None:
     assert updated([group(trajectory(0, 0.5), trajectory(1, 0.7, success=True))])[1]["moved"] > 0
 
 
-def test_a_failed_group_asks_for_exploration_only_if_told_to() -> None:
+def test_a_failed_group_explores_more_only_with_its_option() -> None:
     failed = [group(trajectory(0, -0.1), trajectory(1, -0.1))]
     solved = [group(trajectory(0, 1.0, success=True), trajectory(1, 1.0, success=True))]
     assert updated(failed, entropy_coef_failed_group=0.1)[1]["moved"] > 0

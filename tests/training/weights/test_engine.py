@@ -195,7 +195,7 @@ def test_new_weights_answer_as_the_base_does_and_learned_ones_otherwise(engine: 
         assert [one.ids for one in engine.sample(BASE, draws)] == [one.ids for one in base]
 
 
-def test_a_row_draws_the_same_whoever_is_beside_it_with_the_probabilities_of_a_forward_pass(
+def test_a_row_draws_the_same_in_any_batch_with_the_probabilities_of_a_forward_pass(
     engine: TorchEngine,
 ) -> None:
     draws = [TokenDraw(prompt[: 4 + at], 6, 1.0, at) for at, prompt in enumerate(PROMPTS)]

@@ -83,7 +83,7 @@ def test_the_plans_dollars_cover_what_a_job_of_weights_is_charged(
         )
 
 
-def test_form_rest_and_rpc_tell_the_training_calls_and_a_free_model_with_paid_seconds_is_not_free(
+def test_form_rest_and_rpc_show_the_training_calls_and_a_free_model_with_paid_seconds_is_not_free(
     client: Client, operator: Actor, adam: Any, acme: Any, paid_agent: Agent, queries: Dataset
 ) -> None:
     api = Caller(operator.user)

@@ -114,7 +114,7 @@ def test_tokens_are_stored_with_the_steps_and_a_checkpoint_holds_the_weights(
     assert weights_of(run).digest
 
 
-def test_a_door_that_dies_and_a_worker_that_dies_lose_nothing(
+def test_a_killed_model_server_and_a_killed_worker_lose_nothing(
     operator: Actor, adam: Any, model_folder: Any, settings: Any
 ) -> None:
     with DoorProcess(model_folder) as mortal, slices_of(settings, 0):
@@ -149,7 +149,7 @@ def test_a_budget_that_is_used_up_stops_the_training_too(operator: Actor, adam: 
     assert run_to_end(job).status == Status.COMPLETED and differences() == []
 
 
-def test_an_agent_whose_endpoint_is_no_door_is_refused_at_launch(operator: Actor, tiny_agent: Agent) -> None:
+def test_an_agent_whose_endpoint_is_not_of_weights_is_refused_at_launch(operator: Actor, tiny_agent: Agent) -> None:
     tiny_agent.endpoint.kind = "vllm"  # type: ignore[union-attr]
     tiny_agent.endpoint.save()  # type: ignore[union-attr]
     with pytest.raises(Invalid, match="not of kind weights"):

@@ -46,7 +46,7 @@ async def trained(door: DoorProcess, call: str, **asked: Any) -> Any:
     return (await said(door, "/api/v1/retrieve_future", {"request_id": promised["request_id"]}))[1]
 
 
-async def test_a_chat_tells_what_was_sampled_and_a_seed_repeats_it(door: DoorProcess) -> None:
+async def test_a_chat_returns_the_sampled_tokens_and_a_seed_repeats_them(door: DoorProcess) -> None:
     told = {"logprobs": True, "return_token_ids": True, "seed": 7}
     status, answer = await chat(door, **told)
     choice = answer["choices"][0]
@@ -84,7 +84,7 @@ async def test_what_can_not_be_answered_is_refused_with_a_reason(
     assert found == status and answer["error"]["message"]
 
 
-async def test_nobody_comes_in_without_the_key(door: DoorProcess) -> None:
+async def test_a_request_without_the_key_is_refused(door: DoorProcess) -> None:
     assert (await said(door, "/v1/chat/completions", HELLO, authorization="Bearer wrong"))[0] == 401
     assert (await said(door, "/api/v1/create_session", {}, authorization=""))[0] == 401
 
@@ -140,7 +140,7 @@ def test_a_job_is_trained_by_another_server_of_the_tinker_api(
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.thorough(reason="a whole run, or a second program")
-async def test_a_release_of_weights_is_served_also_by_a_door_that_was_started_anew(
+async def test_a_release_of_weights_is_served_also_by_a_restarted_model_server(
     operator: Actor, adam: Any, model_folder: Path
 ) -> None:
     from asgiref.sync import sync_to_async

@@ -77,7 +77,7 @@ def test_all_texts_of_what_is_expected_are_answers() -> None:
 
 
 @pytest.mark.parametrize("injection", [*INJECTIONS])
-def test_an_order_to_whoever_reads_it_is_suspicious_or_no_lesson(injection: str) -> None:
+def test_an_order_to_its_reader_is_suspicious_or_no_lesson(injection: str) -> None:
     order = injection.replace("{n}", "7")
     for text in (order, f"{GOOD} {order}"):
         assert suspicion(text) or lesson_fault(text), text
@@ -118,7 +118,7 @@ def test_the_same_in_nearly_the_same_words_is_alike_and_the_same_in_others_is_no
     assert similarity("", GOOD) == 0.0
 
 
-def test_lessons_are_told_without_their_names_and_each_on_one_line() -> None:
+def test_lessons_are_served_without_their_names_and_each_on_one_line() -> None:
     text = context_of([Lesson("x1", "When\na comes,  do b."), Lesson("x2", GOOD)])
     assert text.splitlines()[1:] == ["- When a comes, do b.", f"- {GOOD}"] and "x1" not in text
     assert context_of([]) == ""

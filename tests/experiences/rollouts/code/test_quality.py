@@ -80,7 +80,7 @@ def test_no_early_end_passes_a_test(code: str) -> None:
 
 
 @isolated
-def test_each_test_begins_anew() -> None:
+def test_each_test_begins_with_fresh_state() -> None:
     tests = ["seen.append(1); assert seen == [1]"] * 2 + ["assert False", "import os; os._exit(0)", "assert seen == []"]
     assert quality._tested("seen = []", tests) == {"tests_passed": 3, "tests_total": 5}
 
@@ -92,7 +92,7 @@ def test_without_isolation_it_is_off_and_says_why(monkeypatch: pytest.MonkeyPatc
     assert signals.code_quality({"code_quality": found}) is None
 
 
-def test_the_trial_tells_what_the_kernel_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_trial_reports_the_kernels_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
     sandbox._refused.cache_clear()
     monkeypatch.setattr(sandbox, "SYSTEM", ("/nowhere",))
     monkeypatch.setattr(sandbox, "python", lambda: "/nowhere/python")

@@ -102,7 +102,7 @@ async def test_it_lets_a_model_craft_its_way_to_success(dialect: str, philosophy
     assert not server.sessions and server.opened == 1
 
 
-async def test_it_tells_the_instructions_and_the_first_observation_first() -> None:
+async def test_its_first_message_has_the_instructions_and_the_first_observation() -> None:
     with GymServer() as server:
         episode = started(gym(server, instructions="Speak in commands."))
         assert isinstance(episode, TextEpisode) and not episode.one_answer
@@ -128,7 +128,7 @@ async def test_it_does_not_ask_for_a_final_answer_in_a_world_that_answers_back()
 
 
 @BOTH
-async def test_it_asks_for_the_observation_where_a_reset_tells_none(dialect: str) -> None:
+async def test_it_asks_for_the_observation_where_a_reset_returns_none(dialect: str) -> None:
     with GymServer(dialect, reset_tells=False) as server:
         episode = started(gym(server), 2)
         assert "Goal: craft crafting table." in await episode.opening()
@@ -200,7 +200,7 @@ async def test_it_latches_the_success_and_ignores_what_comes_after() -> None:
         await episode.close()
 
 
-async def test_it_sums_rewards_and_tells_a_share_of_what_success_takes() -> None:
+async def test_it_sums_rewards_and_reports_the_share_of_success() -> None:
     with GymServer() as server:
         episode = started(gym(server, success_reward=4))
         for action in PLANS["oak planks"]:
@@ -528,7 +528,7 @@ def test_the_recipe_of_an_environment_works_word_for_word(higher_lower: None) ->
     assert ("higher_lower", "Higher or lower: Find a number by guesses; for language models.") in environment_choices()
 
 
-async def test_an_agent_that_chooses_actions_is_told_that_a_world_is_a_conversation(higher_lower: None) -> None:
+async def test_an_agent_that_chooses_actions_is_refused_since_a_world_is_a_conversation(higher_lower: None) -> None:
     world = environments.get("higher_lower")({})
     found = await run_rollout(
         world.scenarios("train", 1, 0)[0],

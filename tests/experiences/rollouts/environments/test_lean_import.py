@@ -33,7 +33,7 @@ def test_a_generator_on_that_package_still_makes_and_scores_its_items() -> None:
     assert seen == "[1.0, 1.0]"
 
 
-def test_whoever_draws_gets_the_real_library() -> None:
+def test_the_first_use_of_the_plotting_library_loads_the_real_one() -> None:
     seen = python(
         "import sys; from experiences.rollouts.environments.lean_import import reasoning_gym as rg; rg();"
         "import cellpylib.ca_functions as part; late = part.plt.figure.__module__;"

@@ -274,7 +274,7 @@ async def test_it_makes_verifying_worth_its_price(environment: Any) -> None:
     assert 2.0 < steps[False] < 2.5 and 3.3 < steps[True] < 3.8
 
 
-async def test_it_meets_the_same_faults_with_the_same_seed_whatever_the_policy(environment: Any) -> None:
+async def test_the_same_seed_has_the_same_faults_with_any_policy(environment: Any) -> None:
     """Paired comparisons need it: the first tool call of two different policies fails for both or for neither."""
     scenarios = environment.scenarios("held_out", 300, 24)
     tools = names(environment)

@@ -213,7 +213,7 @@ def test_what_is_missing_is_worth_its_mean() -> None:
     assert paid(reward, trajectory()).components["code_quality"] == 0
 
 
-def test_it_says_what_was_measured_and_what_nobody_gave() -> None:
+def test_it_distinguishes_measured_evidence_and_missing_evidence() -> None:
     bare, given = trajectory(), trajectory(evidence={"code_quality": 0.4, "feedback": {"stars": 5}})
     found = [paid(made(), one).evidence["reward"]["measured"] for one in (bare, given)]
     assert found[0] == {"completion": True, "efficiency": True, "code_quality": False, "feedback": False}
@@ -317,9 +317,7 @@ _evidence = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(evidence=_evidence, outcome=st.floats(0, 1), turns=st.integers(0, 30), learned=st.booleans())
-def test_it_is_finite_whatever_the_evidence_says(
-    evidence: dict[str, Any], outcome: float, turns: int, learned: bool
-) -> None:
+def test_it_is_finite_for_any_evidence(evidence: dict[str, Any], outcome: float, turns: int, learned: bool) -> None:
     reward = taught([1.0, 0.0] * 15) if learned else made()
     one = paid(reward, trajectory(outcome, turns, evidence))
     assert one.error == "" and math.isfinite(one.reward)

@@ -167,7 +167,7 @@ async def test_without_money_for_the_judge_the_run_halts() -> None:
     assert halted.value.reason == "budget_exceeded"
 
 
-def test_where_nobody_could_judge_there_is_no_reward() -> None:
+def test_without_a_verdict_there_is_no_reward() -> None:
     one = Trajectory(RolloutKey(0, 0, 0), "q", [])
     pay(judge(), one)
     assert math.isnan(one.reward) and one.error == "" and one.evidence["reward"]["unscored"] == NOBODY

@@ -120,7 +120,7 @@ def test_it_splits_the_reward_over_the_steps_without_a_rest(steps: list[Step], s
     assert sum(one.components.values()) == pytest.approx(one.reward, abs=1e-12)
 
 
-def test_it_pays_part_credit_if_told_to() -> None:
+def test_it_pays_part_credit_with_its_option() -> None:
     for partial, amount in ((False, 0.0), (True, 0.4)):
         one = trajectory(CALL, ANSWER, success=False, outcome=0.4)
         pay(rewards.get("shaped")({"partial_credit": partial}), one)

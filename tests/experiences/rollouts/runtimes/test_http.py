@@ -187,7 +187,7 @@ async def test_the_first_words_are_through_before_the_last_are_made(path: str) -
 
 
 @pytest.mark.parametrize(("fault", "told"), [("cut_stream", True), ("error_500", False)])
-async def test_a_stream_that_breaks_says_so_where_it_stands(fault: str, told: bool) -> None:
+async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, told: bool) -> None:
     """Before its first words by the status, after them by an event; and the rollout waits for the model, as for any
     answer that did not come: sent events can't be taken back, so it is played again."""
     seen: list[Any] = []
@@ -251,7 +251,7 @@ async def test_an_agent_that_is_not_there_and_one_that_never_answers() -> None:
     assert slow.error.startswith("timeout: over 0.3 s")
 
 
-async def test_no_money_halts_the_run_whatever_the_agent_makes_of_it() -> None:
+async def test_no_money_halts_the_run_for_any_reaction_of_the_agent() -> None:
     with ModelServer() as model, AgentServer(lambda asked, ask: str(ask({"role": "user", "content": "x"}))) as agent:
         with pytest.raises(Halted) as halted:
             await rolled(agent, model, meter=Purse(0))
@@ -333,7 +333,7 @@ async def test_a_number_that_is_none_of_json_is_a_400_and_a_step() -> None:
     assert [step.action["type"] for step in found.steps] == ["refused", "answer"]
 
 
-async def test_what_the_model_refuses_is_told_to_the_agent_and_is_a_failed_step() -> None:
+async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -> None:
     seen: list[dict[str, Any]] = []
 
     def asks(asked: dict[str, Any], ask: Ask) -> str:

@@ -159,7 +159,7 @@ async def test_it_takes_another_address_of_a_name_where_one_can_not_be_reached(p
     assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).output == "hello"
 
 
-async def test_it_says_so_when_nobody_answers(pages: Pages) -> None:
+async def test_it_reports_a_server_that_does_not_answer(pages: Pages) -> None:
     found = await fetched(tool(), "http://pages.test:1/")
     assert not found.ok and found.error.startswith("it can't be reached")
 
@@ -237,7 +237,7 @@ async def test_it_fetches_nothing_where_no_host_is_listed(pages: Pages) -> None:
     assert found.error.endswith("allowed: none") and not pages.asked
 
 
-def test_it_tells_the_model_which_hosts_it_may_read() -> None:
+def test_it_names_the_allowed_hosts_to_the_model() -> None:
     spec = tool().spec
     assert spec.name == "fetch" and "pages.test, *.docs.test" in spec.description
     json.dumps(dict(spec.parameters))

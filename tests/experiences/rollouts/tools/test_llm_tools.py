@@ -197,7 +197,7 @@ def test_a_tool_that_hangs_does_not_keep_the_loop_from_closing() -> None:
         tool.free.set()
 
 
-async def test_what_a_tool_raises_is_a_failed_result_whatever_it_is() -> None:
+async def test_any_exception_of_a_tool_is_a_failed_result() -> None:
     class Raises:
         name, description = "raises", ""
         error: BaseException = ValueError("no")

@@ -75,7 +75,7 @@ async def test_it_lists_tools_with_their_schemas_and_calls_them(toolset: Toolset
     assert '"city": "Oslo"' in (await toolset.call("test__weather", {"city": "Oslo"})).output
 
 
-async def test_it_makes_failed_results_of_whatever_goes_wrong(toolset: Toolset) -> None:
+async def test_it_makes_a_failed_result_of_any_error(toolset: Toolset) -> None:
     failed = await toolset.call("test__fail", {})
     assert not failed.ok and "the disk is full" in failed.error
     wrong = await toolset.call("test__add", {"a": "many"})
