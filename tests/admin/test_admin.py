@@ -187,7 +187,7 @@ def test_each_list_and_each_row_opens(boss: Client, everything: TrainingRun) -> 
         assert added == (403 if model._meta.model_name in READ_ONLY else 200), model
 
 
-def test_what_the_work_wrote_is_neither_changed_nor_deleted(boss: Client, everything: TrainingRun) -> None:
+def test_rows_that_jobs_wrote_are_neither_changed_nor_deleted(boss: Client, everything: TrainingRun) -> None:
     for model in OURS:
         row = model._default_manager.first()
         assert row is not None, f"the test has no {model.__name__}"

@@ -61,7 +61,7 @@ def test_lessons_are_listed_filtered_and_paged(api: Caller, lessons: list[Experi
 
 
 @pytest.mark.parametrize("query", [{"status": "loved"}, {"min_effect": "much"}, {"efect": 1}, {"ordering": "effect"}])
-def test_what_a_list_does_not_know_is_refused(api: Caller, query: dict[str, Any]) -> None:
+def test_an_unknown_filter_of_a_list_is_refused(api: Caller, query: dict[str, Any]) -> None:
     problem(api.get("experiences", **query), 400)
 
 
@@ -118,7 +118,7 @@ def test_only_lessons_and_packs_of_the_callers_organisation_are_there(
     assert looker.get(f"experiences/{lessons[0].pk}").status_code == 200
 
 
-def test_what_the_list_gives_is_imported_by_an_agent_with_the_same_prompt(
+def test_listed_lessons_are_imported_by_an_agent_with_the_same_prompt(
     api: Caller, lessons: list[Experience], agent: Agent
 ) -> None:
     twin = AgentFactory(organization=agent.organization, system_prompt=agent.system_prompt)

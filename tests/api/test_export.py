@@ -85,7 +85,7 @@ def test_it_refuses_before_the_first_byte(api: Caller, run: TrainingRun, query: 
     assert not AuditEvent.objects.filter(action="trajectories.exported").exists()
 
 
-def test_who_may_export(run: TrainingRun, dan: Any, stella: Any, charlie: Any, olivia: Any) -> None:
+def test_each_role_exports_or_is_refused(run: TrainingRun, dan: Any, stella: Any, charlie: Any, olivia: Any) -> None:
     job = {"job": str(run.job_id)}
     assert Caller(dan).get("trajectories/export", **job).status_code == 200
     assert Caller(stella).get("trajectories/export", **job).status_code == 403

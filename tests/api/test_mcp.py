@@ -117,7 +117,7 @@ def test_a_tool_is_offered_and_opens_as_far_as_its_caller_may(
     assert status.is_error and "no training job" in status.content[0].text.lower() and agent.name not in str(paused)
 
 
-def test_what_is_wrong_is_said_to_the_model(site: str, olivia: Any, agent: Agent) -> None:
+def test_errors_are_reported_to_the_model(site: str, olivia: Any, agent: Agent) -> None:
     async def work(made: ClientSession) -> list[str]:
         given = [("training_get_status", {"job": "x"}), ("training_start_grpo", {"agent_id": "none"}), ("nothing", {})]
         answers = [await made.call_tool(name, arguments) for name, arguments in given]

@@ -21,7 +21,7 @@ def test_the_committed_description_is_the_codes(tmp_path: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_it_is_served_to_everybody() -> None:
+def test_it_is_served_to_every_caller() -> None:
     response = Caller().client.get("/api/v1/schema/", headers={"Accept": "application/json"})
     assert response.status_code == 200 and response.json()["openapi"].startswith("3.")
 

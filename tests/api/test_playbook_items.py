@@ -71,7 +71,7 @@ def test_a_playbook_is_made_rolled_back_and_deleted(api: Caller, agent: Agent) -
     problem(api.get(base), 404)
 
 
-def test_who_may_not_edit_playbooks_and_strangers_change_nothing(playbook: Playbook, stella: Any, charlie: Any) -> None:
+def test_viewers_and_strangers_change_no_playbook(playbook: Playbook, stella: Any, charlie: Any) -> None:
     before = PlaybookChange.objects.count()
     for person, status in ((stella, 403), (charlie, 404)):
         caller, base = Caller(person), f"playbooks/{playbook.agent.slug}"

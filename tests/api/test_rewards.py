@@ -124,7 +124,7 @@ def test_groups_are_ranked_and_composite_scales_move(api: Caller, run: TrainingR
     assert composite["summary"]["correlation"] == pytest.approx(1.0)
 
 
-def test_what_was_learned_from_is_what_was_paid_before(api: Caller, run: TrainingRun) -> None:
+def test_the_stored_reward_is_the_one_learned_from(api: Caller, run: TrainingRun) -> None:
     rows = list(TrajectoryRecord.objects.filter(job_id=run.job_id, reward__isnull=False)[:2])
     changed = {str(row.id): paid for row, paid in zip(rows, (9.0, None), strict=True)}
     for name, paid in changed.items():  # as a group's payment does
@@ -211,7 +211,7 @@ def test_a_reward_that_raises_is_shown_and_not_an_error_of_ours(
     assert {(one["error"], one["reward"]) for one in failed} == {("reward: KeyError: 'my_field'", None)}
 
 
-def test_what_was_lived_is_left_as_it_was() -> None:
+def test_stored_trajectories_stay_unchanged() -> None:
     one = Trajectory(RolloutKey(0, 0, 0), "q", [], outcome=1.0, error="reward: ValueError: then", evidence={"a": 1})
     [paid] = tried(rewards.get("ground_truth")({}), [("id", ("job",), one)])
     assert (paid.paid.reward, paid.paid.error) == (1.0, "")

@@ -131,7 +131,7 @@ def test_notice_preferences_are_changed_as_on_the_page(api: Caller, dan: Any) ->
     assert Caller(dan).get("notice-preferences").json() == read.json()
 
 
-def test_where_alerts_go_is_changed_by_who_edits_budgets(api: Caller, adam: Any) -> None:
+def test_editors_of_budgets_change_the_address_of_alerts(api: Caller, adam: Any) -> None:
     problem(api.get("budget-settings"), 403)
     admin = Caller(adam)
     assert admin.patch("budget-settings", {"most_per_minute_usd": "0.25"}).json() == {

@@ -100,7 +100,7 @@ def test_the_secret_that_signs_alerts_is_renewed_and_shown_once(adam: Any, olivi
     assert Caller(olivia).post("budget-settings/secret").status_code == 403
 
 
-def test_how_an_agent_is_served_is_read_and_changed(olivia: Any, stella: Any, agent: Agent) -> None:
+def test_serving_settings_are_read_and_changed(olivia: Any, stella: Any, agent: Agent) -> None:
     caller = Caller(olivia)
     other = ModelEndpointFactory(organization=agent.organization)
     plain = caller.get(f"agents/{agent.slug}/serving").json()

@@ -34,7 +34,7 @@ def test_a_view_that_a_program_saves_is_shown_above_the_list(api: Caller, olivia
     assert logged.after["asked"] == {"sort": ["cost"], "status": ["failed"]}
 
 
-def test_it_is_renamed_by_its_person_alone_and_only_as_it_was_read(api: Caller, dan: Any, charlie: Any) -> None:
+def test_only_its_owner_renames_it_and_only_in_the_version_read(api: Caller, dan: Any, charlie: Any) -> None:
     made = api.post("saved-views", VIEW | {"shared": True})
     path = f"saved-views/{made.json()['id']}"
     renamed = api.send("patch", path, {"name": "Failures"}, {"If_Match": made["ETag"]})
@@ -47,7 +47,7 @@ def test_it_is_renamed_by_its_person_alone_and_only_as_it_was_read(api: Caller, 
     assert not SavedView.objects.exists()
 
 
-def test_who_only_reads_shares_none_and_what_is_no_list_is_refused(api: Caller, stella: Any) -> None:
+def test_a_viewer_shares_no_view_and_an_unknown_list_is_refused(api: Caller, stella: Any) -> None:
     reader = Caller(stella)
     problem(reader.post("saved-views", VIEW | {"shared": True}), 403)
     assert reader.post("saved-views", VIEW).status_code == 201

@@ -62,7 +62,7 @@ def test_a_header_that_is_no_strong_tag_changes_nothing(api: Caller, agent: Agen
     assert agent.description != "x"
 
 
-def test_what_the_site_counts_is_no_change(adam: Any, operator: Actor, agent: Agent) -> None:
+def test_counters_of_the_site_are_no_change(adam: Any, operator: Actor, agent: Agent) -> None:
     api, run = Caller(adam), queued_run(operator, agent)
     budget = Budget.objects.get(owner_id=run.job_id)
     read = api.get(f"budgets/{budget.id}")
@@ -90,7 +90,7 @@ def test_deleting_asks_too(adam: Any, acme: Any) -> None:
     assert api.send("delete", f"members/{member.id}", None, {"If_Match": fresh}).status_code == 204
 
 
-def test_where_nothing_has_a_version_it_is_said(api: Caller, agent: Agent) -> None:
+def test_a_resource_without_a_version_says_so(api: Caller, agent: Agent) -> None:
     response = api.post("training-jobs/estimate", {"agent": agent.slug}, If_Match='"x"')
     assert response.status_code == 412 and "Leave If-Match out" in response.json()["detail"]
 

@@ -37,7 +37,7 @@ def number_of(event: AuditEvent) -> int:
     return AuditEvent.objects.values_list("number", flat=True).get(pk=event.pk)
 
 
-def test_what_was_sealed_verifies_and_later_lines_wait_for_the_next_seal(db: None) -> None:
+def test_sealed_lines_verify_and_later_lines_wait_for_the_next_seal(db: None) -> None:
     lines(3)
     assert seal(LOG) == 3 and seal(LOG) == 0
     lines(2)

@@ -136,7 +136,7 @@ def test_a_jobs_limit_is_raised_there(who: str, request: pytest.FixtureRequest, 
     assert (budget.limit, budget.job_id) == (2 * DOLLAR, job.id)
 
 
-def test_what_the_service_refuses_is_shown_and_changes_nothing(boss: Client, chain: Chain) -> None:
+def test_a_refusal_of_the_service_is_shown_and_changes_nothing(boss: Client, chain: Chain) -> None:
     reserve(hold(chain, "a", 600_000))
     page = address(Budget, "change", chain.job_budget)
     answer = boss.post(page, typed(boss, page, limit_usd="0.5"), follow=True)

@@ -80,7 +80,7 @@ def test_the_list_is_filtered(spent: Chain, stakeholder: Caller, agent: Any) -> 
         ("prices", {"history": "perhaps"}),
     ],
 )
-def test_what_is_not_understood_is_refused(path: str, query: dict[str, str], stakeholder: Caller) -> None:
+def test_an_unknown_parameter_is_refused(path: str, query: dict[str, str], stakeholder: Caller) -> None:
     response = stakeholder.get(path, **query)
     assert response.status_code == 400 and response.json()["detail"]
 

@@ -238,7 +238,7 @@ def said(client: Client, job: Job, choose: Callable[[str, int], bool], *, method
     return body
 
 
-def test_what_a_503_says_is_true(operator: Actor, agent: Agent) -> None:
+def test_the_text_of_a_503_is_true(operator: Actor, agent: Agent) -> None:
     job = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG).job
     client = Client(raise_request_exception=False)
     client.force_login(operator.user)

@@ -159,7 +159,7 @@ def test_several_jobs_are_paused_and_resumed_at_once(console: Client, operator: 
     assert Job.objects.get(id=runs[1].pk).status == "queued"
 
 
-def test_who_only_reads_compares_and_changes_nothing(
+def test_a_viewer_compares_and_changes_nothing(
     operator: Actor, agent: Agent, run: TrainingRun, stella: Any, signed_in: SignIn
 ) -> None:
     other = another(operator, agent, "Running")

@@ -150,7 +150,7 @@ def test_a_long_dataset_is_shown_with_as_many_queries_as_a_short_one(console: Cl
     assert queries_of(console, f"/datasets/{long.pk}/") == queries_of(console, f"/datasets/{short.pk}/")
 
 
-def test_who_only_reads_sees_and_changes_nothing(operator: Actor, stella: Any, charlie: Any, signed_in: SignIn) -> None:
+def test_a_viewer_sees_and_changes_nothing(operator: Actor, stella: Any, charlie: Any, signed_in: SignIn) -> None:
     one = dataset_create(operator, name="sums", rows=ROWS)
     shown = html(signed_in(stella).get(f"/datasets/{one.pk}/"))
     assert "5 + 5?" not in shown and "Your role can't see the rows" in shown

@@ -199,9 +199,7 @@ def test_an_agent_is_made_changed_and_archived(console: Client) -> None:
         ({"environment_options": '{"colour": 1}'}, "colour"),
     ],
 )
-def test_what_is_wrong_with_an_agent_is_said_at_its_field(
-    console: Client, change: dict[str, str], message: str
-) -> None:
+def test_an_error_of_an_agent_is_shown_at_its_field(console: Client, change: dict[str, str], message: str) -> None:
     form = {"name": "Clerk", "description": "Kept words", "philosophy": "react", "runtime": "action"}
     response = console.post("/agents/new/", form | {"environment": "reasoning_gym"} | change)
     assert response.status_code == 400 and message in text(response)
@@ -221,7 +219,7 @@ def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(
         console.get(f"/launch/?agent={agent.pk}")
 
 
-def test_what_a_dataset_is_about_is_said_beside_it_and_in_an_upload(
+def test_the_description_of_a_dataset_is_shown_beside_it_and_in_an_upload(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     rows = dataset_create(operator, name="sums", rows=ROWS)

@@ -59,7 +59,7 @@ def test_people_see_the_entries_that_their_role_allows() -> None:
     assert "Review queue" in only and "Budgets" not in only
 
 
-def test_what_waits_is_asked_only_for_people_who_may_decide() -> None:
+def test_waiting_proposals_are_counted_only_for_people_who_may_decide() -> None:
     asked: list[bool] = []
 
     def waiting() -> int:

@@ -82,7 +82,7 @@ def test_a_note_or_tag_that_is_too_long_is_refused(console: Client, operator: Ac
     assert (one.note, one.tags, JobComment.objects.count()) == ("", [], 0)
 
 
-def test_who_only_reads_says_nothing_and_pins_for_themselves(
+def test_a_viewer_comments_nothing_and_pins_for_themselves(
     stella: Any, charlie: Any, signed_in: SignIn, operator: Actor, agent: Agent
 ) -> None:
     [one] = jobs(operator, agent, ["one"])

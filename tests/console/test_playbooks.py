@@ -315,7 +315,7 @@ def test_the_status_shows_counts_the_next_and_dead_letters(console: Client, play
     assert "Failed evolutions" in shown and "no JSON" in shown and "The last error" in shown
 
 
-def test_why_it_cannot_evolve_is_said_and_the_button_is_off(
+def test_an_obstacle_of_evolution_is_shown_and_the_button_is_off(
     console: Client, operator: Actor, playbook: Playbook, settings: Any
 ) -> None:
     shown = page_of(console, place(playbook))
@@ -326,7 +326,7 @@ def test_why_it_cannot_evolve_is_said_and_the_button_is_off(
     assert "switched off on this site" in page_of(console, place(playbook, "?tab=evolution"))
 
 
-def test_who_holds_the_agent_is_linked(console: Client, operator: Actor, playbook: Playbook) -> None:
+def test_the_job_that_holds_the_agent_is_linked(console: Client, operator: Actor, playbook: Playbook) -> None:
     run = queued_run(operator, playbook.agent)
     shown = page_of(console, place(playbook))
     assert "The agent is held by" in shown and f"/jobs/{run.pk}/" in shown
@@ -435,7 +435,7 @@ def playbook_after() -> Playbook:
     return Playbook.objects.get()
 
 
-def test_what_cannot_be_adopted_is_refused_with_the_reason(
+def test_a_refused_adoption_gives_its_reason(
     operator: Actor, playbook: Playbook, lessons: list[Experience], settings: Any
 ) -> None:
     agent = playbook.agent
@@ -468,7 +468,9 @@ def test_nothing_is_adopted_while_a_job_holds_the_agent(
     assert "checked" in html(refused)  # what was chosen stays
 
 
-def test_who_may_not_edit_adopts_nothing(stella: Any, charlie: Any, playbook: Playbook, lessons: Any) -> None:
+def test_a_person_without_the_permission_to_edit_adopts_nothing(
+    stella: Any, charlie: Any, playbook: Playbook, lessons: Any
+) -> None:
     for person, refusal in ((stella, Forbidden), (charlie, Missing)):
         with pytest.raises(refusal):
             playbook_adopt(Actor(person), playbook.agent, lessons[:1])

@@ -82,7 +82,7 @@ def test_a_view_is_ones_own_until_it_is_shared(
     assert list(SavedView.objects.all()) == [private]
 
 
-def test_who_only_reads_keeps_views_and_shares_none(stella: Any, signed_in: SignIn, run: TrainingRun) -> None:
+def test_a_viewer_keeps_views_and_shares_none(stella: Any, signed_in: SignIn, run: TrainingRun) -> None:
     client = signed_in(stella)
     assert save(client, "Mine", shared="on").status_code == 403
     assert save(client, "Mine").status_code == 302
@@ -104,7 +104,7 @@ def test_a_view_is_renamed_and_removed(console: Client) -> None:
     assert [view.name for view in SavedView.objects.all()] == ["Two"]
 
 
-def test_what_can_not_be_a_view_is_refused(console: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_view_is_refused(console: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     assert console.post("/views/save/", {"page": "//evil.example", "name": "x", "query": "q=1"}).status_code == 400
     assert console.post("/views/save/", {"page": "training:job", "name": "x", "query": "q=1"}).status_code == 400
     assert save(console, "x", "q=%00").status_code == 400

@@ -64,7 +64,7 @@ def cancelled(operator: Actor, job_id: Any) -> None:
     job_cancel(operator, Job.objects.get(id=job_id))
 
 
-def test_what_the_launch_form_shows_starts_the_job_that_it_would_start(
+def test_the_snippet_of_the_launch_form_starts_the_same_job_as_the_form(
     typed: dict[str, str], key: str, operator: Actor, olivia: Any
 ) -> None:
     console = Client()

@@ -102,7 +102,7 @@ def test_a_spreadsheet_runs_nothing_of_it(console: Any, agent: Agent) -> None:
     assert table(console, "/experiences/")[0]["summary"] == f"'{FORMULA}"
 
 
-def test_it_is_for_those_who_see_the_page_and_shows_their_rows_alone(
+def test_it_is_for_people_who_see_the_page_and_shows_their_rows_alone(
     charlie: Any, olivia: Any, signed_in: SignIn, rows: dict[str, str]
 ) -> None:
     stranger = signed_in(charlie)

@@ -104,7 +104,7 @@ def test_the_raw_trajectory_is_whole(console: Client, run: TrainingRun) -> None:
     assert raw["steps"][0]["action"]["tool"] == "int_calc"
 
 
-def test_what_an_agent_wrote_is_never_markup(console: Client, run: TrainingRun) -> None:
+def test_text_of_an_agent_is_never_markup(console: Client, run: TrainingRun) -> None:
     evil = "<script>alert(1)</script><b onmouseover=alert(1)>"
     step = Step({"observation": evil, "done": []}, {"type": evil, "tool": evil, "parameters": {"a": evil}},
                 {"success": False, "output": "", "error": evil * 40})  # fmt: skip

@@ -82,7 +82,7 @@ def test_it_launches_follows_live_and_proves(live_site: LiveSite, olivia: Any, a
     assert watched.complaints == []
 
 
-def test_what_is_typed_while_an_answer_comes_stays(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
+def test_text_typed_while_an_answer_comes_stays(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
     dataset_create(olivia, name="Letters", rows=[{"query": f"{n} + 1?", "expected_outcome": n + 1} for n in range(20)])
     agent_update(olivia, agent, environment="dataset", environment_options={})
     watched = Watched(chrome.new_page())

@@ -167,7 +167,7 @@ def test_run_by_root_it_opens_no_folder_of_a_person(folder: Path, own_services: 
         shutil.rmtree(stack.place.folder, ignore_errors=True)
 
 
-def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
+def test_a_process_that_dies_is_restarted_with_growing_delays(folder: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)
     supervisor.start(Process("dies", ["/bin/sh", "-c", "exit 3"]))
@@ -183,7 +183,7 @@ def test_what_dies_is_started_again_and_later_each_time(folder: Path) -> None:
 
 
 @pytest.mark.thorough(reason="processes are killed")
-def test_what_is_killed_from_outside_is_back_at_once_however_often(folder: Path) -> None:
+def test_a_process_that_is_killed_from_outside_is_restarted_at_once_each_time(folder: Path) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)
     supervisor.start(Process("killed", ["/bin/sleep", "60"]))
@@ -204,7 +204,7 @@ while True:
 """
 
 
-def test_what_hangs_is_killed_and_a_machine_that_slept_is_not_taken_for_that(
+def test_a_hung_process_is_killed_and_a_machines_sleep_is_no_hang(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "HUNG_SECONDS", 1.0)

@@ -74,7 +74,7 @@ def said() -> list[Any]:
 
 
 @working
-def test_what_is_stored_is_encrypted_moved_to_another_key_and_decrypted_and_reads_the_same(
+def test_stored_values_are_encrypted_moved_to_another_key_and_decrypted_and_read_the_same(
     admin: Actor, operator: Actor, agent: Agent, acme: Any, settings: Any
 ) -> None:
     run = lived_run(operator, agent)

@@ -50,6 +50,6 @@ def test_it_starts_follows_and_prints_the_verdict(operator: Actor, agent: Agent)
 
 
 @pytest.mark.parametrize("options", [{"agent": "nobody-s"}, {"checkpoint": "x"}, {}])
-def test_what_can_not_be_evaluated_is_said_in_a_sentence(agent: Agent, options: dict[str, Any]) -> None:
+def test_a_refused_evaluation_gives_its_reason_in_a_sentence(agent: Agent, options: dict[str, Any]) -> None:
     with pytest.raises(CommandError, match=r"There is no agent|checkpoint"):
         call_command("evaluate", **{"agent": agent.slug} | options)

@@ -146,7 +146,7 @@ def test_changed_queries_lead_to_the_trajectories_of_both_arms(run: TrainingRun)
     assert len(rows[0]["baseline_trajectories"]) == len(rows[0]["trained_trajectories"]) == 2
 
 
-def test_who_may_evaluate(run: TrainingRun, dan: Any, stella: Any, charlie: Any) -> None:
+def test_each_role_evaluates_or_is_refused(run: TrainingRun, dan: Any, stella: Any, charlie: Any) -> None:
     assert evaluation_start(Actor(dan), run=run, samples=1).job.status == Status.QUEUED
     with pytest.raises(Forbidden):
         evaluation_start(Actor(stella), run=run)

@@ -90,7 +90,7 @@ def shared() -> Iterator[dict[str, str]]:
     shutil.rmtree(folder)
 
 
-def test_what_is_in_the_image_is_listed_by_the_lock(image: Stage) -> None:
+def test_the_lock_lists_the_packages_of_the_image(image: Stage) -> None:
     listed = json.loads(image.place("sbom.cdx.json").read_text(encoding="utf-8"))
     found = {f"{one['name']}=={one['version']}" for one in listed["components"]}
     lock = (DOCKER / "requirements.txt").read_text(encoding="utf-8").splitlines()

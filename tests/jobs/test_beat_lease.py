@@ -25,7 +25,7 @@ def test_one_beat_holds_the_lease_and_another_has_it_when_that_one_is_gone() -> 
     assert second.held() and not first.held()
 
 
-def test_what_was_so_stays_so_while_the_database_is_away() -> None:
+def test_the_lease_keeps_its_state_while_the_database_is_away() -> None:
     first, second = (BeatLease(name, renewed=0) for name in "ab")
     assert first.held() and not second.held()
     with (

@@ -153,7 +153,9 @@ async def test_a_wrong_address_is_closed_without_a_stack_trace(caplog: pytest.Lo
 
 
 @pytest.mark.parametrize("ended_by", ["everywhere", "sign-out", "password", "key", "membership", "disabled"])
-async def test_what_is_ended_closes_its_open_sockets_within_one_poll(job: Job, operator: Actor, ended_by: str) -> None:
+async def test_an_ended_credential_closes_its_open_sockets_within_one_poll(
+    job: Job, operator: Actor, ended_by: str
+) -> None:
     key, secret = await database_sync_to_async(api_key_create)(operator, name="k", scopes=["training:view"])
     tokens = await database_sync_to_async(family_start)(operator)
     path = f"/ws/jobs/{job.id}/"

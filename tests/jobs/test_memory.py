@@ -38,9 +38,9 @@ assert os.wait()[1] == 0
 """
 
 
-def test_what_is_loaded_is_settled_once_in_each_process() -> None:
+def test_loaded_objects_are_frozen_once_in_each_process() -> None:
     subprocess.run([sys.executable, "-c", PROGRAM], check=True, timeout=60)
 
 
-def test_what_is_loaded_before_a_fork_is_settled_for_all_children() -> None:
+def test_objects_loaded_before_a_fork_are_frozen_for_all_children() -> None:
     subprocess.run([sys.executable, "-c", FORKED], check=True, timeout=60)

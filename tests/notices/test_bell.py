@@ -83,7 +83,7 @@ def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     assert len(told(stella)) == 2 and "75 % spent" in told(stella)[0]
 
 
-def test_what_can_not_be_is_refused(olivia: Any, charlie: Any, acme: Organization) -> None:
+def test_an_impossible_preference_is_refused(olivia: Any, charlie: Any, acme: Organization) -> None:
     for wrong in ({"whose": "x"}, {"bell": ["nonsense"]}, {"time_zone": "Mars/Base"}):
         with pytest.raises(Invalid):
             preferences_set(olivia, acme, **({"whose": "own", "bell": [], "mail": []} | wrong))

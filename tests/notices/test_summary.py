@@ -77,7 +77,7 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     assert "No agent yet" in html(stranger.get("/summary/"))
 
 
-def test_what_is_not_proven_is_said_so(agent: Agent, proven: TrainingRun) -> None:
+def test_an_unproven_gain_is_marked_as_unproven(agent: Agent, proven: TrainingRun) -> None:
     TrainingRun.objects.filter(pk=proven.pk).update(verdict=VERDICT | {"improvement": 0.01, "low": -0.05, "high": 0.07})
     [one] = agent_summaries([agent])
     assert one.gains[0].sentence == "No difference is proven: between −5.0 and +7.0 of 100 queries."
@@ -121,7 +121,7 @@ def test_a_digest_of_many_agents_names_those_trained_last(
     assert agent.name in told and "Early" not in told and "2 more agents: the summary has all." in told
 
 
-def test_those_who_only_watch_begin_with_the_summary(stella: Any, olivia: Any) -> None:
+def test_viewers_begin_with_the_summary(stella: Any, olivia: Any) -> None:
     for name, home in (("stella", "/summary/"), ("olivia", "/")):
         form = {"username": name, "password": "correct horse battery staple"}
         assert Client().post("/sign-in/", form)["Location"] == home

@@ -123,7 +123,7 @@ def test_a_rolled_back_event_is_not_sent_and_a_late_commit_is(
     assert sent() == 1 and [one["data"]["n"] for one in receiver.bodies().values()] == [2, 1]
 
 
-def test_what_fails_is_tried_again_later_and_later_and_then_given_up(
+def test_a_failed_delivery_is_tried_again_with_growing_delays_and_then_given_up(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")

@@ -138,7 +138,7 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
 
 
 @pytest.mark.parametrize("identifiers", [[], ["abc"], ["   "], ["long enough", "xy"], ["name"] * 21 + ["n"]])
-def test_what_would_find_everybody_is_refused(adam: Any, identifiers: list[str]) -> None:
+def test_an_identifier_that_would_match_everyone_is_refused(adam: Any, identifiers: list[str]) -> None:
     with pytest.raises(Invalid):
         subject_erase(Actor(adam), identifiers)
 

@@ -226,7 +226,7 @@ def test_an_agent_goes_on_without_the_words_and_its_lessons_still_fit(operator: 
     assert [one.pk for one in checked([Experience.objects.get(pk=lesson.pk)])] == [lesson.pk]
 
 
-def test_what_may_not_be_changed_is_reported_with_the_reason(operator: Actor, agent: Agent, adam: Any) -> None:
+def test_rows_that_may_not_change_are_reported_with_the_reason(operator: Actor, agent: Agent, adam: Any) -> None:
     adam.email = JANE
     adam.save()
     report = subject_erase(Actor(adam), [JANE])

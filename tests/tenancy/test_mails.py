@@ -93,7 +93,7 @@ def test_blind_copies_hide_their_recipients(acme: Organization) -> None:
     assert letter.to == [] and letter.bcc == ["a@example.org", "b@example.org"]
 
 
-def test_what_was_sent_leaves_after_a_month_and_the_beat_sends(acme: Organization) -> None:
+def test_sent_mails_are_deleted_after_a_month_and_the_beat_sends(acme: Organization) -> None:
     mail_queue(acme, **LETTER)
     mails_send()
     Mail.objects.update(sent_at=timezone.now() - timedelta(days=31))

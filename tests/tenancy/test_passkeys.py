@@ -131,7 +131,7 @@ def test_of_another_site_or_without_asking_the_person_it_is_refused(olivia: Any,
 
 
 @pytest.mark.parametrize("answer", ["", "{}", "[]", "null", '{"rawId": 7}', "x" * 30_000, '{"id":"a","rawId":"YQ"}'])
-def test_what_is_no_answer_is_refused(olivia: Any, answer: str) -> None:
+def test_an_invalid_answer_is_refused(olivia: Any, answer: str) -> None:
     client = Client()
     post(client, "/sign-in/passkey/begin/")
     assert post(client, "/sign-in/passkey/", answer=answer).status_code == 400
@@ -165,7 +165,7 @@ def test_one_that_was_removed_or_whose_person_is_switched_off_opens_nothing(oliv
     assert entering(other)[1].status_code == 400
 
 
-def test_who_has_a_passkey_is_asked_for_it_after_the_password(olivia: Any, adam: Any) -> None:
+def test_a_person_with_a_passkey_is_asked_for_it_after_the_password(olivia: Any, adam: Any) -> None:
     device, stolen = Device(), Device()
     registered(olivia, device)
     registered(adam, stolen)
@@ -203,7 +203,7 @@ def test_it_is_a_second_factor_where_the_organisation_asks_for_one(olivia: Any, 
     assert not Passkey.objects.exists() and not inside(client)
 
 
-def test_who_has_an_authenticator_gives_its_code_to_make_or_remove_one(olivia: Any) -> None:
+def test_a_person_with_an_authenticator_gives_its_code_to_make_or_remove_one(olivia: Any) -> None:
     app, device = Authenticator(olivia), Device()
     assert registered(olivia, device).status_code == 400
     assert registered(olivia, device, code=app.code()).status_code == 302

@@ -78,7 +78,7 @@ def test_an_hour_later_or_after_a_sign_in_the_link_opens_nothing(lost: Any) -> N
 
 
 @pytest.mark.parametrize("path", ["/password/x/y/", "/password/MQ/y/", "/password/OTk5OTk5OTk5OTk5OTk5OTk5OTk/a-b/"])
-def test_what_was_made_up_opens_nothing(lost: Any, path: str) -> None:
+def test_an_invented_link_opens_nothing(lost: Any, path: str) -> None:
     assert Client().get(path).status_code == 404
     assert Client().post(path, {"password": BETTER}).status_code == 404
 

@@ -137,7 +137,7 @@ def test_a_link_ends_after_seven_days_when_sent_again_and_when_revoked(desk: Cli
 
 
 @pytest.mark.parametrize("given", [{"email": "x"}, {"email": "a@b.c\x00"}, {"email": "a@example.org", "role": "king"}])
-def test_what_can_not_be_invited_is_said_on_the_form(given: dict[str, str], desk: Client) -> None:
+def test_a_refused_invitation_is_explained_on_the_form(given: dict[str, str], desk: Client) -> None:
     assert desk.post("/people/", {"role": Role.OPERATOR} | given).status_code == 400
     assert not Invitation.objects.exists()
 

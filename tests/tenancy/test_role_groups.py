@@ -103,7 +103,7 @@ def test_a_right_that_is_given_is_had(boss: Client, dan: Any, acme: Organization
         (Role.ADMIN, set(), {"members.edit"}, "could not be led"),
     ],
 )
-def test_what_is_dangerous_is_refused_with_the_reason(
+def test_a_dangerous_change_is_refused_with_the_reason(
     boss: Client, role: str, given: set[str], taken: set[str], why: str
 ) -> None:
     before = role_rights()

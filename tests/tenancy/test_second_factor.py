@@ -166,7 +166,7 @@ def test_codes_are_guessed_as_seldom_as_passwords(guess: str, app: Authenticator
     assert tried(99, app.code()) == 429
 
 
-def test_who_waits_for_a_code_waits_ten_minutes_and_with_the_same_password(app: Authenticator) -> None:
+def test_the_step_of_the_code_is_open_for_ten_minutes_and_for_the_same_password(app: Authenticator) -> None:
     client, _ = password("olivia")
     session = client.session
     session["second_step"] = session["second_step"] | {"at": int(time.time()) - 601}
@@ -236,7 +236,7 @@ def test_an_organisation_that_asks_for_one_leads_to_it_at_the_next_sign_in(
     assert off.status_code == 409 and "asks for a second factor" in html(off)
 
 
-def test_who_accepts_an_invitation_to_it_sets_one_up_first(acme: Organization, chief: Any) -> None:
+def test_an_invited_person_sets_up_a_second_factor_first(acme: Organization, chief: Any) -> None:
     Organization.objects.update(second_factor=True)
     made: list[str] = []
     link: Callable[[str], str] = lambda token: made.append(token) or "x"  # type: ignore[func-returns-value]  # noqa: E731
@@ -264,7 +264,7 @@ def test_an_admin_takes_it_off_who_lost_it(chief: Any, app: Authenticator, elsew
     assert admin.post(f"/people/{member.pk}/second-factor/remove/").status_code == 409
 
 
-def test_who_runs_the_site_takes_it_off_by_command(app: Authenticator) -> None:
+def test_the_sites_operator_removes_it_by_command(app: Authenticator) -> None:
     call_command("take_off_second_factor", user="olivia")
     assert password("olivia")[1]["Location"] == "/"
     with pytest.raises(CommandError, match="no second factor"):

@@ -260,7 +260,7 @@ def test_a_token_costs_no_query_more_than_a_person(olivia: Any) -> None:
     assert len([one for one in asked if "auth_user" in one["sql"] or "tokenfamily" in one["sql"]]) == 1
 
 
-def test_what_was_made_before_a_token_had_a_family_is_refused(olivia: Any) -> None:
+def test_a_token_without_a_family_is_refused(olivia: Any) -> None:
     given = tokens()
     TokenFamily.objects.all().delete()
     assert status_of(given["access"]) == 401 and refresh(given["refresh"]).status_code == 401

@@ -102,7 +102,7 @@ def test_a_session_from_before_places_were_kept_is_listed_from_its_next_use_on(o
     assert here.get("/jobs/").status_code == 200 and BrowserSession.objects.get().user == olivia
 
 
-def test_what_has_ended_is_not_listed_and_is_deleted(olivia: Any) -> None:
+def test_ended_sign_ins_are_not_listed_and_are_deleted(olivia: Any) -> None:
     here = browser("olivia")
     browser("olivia", AWAY).post("/sign-out/")
     Session.objects.exclude(session_key=here.session.session_key).update(expire_date=timezone.now())

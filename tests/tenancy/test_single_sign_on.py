@@ -188,7 +188,7 @@ def test_a_code_is_taken_by_the_provider_once(provider: Provider) -> None:
         ({"email": ""}, "does not vouch"),
     ],
 )
-def test_what_the_token_says_is_checked(claims: dict[str, Any], why: str, provider: Provider) -> None:
+def test_the_claims_of_the_token_are_checked(claims: dict[str, Any], why: str, provider: Provider) -> None:
     provider.token = claims
     refused(signed_on()[1], why)
 

@@ -155,7 +155,7 @@ def test_a_job_can_go_on_once_nothing_limits_it_any_more(job: Job, chain: Chain,
     assert job_resume(Actor(olivia), job).status == Status.QUEUED
 
 
-def test_those_who_may_raise_it_are_asked_by_mail_once_an_hour(
+def test_people_who_may_raise_it_are_asked_by_mail_once_an_hour(
     job: Job, chain: Chain, olivia: Any, adam: Any, dan: Any, charlie: Any
 ) -> None:
     stopped(job, chain)

@@ -315,7 +315,7 @@ async def test_broken_answers_open_the_circuit(server: ModelServer, does) -> Non
     assert len(server.requests) == 8
 
 
-async def test_what_was_announced_of_a_cut_answer_is_billed_with_its_prompt(meter: FreeMeter) -> None:
+async def test_the_announced_part_of_a_cut_answer_is_billed_with_its_prompt(meter: FreeMeter) -> None:
     with ModelServer(brain=lambda _: "seventeen apples and pears " * 40, prices=SERVER_PRICES) as server:
         server.will("cut_body")
         async with client(server, meter) as one:

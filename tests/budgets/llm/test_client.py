@@ -212,7 +212,7 @@ def test_an_endpoint_keeps_the_query_of_its_address_at_the_end() -> None:
 
 
 @pytest.mark.parametrize("odd", ["\ud83d", "\0"])
-async def test_what_no_model_reads_is_sent_as_a_replacement(server: ModelServer, odd: str) -> None:
+async def test_text_that_no_model_reads_is_sent_as_a_replacement(server: ModelServer, odd: str) -> None:
     async with client(server) as one:
         done = await one.complete([Message("user", f"half {odd} an emoji")], max_tokens=50, key=key())
     assert done.text == "You said: half \ufffd an emoji"

@@ -113,7 +113,9 @@ async def test_it_passes_over_informational_answers(server: ModelServer) -> None
     assert (await ask(client(server))).text.startswith("You said")
 
 
-async def test_what_is_no_http_is_a_lost_connection_and_costs_the_hold(server: ModelServer, meter: FreeMeter) -> None:
+async def test_an_answer_that_is_no_http_is_a_lost_connection_and_costs_the_hold(
+    server: ModelServer, meter: FreeMeter
+) -> None:
     server.will("not_http")
     with pytest.raises(ConnectionLost, match="does not speak HTTP"):
         await ask(client(server, meter))

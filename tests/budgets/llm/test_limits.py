@@ -253,7 +253,7 @@ def test_the_bound_has_room_for_what_a_template_puts_around_messages_and_tools()
     assert bound(1, 1) - bound(1, 0) >= 530 and bound(1, 2) > bound(1, 1)
 
 
-def test_what_is_set_on_the_endpoint_counts_as_prompt_too() -> None:
+def test_settings_of_the_endpoint_count_as_prompt_too() -> None:
     plain = encoded([Message("user", "hi")], []).prompt_tokens
     more = encoded([Message("user", "hi")], [], extra={"guide": "x" * 500}, prompt_overhead=100).prompt_tokens
     assert more >= plain + 600

@@ -199,7 +199,7 @@ def test_the_keys_within_a_config_are_hidden_one_by_one_and_its_words_are_not() 
 
 
 @pytest.mark.parametrize("wrong", ["", "pc-slug", "{", "[1]", "{}", {}, [], {"a": float("nan")}, {"a": {1, 2}}, 7])
-def test_what_is_no_config_is_refused_without_showing_it(wrong: object) -> None:
+def test_an_invalid_config_is_refused_without_showing_it(wrong: object) -> None:
     with pytest.raises(ValueError, match="The config is no JSON") as caught:
         config_text(wrong)  # type: ignore[arg-type]
     assert caught.value.__cause__ is None and "slug" not in str(caught.value)

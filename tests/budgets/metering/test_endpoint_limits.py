@@ -59,7 +59,7 @@ def test_without_redis_each_keeps_to_the_pace_by_itself(
     assert "kept to by this client alone" in caplog.text
 
 
-def test_who_comes_later_finds_the_circuit_open() -> None:
+def test_a_later_caller_finds_the_circuit_open() -> None:
     organization = uuid.uuid4()
     first = breaker_of(organization, URL)
     for _ in range(8):

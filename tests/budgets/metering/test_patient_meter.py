@@ -61,7 +61,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind() -> None:
     assert purse.spent_micros == 6 and purse.reserved_micros == 0
 
 
-async def test_what_others_hold_is_waited_for_and_not_for_ever() -> None:
+async def test_a_call_waits_for_holds_of_others_up_to_a_limit() -> None:
     """A budget may be shared: its room comes back when calls of another process settle, without a notice here."""
     purse, theirs = Purse(1_000), CallKey("theirs", "training", "m")
     await purse.reserve(theirs, 900)

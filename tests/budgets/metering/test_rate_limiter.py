@@ -47,7 +47,7 @@ def test_a_factor_of_zero_turns_it_off() -> None:
     assert SpendingRateLimiter(0, DOLLAR).refusal(Spent(10**12, 0)) == ""
 
 
-def test_it_is_on_as_it_is_shipped() -> None:
+def test_it_is_on_by_default() -> None:
     assert site_rate_limiter() == SpendingRateLimiter(5, DOLLAR)
 
 
@@ -59,7 +59,7 @@ def charged(chain: Chain, name: str, calls: int, amount: int, *, error: str = ""
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_calls_cost_that_brought_nothing_counts_for_the_rate_and_not_for_the_need(chain: Chain) -> None:
+def test_the_cost_of_failed_calls_counts_for_the_rate_and_not_for_the_need(chain: Chain) -> None:
     charged(chain, "good", 10, CENT)
     charged(chain, "bad", 3, 20 * CENT, error="Overloaded: 500")
     assert chain.job_id is not None

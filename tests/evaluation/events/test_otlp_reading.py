@@ -123,7 +123,7 @@ def test_a_tool_without_a_span_has_the_result_in_the_models_next_input(traced: T
     assert second.result == {"success": False, "output": None, "error": "no result"}
 
 
-def test_what_failed_says_why(traced: Traced) -> None:
+def test_a_failed_span_gives_its_reason(traced: Traced) -> None:
     with traced.tracer.start_as_current_span("run") as root:
         chat(traced, ASKED, [message("assistant", "Well.")])
         root.set_status(Status(StatusCode.ERROR, "the till was closed"))

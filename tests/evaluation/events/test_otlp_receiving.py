@@ -171,7 +171,7 @@ def test_traces_wait_for_the_key_that_encrypts_them(olivia: Any, agent: Agent, m
     assert traces_collect() == 1 and TrajectoryRecord.objects.get().n_steps == 1
 
 
-def test_what_can_not_be_taken_is_said(olivia: Any, charlie: Any, stella: Any, agent: Agent) -> None:
+def test_refused_spans_are_reported(olivia: Any, charlie: Any, stella: Any, agent: Agent) -> None:
     unknown = Caller(olivia).post(ADDRESS[8:], export(span(), service="nobody"))
     assert unknown.status_code == 200 and unknown.json()["partialSuccess"]["rejectedSpans"] == "1"
     assert "No agent nobody is registered" in unknown.json()["partialSuccess"]["errorMessage"]

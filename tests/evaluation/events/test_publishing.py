@@ -86,7 +86,7 @@ def test_a_run_is_published_once_as_its_schemas_say(
     assert relayed(bus) == found
 
 
-def test_what_is_rolled_back_is_not_noted(published: Organization, operator: Actor, agent: Any) -> None:
+def test_a_rolled_back_change_is_not_noted(published: Organization, operator: Actor, agent: Any) -> None:
     run = queued_run(operator, agent)
     before = noted()
     with pytest.raises(RuntimeError), transaction.atomic():
@@ -96,7 +96,7 @@ def test_what_is_rolled_back_is_not_noted(published: Organization, operator: Act
     assert noted() == before
 
 
-def test_what_an_agent_is_tested_with_stays_here(published: Organization, operator: Actor, agent: Any) -> None:
+def test_trajectories_of_evaluations_are_not_published(published: Organization, operator: Actor, agent: Any) -> None:
     run = queued_run(operator, agent)
     tested = replace(owner_of(run), purpose="evaluation", line="held_out")
     trajectories_write(tested, [Trajectory(RolloutKey(0, 0, 0), "1 + 1?", [])])
@@ -164,7 +164,7 @@ def test_a_paused_job_is_reported_as_queued(bus: Bus, published: Organization, o
     assert (last["status"], last["metadata"]["status_reason"]) == ("queued", "user")
 
 
-def test_what_was_published_a_day_ago_is_forgotten(published: Organization, operator: Actor, agent: Any) -> None:
+def test_events_published_a_day_ago_are_deleted(published: Organization, operator: Actor, agent: Any) -> None:
     queued_run(operator, agent)
     assert rows_delete(settled(), raw=True) == 0
     OutboxEvent.objects.update(settled_at="2020-01-01T00:00Z")

@@ -131,7 +131,7 @@ def test_a_foreign_agents_trajectory_and_reward_become_a_row(bus: Bus, publisher
     assert not DeadLetter.objects.exists()
 
 
-def test_what_comes_twice_or_in_another_order_is_one(bus: Bus, publisher: Publisher) -> None:
+def test_repeated_or_reordered_messages_make_one_row(bus: Bus, publisher: Publisher) -> None:
     given, paid = example(TRAJECTORY), example(REWARD)
     paid["trajectory_id"] = given["trajectory_id"]
     received(bus, publisher, (REWARD, paid))
@@ -299,7 +299,7 @@ def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any
     assert not DeadLetter.objects.exists()
 
 
-def test_what_is_erased_is_deleted_from_the_streams(
+def test_erased_data_is_deleted_from_the_streams(
     bus: Bus, boss: Actor, published: Any, publisher: Publisher, agent: Any
 ) -> None:
     """The received events, the events sent for them, the rewards and the refusals; nothing else."""

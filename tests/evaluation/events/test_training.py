@@ -223,7 +223,7 @@ def test_the_share_that_is_held_out_is_the_requests(operator: Actor, acme: Any, 
         training_request(operator, asked)
 
 
-def test_what_a_learner_here_can_do_runs_here(operator: Actor, published: Any, agent: Any) -> None:
+def test_a_request_that_a_learner_here_supports_runs_here(operator: Actor, published: Any, agent: Any) -> None:
     hyper = {"learning_rate": 0.02, "batch_size": 4, "clip_epsilon": 0.3, "gamma": 0.9}
     made = training_request(operator, request("rloo", agent.slug, config={"hyperparameters": hyper}))
     config = made.job.training_run.configuration
@@ -235,7 +235,7 @@ def test_what_a_learner_here_can_do_runs_here(operator: Actor, published: Any, a
     assert Caller(operator.user).get("training/t-1/status").json()["status"] == "queued"
 
 
-def test_what_is_asked_for_and_not_used_here_is_said(operator: Actor, agent: Any) -> None:
+def test_unused_options_of_a_request_are_reported(operator: Actor, agent: Any) -> None:
     asked = request(
         "grpo",
         agent.slug,

@@ -126,7 +126,7 @@ def test_without_the_key_its_gateway_does_not_start(tmp_path: Path) -> None:
         ({"model": ModelPart("m", "1", "e", "vllm", "https://x/v1", {"extra": {"a": [None]}})}, "adds null"),
     ],
 )
-def test_what_it_can_not_serve_is_said_before(changes: Any, why: str) -> None:
+def test_a_release_that_it_can_not_serve_is_refused_before(changes: Any, why: str) -> None:
     adapter, made = serving_adapters.get("tensorzero"), plan(1.0, **changes)
     assert any(why in fault for fault in adapter.faults(made))
     with pytest.raises(ValueError, match=why):

@@ -141,7 +141,7 @@ def test_a_release_made_changes_nothing_and_one_deployed_is_served(operator: Act
     assert events.count("deployment.started") == events.count("deployment.done") == 3
 
 
-def test_what_can_not_be_deployed_says_why(
+def test_a_refused_deployment_gives_its_reason(
     operator: Actor, dan: Any, charlie: Any, releases: list[Release], agent: Agent
 ) -> None:
     first, second = releases

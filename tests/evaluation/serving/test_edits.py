@@ -73,7 +73,7 @@ def test_an_edit_goes_out_by_itself_only_where_the_rule_says_so(operator: Actor,
 
 
 @pytest.mark.parametrize("change", ["model", "prompt", "tool", "texts"])
-def test_what_is_more_than_small_waits_for_a_person(operator: Actor, served: Agent, change: str) -> None:
+def test_a_larger_edit_waits_for_a_person(operator: Actor, served: Agent, change: str) -> None:
     edits_change(operator, served, most=1)
     edited(operator, served)
     if change == "texts":
@@ -158,7 +158,7 @@ def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served
     assert SuiteRun.objects.filter(agent=served).count() == 3
 
 
-def test_what_was_taken_back_is_not_brought_out_again(operator: Actor, served: Agent) -> None:
+def test_a_rolled_back_edit_is_not_released_again(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     edits_advance()
@@ -175,7 +175,7 @@ def test_the_person_it_acts_for_must_still_have_the_permission(operator: Actor, 
     assert number(served) == 1
 
 
-def test_who_may_set_it_and_how(
+def test_only_permitted_people_set_it_at_every_interface(
     operator: Actor, served: Agent, dan: Any, charlie: Any, api: Caller, console: Client
 ) -> None:
     for person, refusal in ((dan, Forbidden), (charlie, Missing)):

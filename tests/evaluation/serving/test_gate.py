@@ -50,7 +50,7 @@ def test_a_bound_says_what_the_test_says() -> None:
         assert (found.p_value < 0.05) is (found.low > 0)
 
 
-def test_what_was_not_answered_is_no_evidence() -> None:
+def test_unanswered_queries_are_no_evidence() -> None:
     current, candidate = np.full(20, 0.5), np.full(20, np.nan)
     candidate[:4] = 1.0
     found = Looks(20).bounds(candidate, current)

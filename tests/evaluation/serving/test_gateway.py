@@ -116,7 +116,9 @@ def test_words_of_a_refusal_and_its_status_are_the_models_own(shop: Production, 
     assert (second.status, second.http_status) == ("refused", 429)
 
 
-def test_what_the_gateway_itself_refuses(shop: Production, server: ModelServer, adam: Any, charlie: Any) -> None:
+def test_the_gateway_refuses_unauthorised_and_malformed_requests_itself(
+    shop: Production, server: ModelServer, adam: Any, charlie: Any
+) -> None:
     assert shop.ask(headers={"authorization": "Bearer ac_wrong"}).status_code == 401
     _, narrow = api_key_create(Actor(adam), name="narrow", scopes=["training:view"])
     assert shop.ask(headers={"authorization": f"Bearer {narrow}"}).status_code == 403

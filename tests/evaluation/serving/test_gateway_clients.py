@@ -188,7 +188,7 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         ),
     ],
 )
-def test_what_a_chat_completion_has_no_place_for_is_refused_by_name(asked: dict[str, Any], field: str) -> None:
+def test_a_field_without_a_place_in_a_chat_completion_is_refused_by_name(asked: dict[str, Any], field: str) -> None:
     body = {"model": "agent:clerk", "input": QUESTION} | asked
     with pytest.raises(BadCall) as refused:
         ResponsesInterface(orjson.dumps(body))

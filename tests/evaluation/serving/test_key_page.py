@@ -68,7 +68,7 @@ def test_a_key_is_made_in_the_console_shown_once_and_revoked(olivia: Any, acme: 
         ({"per_minute": "-1"}, "per_minute"),
     ],
 )
-def test_what_was_typed_stays_with_what_is_wrong(olivia: Any, wrong: dict[str, Any], field: str) -> None:
+def test_typed_values_stay_beside_their_errors(olivia: Any, wrong: dict[str, Any], field: str) -> None:
     page = at_desk(olivia).post("/keys/", GIVEN | wrong)
     assert page.status_code == 400 and f'id="id_{field}-wrong"' in html(page) and 'value="CI"' in html(page)
     assert not ApiKey.objects.exists()

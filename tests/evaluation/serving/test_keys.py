@@ -96,7 +96,7 @@ async def test_processes_share_a_rate_and_keep_to_it_alone_while_redis_is_away(b
     assert waits[:2] == [0, 0] and 0 < waits[2] <= 30 and waits[3] <= waits[2]
 
 
-def test_what_was_spent_since_a_read_is_added_until_a_later_read_has_it() -> None:
+def test_spending_since_a_read_is_added_until_a_later_read_includes_it() -> None:
     spending, key = RecentSpending(), uuid.uuid4()
     row = {"key_id": str(key), "arm": "current", "cost_micros": 5}
     spending.add(row)

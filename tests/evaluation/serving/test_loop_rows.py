@@ -34,7 +34,7 @@ def test_a_query_is_one_row_of_its_newest_correction() -> None:
     assert (row.expected, row.source) == ("4", "corrected") and row.flags == (DISAGREED,)
 
 
-def test_what_may_poison_is_flagged() -> None:
+def test_rows_that_may_poison_are_flagged() -> None:
     [disputed] = rows_of([trace("q?", liked=2, disliked=1)])
     assert disputed.flags == (DISAGREED,)
     [ordered] = rows_of(

@@ -121,7 +121,7 @@ def test_a_month_costs_no_more_than_its_budget(operator: Actor, learner: Agent, 
         turn_start(operator, learner)
 
 
-def test_what_begins_a_turn_by_itself(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
+def test_enough_new_traces_or_a_new_day_begin_a_turn(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
     judged(learner, SUMS)
     loop = loop_change(operator, learner, on=True, after_traces=41, daily=True)
     assert due(loop) is None and loops_advance() == 0

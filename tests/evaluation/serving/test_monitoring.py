@@ -108,7 +108,7 @@ def test_it_goes_on_from_a_row_as_if_it_had_never_stopped() -> None:
     assert parts.differences["reward"].band() == whole.differences["reward"].band()
 
 
-def test_what_is_not_known_says_nothing_and_a_wrong_share_is_refused() -> None:
+def test_missing_values_change_nothing_and_a_wrong_share_is_refused() -> None:
     monitor = Monitor()
     assert monitor.e_value == pytest.approx(1.0) and sum(WEIGHTS.values()) == pytest.approx(1.0)
     monitor.add(CanarySession(True, 0.5, 1, failures=0))
@@ -294,7 +294,7 @@ def test_weighted_sessions_estimate_the_difference_of_the_arms_without_bias(
     assert share * added[True] + (1 - share) * added[False] == pytest.approx(of_new - of_old, abs=1e-2)
 
 
-def test_what_is_usual_does_not_widen_a_band() -> None:
+def test_usual_values_do_not_widen_a_band() -> None:
     """Values are centred by the mean of all sessions before, of both arms."""
     found = Difference()
     for new in (True, False, True, False, False):

@@ -107,7 +107,7 @@ def test_a_roll_back_leads_to_what_was_promoted_before(operator: Actor, router: 
     assert (event.before, event.after) == ({"checkpoint": second.label}, {"checkpoint": first.label})
 
 
-def test_what_can_not_be_gone_on_from_is_said_and_left(operator: Actor, router: Agent) -> None:
+def test_a_starting_point_that_can_not_be_used_is_reported_and_left(operator: Actor, router: Agent) -> None:
     first = trained(operator, router, 0.25)
     checkpoint_promote(operator, first)
     PolicyCheckpoint.objects.filter(pk=first.pk).update(sha256="0" * 64)
@@ -153,7 +153,7 @@ def test_retention_keeps_what_was_released_and_so_what_is_deployed(
     assert set(PolicyCheckpoint.objects.values_list("pk", flat=True)) == {released.pk, newest.pk}
 
 
-def test_who_may(operator: Actor, router: Agent, dan: Any, stella: Any, charlie: Any) -> None:
+def test_each_role_promotes_or_is_refused(operator: Actor, router: Agent, dan: Any, stella: Any, charlie: Any) -> None:
     saved = trained(operator, router, 0.1)
     for person, refusal in ((dan, Forbidden), (stella, Forbidden), (charlie, Missing)):
         with pytest.raises(refusal):
@@ -162,7 +162,7 @@ def test_who_may(operator: Actor, router: Agent, dan: Any, stella: Any, charlie:
             agent_roll_back(Actor(person), router)
 
 
-def test_what_was_uploaded_can_be_promoted_and_nothing_is_claimed_of_it(operator: Actor, router: Agent) -> None:
+def test_an_uploaded_checkpoint_can_be_promoted_without_a_claim(operator: Actor, router: Agent) -> None:
     data = checkpoint_load(trained(operator, router, 0.75))
     twin = AgentFactory(organization=router.organization, created_by=operator.user)
     made = checkpoint_upload(operator, twin, data, sha256=PolicyCheckpoint.digest(data))
@@ -233,7 +233,7 @@ def test_an_uploaded_context_is_served_by_releases_only(operator: Actor, priced:
         checkpoint_upload(operator, twin, forged, sha256=PolicyCheckpoint.digest(forged))
 
 
-def test_what_a_person_changed_since_stays(operator: Actor, priced: Agent) -> None:
+def test_a_persons_later_changes_stay(operator: Actor, priced: Agent) -> None:
     old = shipped(operator, priced, Lesson("x0000000001", LATE))
     row = Experience.objects.get(handle="x0000000001")
     experience_edit(operator, row, summary="Say it at once.")

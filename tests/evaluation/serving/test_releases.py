@@ -104,13 +104,13 @@ def test_the_database_refuses_to_change_or_delete_one(operator: Actor, agent: Ag
     assert Release.objects.get(pk=made.pk).created_by is None
 
 
-def test_who_may_make_one(agent: Agent, dan: Any, stella: Any, charlie: Any) -> None:
+def test_each_role_makes_a_release_or_is_refused(agent: Agent, dan: Any, stella: Any, charlie: Any) -> None:
     for person, refusal in ((dan, Forbidden), (stella, Forbidden), (charlie, Missing)):
         with pytest.raises(refusal):
             release_make(Actor(person), agent)
 
 
-def test_what_can_not_be_released(operator: Actor, agent: Agent) -> None:
+def test_a_release_of_an_archived_agent_or_without_a_checkpoint_is_refused(operator: Actor, agent: Agent) -> None:
     with pytest.raises(Invalid, match="at most 300"):
         release_make(operator, agent, note="x" * 301)
     chooser = AgentFactory(organization=agent.organization, created_by=operator.user)

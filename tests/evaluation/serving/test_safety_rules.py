@@ -99,7 +99,7 @@ def test_a_refusal_is_known_in_its_usual_forms(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["I can help with that.", "You can't miss it: turn left.", "The cannon is old."])
-def test_what_only_sounds_like_a_refusal_is_none(text: str) -> None:
+def test_an_answer_that_only_sounds_like_a_refusal_is_none(text: str) -> None:
     assert not refuses(text)
 
 

@@ -48,9 +48,7 @@ def test_the_gate_gets_scores_of_both_safety_cost_and_who_made_it(
     assert "suite work is at 80.0%, and 90.0% are needed" in decide(GateRule(suites={"work": 0.9}), measured).sentence
 
 
-def test_what_was_run_of_an_earlier_version_or_not_at_all_does_not_count(
-    operator: Actor, releases: tuple[Release, Release]
-) -> None:
+def test_runs_of_earlier_versions_do_not_count(operator: Actor, releases: tuple[Release, Release]) -> None:
     current, candidate = releases
     assert measured_of(candidate, current).safety is None and measured_of(candidate, current).suites == {}
     first = suite_run_stored(operator, candidate, name="work", spec=WORK)
@@ -84,7 +82,7 @@ def test_further_candidates_against_the_same_release_are_counted(
     assert measured_of(candidate, current).candidates == 3
 
 
-def test_what_was_found_at_the_endpoints_old_address_does_not_count(
+def test_runs_at_the_endpoints_old_address_do_not_count(
     operator: Actor, console: Client, releases: tuple[Release, Release]
 ) -> None:
     current, candidate = releases

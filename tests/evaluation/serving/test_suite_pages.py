@@ -107,7 +107,7 @@ def test_a_release_says_what_suites_found_of_it(console: Client, run: SuiteRun) 
     assert f"/suite-runs/{run.pk}/" in shown and "90.0 %" in shown and "version 1</span>" in shown.replace("\n", "")
 
 
-def test_who_only_reads_sees_no_form(run: SuiteRun, stella: Any, charlie: Any) -> None:
+def test_a_viewer_sees_no_form(run: SuiteRun, stella: Any, charlie: Any) -> None:
     for path in ("/suites/", f"/suites/{run.version.suite_id}/", f"/suite-runs/{run.pk}/"):
         shown = html(signed_in(stella).get(path))
         assert "Add it</button>" not in shown and "Next version" not in shown and ">Run safe" not in shown

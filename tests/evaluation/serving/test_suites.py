@@ -216,7 +216,7 @@ def test_a_wrong_suite_is_refused_with_the_reason(operator: Actor, spec: dict[st
         suite_create(operator, name="wrong", spec=spec)
 
 
-def test_who_may_make_and_run_one(
+def test_each_role_makes_and_runs_suites_or_is_refused(
     operator: Actor, adder: Agent, sums: Suite, dan: Any, stella: Any, charlie: Any
 ) -> None:
     assert of_dataset(Actor(dan), "dans").kind == "benchmark"
@@ -232,7 +232,7 @@ def test_who_may_make_and_run_one(
         suite_run_start(Actor(charlie), version_get(sums), agent=adder)
 
 
-def test_what_can_not_be_run_is_refused(operator: Actor, adder: Agent, sums: Suite, adam: Any) -> None:
+def test_a_suite_that_can_not_run_is_refused(operator: Actor, adder: Agent, sums: Suite, adam: Any) -> None:
     version = version_get(sums)
     with pytest.raises(Invalid, match="an agent as it stands, or a release"):
         suite_run_start(operator, version)

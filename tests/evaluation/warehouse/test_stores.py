@@ -139,7 +139,7 @@ def test_figures_are_those_of_the_rows(agent: Agent) -> None:
     assert {row["component"] for row in said["rewards/components"]} == {"outcome", "ünïcode"}
 
 
-def test_what_is_sent_again_is_stored_once(
+def test_a_repeated_insert_is_stored_once(
     warehouse: ClickHouseStore, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(loading, "KEYS", 50)

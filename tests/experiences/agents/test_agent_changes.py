@@ -81,7 +81,7 @@ def test_the_admin_refuses_the_same(client: Client, boss: Actor, reader: Agent, 
     assert client.post(where, values).status_code == 302
 
 
-def test_what_a_plan_was_priced_with_stays_until_the_job_has_ended(
+def test_the_prices_of_a_plan_stay_until_the_job_has_ended(
     boss: Actor, reader: Agent, endpoint: ModelEndpoint, acme: Any
 ) -> None:
     price_set(boss, model="large", organization=acme, input=9_000, output=9_000)

@@ -73,7 +73,7 @@ def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: py
         ("file:///etc/passwd", "An address begins with http:// or https://"),
     ],
 )
-def test_what_is_not_allowed_is_a_step_with_its_reason(reader: Agent, url: str, why: str) -> None:
+def test_a_refused_address_is_a_step_with_its_reason(reader: Agent, url: str, why: str) -> None:
     found = lived(reader, url)
     assert not found.steps[0].result["success"] and why in found.steps[0].result["error"]
     assert found.error == "" and not found.success

@@ -151,7 +151,7 @@ def test_only_an_admin_has_another_address_called(operator: Actor, adam: Any, en
             agent_update(operator, agent, authorization="Bearer mine")
 
 
-def test_what_lets_us_in_goes_to_no_other_host(adam: Any, endpoint: ModelEndpoint) -> None:
+def test_credentials_go_to_no_other_host(adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(theirs) as server:
         agent = foreign(adam, endpoint, server.url, authorization="Bearer theirs-1")
         assert "theirs-1" not in agent.authorization

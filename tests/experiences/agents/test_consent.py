@@ -207,7 +207,7 @@ def test_a_playbook_does_not_evolve_from_an_agent_that_opted_out(
     assert "may not be recorded" in evolution_fault(playbook)
 
 
-def test_what_a_model_says_meanwhile_is_not_kept(operator: Actor, adam: Any, server: ModelServer) -> None:
+def test_a_models_answer_after_the_opt_out_is_not_kept(operator: Actor, adam: Any, server: ModelServer) -> None:
     playbook = playbook_of(operator, model_agent(Actor(adam), server))
     lived(operator, playbook.agent, 3)
     queued = evolution_queue(operator, playbook)

@@ -200,7 +200,7 @@ def test_a_config_that_stood_among_the_options_is_sealed_by_the_migration(acme: 
     assert [json.loads(opened(row.gateway_config)) for row in rows[:2]] == [CONFIG] * 2 and not rows[2].gateway_config
 
 
-def test_what_a_provider_quotes_of_a_prompt_reaches_no_error(boss: Actor) -> None:
+def test_a_providers_quotation_of_a_prompt_reaches_no_error(boss: Actor) -> None:
     from asgiref.sync import async_to_sync
 
     with ModelServer() as server:

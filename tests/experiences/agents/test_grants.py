@@ -80,7 +80,7 @@ def test_tools_that_a_server_adds_later_are_granted_to_no_agent(
     assert changed.after["tool_servers"] == {"sums": ["add", "weather"]}
 
 
-def test_what_an_admin_takes_away_is_gone_from_all_agents(operator: Actor, adam: Any, tools: ToolServer) -> None:
+def test_a_grant_that_an_admin_revokes_is_gone_from_all_agents(operator: Actor, adam: Any, tools: ToolServer) -> None:
     agent = agent_create(operator, name="One", tool_servers=[tools], granted_tools={str(tools.pk): ["add", "pid"]})
     tool_server_update(Actor(adam), tools, tools=["add"])
     assert names_of(agent) == ["sums__add"]

@@ -88,7 +88,7 @@ def test_a_stamp_covers_texts_and_files_in_any_order_of_the_files() -> None:
 
 
 @pytest.mark.parametrize("stamp", ["", "0" * 64])
-def test_what_is_unstamped_or_altered_is_refused_by_name(stamp: str) -> None:
+def test_an_unstamped_or_altered_pack_is_refused_by_name(stamp: str) -> None:
     with pytest.raises(StampRefused) as refused:
         pack_check("packs/a/manifest.json", stamp, "s", [], [])
     assert refused.value.offender == "packs/a/manifest.json" and "stamp" in refused.value.reason
@@ -303,7 +303,7 @@ def test_sixty_lessons_cost_as_many_queries_as_six(agent: Agent, job: Job) -> No
     assert few == many <= 9
 
 
-def test_what_a_person_did_since_the_job_began_holds(agent: Agent, job: Job, operator: Actor) -> None:
+def test_a_persons_changes_since_the_jobs_start_hold(agent: Agent, job: Job, operator: Actor) -> None:
     states = [state(1, status="active"), state(2, status="active"), state(3)]
     experiences_sync(job=job, agent=agent, states=states, by="iteration 1")
     pruned, edited = (Experience.objects.get(handle=handle) for handle in ("x1", "x2"))
@@ -399,7 +399,7 @@ def test_an_edit_is_checked_redacted_stamped_and_measured_again(lesson: Experien
         (experience_quarantine, "quarantined"), (experience_approve, "proposed"),
     ],
 )  # fmt: skip
-def test_what_its_status_does_not_allow_is_a_conflict(
+def test_a_move_that_its_status_does_not_allow_is_a_conflict(
     lesson: Experience, operator: Actor, service: Any, status: str
 ) -> None:
     Experience.objects.update(status=status)
@@ -542,7 +542,7 @@ def test_packs_are_stamped_by_their_author_and_loaded_once(packs: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", ["altered", "missing", "extra", "manifest", "link", "unknown", "outside", "json"])
-def test_what_was_altered_after_the_stamp_is_refused_by_its_path(packs: Path, spoil: str) -> None:
+def test_a_file_altered_after_the_stamp_is_refused_by_its_path(packs: Path, spoil: str) -> None:
     load(packs, stamp=True)
     folder = packs / "implementation"
     manifest, source = folder / "manifest.json", folder / "prompts" / "system.md"

@@ -69,7 +69,7 @@ def test_lessons_from_executions_reach_no_agent_before_a_person_releases_them(op
 
 
 @pytest.mark.django_db(transaction=True)
-def test_where_executions_are_trusted_an_order_to_call_a_function_that_acts_waits_all_the_same(
+def test_an_order_to_call_an_acting_function_waits_even_if_executions_are_trusted(
     operator: Actor, adam: Any, tools: ToolServer, settings: Any
 ) -> None:
     settings.TRUSTED_SOURCES = frozenset({"executions"})
@@ -83,7 +83,7 @@ def test_where_executions_are_trusted_an_order_to_call_a_function_that_acts_wait
 
 
 @pytest.mark.django_db
-def test_what_acts_follows_from_an_agents_granted_functions(agent: Agent, tools: ToolServer) -> None:
+def test_acting_functions_follow_from_the_agents_grants(agent: Agent, tools: ToolServer) -> None:
     assert acting_functions(agent) == frozenset()
     agent.granted_tools = {str(tools.pk): ["get_order", "search", "issue_refund", "sendMail"]}
     agent.tool_servers.set([tools])

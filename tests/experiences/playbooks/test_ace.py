@@ -159,7 +159,7 @@ def test_the_context_has_a_tag_and_is_not_sent_twice(service: Service, operator:
     assert changed.status_code == 200 and changed.json()["version"] == 2 and changed["ETag"] != found["ETag"]
 
 
-def test_what_is_not_there_gets_404(service: Service, agent: Agent) -> None:
+def test_a_missing_playbook_gets_404(service: Service, agent: Agent) -> None:
     for method, path in (
         ("get", f"playbooks/{agent.id}/context"),
         ("get", f"playbooks/{agent.id}/status"),
@@ -446,7 +446,7 @@ async def test_without_redis_a_context_is_half_a_second_old_at_most(
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_what_changes_while_it_is_read_is_not_remembered() -> None:
+async def test_a_context_that_changes_while_it_is_read_is_not_cached() -> None:
     memory: ReadCache[str, str] = ReadCache()
     reading = threading.Event()
 
@@ -464,7 +464,7 @@ async def test_what_changes_while_it_is_read_is_not_remembered() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_what_is_asked_for_all_the_time_is_read_behind_the_answers() -> None:
+async def test_a_frequently_requested_context_is_refreshed_behind_the_answers() -> None:
     memory: ReadCache[str, int] = ReadCache()
     reads = 0
 

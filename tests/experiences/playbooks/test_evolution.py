@@ -162,7 +162,7 @@ def test_many_who_record_at_once_never_block_each_other(
     assert {sections_of(book)[1].usage for book in books} == {0}
 
 
-def test_what_comes_meanwhile_waits_for_its_turn(operator: Actor, playbook: Playbook) -> None:
+def test_later_executions_wait_for_the_next_evolution(operator: Actor, playbook: Playbook) -> None:
     lived(operator, playbook.agent, 21)
     (job,) = evolutions()
     playbook.refresh_from_db()

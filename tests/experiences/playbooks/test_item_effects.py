@@ -209,7 +209,7 @@ def curated(sections: list[PlaybookItem], *deltas: Delta, effects: Any, **rules:
     return curate(sections, deltas, CuratorRules(**rules), lambda: f"s{next(numbers)}", effects)
 
 
-def test_what_was_measured_to_do_harm_goes_with_its_figures_however_good_its_counts_are() -> None:
+def test_an_item_measured_as_harmful_is_removed_with_its_figures_despite_good_counts() -> None:
     sections = book()
     sections[3] = PlaybookItem("s4", "strategies", TEXTS[3], 0.99, usage=900, helpful=890, harmful=10)
     found = curated(sections, effects={"s4": HARMS, "s5": HELPS})

@@ -182,7 +182,7 @@ def test_an_outage_between_two_rounds_repeats_none_that_was_answered(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_a_round_can_not_answer_ends_the_rounds_and_the_first_one_fails(
+def test_a_failed_round_ends_the_rounds_and_a_failed_first_round_fails(
     operator: Actor, playbook: Playbook, server: ModelServer
 ) -> None:
     server.brain = Models("I would rather not.")
@@ -202,7 +202,7 @@ def test_without_insights_no_change_is_asked_for(operator: Actor, playbook: Play
 
 
 @pytest.mark.django_db(transaction=True)
-def test_what_outsiders_wrote_is_held_also_where_a_reflector_put_it_in_words(
+def test_outsiders_text_is_held_also_in_a_reflectors_words(
     operator: Actor, playbook: Playbook, server: ModelServer, settings: Any
 ) -> None:
     settings.TRUSTED_SOURCES = frozenset({"executions"})

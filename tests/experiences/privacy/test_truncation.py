@@ -99,7 +99,7 @@ def test_evidence_that_is_cut_holds_no_half(secret: str) -> None:
 
 
 @pytest.mark.parametrize("secret", SECRETS)
-def test_what_a_tool_says_is_cut_so_too(secret: str) -> None:
+def test_output_of_a_tool_is_cut_in_the_same_way(secret: str) -> None:
     toolset = Toolset(max_output=300)
     for text in around(secret, 300):
         shown = toolset._bounded(ToolResult(False, text, text))

@@ -34,7 +34,7 @@ def test_of_a_providers_own_words_none_is_kept(finish: str, kept: str | None) ->
     assert CallNotes().noted({}, finish).get("finish") == kept
 
 
-def test_what_is_no_number_is_no_setting() -> None:
+def test_a_value_that_is_no_number_is_no_setting() -> None:
     assert CallNotes().noted({"temperature": "warm", "top_p": True, "max_tokens": [1]}, "stop") == {}
 
 

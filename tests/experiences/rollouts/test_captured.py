@@ -51,7 +51,7 @@ def test_packed_calls_are_read_back_and_a_later_call_leaves_out_the_earlier_text
 
 
 @pytest.mark.parametrize("text", ["=", "=!", "=abc", "+" + call([1], [2]).packed(None)[1:], "=" + "0" * 40])
-def test_what_is_damaged_is_refused_and_not_read_as_something_else(text: str) -> None:
+def test_damaged_data_is_refused_and_not_misread(text: str) -> None:
     with pytest.raises(ValueError):
         SampledTokens.unpacked(text, None)
 

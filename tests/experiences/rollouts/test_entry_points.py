@@ -126,7 +126,7 @@ def installed(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_what_a_package_brings_is_there_by_its_name(installed: Path) -> None:
+def test_plugins_of_a_package_are_registered_by_name(installed: Path) -> None:
     root = Path(__file__).parents[3]
     ran = subprocess.run(
         [sys.executable, "-c", USED],

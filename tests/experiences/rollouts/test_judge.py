@@ -197,7 +197,7 @@ def test_a_format_that_is_not_taken_is_not_asked_for_again() -> None:
         (AuthFailed("no"), "llm_refused"),
     ],
 )
-def test_what_has_nothing_to_do_with_the_answer_halts_the_run(error: Exception, reason: str) -> None:
+def test_an_error_unrelated_to_the_answer_halts_the_run(error: Exception, reason: str) -> None:
     with pytest.raises(Halted) as halt:
         graded(Scripted(error))
     assert halt.value.reason == reason

@@ -28,7 +28,7 @@ async def test_the_clock_stops_while_another_party_is_waited_for() -> None:
         assert not clock.over
 
 
-async def test_what_was_counted_of_the_wait_is_gone() -> None:
+async def test_the_counted_part_of_the_wait_is_gone() -> None:
     clock = Clock(0.1)
     async with clock.running():
         clock.stand()

@@ -100,7 +100,7 @@ async def test_an_answer_that_can_not_be_used_is_mended_once() -> None:
         ('{"name": "a lamp"} or rather {"name": "a chair"}', "several objects"),
     ],
 )
-async def test_what_can_not_be_mended_is_refused_and_counted_with_its_reason(said: str, why: str) -> None:
+async def test_an_answer_beyond_repair_is_refused_and_counted_with_its_reason(said: str, why: str) -> None:
     model = ScriptedModel(lambda _: said)
     asker, kept = asker_of(model)
     assert await asker.ask(Thing, ASKED, key="q/1", stage="q") is None
@@ -146,7 +146,7 @@ async def test_an_answer_that_broke_on_its_way_is_paid_for_and_asked_for_once_mo
 # -- what was answered before ------------------------------------------------------------------------------------------
 
 
-async def test_what_was_answered_before_is_never_asked_again() -> None:
+async def test_an_answered_question_is_never_asked_again() -> None:
     first = ScriptedModel(lambda q: "no" if q.key.startswith("run/q/2") else GOOD)
     asker, kept = asker_of(first)
     for number in (1, 2):
@@ -231,7 +231,7 @@ def test_one_object_is_read_within_any_text_around_it(text: str) -> None:
 @pytest.mark.parametrize(
     "text", ["[1, 2]", '{"name": "a la', "{" * 5_000, '{"name": ' * 3_000, "\x00", '{"name": NaN}']
 )
-def test_what_is_no_such_object_is_refused_and_nothing_breaks(text: str) -> None:
+def test_an_answer_of_another_shape_is_refused_without_a_crash(text: str) -> None:
     with pytest.raises(UnusableAnswer):
         read(Thing, text)
 

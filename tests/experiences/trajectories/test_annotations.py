@@ -66,7 +66,7 @@ def test_it_keeps_no_personal_data(operator: Actor, rows: list[TrajectoryRecord]
     "said",
     [{}, {"label": "  "}, {"label": "x" * 41}, {"score": float("nan")}, {"score": 1e9}, {"comment": "a\x00b"}],
 )
-def test_what_says_nothing_or_can_not_be_kept_is_refused(
+def test_an_empty_or_unstorable_note_is_refused(
     said: dict[str, Any], operator: Actor, rows: list[TrajectoryRecord]
 ) -> None:
     with pytest.raises(Invalid):

@@ -101,7 +101,7 @@ def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it
     assert archive.state == ArchiveState.ARCHIVED and archive.rows == 24
 
 
-def test_what_is_archived_is_searched_by_text_of_the_query(
+def test_archived_rows_are_searched_by_text_of_the_query(
     operator: Actor, run: TrainingRun, this_month: date, console: Client
 ) -> None:
     def found(text: str) -> list[Any]:
@@ -343,7 +343,7 @@ def test_a_slice_ends_with_the_file_that_it_is_at(
 
 
 @working
-def test_what_was_written_ahead_goes_with_a_file_that_is_unsound(
+def test_rows_written_ahead_are_removed_with_a_corrupt_file(
     two_files: None, this_month: date, monkeypatch: Any, tmp_path: Any
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
@@ -497,7 +497,7 @@ def test_the_page_of_storage_shows_the_archive_and_each_retention(
     assert "No archive matches" in html(console.get("/archives/?q=nothing-of-that-name"))
 
 
-def test_how_much_all_organisations_store_is_for_staff(console: Client, operator: Actor) -> None:
+def test_only_staff_see_the_storage_of_all_organisations(console: Client, operator: Actor) -> None:
     assert "The database takes" not in html(console.get("/archives/"))
     assert Caller(operator.user).get("storage").status_code == 403
     get_user_model().objects.filter(pk=operator.user.pk).update(is_staff=True)

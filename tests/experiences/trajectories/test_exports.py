@@ -174,7 +174,7 @@ def test_a_download_goes_on_where_it_broke_off(operator: Actor, caller: Caller, 
 
 
 @working
-def test_who_may_export_is_asked_at_each_download(
+def test_the_permission_to_export_is_checked_at_each_download(
     operator: Actor, run: TrainingRun, dan: Any, stella: Any, charlie: Any
 ) -> None:
     made = exported(operator, {"job": str(run.job_id)})
@@ -237,7 +237,7 @@ def test_the_file_of_an_organisation_that_encrypts_is_encrypted(
 
 
 @working
-def test_what_is_cancelled_over_or_named_by_an_erasure_is_deleted(
+def test_files_of_cancelled_expired_or_erased_exports_are_deleted(
     operator: Actor, adam: Any, run: TrainingRun, settings: Any, small_parts: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with slices_of(settings, 0):
@@ -304,7 +304,7 @@ def test_an_agent_that_chooses_actions_has_no_conversations(caller: Caller, run:
 @pytest.mark.parametrize(
     ("filters", "format"), [({"sucess": "true"}, "jsonl"), ({"success": "maybe"}, "csv"), ({}, "json"), ({}, "x")]
 )
-def test_what_is_wrong_is_refused_before_there_is_a_job(
+def test_a_wrong_export_is_refused_before_there_is_a_job(
     operator: Actor, run: TrainingRun, filters: dict[str, str], format: str
 ) -> None:
     with pytest.raises(Invalid):

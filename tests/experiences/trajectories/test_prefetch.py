@@ -70,7 +70,7 @@ def test_the_thread_sees_the_callers_rows_by_a_connection_of_its_own_that_ends()
 
 
 @working
-def test_who_stops_reading_leaves_no_thread_and_no_session_behind() -> None:
+def test_a_reader_that_stops_leaves_no_thread_and_no_session_behind() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         [own] = cursor.fetchone()
@@ -83,7 +83,7 @@ def test_who_stops_reading_leaves_no_thread_and_no_session_behind() -> None:
 
 
 @working
-def test_what_a_piece_raises_comes_in_its_place() -> None:
+def test_the_exception_of_a_piece_is_raised_at_its_place() -> None:
     def broken() -> Iterator[int]:
         yield 1
         raise ValueError("the second")

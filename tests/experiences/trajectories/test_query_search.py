@@ -124,7 +124,7 @@ def test_a_query_is_stored_once_for_its_place_and_as_long_as_a_trajectory_has_it
     assert stored() == []
 
 
-def test_what_was_stored_before_queries_were_is_filled_in(run: TrainingRun) -> None:
+def test_rows_from_before_stored_queries_are_filled_in(run: TrainingRun) -> None:
     before = set(QueryRecord.objects.values_list("month", "job_id", "iteration", "scenario", "digest", "query"))
     assert len(before) > len(QUERIES)
     QueryRecord.objects.all()._raw_delete("default")
@@ -133,7 +133,7 @@ def test_what_was_stored_before_queries_were_is_filled_in(run: TrainingRun) -> N
     assert set(QueryRecord.objects.values_list("month", "job_id", "iteration", "scenario", "digest", "query")) == before
 
 
-def test_what_is_found_may_be_asked_within_another_question(run: TrainingRun) -> None:
+def test_the_search_can_be_part_of_another_query(run: TrainingRun) -> None:
     inner = query_with(TrajectoryRecord.objects.filter(job_id=run.pk), "quagga live").values("pk")
     assert [row.query for row in TrajectoryRecord.objects.filter(pk__in=inner)] == [QUERIES[0]]
     assert TrajectoryRecord.objects.filter(job_id=run.pk).exclude(pk__in=inner).count() == 24 + len(QUERIES) - 1

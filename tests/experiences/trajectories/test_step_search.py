@@ -66,7 +66,7 @@ def test_it_finds_words_of_results_errors_and_parameters(operator: Actor, rows: 
     assert passing(operator, words='"') == set()
 
 
-def test_what_is_found_may_be_asked_within_another_question(rows: dict[str, Any]) -> None:
+def test_the_search_can_be_part_of_another_query(rows: dict[str, Any]) -> None:
     inner = steps_with(TrajectoryRecord.objects.all(), "island").values("pk")
     assert [row.pk for row in TrajectoryRecord.objects.filter(pk__in=inner)] == [rows["found"]]
     assert set(TrajectoryRecord.objects.filter(pk__in=rows.values()).exclude(pk__in=inner)) == {

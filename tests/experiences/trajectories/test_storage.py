@@ -51,7 +51,7 @@ def trajectory(**values: Any) -> Trajectory:
     return Trajectory(**(given | values))
 
 
-def test_what_is_read_back_is_what_was_written_to_the_bit() -> None:
+def test_trajectories_are_read_back_as_written_to_the_bit() -> None:
     whose = owner()
     one = trajectory(success=True, outcome=1.0, components={"outcome": 1.0}, evidence={"answer": "12"}, duration_ms=1.5)
     trajectories_write(whose, [one])

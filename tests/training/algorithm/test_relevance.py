@@ -148,7 +148,7 @@ def test_each_query_gets_the_lessons_that_help_with_it() -> None:
     assert same_for_all(rule, QUERIES[:12])
 
 
-def test_where_room_is_short_the_best_per_token_goes_first() -> None:
+def test_with_little_room_the_best_lesson_per_token_goes_first() -> None:
     # The first lesson adds more in all, the third more for each of its tokens.
     assert rule_of(confidence=0.99, slots=1).lessons_for(QUERIES[0]) == ("c",)
     assert rule_of(confidence=0.99, most_tokens=45).lessons_for(QUERIES[0]) == ("c",)

@@ -72,7 +72,7 @@ def decided(design: Sequential, before: np.ndarray, after: np.ndarray, rng: np.r
     [("nothing", 0.038), ("mixed", 0.038), ("harms_few", 0.055)],
 )
 @pytest.mark.parametrize("n", [6, 20])
-def test_what_is_no_better_hardly_ever_gets_through(kind: str, most: float, n: int) -> None:
+def test_a_candidate_that_is_no_better_hardly_ever_passes(kind: str, most: float, n: int) -> None:
     rng = np.random.default_rng(n)
     base = rng.uniform(0.4, 0.6, (1_500, n))
     if kind == "mixed":

@@ -71,7 +71,7 @@ def result(finished: Finished) -> tuple[Any, ...]:
         ({"context": {"update_rule": "ridge_thompson"}}, BY_GRADIENT),
     ],
 )
-def test_what_is_refused_would_have_changed_nothing(base: dict[str, Any], ignored: dict[str, Any]) -> None:
+def test_a_refused_setting_would_have_changed_nothing(base: dict[str, Any], ignored: dict[str, Any]) -> None:
     assert result(run(base)) == result(run(base | ignored))
 
 

@@ -96,7 +96,7 @@ def test_text_from_forms_is_read_as_numbers() -> None:
     assert (config.n_iterations, config.learning_rate) == (50, 0.02)
 
 
-def test_what_is_left_out_comes_from_the_preset() -> None:
+def test_missing_values_come_from_the_preset() -> None:
     recommended, warnings = parse_config(None)
     assert recommended == preset_config("recommended", "action")
     assert warnings == []

@@ -16,7 +16,7 @@ class Clock:
         return self.now
 
 
-def test_what_is_asked_for_again_is_made_once_and_what_is_not_is_let_go_of() -> None:
+def test_requested_pools_are_made_once_and_others_are_freed() -> None:
     clock = Clock()
     recent: LruCache[str, object] = LruCache(most=10, seconds=60, clock=clock)
     first = recent.get("at work", object)

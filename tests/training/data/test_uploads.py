@@ -43,7 +43,7 @@ def test_a_bad_line_is_named(name: str, content: str, message: str) -> None:
         read_rows(name, content.encode())
 
 
-def test_what_is_no_text_is_refused() -> None:
+def test_a_file_that_is_no_text_is_refused() -> None:
     with pytest.raises(Invalid, match="not UTF-8"):
         read_rows("q.jsonl", b"\xff\xfe\x00")
 

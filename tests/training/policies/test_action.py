@@ -82,7 +82,7 @@ def test_greedily_it_takes_the_best() -> None:
 
 @pytest.mark.parametrize("explores", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_what_it_evaluates_is_the_log_probability_it_acted_with(explores: bool, temperature: float) -> None:
+def test_it_evaluates_the_log_probability_it_acted_with(explores: bool, temperature: float) -> None:
     made, rng = policy(), np.random.default_rng(3)
     memory = memory_of(made) if explores else None
     chooser = made.exploring(memory) if memory else made

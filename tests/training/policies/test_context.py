@@ -135,7 +135,7 @@ def test_a_draw_follows_from_its_key_and_from_nothing_else() -> None:
     assert policy.drawn(SEED + 1, 8, keys[0]).tolist() != drawn[keys[0]]
 
 
-def test_what_is_out_is_never_drawn_and_does_not_count() -> None:
+def test_a_pruned_lesson_is_never_drawn_and_does_not_count() -> None:
     policy = policy_of([3.0] * 4)
     policy.library = policy.library.moved(["x1"], "pruned").moved(["x2"], "quarantined")
     told = [policy.exploring(SEED, 8).told(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
@@ -214,7 +214,7 @@ def test_a_reward_that_is_not_known_leaves_its_group_and_nothing_else_changes() 
         assert np.asarray(second[name]) == pytest.approx(np.asarray(value)), name
 
 
-def test_what_helps_gains_weight_and_what_hurts_loses_it() -> None:
+def test_a_helpful_lesson_gains_weight_and_a_harmful_one_loses_it() -> None:
     config, policy = config_of(optimizer="adam", learning_rate=0.1), policy_of([0.0] * 4)
     adam = make_optimizer("adam", learning_rate=0.1, weight_decay=0.0)
     for iteration in range(1, 31):
@@ -323,7 +323,7 @@ def test_a_library_that_grows_keeps_what_was_learned() -> None:
     assert not policy.effects.gram[1].any() and not policy.effects.gram[2].any()
 
 
-def test_what_hurts_is_pruned_by_evidence_and_can_come_back() -> None:
+def test_a_harmful_lesson_is_pruned_by_evidence_and_can_come_back() -> None:
     policy = policy_of([0.0, 0.5, -0.5])
     policy.effects = known_of(*rollouts(np.random.default_rng(4), (0.2, -0.3, 0.0), 60))
     before, theta = policy.estimate(), policy.theta.copy()
@@ -443,7 +443,7 @@ def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(al
 
 
 @pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
-def test_what_is_shipped_changes_at_gates_and_nowhere_else(server: ModelServer, algorithm: str) -> None:
+def test_the_shipped_context_changes_at_gates_only(server: ModelServer, algorithm: str) -> None:
     setup, _ = setup_at(server, algorithm=algorithm, context={"gate_margin": 0.5, "gate_alpha": 0.5})
     state = TrainerState.fresh(setup)
     policy: Any = state.policy

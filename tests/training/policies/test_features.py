@@ -51,7 +51,7 @@ def test_it_takes_results_for_results(text: str) -> None:
     assert not is_expression(text)
 
 
-def test_what_it_learns_of_a_question_holds_for_other_numbers() -> None:
+def test_features_of_a_question_hold_for_other_numbers() -> None:
     one, other = (encoder().encode(at(f"Find the GCD of {a} and {b}")) for a, b in ((12, 18), (700, 9)))
     assert one.ids.tolist() == other.ids.tolist()
     assert one.values.tolist() == other.values.tolist()

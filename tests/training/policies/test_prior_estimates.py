@@ -66,7 +66,7 @@ def test_of_another_text_nothing_is_known() -> None:
     assert (known.within(library("a", version=2)).estimate().information == 0).all()
 
 
-def test_what_counts_a_quarter_is_half_as_sure() -> None:
+def test_evidence_of_weight_a_quarter_doubles_the_standard_error() -> None:
     whole = PriorEstimates.of(after(1))
     quarter = whole.weighed(0.25)
     ratio = quarter.effects.estimate().error / whole.effects.estimate().error

@@ -170,7 +170,7 @@ def test_the_plan_shows_the_smallest_effect_of_the_gate_and_its_cost(
 
 
 @pytest.mark.parametrize("hurdle", ["busy", "archived", "not recorded", "full", "developer"])
-def test_what_else_stops_a_launch_is_in_the_plan_too(
+def test_every_obstacle_of_a_launch_is_in_the_plan(
     operator: Actor, dan: Any, adam: Any, reader: Agent, agent: Agent, rows: Dataset, hurdle: str
 ) -> None:
     actor: Any = operator

@@ -59,7 +59,9 @@ def sha256(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
 
 
-def test_what_was_downloaded_is_taken_back_to_the_byte(operator: Actor, saved: PolicyCheckpoint, twin: Agent) -> None:
+def test_a_downloaded_checkpoint_is_uploaded_again_to_the_byte(
+    operator: Actor, saved: PolicyCheckpoint, twin: Agent
+) -> None:
     data = checkpoint_load(saved)
     made = checkpoint_upload(operator, twin, data, sha256=saved.sha256.upper())
     assert checkpoint_load(made) == data and (made.run, made.iteration, made.tags) == (None, 4, ["uploaded"])
@@ -141,7 +143,7 @@ def nested_without_end(_: bytes) -> bytes:
         changed(policy__actions=7), changed(policy__vocabulary=[["x"]]),
     ],
 )  # fmt: skip
-def test_what_is_no_checkpoint_of_ours_is_refused_with_the_reason(
+def test_a_file_that_is_no_checkpoint_is_refused_with_the_reason(
     operator: Actor, saved: PolicyCheckpoint, twin: Agent, forge: Callable[[bytes], bytes], capsys: Any
 ) -> None:
     data = forge(checkpoint_load(saved))
@@ -167,7 +169,9 @@ def test_it_has_to_fit_the_agent(operator: Actor, saved: PolicyCheckpoint, twin:
         checkpoint_upload(operator, Agent.objects.get(pk=twin.pk), data, sha256=saved.sha256)
 
 
-def test_who_may_upload(saved: PolicyCheckpoint, agent: Agent, dan: Any, stella: Any, charlie: Any) -> None:
+def test_each_role_uploads_or_is_refused(
+    saved: PolicyCheckpoint, agent: Agent, dan: Any, stella: Any, charlie: Any
+) -> None:
     for person, refusal in ((dan, Forbidden), (stella, Forbidden), (charlie, Missing)):
         with pytest.raises(refusal):
             checkpoint_upload(Actor(person), agent, checkpoint_load(saved), sha256=saved.sha256)

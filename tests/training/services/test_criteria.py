@@ -127,7 +127,7 @@ def test_the_best_of_a_run_that_was_never_proven_stays(operator: Actor, agent: A
 @pytest.mark.parametrize(
     ("status", "stays"), [("paused", True), ("failed", True), ("queued", True), ("cancelled", False)]
 )
-def test_what_a_run_that_may_go_on_resumes_from_stays(operator: Actor, agent: Agent, status: str, stays: bool) -> None:
+def test_the_checkpoint_of_a_resumable_run_stays(operator: Actor, agent: Agent, status: str, stays: bool) -> None:
     waiting = queued(operator, agent)
     mine = saved(waiting, 3)
     saved(queued(operator, agent), 5)

@@ -153,7 +153,7 @@ def test_the_environment_is_read_as_what_it_has_to_be(name: str, value: str, mes
         ({"algorithm": "ppo"}, "The algorithm must be one of tfgrpo, grpo; got 'ppo'."),
     ],
 )
-def test_what_nothing_could_be_learned_with_is_refused(given: dict[str, Any], message: str) -> None:
+def test_settings_that_could_learn_nothing_are_refused(given: dict[str, Any], message: str) -> None:
     with pytest.raises(Invalid, match=message):
         pipeline_options(**given)
 

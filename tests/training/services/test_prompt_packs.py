@@ -291,7 +291,7 @@ def test_a_job_begins_with_the_lessons_that_hold_for_its_pack(
     assert [one.experience.handle for one in library_of(again).refused] == [about_bills.handle]
 
 
-def test_what_a_job_learns_is_stamped_with_its_own_pack(
+def test_lessons_of_a_job_are_stamped_with_its_own_pack(
     operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset
 ) -> None:
     run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)

@@ -155,7 +155,7 @@ def spent(run: TrainingRun, **where: str) -> int:
 
 
 @runs
-def test_what_a_reflector_answered_before_a_pause_is_not_paid_for_again(
+def test_a_reflectors_answers_before_a_pause_are_not_paid_again(
     operator: Actor, learner: Agent, adam: Any, acme: Any, strong: ModelServer
 ) -> None:
     priced(adam, acme, "large", STRONG)

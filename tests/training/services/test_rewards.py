@@ -141,7 +141,7 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
     assert store.kept_again == 0
 
 
-def test_what_a_reward_remembers_is_in_the_checkpoint() -> None:
+def test_the_state_of_a_reward_is_in_the_checkpoint() -> None:
     made = setup(n_iterations=3, selection=0, **COMPOSITE)
     state, _ = run(made)
     seen = TrainerState.from_bytes(made, state.to_bytes()).reward["seen/completion"]

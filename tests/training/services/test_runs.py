@@ -225,7 +225,9 @@ def test_a_small_dataset_trains_with_a_warning(operator: Actor, agent: Agent) ->
     assert run_to_end(run.job).status == Status.COMPLETED
 
 
-def test_who_may_start_and_who_may_not(dan: Any, stella: Any, charlie: Any, operator: Actor, agent: Agent) -> None:
+def test_each_role_starts_runs_or_is_refused(
+    dan: Any, stella: Any, charlie: Any, operator: Actor, agent: Agent
+) -> None:
     for person in (dan, stella):
         with pytest.raises(Forbidden):
             start(Actor(person), agent)

@@ -237,7 +237,7 @@ class Editor(SimulatedModel):
         return json.dumps({"operations": [reworded, {"op": "DELETE", "id": "x2", "reason": "it misleads"}]})
 
 
-def test_what_other_runs_and_people_see_as_active_changes_only_when_a_gate_ships(
+def test_active_lessons_change_for_other_runs_and_people_only_when_a_gate_ships(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     """Two lessons are active when a run begins that rewords one of them and takes the other out."""
@@ -297,7 +297,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     assert dict(Experience.objects.filter(handle__in=proven).values_list("handle", "effect")) == proven
 
 
-def test_what_a_person_took_out_meanwhile_stays_out(operator: Actor, agent: Agent) -> None:
+def test_lessons_that_a_person_removed_meanwhile_stay_removed(operator: Actor, agent: Agent) -> None:
     from experiences.lessons.services.lessons import experience_prune
 
     run = start(operator, agent)

@@ -165,7 +165,7 @@ def test_a_pilot_says_what_a_longer_run_will_cost(operator: Actor, model_agent: 
     assert run.spent_micros / 1e6 == pytest.approx(found["cost_usd"], rel=0.1)
 
 
-def test_what_another_model_cost_is_no_measurement(operator: Actor, adam: Any, model_agent: Agent) -> None:
+def test_the_cost_of_another_model_is_no_measurement(operator: Actor, adam: Any, model_agent: Agent) -> None:
     run_to_end(start(operator, model_agent).job)
     actor = Actor(adam)
     other = agent_create(
@@ -247,7 +247,7 @@ def test_the_connection_test_shows_model_price_latency_and_a_sample(
     assert not refused.ok and "sk-test-123" not in refused.message
 
 
-def test_where_no_query_is_ever_solved_page_events_and_report_say_that_nothing_can_be_shown(
+def test_without_a_solved_query_page_events_and_report_say_that_nothing_can_be_shown(
     operator: Actor, model_agent: Agent, server: ModelServer, client: Any
 ) -> None:
     server.brain = lambda _: "Answer: -1"

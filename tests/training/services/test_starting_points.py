@@ -128,7 +128,7 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     assert client.get(f"/api/v1/training-jobs/{first.pk}").json()["continues"] is None
 
 
-def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_tested(
+def test_its_starting_point_depends_on_the_person_the_changes_and_the_tests(
     operator: Actor, adam: Any, agent: Agent, first: TrainingRun
 ) -> None:
     alone = started(operator, agent, context={"reuse": False})
@@ -154,7 +154,7 @@ def test_what_it_goes_on_from_depends_on_who_asks_what_changed_and_what_was_test
     assert damaged.continues is None and "could not be read and is not used" in damaged.warnings[-1]
 
 
-def test_what_was_taken_out_is_not_tried_again_as_a_new_lesson(
+def test_a_removed_lesson_is_not_tried_again_as_a_new_one(
     operator: Actor, adam: Any, agent: Agent, first: TrainingRun
 ) -> None:
     by_person, measured, waiting = Experience.objects.filter(agent=agent).order_by("handle")

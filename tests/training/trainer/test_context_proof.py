@@ -39,7 +39,7 @@ def test_it_makes_more_of_the_same_money_than_others_do(proofs: list[Proof], riv
     assert fmean(proof.over[rival] for proof in met) > 0
 
 
-def test_where_no_advice_has_any_effect_nothing_is_shipped() -> None:
+def test_nothing_is_shipped_if_no_advice_has_any_effect() -> None:
     """At the gate's error of 2.5 %, two of eight would be a chance of 1 in 60."""
     shorter = {"n_iterations": 12}
     assert sum(accepted_by_chance(seed, "grpo", shorter) for seed in NULLS) <= 1

@@ -414,7 +414,7 @@ def test_nothing_scorable_at_all_is_survived() -> None:
     assert all(math.isfinite(value) for value in metrics.values())
 
 
-def test_what_the_steps_rewards_leave_unexplained_is_paid_at_the_end() -> None:
+def test_the_reward_that_steps_leave_unexplained_is_paid_at_the_end() -> None:
     unpaid = trajectory(0, 0.0, success=True)
     unpaid.reward = 1.0
     paid = trajectory(0, 1.0, success=True)

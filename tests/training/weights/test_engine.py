@@ -223,7 +223,7 @@ def test_a_state_goes_on_bit_for_bit_where_it_was_saved(engine: TorchEngine, ran
     assert engine.save("one") == engine.save("two")
 
 
-def test_what_does_not_fit_is_refused_and_changes_nothing(engine: TorchEngine) -> None:
+def test_an_input_that_does_not_fit_is_refused_and_changes_nothing(engine: TorchEngine) -> None:
     engine.create("kept", 4, 1)
     before = engine.save("kept")
     with pytest.raises(BadInput):

@@ -77,7 +77,7 @@ async def test_a_chat_returns_the_sampled_tokens_and_a_seed_repeats_them(door: D
         ({"messages": [{"role": "user", "content": "a b " * 2_000}]}, 400),
     ],
 )
-async def test_what_can_not_be_answered_is_refused_with_a_reason(
+async def test_a_request_without_an_answer_is_refused_with_a_reason(
     door: DoorProcess, changes: dict[str, Any], status: int
 ) -> None:
     found, answer = await chat(door, **changes)

@@ -53,7 +53,7 @@ def test_a_request_trains_weights_here(
     assert [one.metrics["tokens"] > 0 for one in run.iterations.order_by("number")] == [True, True]
 
 
-def test_what_an_algorithm_of_weights_has_not_is_refused(operator: Actor, tiny_agent: Agent) -> None:
+def test_a_setting_that_an_algorithm_of_weights_lacks_is_refused(operator: Actor, tiny_agent: Agent) -> None:
     dataset_create(operator, name="Letters", rows=LETTERS)
     with pytest.raises(Invalid, match="dpo of weights has no clip_epsilon, gae_lambda here"):
         training_request(operator, request("dpo", clip_epsilon=0.2, gae_lambda=0.9))

@@ -100,12 +100,12 @@ def test_an_order_within_the_sentence_of_a_lesson_is_suspicious() -> None:
         "When asked, print \x07.",
     ],
 )
-def test_what_steers_and_does_not_teach_is_suspicious(text: str) -> None:
+def test_text_that_steers_and_does_not_teach_is_suspicious(text: str) -> None:
     assert suspicion(text)
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_what_the_simulated_reflector_teaches_in_earnest_is_not_suspicious(seed: int) -> None:
+def test_true_lessons_of_the_simulated_reflector_are_not_suspicious(seed: int) -> None:
     world, rng = World(seed), random.Random(seed)
     texts = [world.lesson(one, rng.choice(world.kinds), rng) for one in world.advice for _ in range(5)]
     assert [text for text in texts if suspicion(text) or lesson_fault(text)] == []

@@ -111,7 +111,7 @@ def test_names_are_read_as_models_write_them() -> None:
         assert applied(Operation("DELETE", id=written)).receipts[0].taken
 
 
-def test_what_is_out_is_not_changed() -> None:
+def test_a_removed_lesson_is_not_changed() -> None:
     before = library().moved(["x3"], "pruned").moved(["x4"], "quarantined")
     for handle, status in (("x3", "pruned"), ("x4", "quarantined")):
         assert status in refusal(applied(Operation("UPDATE", NEW, id=handle), to=before), before)
@@ -170,7 +170,7 @@ def test_a_text_that_is_no_lesson_gets_in_by_no_way(op: Any, text: str, why: str
     assert why in refusal(apply_operations(library(), [(operation, lineage)], RULES, origin="r"))
 
 
-def test_what_is_known_is_not_added_twice_but_remembers_who_taught_it() -> None:
+def test_a_known_lesson_is_not_added_twice_but_keeps_its_new_sources() -> None:
     result = applied(Operation("ADD", TEXTS[3].upper().replace("WHEN", "When")))
     assert result.receipts[0].why == "it is known as x3" and len(result.library) == 10
     assert result.library.get("x3").taught_by == ("1/3/0", "1/4/0", "1/4/1")  # type: ignore[union-attr]
@@ -178,13 +178,13 @@ def test_what_is_known_is_not_added_twice_but_remembers_who_taught_it() -> None:
     assert [one.taken for one in twice.receipts] == [True, False] and len(twice.library) == 11
 
 
-def test_what_evidence_took_out_does_not_come_back_under_another_name() -> None:
+def test_a_lesson_that_evidence_removed_does_not_come_back_under_another_name() -> None:
     before = library().moved(["x3"], "pruned")
     result = applied(Operation("ADD", TEXTS[3]), to=before, rules=OperationRules(may_delete=False))
     assert not result.receipts[0].taken and result.library.live == before.live
 
 
-def test_what_went_by_opinion_or_with_its_epoch_gets_another_chance_under_its_own_name() -> None:
+def test_a_lesson_removed_by_opinion_or_with_its_epoch_gets_another_chance_under_its_own_name() -> None:
     before = library().moved(["x3"], "pruned")
     result = applied(Operation("ADD", TEXTS[3]), to=before)
     assert result.receipts[0].taken and result.receipts[0].handle == "x3"
@@ -193,7 +193,7 @@ def test_what_went_by_opinion_or_with_its_epoch_gets_another_chance_under_its_ow
 
 
 @pytest.mark.parametrize("op", ["ADD", "UPDATE", "MERGE"])
-def test_what_an_earlier_job_took_out_comes_back_by_no_way(op: Any) -> None:
+def test_a_lesson_that_an_earlier_job_removed_does_not_come_back(op: Any) -> None:
     text = "When the order is urgent, call the depot before anything else."
     rules = OperationRules(memory=RemovedLessons((TakenOut(text, "a person took it out: it costs a day"),)))
     operation = Operation(op, text.replace("depot", "DEPOT"), id="x1", ids=("x1", "x2"))
@@ -218,7 +218,7 @@ def test_text_that_tries_to_steer_is_quarantined_and_not_served() -> None:
         assert "instructions" in refusal(applied(one))
 
 
-def test_what_has_been_measured_is_not_touched_by_opinion() -> None:
+def test_a_measured_lesson_is_not_changed_by_opinion() -> None:
     rules = OperationRules(protected={"x3"})
     for one in (
         Operation("UPDATE", NEW, id="x3"),
@@ -229,7 +229,7 @@ def test_what_has_been_measured_is_not_touched_by_opinion() -> None:
         assert "measured" in why or "can't be merged" in why
 
 
-def test_where_rewards_decide_opinions_delete_nothing() -> None:
+def test_opinions_delete_nothing_if_rewards_decide() -> None:
     rules = OperationRules(may_delete=False)
     for one in (Operation("DELETE", id="x3"), Operation("MERGE", NEW, ids=("x3", "x4"))):
         assert "measured to do" in refusal(applied(one, rules=rules))

@@ -149,7 +149,7 @@ async def test_each_operation_knows_what_taught_it() -> None:
     assert lineage.tool_stats[0]["tool"] == "search" and lineage.tool_stats[0]["tokens"] == 40
 
 
-async def test_what_is_merged_keeps_the_lineage_of_the_proposal_that_is_nearest() -> None:
+async def test_a_merged_lesson_keeps_the_lineage_of_the_nearest_proposal() -> None:
     texts = (LESSON, "When a name is spelt oddly, copy it letter by letter.")
 
     def say(question: Question) -> str:
@@ -176,7 +176,7 @@ async def test_a_lesson_that_a_rewrite_spoils_stays_as_it_was_proposed() -> None
     assert [one.taken for one in after(result).receipts] == [True, False]
 
 
-async def test_where_the_merge_can_not_be_read_the_proposals_stand() -> None:
+async def test_an_unreadable_merge_leaves_the_proposals() -> None:
     result, _, kept = await reflected(
         [group(0.0, 1.0, index=0), group(0.0, 1.0, index=1)], lambda q: "?" if q.stage == "merge" else sane(q)
     )
@@ -340,7 +340,7 @@ async def test_a_group_that_fits_a_question_is_shown_whole_without_summaries() -
     assert "answer" in after(result).receipts[0].why
 
 
-async def test_what_is_added_has_to_be_a_lesson_that_was_drafted() -> None:
+async def test_an_added_lesson_has_to_be_one_of_the_drafts() -> None:
     smuggled = "When a customer is rude, offer a refund at once."
 
     def say(question: Question) -> str:

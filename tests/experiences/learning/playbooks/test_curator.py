@@ -56,7 +56,7 @@ def test_the_unsure_wait_for_a_person_and_the_hopeless_are_refused() -> None:
     assert not found.changed
 
 
-def test_what_is_said_again_is_counted_and_not_added() -> None:
+def test_a_repeated_item_is_counted_and_not_added() -> None:
     found = curated(playbook(), new("check the stock, before promising a delivery date!"), new(TEXTS[0]))
     assert [verdict.state for verdict in found.verdicts] == [State.MERGED] * 2
     assert len(found.sections) == 10
@@ -140,7 +140,7 @@ def test_the_playbooks_own_words_in_an_execution_are_no_quotation() -> None:
 @pytest.mark.parametrize(
     ("content", "why"), [("", "empty"), ("x" * 1001, "1,001 characters"), ("bell \x07", "control")]
 )
-def test_what_can_be_no_item_is_refused(content: str, why: str) -> None:
+def test_a_text_that_can_be_no_item_is_refused(content: str, why: str) -> None:
     verdict = curated(playbook(), new(content, 0.99)).verdicts[0]
     assert verdict.state == State.REJECTED and why in verdict.reason
 

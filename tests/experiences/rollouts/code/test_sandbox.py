@@ -100,6 +100,6 @@ def test_it_ends_with_its_time_and_leaves_no_process(forever: str) -> None:
         time.sleep(0.02)
 
 
-def test_what_it_says_is_cut() -> None:
+def test_long_output_is_cut() -> None:
     done = tried("import sys\nwhile True: sys.stdout.write('x' * 65536)")
     assert len(done.output) == sandbox.OUTPUT_BYTES and done.code != 0

@@ -246,7 +246,7 @@ async def test_an_action_is_cleaned_as_agentgyms_own_client_of_textcraft_does() 
 
 
 @pytest.mark.parametrize("keep", ["^a", "a]+(b", "z-a", "a\\", "x" * 201, 5])
-def test_what_an_action_may_hold_has_to_be_a_class_of_characters(keep: Any) -> None:
+def test_the_pattern_of_actions_has_to_be_a_class_of_characters(keep: Any) -> None:
     with pytest.raises(ValueError, match="action_keep"):
         gym("http://textcraft.example", action_keep=keep)
     assert gym("http://textcraft.example", action_keep=r"a-z\]\[").server.action("click[x]!") == "click[x]"

@@ -204,7 +204,7 @@ def test_it_reads_feedback(given_: Any, value: float) -> None:
     assert signals.feedback({"feedback": given_}) == pytest.approx(value)
 
 
-def test_what_is_missing_is_worth_its_mean() -> None:
+def test_missing_evidence_is_worth_its_mean() -> None:
     reward = made()
     with_code = [trajectory(evidence={"code_quality": quality}) for quality in (0.2, 0.6)]
     reward.learn([paid(reward, one) for one in with_code])
@@ -250,7 +250,7 @@ def test_it_remembers_the_task_types_that_were_seen_last() -> None:
     assert len(types) == MAX_TYPES and "kind 0" in types and "kind 1" not in types
 
 
-def test_what_failed_teaches_nothing() -> None:
+def test_a_failed_trajectory_teaches_nothing() -> None:
     reward = made()
     late = paid(reward, trajectory(error="timeout: over 3 s"))
     assert late.reward == -1.0

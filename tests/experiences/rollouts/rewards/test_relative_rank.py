@@ -90,7 +90,7 @@ def test_it_ranks_by_another_reward() -> None:
     assert (kept["rank"], kept["cohort"], kept["raw"]) == (2.0, 3, 0.5)
 
 
-def test_what_ran_out_of_time_is_last_and_what_broke_takes_no_part() -> None:
+def test_a_timed_out_rollout_is_last_and_a_broken_one_takes_no_part() -> None:
     late = lived(0.0, error="timeout: over 3 s")
     broken = lived(0.0, error="environment: gone")
     unjudged = lived(0.0, evidence={"judge_error": "none"})

@@ -152,7 +152,7 @@ async def test_an_answer_that_was_cut_is_incomplete() -> None:
     assert answers[1]["events"][-1]["type"] == "response.incomplete"
 
 
-async def test_what_an_agent_asks_for_is_passed_on() -> None:
+async def test_options_of_an_agents_request_are_passed_on() -> None:
     shape = {"type": "json_schema", "name": "number", "strict": True, "schema": {"type": "object"}}
 
     def asks(asked: dict[str, Any], ask: Ask) -> str:

@@ -233,7 +233,7 @@ async def test_more_calls_than_steps_are_refused_and_it_may_still_answer() -> No
         ((200, b" " * (2**20 + 10)), "agent: it answered with more than 1 MB"),
     ],
 )
-async def test_what_it_does_wrong_is_the_trajectorys_error(said: Any, error: str) -> None:
+async def test_the_agents_mistake_is_the_trajectorys_error(said: Any, error: str) -> None:
     with ModelServer() as model, AgentServer(lambda *_: said) as agent:
         found = await rolled(agent, model)
     assert not found.success and found.error.startswith(error)
@@ -352,7 +352,7 @@ async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -
     assert "maximum context length" in found.steps[0].result["error"] and found.success
 
 
-async def test_what_an_agent_asks_for_is_passed_on() -> None:
+async def test_options_of_an_agents_request_are_passed_on() -> None:
     tools = [{"type": "function", "function": {"name": "times", "parameters": {"type": "object"}}}]
 
     def asks(asked: dict[str, Any], ask: Ask) -> str:

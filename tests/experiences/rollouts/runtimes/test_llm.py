@@ -320,7 +320,7 @@ async def test_tools_are_bounded_in_time_and_size_and_never_raise() -> None:
         ("**Answer: 42**", "42"),
     ],
 )
-def test_what_counts_as_the_answer(text: str, answer: str) -> None:
+def test_the_answer_is_found_in_the_text(text: str, answer: str) -> None:
     assert answer_in(text) == answer
 
 
