@@ -34,7 +34,7 @@ from training.learners import policy_of
 from training.services.execution import setup_of
 from training.services.pools import run_pools
 from training.services.runs import run_verdict_set
-from training.trainer import TrainerSetup, TrainerState, play
+from training.trainer import TrainerSetup, play
 
 EVALUATION_STREAM = 2  # training draws from stream 0, selection from 1
 ARMS = ("baseline", "trained")
@@ -115,13 +115,13 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         data = checkpoint_load(self.evaluation.checkpoint)
         if self.evaluation.checkpoint.run_id is None:  # it was trained elsewhere, with settings that this run may lack
             return policy_of(data)
-        return TrainerState.from_bytes(self.setup, data).policy
+        return self.setup.state_of(data).policy
 
     @cached_property
     def _baseline(self) -> Any:
         told_nothing = self.evaluation.against == Against.NOTHING
         setup = replace(self.setup, library=Library(), weights={}) if told_nothing else self.setup
-        return TrainerState.fresh(setup).policy
+        return setup.fresh_state().policy
 
     # -- playing ---------------------------------------------------------------------------------------------------
 

@@ -24,20 +24,11 @@ def modules() -> dict[str, ast.Module]:
     return found
 
 
-def executed(node: ast.AST) -> Iterator[ast.AST]:
-    """The node and all below it, but for what only a type checker reads."""
-    if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
-        return
-    yield node
-    for child in ast.iter_child_nodes(node):
-        yield from executed(child)
-
-
 def arrows(known: dict[str, ast.Module]) -> dict[str, set[str]]:
-    """Which modules each module imports, also inside of functions."""
+    """Which modules each module imports, also inside of functions and for types alone."""
     found: dict[str, set[str]] = {name: set() for name in known}
     for name, tree in known.items():
-        for node in executed(tree):
+        for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"

@@ -11,7 +11,7 @@ from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.roles import SCOPES, SERVICE, VIEW
 
 if TYPE_CHECKING:
-    from agentcore_site.tenancy.models import Membership
+    from agentcore_site.tenancy.organizations import Membership
 
 # What the permission to export gives beside a role: who may take data along may look at it.
 WITH_EXPORT: Final = frozenset({"export", "data.view"})

@@ -38,7 +38,6 @@ from training.models import Iteration, TrainingRun
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 WORLD = World(7)
 PRICE = (150_000, 600_000)
@@ -74,7 +73,7 @@ CONFIG = {
 def final_weights(run: TrainingRun) -> Any:
     latest = checkpoints.latest(run)
     assert latest is not None
-    return TrainerState.from_bytes(setup_of(run), checkpoint_load(latest)).policy.weights
+    return setup_of(run).state_of(checkpoint_load(latest)).policy.weights
 
 
 def rollouts(job: Job) -> list[Any]:

@@ -27,7 +27,6 @@ from training.models import Iteration, TrainingRun
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -45,7 +44,7 @@ CONFIG = {
 def final_weights(run: TrainingRun) -> Any:
     latest = checkpoints.latest(run)
     assert latest is not None and latest.iteration == CONFIG["n_iterations"]
-    return TrainerState.from_bytes(setup_of(run), checkpoint_load(latest)).policy.weights
+    return setup_of(run).state_of(checkpoint_load(latest)).policy.weights
 
 
 def kill_holder(job_id: Any) -> bool:

@@ -21,7 +21,6 @@ from tests.support.context_runs import learned, success_of
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.algorithm.inference import PairedDifference, paired_difference
-from training.trainer import TrainerState
 
 ROWS = 200
 SEEDS = range(100, 120)
@@ -68,7 +67,7 @@ def proved(seed: int, algorithm: str = "grpo", rivals: Sequence[str] = ()) -> Pr
     world = World(seed)
     with simulated_server(world) as server:
         run = learned(server.base_url, world.rows(ROWS, seed), {"algorithm": algorithm}, seed=seed)
-        budget, base = run.spent, TrainerState.fresh(run.setup).policy
+        budget, base = run.spent, run.setup.fresh_state().policy
         before, after = (
             success_of(run, policy, samples=SAMPLES, purpose=name)
             for policy, name in ((base, "baseline"), (run.state.policy, "trained"))

@@ -12,7 +12,7 @@ from tests.performance.table import Figure, at_least, at_most
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
 from training.learners.action import ActionLearner
-from training.trainer import TrainerSetup, TrainerState, play, steps
+from training.trainer import TrainerSetup, play, steps
 
 GOAL = 0.95
 FIRST, LAST = 3_000, 6_000
@@ -38,7 +38,7 @@ def learn(seed: int) -> Learned:
     config, _ = parse_config({"seed": seed})
     pools = environment_pools("reasoning_gym", {}, seed)
     setup = TrainerSetup(config, seed, pools.environment, pools.train, pools.selection, ActionLearner())
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     best, best_low, total = state.to_bytes(), -1.0, 0
     within_first: float | None = None
     began = time.perf_counter()
@@ -63,7 +63,7 @@ def learn(seed: int) -> Learned:
 
 def tested(setup: TrainerSetup, data: bytes, seed: int) -> float:
     """Greedy success on fresh held-out items, each tried twice."""
-    policy = TrainerState.from_bytes(setup, data).policy
+    policy = setup.state_of(data).policy
     items = setup.environment.scenarios("held_out", ITEMS, seed)
     plan = setup.plan(policy, setup.reward(), temperature=0.0, purpose="", stream=3)
     played = asyncio.run(play(items, SAMPLES, replace(plan, seed=seed)))

@@ -21,7 +21,6 @@ from agentcore_site.lib.statistics import wilson_interval
 from tests.performance.worlds import Result, Task, parser, recorded, served
 from tests.support.context_runs import Finished, setup_of, success_of
 from training.algorithm.inference import PairedDifference, paired_difference
-from training.trainer import TrainerState
 
 WORLDS: Final = 20
 HELD_OUT: Final = 50  # queries of a world
@@ -43,7 +42,7 @@ def measured(task: Task) -> Result:
         arms = {}
         for name, seed in (("a", task.seed), ("b", task.seed + WORLDS)):  # equal seeds would give equal answers
             own = replace(setup, seed=seed)
-            agent = Finished(own, TrainerState.fresh(own), [], reflecting.answered, 0, player, pools)
+            agent = Finished(own, own.fresh_state(), [], reflecting.answered, 0, player, pools)
             arms[name] = success_of(agent, agent.state.policy, samples=SAMPLES, purpose=name)
     return {"seed": task.seed, "queries": task.queries, **{name: arm[:HELD_OUT].tolist() for name, arm in arms.items()}}
 

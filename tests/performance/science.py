@@ -69,7 +69,7 @@ def update() -> list[Figure]:
     times = []
     steps = 0
     for attempt in range(7):
-        state = TrainerState.fresh(setup)
+        state = setup.fresh_state()
         groups = _collected(setup, state, attempt)
         steps = sum(len(one.steps) for group in groups for one in group.trajectories)
         began = time.perf_counter()

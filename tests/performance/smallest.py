@@ -18,7 +18,7 @@ from tests.performance.processor import seconds_of
 from tests.performance.table import Figure, at_most
 from tests.support.running import run_to_end
 from tests.support.workers import Fleet, eventually
-from training.learners.base import Learner
+from training.learners import Learner
 from training.services.execution import TrainingSlice
 from training.trainer.loop import _Loop
 

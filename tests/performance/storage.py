@@ -28,7 +28,7 @@ from tests.support.running import run_to_end
 from training.config.validation import parse_config
 from training.data.pools import environment_pools
 from training.learners.action import ActionLearner
-from training.trainer import TrainerSetup, TrainerState, steps
+from training.trainer import TrainerSetup, steps
 
 ROWS = 10_000
 BATCH = 1_000
@@ -41,7 +41,7 @@ def trajectories() -> list[Trajectory]:
     pools = environment_pools("reasoning_gym", {}, 1)
     config, _ = parse_config({})
     setup = TrainerSetup(config, 1, pools.environment, pools.train, pools.selection, ActionLearner())
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     for report in steps(setup, state):
         if report.iteration == TRAINED:
             break

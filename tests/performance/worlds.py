@@ -35,7 +35,6 @@ from tests.support.simulated_model import SimulatedModel, simulated_server
 from tests.support.world_second import SecondWorld
 from tests.support.world_truth import Attainable, attainable
 from tests.support.world_varied import VariedWorld
-from training.trainer import TrainerState
 
 SERVERS: Final[Mapping[str, type[VariedWorld]]] = {"first": VariedWorld, "second": SecondWorld}
 SIZES: Final = (30, 60, 100, 150, 300)
@@ -87,7 +86,7 @@ def measured(task: Task) -> Result:
     with served(task, world) as server:
         run = learned(server.base_url, task.rows(world), task.config, seed=task.seed)
         seconds, owed, calls = time.perf_counter() - began, server.owed, dict(server.brain.calls)
-        before = proved(run, server.brain, TrainerState.fresh(run.setup).policy, "baseline")
+        before = proved(run, server.brain, run.setup.fresh_state().policy, "baseline")
         after = proved(run, server.brain, run.state.policy, "trained")
     found = attainable(world, [scenario.query for scenario in run.pools.held_out])
     return {

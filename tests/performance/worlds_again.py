@@ -21,7 +21,6 @@ from tests.support.context_runs import Finished, learned
 from tests.support.world_truth import attainable
 from training.policies.context import ContextPolicy
 from training.policies.prior_estimates import PriorEstimates
-from training.trainer import TrainerState
 
 ARMS = ("shipped", "known")
 SECOND = 1_000_000  # what is added to a world's seed for the draws of its second runs
@@ -33,7 +32,7 @@ def measured(task: Task) -> Result:
     with served(task, world) as server:
         rows = task.rows(world)
         first = learned(server.base_url, rows, task.config, seed=task.seed)
-        base = proved(first, server.brain, TrainerState.fresh(first.setup).policy, "baseline")[0]
+        base = proved(first, server.brain, first.setup.fresh_state().policy, "baseline")[0]
         after = {"first": proved(first, server.brain, first.state.policy, "first")[0]}
         shipped = {"first": bool(first.shipped)}
         for arm in ARMS:

@@ -155,7 +155,7 @@ def learned(
 ) -> Finished:
     """A whole run."""
     setup, reflecting, player, pools = setup_of(base_url, rows, config, seed=seed, **began)
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     reports = list(steps(setup, state))
     return Finished(setup, state, reports, reflecting.answered, player.meter.spent_micros, player, pools)
 
@@ -184,6 +184,6 @@ def success_of(finished: Finished, policy: Any, *, samples: int, purpose: str) -
 
 def gain_of(finished: Finished, *, samples: int = 8) -> PairedDifference:
     """The shipped context against the one that the run began with, on the held-out queries, paired."""
-    before = success_of(finished, TrainerState.fresh(finished.setup).policy, samples=samples, purpose="baseline")
+    before = success_of(finished, finished.setup.fresh_state().policy, samples=samples, purpose="baseline")
     after = success_of(finished, finished.state.policy, samples=samples, purpose="trained")
     return paired_difference(after, before)

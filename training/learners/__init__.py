@@ -1,6 +1,5 @@
-"""Learners: kinds of policy with one contract (``base``), and their registry."""
+"""Learners: kinds of policy with one contract (``training.trainer.setup.Learner``), and their registry."""
 
-from training.learners.base import Learner, ValidationPlayer
 from training.learners.registry import (
     StoredPolicy,
     UnfitLearner,
@@ -11,6 +10,7 @@ from training.learners.registry import (
     stored_policy,
 )
 from training.trainer.results import UpdateResult
+from training.trainer.setup import Learner, ValidationPlayer
 
 __all__ = [
     "Learner",

@@ -11,7 +11,6 @@ from experiences.rollouts.runtimes.action import observation_of
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.convergence import Vitals
 from training.learners.action_update import update_policy
-from training.learners.base import Learner
 from training.learners.settings import CONTEXT_ONLY, WEIGHTS_ONLY
 from training.policies.action import ActionPolicy
 from training.policies.base import Policy
@@ -19,7 +18,7 @@ from training.policies.exploration import FailureMemory
 from training.policies.features import FeatureOptions
 from training.schema import GRPOConfig
 from training.trainer.results import UpdateResult
-from training.trainer.setup import TrainerSetup
+from training.trainer.setup import Learner, TrainerSetup
 from training.trainer.state import TrainerState
 
 

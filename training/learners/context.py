@@ -11,7 +11,6 @@ from experiences.learning.lessons.operations import apply_operations
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
 from training.learners import gate
-from training.learners.base import Learner, ValidationPlayer
 from training.learners.context_update import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
 from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
@@ -19,9 +18,10 @@ from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
 from training.schema import GRPOConfig
 from training.trainer.play import Played
+from training.trainer.reports import GateReport, SelectionReport
 from training.trainer.results import UpdateResult
 from training.trainer.selection import selection_report, stop_on_plateau
-from training.trainer.setup import GateReport, SelectionReport, TrainerSetup
+from training.trainer.setup import Learner, TrainerSetup, ValidationPlayer
 from training.trainer.state import TrainerState
 
 
@@ -195,7 +195,7 @@ class ContextLearner(Learner):
             if new
             else self._validation_of_start(setup, state, validate)
         )
-        stop_on_plateau(setup, state, played)
+        stop_on_plateau(setup.config, state, played)
         if not state.stop_reason:
             return selection_report(state.iteration, played, state.baseline_success), step
         selection, decided = self._gated(setup, state, validate, candidate, played, new)

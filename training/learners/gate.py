@@ -25,8 +25,9 @@ from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
 from training.schema import GRPOConfig
 from training.trainer.play import Played
+from training.trainer.reports import GateReport
 from training.trainer.selection import RESAMPLES
-from training.trainer.setup import GateReport, TrainerSetup
+from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState
 
 NOTHING_NEW = "it is what the run began with"

@@ -8,12 +8,12 @@ from typing import Final, NamedTuple
 from agentcore_site.lib.registry import Registry
 from experiences.rollouts.types import ActionSpec
 from training.learners.action import ActionLearner
-from training.learners.base import Learner
 from training.learners.context import ContextLearner
 from training.learners.weights import WeightsLearner
 from training.policies.archive import CorruptState, under, unpack
 from training.policies.base import Policy
 from training.trainer import versions
+from training.trainer.setup import Learner
 
 learners: Registry[Learner] = Registry("learner", entry_point_group="agentcore.learners")
 _BUILT_IN: Final = (ActionLearner(), ContextLearner(), WeightsLearner())

@@ -7,13 +7,12 @@ from typing import Any, ClassVar, Final
 
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
-from training.learners.base import Learner
 from training.learners.settings import CONTEXT_ONLY
 from training.learners.weights_update import update_weights
 from training.policies.weights import WeightsPolicy
 from training.schema import GRPOConfig
 from training.trainer.results import UpdateResult
-from training.trainer.setup import TrainerSetup
+from training.trainer.setup import Learner, TrainerSetup
 from training.trainer.state import TrainerState
 
 # Settings of a policy with a list of actions only: features, a memory of failures, an exact entropy.

@@ -395,10 +395,10 @@ class TrainingSlice:
         """The latest undamaged checkpoint; later iterations are repeated from their stored trajectories."""
         for checkpoint in self.run.checkpoints.order_by("-iteration"):
             try:
-                return TrainerState.from_bytes(self.setup, checkpoint_load(checkpoint))
+                return self.setup.state_of(checkpoint_load(checkpoint))
             except (Damaged, CorruptState) as error:
                 event_add(self.job, "checkpoint_damaged", level="error", message=f"{checkpoint.label}: {error}")
-        return TrainerState.fresh(self.setup)
+        return self.setup.fresh_state()
 
     def _checkpoint(self) -> None:
         if self.state.iteration > self._saved or not self._pruned:

@@ -34,7 +34,7 @@ from training.policies.query_rule import QueryRule
 from training.policies.served_context import ServedContext
 from training.schema import GRPOConfig
 from training.trainer import IterationReport
-from training.trainer.setup import GateReport
+from training.trainer.reports import GateReport
 
 MAX_CHANGES = 2_000  # receipts that an epoch keeps
 MEASURED = ("effect", "effect_error", "rollouts")

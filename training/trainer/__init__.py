@@ -2,8 +2,9 @@
 
 from training.trainer.loop import ALL_ITERATIONS, TrainingDiverged, steps
 from training.trainer.play import Played, play
+from training.trainer.reports import IterationReport, SelectionReport
 from training.trainer.selection import EARLY_STOPPED
-from training.trainer.setup import IterationReport, SelectionReport, TrainerSetup
+from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState
 
 __all__ = [

@@ -17,10 +17,11 @@ from experiences.rollouts.types import RolloutKey, Trajectory, TrajectoryGroup
 from training.algorithm.advantages import ZERO_SPREAD
 from training.policies.exploration import PoolEvidence
 from training.trainer.play import SELECTION_STREAM, Played, play
+from training.trainer.reports import GateReport, IterationReport, SelectionReport
 from training.trainer.results import UpdateResult
 from training.trainer.sampling import draw_prioritised, draw_scenarios
 from training.trainer.selection import SEARCH, selection_report
-from training.trainer.setup import GateReport, IterationReport, SelectionReport, TrainerSetup
+from training.trainer.setup import TrainerSetup
 from training.trainer.state import TrainerState
 
 ALL_ITERATIONS = "all_iterations"

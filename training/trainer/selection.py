@@ -9,8 +9,9 @@ import numpy as np
 from agentcore_site.lib.statistics import wilson_interval
 from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import paired_difference, per_query
+from training.schema import GRPOConfig
 from training.trainer.play import Played
-from training.trainer.setup import SelectionReport, TrainerSetup
+from training.trainer.reports import SelectionReport
 from training.trainer.state import TrainerState
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
@@ -40,10 +41,10 @@ def selection_report(iteration: int, played: Played, baseline_success: FloatArra
     )
 
 
-def stop_on_plateau(setup: TrainerSetup, state: TrainerState, played: Played) -> None:
-    """Counts a look that was no better than the ones before; after enough of them the run stops, where it may."""
+def stop_on_plateau(config: GRPOConfig, state: TrainerState, played: Played) -> None:
+    """Counts a validation that was no better than those before; after enough of them the run stops, where it may."""
     plateau = state.stopper.update(played.success_rate, standard_error(played.success))
-    if plateau and setup.config.early_stopping.enabled:
+    if plateau and config.early_stopping.enabled:
         state.stop_reason = state.stop_reason or EARLY_STOPPED
 
 

@@ -1,12 +1,19 @@
-"""Inputs and reports of the trainer."""
+"""Inputs of the trainer, and the contract of a learner with it: each names the other.
+
+A learner is one kind of policy. The state of a run is ``TrainerState``'s, not the learner's. The trainer plays
+rollouts with the result of ``act`` and passes the groups to ``reflect`` and ``update``. ``validate`` then measures the
+candidate, decides by the gate, and may stop the run.
+"""
 
 from __future__ import annotations
 
+import warnings
+from abc import ABC, abstractmethod
 from asyncio import AbstractEventLoop
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, ClassVar, Final, Protocol
 
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.reflection import Reflected
@@ -19,14 +26,17 @@ from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import Runtime
 from experiences.rollouts.types import RolloutKey, Scenario, Trajectory, TrajectoryGroup
 from training.policies.base import Policy
+from training.policies.exploration import FailureMemory
 from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
 from training.policies.query_vectors import QueryVectors
 from training.schema import GRPOConfig
 from training.splits import search_size
-
-if TYPE_CHECKING:
-    from training.learners.base import Learner
+from training.trainer.play import Played
+from training.trainer.reports import GateReport, SelectionReport
+from training.trainer.results import UpdateResult
+from training.trainer.selection import selection_report, stop_on_plateau
+from training.trainer.state import TrainerState
 
 
 class RuntimeMaker(Protocol):
@@ -168,6 +178,28 @@ class TrainerSetup:
         distinguishes = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"
         return _query_vectors(tuple(scenario.query for scenario in self.train)) if distinguishes else QueryVectors()
 
+    def fresh_state(self) -> TrainerState:
+        """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
+        then is the reference of the KL term and the baseline of the selection."""
+        learner, start = self.learner, self.start
+        policy = learner.untrained(self) if start is None else learner.from_state_dict(start().state_dict())
+        policy.make_reference()
+        policy.updated(self.version(0))
+        return TrainerState.fresh(self.config, policy, learner.memory(self, policy))
+
+    def state_of(self, data: bytes) -> TrainerState:
+        """The state that ``to_bytes`` wrote, bit for bit.
+
+        Raises:
+            CorruptState: the bytes are not such a state, or that of another kind of run.
+        """
+
+        def restored(stored: Mapping[str, Any], ended: bool) -> tuple[Policy, FailureMemory | None]:
+            policy = self.learner.restored(self, stored, ended=ended)
+            return policy, self.learner.memory(self, policy)
+
+        return TrainerState.from_bytes(data, self.config, restored)
+
     def limits(self) -> RolloutLimits:
         config = self.config
         return RolloutLimits(config.max_steps, config.rollout_timeout_seconds, config.max_concurrent_rollouts)
@@ -199,82 +231,147 @@ class TrainerSetup:
         return factory(known | self.config.reward_options)
 
 
-@dataclass
-class SelectionReport:
-    """One evaluation on the selection queries, against the policy the run began with, on the same queries with
-    the same seeds. Rates lie in [0, 1]; ``low`` and ``high`` are the 95 % Wilson interval of the success rate."""
-
-    iteration: int
-    n_queries: int
-    samples: int
-    success_rate: float
-    low: float
-    high: float
-    baseline_success_rate: float
-    improvement: float
-    improvement_low: float
-    improvement_high: float
-    p_value: float
-    mean_steps: float
-    mean_reward: float
+FORMER_NAMES: Final = {
+    "tells": "learns_context",
+    "needs_door": "needs_model_server",
+    "look_samples": "validation_samples",
+}
 
 
-@dataclass
-class GateReport:
-    """Test of a library on queries outside of training, and the decision (docs/algorithms.md#the-gate).
+class ValidationPlayer(Protocol):
+    """Plays ``chooser`` on the selection queries (``searching``: on those of the search), ``samples`` times each (None:
+    as often as one validation) from sample ``first`` on. ``at`` is the iteration after which it is played."""
 
-    ``candidate`` and ``current`` are handles; rates lie in [0, 1]. ``difference`` with its 95 % interval is candidate
-    less current; ``gain`` and ``p_value`` (one-sided, over all interim analyses) compare it with the initial context.
-    ``final`` is the gate at the end of a run, where ``accepted`` means that the candidate is shipped; elsewhere a step
-    of the search ended. ``kept``: whether the search goes on with the lessons of the step.
-    ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` interim analyses.
-    ``tokens`` is the approximate size of the candidate in a call, ``lessons_each`` the number of lessons of a query,
-    both on average over the queries of training. Where queries get different lessons, ``where`` holds the result of
-    ``gate.where``. ``needs`` is set for a refused candidate that did better: with so many selection queries a true gain
-    of that size is found in four of five runs (None: with more than 200).
+    def __call__(
+        self, chooser: Any, at: int, first: int = 0, samples: int | None = None, *, searching: bool = False
+    ) -> Played: ...
+
+
+class Learner(ABC):
+    """One kind of policy: how it begins, acts, learns, is validated, stored and described.
+
+    ``runtimes`` are those of agents whose rollouts it learns from; of several learners that fit, a launch names one
+    (``learner``), else the first built-in one is taken. ``stored_as`` is what its policies' ``state_dict()["kind"]``
+    may say. ``learns_context`` means that what is learned is lessons for a model's context, which have rows and pages.
+    ``needs_model_server``: the agent's endpoint has to be a model server (docs/weights.md).
+    ``defaults`` differ from ``GRPOConfig``'s own for this learner, under every preset.
     """
 
-    iteration: int
-    epoch: int
-    candidate: tuple[str, ...]
-    current: tuple[str, ...]
-    n_queries: int
-    samples: int
-    candidate_rate: float
-    current_rate: float
-    difference: float
-    low: float
-    high: float
-    gain: float
-    p_value: float
-    accepted: bool
-    why: str
-    rolled_back: list[str] = field(default_factory=list)
-    tokens: int = 0
-    lessons_each: float | None = None
-    where: dict[str, dict[str, float]] = field(default_factory=dict)
-    looks: int = 1
-    most_looks: int = 1
-    final: bool = True
-    kept: bool = False
-    needs: int | None = None
+    name: ClassVar[str]
+    title: ClassVar[str]
+    runtimes: ClassVar[frozenset[str]]
+    stored_as: ClassVar[tuple[str, ...]]
+    learns_context: ClassVar[bool] = False
+    needs_model_server: ClassVar[bool] = False
+    defaults: ClassVar[Mapping[str, Any]] = {}
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        """Takes the names of release 0.1 too, for the learners of other packages. The next release drops them."""
+        super().__init_subclass__(**options)
+        for old, name in FORMER_NAMES.items():
+            if old in vars(cls):
+                warnings.warn(f"{cls.__qualname__}.{old} is called {name} now.", DeprecationWarning, stacklevel=2)
+                setattr(cls, name, vars(cls)[old])
 
-@dataclass
-class IterationReport:
-    """One applied iteration. ``groups`` carry their advantages; ``baseline`` is set on the first iteration only:
-    the evaluation of the policy the run began with. ``reflected`` holds the proposals for the library and their
-    outcomes, ``gate`` the decision about the candidate."""
+    # -- describe --------------------------------------------------------------------------------------------------
 
-    iteration: int
-    groups: list[TrajectoryGroup]
-    metrics: dict[str, float]
-    warnings: list[str] = field(default_factory=list)
-    selection: SelectionReport | None = None
-    baseline: SelectionReport | None = None
-    epoch: int = 1
-    reflected: Reflected | None = None
-    gate: GateReport | None = None
-    stop_reason: str = ""
-    rollout_seconds: float = 0.0
-    update_seconds: float = 0.0
+    def reads(self, setting: str, algorithm: str = "grpo") -> bool:
+        """Whether a setting, by its dotted name, changes anything for this learner."""
+        return True
+
+    def unread(self, setting: str, config: GRPOConfig) -> str:
+        """Why a setting changes nothing in a run of ``config``, and what to do; "" where it counts."""
+        if self.reads(setting, config.algorithm):
+            return ""
+        return f"{setting} changes nothing here: {self.title} does not read it. Leave it out."
+
+    def faults(self, config: GRPOConfig) -> Mapping[str, str]:
+        """Messages by field for combinations by which this learner can't learn, though each value is in range."""
+        return {}
+
+    def validation_samples(self, config: GRPOConfig) -> int:
+        """Rollouts per selection query of one validation."""
+        return config.eval_samples
+
+    # -- state -----------------------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def untrained(self, setup: TrainerSetup) -> Policy:
+        """The policy that a run begins with."""
+
+    @abstractmethod
+    def from_state_dict(self, stored: Mapping[str, Any]) -> Policy:
+        """The policy that ``state_dict`` wrote, bit for bit.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is no such state.
+        """
+
+    def restored(self, setup: TrainerSetup, stored: Mapping[str, Any], *, ended: bool) -> Policy:
+        """The policy of a stored state of a run, upgraded to this release (``ended``: whether the run had ended)."""
+        return self.from_state_dict(stored)
+
+    def memory(self, setup: TrainerSetup, policy: Policy) -> FailureMemory | None:
+        """The memory of failures beside the policy; None if there is none."""
+        return None
+
+    # -- act -------------------------------------------------------------------------------------------------------
+
+    def act(self, setup: TrainerSetup, state: TrainerState) -> Any:
+        """The chooser of training rollouts, passed to ``setup.acting``."""
+        return state.policy
+
+    # -- learn -----------------------------------------------------------------------------------------------------
+
+    async def reflect(
+        self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
+    ) -> Reflected | None:
+        """The lessons that a model proposes from the groups; None if no model is asked. Leaves the state unchanged, so
+        that an interruption does no harm."""
+        return None
+
+    @abstractmethod
+    def update(
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        groups: Sequence[TrajectoryGroup],
+        reflected: Reflected | None,
+        iteration: int,
+    ) -> UpdateResult:
+        """Learns from ``groups`` in place, and writes their advantages into them."""
+
+    async def learn(
+        self,
+        setup: TrainerSetup,
+        state: TrainerState,
+        groups: Sequence[TrajectoryGroup],
+        reflected: Reflected | None,
+        iteration: int,
+    ) -> UpdateResult:
+        """Called by the loop; runs ``update`` for a learner that needs no other process. An exception leaves the state
+        unchanged."""
+        return self.update(setup, state, groups, reflected, iteration)
+
+    def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
+        """Signs that learning collapses, or can't begin, in words for people."""
+        return []
+
+    # -- candidate and gate ----------------------------------------------------------------------------------------
+
+    def begin(self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer) -> None:  # noqa: B027  (most need nothing)
+        """Measures what ``validate`` needs besides the baseline, once, before training."""
+
+    def validates_after(self, setup: TrainerSetup, iteration: int) -> bool:
+        """Whether ``validate`` is called after this iteration although no evaluation is due."""
+        return False
+
+    def validate(
+        self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer, *, evaluates: bool
+    ) -> tuple[SelectionReport | None, GateReport | None]:
+        """Validates the candidate on the selection queries, decides what is shipped, and may set ``state.stop_reason``.
+        ``evaluates`` is False if only ``validates_after`` asked for the call."""
+        assert state.baseline_success is not None
+        played = validate(state.policy, state.iteration)
+        stop_on_plateau(setup.config, state, played)
+        return selection_report(state.iteration, played, state.baseline_success), None

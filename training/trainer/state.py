@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -16,7 +17,6 @@ from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
 from training.schema import GRPOConfig
 from training.trainer import versions
-from training.trainer.setup import TrainerSetup
 
 _LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "search_start", "current_success")
 
@@ -52,19 +52,14 @@ class TrainerState:
     stop_reason: str = ""
 
     @classmethod
-    def fresh(cls, setup: TrainerSetup) -> TrainerState:
-        """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
-        then is the reference of the KL term and the baseline of the selection."""
-        config, learner, start = setup.config, setup.learner, setup.start
-        policy = learner.untrained(setup) if start is None else learner.from_state_dict(start().state_dict())
-        policy.make_reference()
-        policy.updated(setup.version(0))
+    def fresh(cls, config: GRPOConfig, policy: Policy, memory: FailureMemory | None) -> TrainerState:
+        """The state before the first iteration, with the policy that the run begins with."""
         return cls(
             iteration=0,
             policy=policy,
             optimizer=_optimizer(config),
             value=RidgeValue() if _wants_value(config) else None,
-            memory=learner.memory(setup, policy),
+            memory=memory,
             stopper=EarlyStopper(config.early_stopping.patience, config.early_stopping.min_delta),
             guard=CollapseGuard(),
         )
@@ -93,26 +88,32 @@ class TrainerState:
         return pack(state)
 
     @classmethod
-    def from_bytes(cls, setup: TrainerSetup, data: bytes) -> TrainerState:
-        """The state that ``to_bytes`` wrote, bit for bit.
+    def from_bytes(
+        cls,
+        data: bytes,
+        config: GRPOConfig,
+        restored: Callable[[Mapping[str, Any], bool], tuple[Policy, FailureMemory | None]],
+    ) -> TrainerState:
+        """The state that ``to_bytes`` wrote, bit for bit. ``restored`` makes the policy, and the memory before its
+        failures are loaded, from the policy's stored state and whether the run had ended.
 
         Raises:
             CorruptState: the bytes are not such a state, or that of another kind of run.
         """
         state = versions.upgraded(unpack(data))
         try:
-            return cls._restored(setup, state)
+            policy, memory = restored(under("policy", state), bool(state["stop_reason"]))
+            return cls._restored(config, policy, memory, state)
         except (KeyError, TypeError, ValueError, IndexError) as error:
             raise CorruptState(f"The stored state does not fit this run: {error!r}") from error
 
     @classmethod
-    def _restored(cls, setup: TrainerSetup, state: dict[str, Any]) -> TrainerState:
-        config = setup.config
+    def _restored(
+        cls, config: GRPOConfig, policy: Policy, memory: FailureMemory | None, state: dict[str, Any]
+    ) -> TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
         looks = {name: state[name].astype(np.float64) for name in _LOOKS if name in state}
-        policy = setup.learner.restored(setup, under("policy", state), ended=bool(state["stop_reason"]))
-        memory = setup.learner.memory(setup, policy)
         if memory is not None:
             memory.load_state_dict(under("memory", state))
         return cls(

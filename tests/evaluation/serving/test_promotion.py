@@ -37,7 +37,6 @@ from training.services.checkpoints import checkpoint_save, retention
 from training.services.execution import setup_of
 from training.services.promotion import checkpoint_stand, promoted
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db
 
@@ -56,7 +55,7 @@ def ended(run: TrainingRun) -> None:
 def trained(operator: Actor, router: Agent, weight: float) -> PolicyCheckpoint:
     """A checkpoint of a finished job, whose policy is known by one weight."""
     run = queued_run(operator, router)
-    state = TrainerState.fresh(setup_of(run))
+    state = setup_of(run).fresh_state()
     policy: Any = state.policy
     policy.parameters["own"] = np.full_like(policy.parameters["own"], weight)
     state.iteration = 3
@@ -66,7 +65,7 @@ def trained(operator: Actor, router: Agent, weight: float) -> PolicyCheckpoint:
 
 
 def begins(run: TrainingRun) -> float:
-    policy: Any = TrainerState.fresh(setup_of(TrainingRun.objects.get(pk=run.pk))).policy
+    policy: Any = setup_of(TrainingRun.objects.get(pk=run.pk)).fresh_state().policy
     return float(policy.parameters["own"][0])
 
 
@@ -180,7 +179,7 @@ LATE = "When an order is late, say when it comes."
 def shipped(operator: Actor, agent: Agent, *lessons: Lesson) -> PolicyCheckpoint:
     """A checkpoint of a finished job that ships these lessons."""
     run = run_start(operator, agent=agent, rows=ROWS, config={"n_iterations": 1, "context": {"epochs": 1}})
-    state = TrainerState.fresh(setup_of(run, work="1"))
+    state = setup_of(run, work="1").fresh_state()
     policy = ContextPolicy.fresh(Library(lessons), {})
     policy.ship(Choice(tuple(one.handle for one in lessons)))
     state.policy, state.iteration = policy, 1

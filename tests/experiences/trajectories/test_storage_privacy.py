@@ -21,7 +21,6 @@ from training.checkpoint_bytes import checkpoint_load
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -40,7 +39,7 @@ def started(operator: Actor, agent: Agent) -> Any:
 def weights(run: Any) -> Any:
     best = checkpoints.latest(run)
     assert best is not None
-    return TrainerState.from_bytes(setup_of(run), checkpoint_load(best)).policy.parameters["weights"]
+    return setup_of(run).state_of(checkpoint_load(best)).policy.parameters["weights"]
 
 
 def test_no_table_holds_the_address(operator: Actor, agent: Agent) -> None:

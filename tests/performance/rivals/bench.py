@@ -25,7 +25,6 @@ from tests.support.context_runs import MODEL, Finished, learned
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_model import SimulatedModel
 from tests.support.world_varied import VariedWorld
-from training.trainer import TrainerState
 
 SCRIPTS: Final = {"GEPA": "gepa_optimize.py", "MIPROv2": "mipro_optimize.py"}
 PORTS: Final = {"training-free GRPO (port)": training_free, "ACE (port)": counted}
@@ -134,7 +133,7 @@ def measured(task: Task, *, only: Sequence[str]) -> Result:
     with served(task, world) as server:
         bout = Bout(task, world, server)
         run, whole = bout.ours()
-        base = proved(run, bout.model, TrainerState.fresh(run.setup).policy, "baseline")[0]
+        base = proved(run, bout.model, run.setup.fresh_state().policy, "baseline")[0]
         found = {f"{OURS}, all calls": whole, f"{OURS}, half": bout.ours(bout.halved(run, whole["calls"]))[1]}
         for method in only:
             for name, share in SHARES.items():

@@ -396,7 +396,7 @@ def settled(state: TrainerState) -> dict[str, Any]:
 
 def test_a_rollouts_first_step_holds_its_context_and_the_contexts_probability(server: ModelServer) -> None:
     setup, _ = setup_at(server, own=taught(), context={"propose": False, "prune_z": 6})
-    state, seen = TrainerState.fresh(setup), 0
+    state, seen = setup.fresh_state(), 0
     run = going_on(setup, state)
     for _ in range(3):
         policy: Any = state.policy
@@ -427,15 +427,15 @@ def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(al
     for cut in (None, 3):
         with simulated_server(WORLD, habits=Habits()) as server:
             setup, _ = setup_at(server, algorithm=algorithm, context={"relevance": relevance})
-            state = TrainerState.fresh(setup)
+            state = setup.fresh_state()
             run = going_on(setup, state)
             for _ in range(cut or 0):
                 next(run)
             run.close()
             data = state.to_bytes()
-            assert TrainerState.from_bytes(setup, data).to_bytes() == data
+            assert setup.state_of(data).to_bytes() == data
             setup, _ = setup_at(server, algorithm=algorithm, context={"relevance": relevance})
-            state = TrainerState.from_bytes(setup, data)
+            state = setup.state_of(data)
             list(going_on(setup, state))
             ends.append(settled(state))
     assert ends[0]["iteration"] == 6 and len(ends[0]["policy.library"]) > 3
@@ -445,7 +445,7 @@ def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(al
 @pytest.mark.parametrize("algorithm", ["grpo", "tfgrpo"])
 def test_the_shipped_context_changes_at_gates_only(server: ModelServer, algorithm: str) -> None:
     setup, _ = setup_at(server, algorithm=algorithm, context={"gate_margin": 0.5, "gate_alpha": 0.5})
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     policy: Any = state.policy
     before, gates = policy.shipped, []
     for report in going_on(setup, state):
@@ -461,7 +461,7 @@ def test_the_shipped_context_changes_at_gates_only(server: ModelServer, algorith
 
 def test_a_search_goes_step_by_step_and_its_error_is_spent_once(server: ModelServer) -> None:
     setup, _ = setup_at(server, algorithm="tfgrpo", context={"search_every": 1, "epochs": 1})
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     policy: Any = state.policy
     kept = policy.kept
     for report in going_on(setup, state):
@@ -474,7 +474,7 @@ def test_a_search_goes_step_by_step_and_its_error_is_spent_once(server: ModelSer
 
 def test_each_validation_is_played_again_and_no_call_has_the_name_of_another(server: ModelServer) -> None:
     setup, meter = setup_at(server, algorithm="tfgrpo")
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     list(going_on(setup, state))
     looks = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
     assert {"selection.0", "selection.2", "selection.4", "selection.6"} <= set(looks)
@@ -486,7 +486,7 @@ def test_each_validation_is_played_again_and_no_call_has_the_name_of_another(ser
 def test_a_validation_of_the_starting_context_is_used_again_and_paid_for_once(server: ModelServer) -> None:
     """If nothing was found, the candidate is the start: there is nothing to compare."""
     setup, meter = setup_at(server, context={"propose": False})
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     reports = list(going_on(setup, state))
     calls = Counter(key for key in meter.calls if key.split("/")[1].startswith("selection"))
     assert {key.split("/")[1] for key in calls} == {"selection.0"}
@@ -498,7 +498,7 @@ def test_a_validation_of_the_starting_context_is_used_again_and_paid_for_once(se
 def test_a_checkpoint_without_kept_validations_plays_its_start_again_and_once(server: ModelServer) -> None:
     """It holds the success of the look at the start, and neither its steps nor its rewards."""
     setup, _ = setup_at(server, context={"propose": False}, eval_interval=2)
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     run = going_on(setup, state)
     next(run)
     run.close()
@@ -506,7 +506,7 @@ def test_a_checkpoint_without_kept_validations_plays_its_start_again_and_once(se
     for name in ("baseline_steps", "baseline_reward"):
         del stored[name]
     setup, meter = setup_at(server, context={"propose": False}, eval_interval=2)
-    resumed = TrainerState.from_bytes(setup, pack(stored))
+    resumed = setup.state_of(pack(stored))
     assert resumed.baseline_steps is None and resumed.baseline_success is not None
     looks = [report.selection for report in going_on(setup, resumed) if report.selection is not None]
     rate = float(resumed.baseline_success.mean())
@@ -534,7 +534,7 @@ def at_gate(algorithm: str = "tfgrpo") -> tuple[TrainerSetup, TrainerState, Any]
     values = SHORT | {"algorithm": algorithm}
     setup, *_ = setup_of("http://localhost:1", ROWS, values, seed=4)
     active = library(2).moved(["x0", "x1"], "active")
-    state = TrainerState.fresh(replace(setup, library=active))
+    state = replace(setup, library=active).fresh_state()
     policy: Any = state.policy
     reworded = replace(policy.library.lessons[1], text="When told otherwise, do otherwise.", version=2)
     policy.take(Library((policy.library.lessons[0], reworded, Lesson("x9", "When new, do new."))))
@@ -663,7 +663,7 @@ def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> No
     setup, meter = setup_at(server, algorithm="tfgrpo", eval_interval=6, context={"gate_margin": 0.5})
     assert not {one.query for one in setup.search_queries} & {one.query for one in setup.selection}
     assert len({one.query for one in setup.search_queries}) == len(setup.search_queries) >= len(setup.selection)
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     last = list(going_on(setup, state))[-1].gate
     assert last is not None and last.final and last.looks > 0
     played = Counter(tuple(key.split("/")[1:3]) for key in meter.calls if key.split("/")[1].startswith("selection"))
@@ -680,7 +680,7 @@ def test_a_checkpoint_of_an_earlier_release_is_read_and_what_its_epochs_shipped_
     policy.ship(policy.candidate(0.8))  # an epoch that was not shown to be worse
     stored = unpack(state.to_bytes())
     old = pack({name: value for name, value in stored.items() if "kept" not in name})
-    again: Any = TrainerState.from_bytes(setup, old).policy
+    again: Any = setup.state_of(old).policy
     assert again.kept == ("x0", "x1", "x9") and again.shipped == ("x0", "x1")
     assert [one.text for one in again.shipped_lessons] == [one.text for one in library(2)]
     assert again.library.get("x9").status == again.kept_library.get("x9").status == "proposed"

@@ -31,7 +31,6 @@ from training.services import checkpoint_uploads
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, sha256_in
 from training.services.checkpoints import checkpoint_save, job_with_queries
 from training.services.execution import setup_of
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db
 
@@ -39,7 +38,7 @@ pytestmark = pytest.mark.django_db
 @pytest.fixture
 def saved(operator: Actor, agent: Agent) -> PolicyCheckpoint:
     run = queued_run(operator, agent)
-    state = TrainerState.fresh(setup_of(run))
+    state = setup_of(run).fresh_state()
     state.iteration = 4
     return checkpoint_save(run, iteration=4, data=state.to_bytes(), metrics={})
 

@@ -26,7 +26,6 @@ from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
 from training.services.execution import setup_of
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 BUCKET = "agentcore-test"
 LARGE = os.urandom(checkpoints.DATABASE_LIMIT + 1)
@@ -90,7 +89,7 @@ def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
 ) -> None:
     monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
     run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
-    data = TrainerState.fresh(setup_of(run)).to_bytes()
+    data = setup_of(run).fresh_state().to_bytes()
     sha256 = hashlib.sha256(data).hexdigest()
     row = checkpoint_upload(operator, agent, data, sha256=sha256)
     client = default_storage.connection.meta.client

@@ -39,7 +39,7 @@ from training.config.validation import ConfigError, parse_config
 from training.policies.archive import pack, unpack
 from training.schema import GRPOConfig
 from training.services.runs import run_start
-from training.trainer import TrainerSetup, TrainerState, steps
+from training.trainer import TrainerSetup, steps
 
 RANK = {"reward": "relative_rank", "reward_options": {"by": "steps"}}
 COMPOSITE = {"reward": "composite", "reward_options": {"efficiency": 0.4}}
@@ -96,7 +96,7 @@ def test_dynamic_sampling_sees_ranks_and_not_what_was_before_them() -> None:
     config = {"reward": "relative_rank", "reward_options": {"by": "steps", "success_first": False}}
     made = setup(n_iterations=3, selection=0, dynamic_sampling=True, batch_size=4, **config)
     store = Store()
-    list(steps(replace(made, rollouts=store), TrainerState.fresh(made)))
+    list(steps(replace(made, rollouts=store), made.fresh_state()))
     rollouts = [len(rows) for rows in store.rows.values()]
     assert len(rollouts) == 3 and min(rollouts) < 3 * 4 * made.config.n_trajectories_per_query
 
@@ -116,7 +116,7 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
     """From a checkpoint two iterations back, its kept trajectories, and half of an iteration more."""
     made = setup(n_iterations=8, selection=0, **config)
     whole, _ = run(made)
-    store, state = Store(), TrainerState.fresh(made)
+    store, state = Store(), made.fresh_state()
     made = replace(made, rollouts=store)
     with closing(steps(made, state)) as going:
         for _ in range(3):
@@ -135,7 +135,7 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
         next(steps(made, state))
     store.checking = lambda: None
     assert store.rows[6] and len(store.rows[6]) < len(store.rows[5])
-    again = TrainerState.from_bytes(made, checkpoint)
+    again = made.state_of(checkpoint)
     list(steps(made, again))
     assert again.to_bytes() == whole.to_bytes()
     assert store.kept_again == 0
@@ -144,7 +144,7 @@ def test_a_run_that_crashed_ends_where_one_that_did_not_would(config: dict[str, 
 def test_the_state_of_a_reward_is_in_the_checkpoint() -> None:
     made = setup(n_iterations=3, selection=0, **COMPOSITE)
     state, _ = run(made)
-    seen = TrainerState.from_bytes(made, state.to_bytes()).reward["seen/completion"]
+    seen = made.state_of(state.to_bytes()).reward["seen/completion"]
     assert len(seen) == state.trajectories
     assert seen.tolist() == state.reward["seen/completion"].tolist()
 
@@ -153,7 +153,7 @@ def test_a_checkpoint_from_before_rewards_remembered_still_loads() -> None:
     made = setup(n_iterations=3, selection=0, **COMPOSITE)
     state, _ = run(made)
     old = {name: value for name, value in unpack(state.to_bytes()).items() if not name.startswith("reward/")}
-    loaded = TrainerState.from_bytes(made, pack(old))
+    loaded = made.state_of(pack(old))
     assert loaded.reward == {}
     longer = replace(made, config=made.config.model_copy(update={"n_iterations": 4}))
     loaded.stop_reason = ""

@@ -34,7 +34,6 @@ from training.selectors.runs import checkpoints_visible, run_series, runs_visibl
 from training.services import checkpoints
 from training.services.execution import setup_of
 from training.services.runs import run_estimate, run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -51,7 +50,7 @@ def start(actor: Any, agent: Agent, **config: Any) -> TrainingRun:
 
 def final_weights(run: TrainingRun) -> Any:
     data = checkpoint_load(checkpoints.latest(run))  # type: ignore[arg-type]
-    return TrainerState.from_bytes(setup_of(run), data).policy.weights
+    return setup_of(run).state_of(data).policy.weights
 
 
 def test_it_stores_every_trajectory_and_applies_each_iteration_once(operator: Actor, agent: Agent) -> None:

@@ -52,7 +52,6 @@ from training.selectors.runs import done_criteria, run_verdict
 from training.services import checkpoints, execution
 from training.services.pools import run_pools
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -374,7 +373,7 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with
     assert first.shipped_rule is not None and len(set(told.values())) > 1
     second = start(operator, agent, n_iterations=1, context={"propose": False})
     assert second.starting_rule == first.shipped_rule
-    began = TrainerState.fresh(execution.setup_of(second, work="1")).policy
+    began = execution.setup_of(second, work="1").fresh_state().policy
     assert isinstance(began, ContextPolicy)
     assert {query: set(began.ships.told(query)) for query in told} == {query: set(of) for query, of in told.items()}
     # A later run serves the model the context of the measured candidate, to the letter.

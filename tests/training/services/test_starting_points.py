@@ -33,7 +33,6 @@ from training.services.execution import setup_of
 from training.services.pools import run_pools
 from training.services.removed_lessons import WAITING, memory_of_run
 from training.services.runs import run_start
-from training.trainer import TrainerState
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -92,7 +91,7 @@ def started(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
 
 
 def began(run: TrainingRun) -> ContextPolicy:
-    policy = TrainerState.fresh(setup_of(run, work="1")).policy
+    policy = setup_of(run, work="1").fresh_state().policy
     assert isinstance(policy, ContextPolicy)
     return policy
 

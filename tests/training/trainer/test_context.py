@@ -9,7 +9,7 @@ from experiences.rollouts.types import RolloutKey
 from training.learners.context import ContextLearner
 from training.policies.context import ContextPolicy
 from training.schema import GRPOConfig
-from training.trainer import TrainerSetup, TrainerState, steps
+from training.trainer import TrainerSetup, steps
 from training.trainer.setup import by_choice
 
 
@@ -49,7 +49,7 @@ def setup(**changes: object) -> TrainerSetup:
 
 def test_it_collects_scores_and_stays_as_it_is() -> None:
     made = setup()
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     reports = list(steps(made, state))
     assert [report.iteration for report in reports] == [1, 2, 3]
     trajectories = [t for report in reports for group in report.groups for t in group.trajectories]
@@ -66,9 +66,9 @@ def test_it_collects_scores_and_stays_as_it_is() -> None:
 
 def test_its_state_comes_back_from_bytes() -> None:
     made = setup()
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     run = steps(made, state)
     next(run)
-    again = TrainerState.from_bytes(made, state.to_bytes())
+    again = made.state_of(state.to_bytes())
     assert isinstance(again.policy, ContextPolicy)
     assert (again.iteration, again.policy.version, again.drawn) == (1, "f1", state.drawn)

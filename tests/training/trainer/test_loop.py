@@ -83,7 +83,7 @@ def through_json(trajectory: Trajectory) -> Trajectory:
 
 
 def run(made: TrainerSetup, state: TrainerState | None = None) -> tuple[TrainerState, list[IterationReport]]:
-    state = state or TrainerState.fresh(made)
+    state = state or made.fresh_state()
     return state, list(steps(made, state))
 
 
@@ -99,7 +99,7 @@ def greedy(made: TrainerSetup, policy: ActionPolicy) -> float:
 def test_every_preset_learns_the_small_world(name: str) -> None:
     made = setup(preset=name, n_iterations=100, selection=0)
     state, reports = run(made)
-    assert greedy(made, TrainerState.fresh(made).policy) < 0.5
+    assert greedy(made, made.fresh_state().policy) < 0.5
     assert greedy(made, state.policy) > 0.9
     assert reports[-1].stop_reason == ALL_ITERATIONS
 
@@ -162,11 +162,11 @@ def test_the_same_seed_gives_the_same_run_to_the_bit_and_another_seed_another() 
 def test_a_run_that_is_resumed_after_every_iteration_ends_where_an_undisturbed_one_does(options: Any) -> None:
     made = setup(**options)
     undisturbed, reports = run(made)
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     seen = []
     while not state.stop_reason:
         data = state.to_bytes()
-        state = TrainerState.from_bytes(made, data)
+        state = made.state_of(data)
         assert state.to_bytes() == data
         seen.append(next(steps(made, state)))
     assert state.to_bytes() == undisturbed.to_bytes()
@@ -188,7 +188,7 @@ def test_rollouts_kept_before_a_crash_give_the_same_update_and_are_not_run_again
 
     store = Store(crash)  # once: the resumed run goes on counting
     made = replace(made, rollouts=store)
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     saved = state.to_bytes()
     with pytest.raises(Interrupted):
         for report in steps(made, state):
@@ -196,7 +196,7 @@ def test_rollouts_kept_before_a_crash_give_the_same_update_and_are_not_run_again
                 saved = state.to_bytes()
     assert len(store.rows) > 3
     assert 0 < len(store.rows[max(store.rows)]) < 16  # it died within an iteration
-    resumed = TrainerState.from_bytes(made, saved)
+    resumed = made.state_of(saved)
     for report in steps(made, resumed):
         assert len(report.groups) == 4
     assert store.kept_again == 0
@@ -205,7 +205,7 @@ def test_rollouts_kept_before_a_crash_give_the_same_update_and_are_not_run_again
 
 def test_an_interruption_leaves_the_state_of_the_last_finished_iteration() -> None:
     made = setup(selection=0)
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     before = ""
 
     def stop() -> None:
@@ -286,7 +286,7 @@ def test_training_goes_on_from_a_copy_of_a_policy_and_leaves_the_original_alone(
     production = policy_of(first.to_bytes())
     before = production.weights.copy()
     made = replace(made, start=lambda: production)
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     assert greedy(made, state.policy) > 0.9
     _, reports = run(made, state)
     assert production.weights.tobytes() == before.tobytes()
@@ -298,9 +298,9 @@ def test_training_goes_on_from_a_copy_of_a_policy_and_leaves_the_original_alone(
 def test_a_state_can_only_be_read_from_its_own_bytes() -> None:
     made = setup()
     with pytest.raises(CorruptState):
-        TrainerState.from_bytes(made, b"not a state")
+        made.state_of(b"not a state")
     with pytest.raises(CorruptState):
-        TrainerState.from_bytes(made, TrainerState.fresh(made).to_bytes()[:-40])
+        made.state_of(made.fresh_state().to_bytes()[:-40])
 
 
 def test_checkpoints_are_small() -> None:
@@ -334,7 +334,7 @@ def group(*trajectories: Trajectory) -> TrajectoryGroup:
 def updated(groups: list[TrajectoryGroup], **config: Any) -> tuple[State, dict[str, float]]:
     """The state and figures after one update of an untrained policy that was moved once before."""
     made = setup(**({"credit": "uniform", "entropy_coef_failed_group": 0.0} | config))
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     state.policy = ActionPolicy.fresh(ACTIONS, FeatureOptions(min_df=1), ["Please show the sun"])
     warm_up = [group(trajectory(0, 1.0, (1, 4), success=True), trajectory(1, 0.0, (2, 4)))]
     update_policy(warm_up, state.policy, state.optimizer, state.value, made.config)
@@ -438,7 +438,7 @@ def test_rollouts_that_were_cut_off_can_be_left_out_of_the_loss_but_not_of_the_b
 
 def test_a_loss_that_is_not_finite_is_never_applied_and_three_in_a_row_end_the_run() -> None:
     made = setup(selection=0)
-    state = TrainerState.fresh(made)
+    state = made.fresh_state()
     generator = steps(made, state)
     next(generator)
     state.policy.parameters["own"][:] = math.nan
