@@ -32,7 +32,7 @@ from hypothesis import settings as hypothesis
 
 ROOT: Final = Path(__file__).parent.parent
 CONFIG: Final = ROOT / ".ci" / "mutants.toml"
-SECONDS: Final = 60.0  # after which a mutant that still runs is killed: it loops
+SECONDS: Final = 60.0  # after which a mutant that still runs is killed: it loops. More where the tests take long
 COMPARED: Final[dict[type, tuple[type, ...]]] = {
     ast.Lt: (ast.LtE, ast.GtE), ast.LtE: (ast.Lt, ast.Gt), ast.Gt: (ast.GtE, ast.LtE), ast.GtE: (ast.Gt, ast.Lt),
     ast.Eq: (ast.NotEq,), ast.NotEq: (ast.Eq,), ast.In: (ast.NotIn,), ast.NotIn: (ast.In,), ast.Is: (ast.IsNot,),
@@ -109,7 +109,8 @@ def mutants(path: str) -> Iterator[Mutant]:
                 label = f"{text} #{seen[text]}" if seen[text] > 1 else text
                 yield Mutant(path, where, label, copy.deepcopy(ast.fix_missing_locations(tree)))
                 put(node, name, at, child)
-            inner = (*scope, child.name) if hasattr(child, "body") and hasattr(child, "name") else scope
+            named = isinstance(child, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
+            inner = (*scope, child.name) if named else scope
             is_outermost = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) and not function
             below = "" if isinstance(child, ast.arguments) else function
             yield from walk(child, inner, ".".join(inner) if is_outermost else below)
@@ -148,7 +149,7 @@ class Runner:
 
     def __init__(self, chosen: list[Mutant], jobs: int, report: Callable[[Mutant, bool], None]) -> None:
         self.chosen, self.jobs, self.report = chosen, jobs, report
-        self.baseline = False
+        self.baseline, self.seconds = False, SECONDS
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -168,16 +169,16 @@ class Runner:
                     return False
             return bool(session.items)
 
+        began = time.monotonic()
         (self.baseline,) = forked([lambda: passes(None)], 1, lambda at, passed: None, 10 * SECONDS)
+        self.seconds = max(SECONDS, 4 * (time.monotonic() - began))
         if self.baseline:
             work = [lambda one=one: passes(one) for one in self.chosen]
-            forked(work, self.jobs, lambda at, passed: self.report(self.chosen[at], passed))
+            forked(work, self.jobs, lambda at, passed: self.report(self.chosen[at], passed), self.seconds)
         return True
 
 
-def forked(
-    work: list[Callable[[], bool]], jobs: int, done: Callable[[int, bool], None], seconds: float = SECONDS
-) -> list[bool]:
+def forked(work: list[Callable[[], bool]], jobs: int, done: Callable[[int, bool], None], seconds: float) -> list[bool]:
     """Whether each call returned True, each in a process of its own, ``jobs`` at a time. A call that takes longer than
     ``seconds``, raises, or ends the process counts as False."""
     running: dict[int, tuple[int, float]] = {}
@@ -204,13 +205,13 @@ def forked(
     return results
 
 
-def at_import(mutant: Mutant, command: list[str]) -> bool:
+def at_import(mutant: Mutant, command: list[str], seconds: float) -> bool:
     """Whether tests pass in a process that begins with the changed module."""
     given = {**os.environ, "MUTANT_PATH": mutant.path, "MUTANT_SOURCE": ast.unparse(mutant.tree)}
     process = [sys.executable, "-m", "tests.mutants", "--pytest", *command]
     with subprocess.Popen(process, env=given, cwd=ROOT, stdout=-3, stderr=-3, start_new_session=True) as running:
         try:
-            return running.wait(2 * SECONDS) == 0
+            return running.wait(seconds) == 0
         except subprocess.TimeoutExpired:
             os.killpg(running.pid, signal.SIGKILL)
             return False
@@ -248,10 +249,10 @@ def run(
     if not runner.baseline:
         return None
     forked(
-        [lambda one=one: at_import(one, command) for one in early],
+        [lambda one=one: at_import(one, command, 2 * runner.seconds) for one in early],
         jobs,
         lambda at, passed: report(early[at], passed),
-        3 * SECONDS,
+        3 * runner.seconds,
     )
     print(f"{module['name']}: {total} mutants, {len(found)} tried, {killed} killed", file=sys.__stderr__, flush=True)
     return len(found), killed
