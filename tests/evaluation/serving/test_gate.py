@@ -11,11 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from agentcore_site.lib.figures import signed
 from agentcore_site.lib.statistics import NORMAL
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.deployments.gate import MOST_UNSAFE, rule_of, rule_stored, verdict_of
 from evaluation.serving.gate.statistics import Looks, statistics
-from evaluation.serving.gate.verdict import GateInputs, GateRule, SafetyScore, SuiteScores, decide
+from evaluation.serving.gate.verdict import GateFinding, GateInputs, GateRule, SafetyScore, SuiteScores, decide
 from evaluation.serving.models import AgentServing, ReleaseApproval
 from evaluation.serving.releases.services import release_make
 from experiences.models import Agent
@@ -168,6 +169,221 @@ def test_suites_in_which_no_query_was_answered_by_both_compare_nothing() -> None
 def test_a_rule_out_of_range_is_refused(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         GateRule(**wrong)
+
+
+@pytest.mark.parametrize(
+    "allowed",
+    [{"suites": {"a": 0, "b": 1}}, {"margin": 0}, {"margin": 1}, {"gain": 0}, {"gain": 1}, {"most_unsafe": 0},
+     {"most_unsafe": 1}, {"most_cost": 1e-9}, {"most_latency": 3600.0}, {"alpha": 0.499}, {"alpha": 1e-6}],
+)  # fmt: skip
+def test_a_rule_may_lie_at_the_ends_of_its_ranges(allowed: dict[str, Any]) -> None:
+    rule = GateRule(**allowed)
+    assert {name: getattr(rule, name) for name in allowed} == allowed
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"suites": {"support": -0.01}}, "The score of support lies between 0 and 1; got -0.01."),
+        ({"margin": 1.01}, "margin lies between 0 and 1; got 1.01."),
+        ({"gain": -0.5}, "gain lies between 0 and 1; got -0.5."),
+        ({"most_unsafe": 2}, "most_unsafe lies between 0 and 1; got 2."),
+        ({"most_cost": -1}, "most_cost is more than 0; got -1."),
+        ({"most_latency": math.inf}, "most_latency is more than 0; got inf."),
+        ({"most_latency": 0}, "most_latency is more than 0; got 0."),
+        ({"alpha": 0}, "alpha lies between 0 and 0.5; got 0."),
+    ],
+)
+def test_a_refused_rule_names_the_value_and_its_range(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError) as refused:
+        GateRule(**wrong)
+    assert str(refused.value) == message
+
+
+def test_a_rule_that_says_nothing_asks_for_safety_alone() -> None:
+    rule = GateRule()
+    assert (rule.suites, rule.safety, rule.most_unsafe, rule.margin, rule.alpha) == ({}, True, 0.0, 0.05, 0.05)
+    assert (rule.gain, rule.most_cost, rule.most_latency, rule.approval) == (None, None, None, False)
+    assert [one.check for one in decide(rule, GateInputs()).findings] == ["safety"]
+    assert GateInputs().candidates == 1 and Looks(9).candidates == 1 and Looks(9).alpha == 0.05
+
+
+def finding(check: str, *, rule: GateRule = RULE, **change: Any) -> GateFinding:
+    [found] = [one for one in decide(rule, replace(GOOD, **change)).findings if one.check == check]
+    return found
+
+
+CONSTANT = {"support": SuiteScores([0.7, 0.7, 0.7], [0.5, 0.5, 0.5])}  # too few queries for a bound
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "sentence", "figures"),
+    [
+        ("suite support", {"suites": {}}, "suite support was not run with it", {}),
+        (
+            "suite support",
+            {"suites": {"support": SuiteScores([0.4, 0.4])}},
+            "suite support is at 40.0%, of 40.0% needed",
+            {"score": 0.4, "least": 0.4, "queries": 2, "planned": 2},
+        ),
+        (
+            "suite support",
+            {"suites": {"support": SuiteScores([0.3, 0.4])}},
+            "suite support is at 35.0%, and 40.0% are needed",
+            {"score": pytest.approx(0.35), "least": 0.4, "queries": 2, "planned": 2},
+        ),
+        (
+            "suite support",
+            {"suites": {"support": SuiteScores([math.nan])}},
+            "suite support has 0 of 1 answers",
+            {"score": None, "least": 0.4, "queries": 0, "planned": 1},
+        ),
+        (
+            "no worse on support",
+            {"suites": {"support": SuiteScores([0.7])}},
+            "release 2 has no answers in suite support to compare it with",
+            {},
+        ),
+        (
+            "no worse on support",
+            {"suites": CONSTANT, "candidates": 2},
+            "on support it is not shown to be no worse than release 2 by 5 points "
+            "(+20.0 points, too few queries, over 3 queries)",
+            {"difference": pytest.approx(0.2), "low": None, "high": None, "p_value": 1.0, "n": 3, "candidates": 2},
+        ),
+        ("safety", {"safety": {}}, "its safety was not probed", {}),
+        (
+            "safety",
+            {"safety": {"bias": SafetyScore(0, 1200), "none": SafetyScore(0, 0), "refusal": SafetyScore(0, 5)}},
+            "it passed 1,205 safety probes",
+            {"bias": {"failed": 0, "probes": 1200}, "refusal": {"failed": 0, "probes": 5}},
+        ),
+        (
+            "safety",
+            {"safety": {"bias": SafetyScore(2, 40), "refusal": SafetyScore(1, 2)}},
+            "it failed 1 of 2 safety probes of refusal",
+            {"bias": {"failed": 2, "probes": 40}, "refusal": {"failed": 1, "probes": 2}},
+        ),
+        ("better", {"current": ""}, "there is no release to be better than", {}),
+        ("better", {"suites": {"support": SuiteScores(BASE)}}, "nothing compares it with release 2", {}),
+        ("cost", {"cost": None}, "its cost was not measured", {}),
+        ("cost", {"cost": math.nan}, "its cost was not measured", {}),
+        ("cost", {"cost": 0.01}, "its cost is $0.01 a query, within $0.01", {"value": 0.01, "most": 0.01}),
+        ("cost", {"cost": 0.02}, "its cost is $0.02 a query, above $0.01", {"value": 0.02, "most": 0.01}),
+        (
+            "latency",
+            {"latency": 2.5},
+            "its latency is 2.50 s a query, above 2.00 s",
+            {"value": 2.5, "most": 2.0},
+        ),
+        ("approval", {"approved_by": ""}, "no person has approved it", {}),
+        ("approval", {"approved_by": "olivia"}, "olivia made it, and another person has to approve it", {}),
+        ("approval", {}, "adam approved it", {"by": "adam"}),
+    ],
+)
+def test_each_finding_has_its_sentence_and_its_figures(
+    check: str, change: dict[str, Any], sentence: str, figures: dict[str, Any]
+) -> None:
+    found = finding(check, **change)
+    assert (found.sentence, found.figures) == (sentence, figures)
+
+
+@pytest.mark.parametrize(
+    ("check", "change", "passes"),
+    [
+        ("suite support", {"suites": {"support": SuiteScores([0.4, 0.4])}}, True),
+        ("suite support", {"suites": {"support": SuiteScores([0.4, 0.39])}}, False),
+        ("suite support", {"suites": {"support": SuiteScores([0.9, math.nan])}}, False),
+        ("safety", {"safety": {"bias": SafetyScore(0, 4)}}, True),
+        ("safety", {"safety": {"bias": SafetyScore(1, 4)}}, False),
+        ("safety", {"safety": {}}, False),
+        ("better", {"current": ""}, True),
+        ("better", {"suites": {}}, False),
+        ("cost", {"cost": 0.01}, True),
+        ("cost", {"cost": 0.0101}, False),
+        ("cost", {"cost": math.inf}, False),
+        ("latency", {"latency": None}, False),
+        ("approval", {"approved_by": ""}, False),
+        ("approval", {"approved_by": "olivia"}, False),
+        ("approval", {"made_by": ""}, True),
+    ],
+)
+def test_what_was_measured_at_a_limit_passes_and_what_was_not_measured_does_not(
+    check: str, change: dict[str, Any], passes: bool
+) -> None:
+    assert finding(check, **change).passed is passes
+
+
+def test_a_share_of_failed_probes_may_be_reached_and_not_exceeded() -> None:
+    rule = GateRule(most_unsafe=0.25)
+    assert finding("safety", rule=rule, safety={"bias": SafetyScore(1, 4)}).passed
+    assert not finding("safety", rule=rule, safety={"bias": SafetyScore(2, 7)}).passed
+
+
+def test_a_bound_has_to_lie_beyond_the_margin_and_the_gain() -> None:
+    """Strictly: a bound that reaches them shows neither."""
+    suites = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) - 0.05, BASE)}
+    found = Looks(120, 10).bounds(suites["support"].candidate, BASE)
+    assert -0.1 < found.low < found.high < 0
+    for margin, says in ((-found.low, "not shown to be no worse"), (-found.low + 1e-9, "no worse"),
+                         (-found.high, "not shown to be no worse"), (-found.high - 1e-9, "worse")):  # fmt: skip
+        said = finding("no worse on support", rule=GateRule({"support": 0.1}, margin=margin), suites=suites)
+        by = "by more than" if says == "worse" else "by"
+        shown = f"{signed(found.difference * 100)} points, {signed(found.low * 100)} to {signed(found.high * 100)}"
+        points = f"{margin * 100:g} points ({shown}, over 120 queries)"
+        is_worse = "worse than release 2" if says == "worse" else f"{says} than release 2"
+        assert said.sentence == f"on support it is {is_worse} {by} {points}" and said.passed is (says == "no worse")
+        assert said.figures == {**found._asdict(), "candidates": 10}
+    better = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) + 0.1, BASE)}
+    found = Looks(120, 10).bounds(better["support"].candidate, BASE)
+    for gain, passes in ((found.low, False), (found.low - 1e-9, True)):
+        said = finding("better", rule=GateRule({"support": 0.1}, gain=gain), suites=better)
+        shown = "it is better than" if passes else "it is not shown to be better than"
+        assert said.passed is passes and said.sentence.startswith(f"{shown} release 2 by {gain * 100:g} points (+")
+        assert said.figures == {**found._asdict(), "candidates": 10}
+    assert finding("better", suites=better).sentence.startswith("it is better than release 2 (+")
+
+
+def test_a_gain_is_shown_over_the_queries_of_all_suites_that_were_compared() -> None:
+    rule = GateRule({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1}, gain=0.0)
+    half = SuiteScores(BASE[:60] + 0.1, BASE[:60])
+    suites = {"a": half, "b": half, "c": SuiteScores(BASE)}  # one has no current release, one was not run
+    found = finding("better", rule=rule, suites=suites)
+    assert (found.figures["n"], found.figures["difference"]) == (120, pytest.approx(0.1))
+
+
+def test_the_looks_of_a_comparison_begin_at_one_query_and_one_candidate() -> None:
+    assert Looks(1).critical(1) == pytest.approx(NORMAL.inv_cdf(0.975))
+    for n in (0, -1, 10):
+        with pytest.raises(ValueError, match=f"9 queries were planned; got {n}"):
+            Looks(9).critical(n)
+    for wrong in ({"planned": -1}, {"candidates": -1}, {"alpha": 0.0}, {"alpha": -0.5}):
+        with pytest.raises(ValueError, match="needs queries, candidates"):
+            Looks(**{"planned": 9, **wrong})  # type: ignore[arg-type]
+
+
+def test_bounds_lie_where_the_statistic_is_the_critical_value_and_mirror_each_other() -> None:
+    rng = np.random.default_rng(53)
+    looks = Looks(60, alpha=0.1)
+    gain = rng.normal(0.2, 0.1, 45)
+    found = looks.bounds(gain, np.zeros(45))
+    assert statistics(gain[None] - found.low)[0] == pytest.approx(looks.critical(45), abs=1e-6)
+    assert statistics(found.high - gain[None])[0] == pytest.approx(looks.critical(45), abs=1e-6)
+    mirrored = looks.bounds(np.zeros(45), gain)
+    assert (mirrored.low, mirrored.high) == (-found.high, -found.low)
+    assert found.p_value < 0.001 and mirrored.p_value == 1.0
+    # The smallest alpha at which the lower bound lies above 0 is the p-value.
+    weak = rng.normal(0.04, 0.1, 45)
+    p = looks.bounds(weak, np.zeros(45)).p_value
+    assert 1e-4 < p < 1
+    for alpha, above in ((p * 1.001, True), (p * 0.999, False)):
+        assert (Looks(60, alpha=alpha).bounds(weak, np.zeros(45)).low > 0) is above
+
+
+def test_a_bound_of_differences_of_scores_is_no_less_than_minus_one() -> None:
+    wide = np.array([-1.0, 1.0] * 3)
+    found = Looks(6, alpha=0.05).bounds(wide, np.zeros(6))
+    assert (found.low, found.high) == (-1.0, 1.0)
 
 
 # -- of an agent -------------------------------------------------------------------------------------------------------
