@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from django.db import connection, transaction
 
+from budgets.ledger.bookings import Row, charge_of, moves_of, outcome_of
 from budgets.ledger.posting import Move, lock, post
-from budgets.ledger.values import LEASE, Settled, Settlement, UnknownHold, storable
+from budgets.ledger.values import LEASE, Settled, Settlement, UnknownHold
 from budgets.meter_port import Bill
-from budgets.models import EntryKind, HoldState
 
 log = logging.getLogger(__name__)
 
@@ -44,36 +44,6 @@ SELECT job, model, purpose, max(cost) FROM (
 ) AS measured GROUP BY job, model, purpose HAVING count(*) >= %s
 """
 TAGS = "SELECT id, job_id, model, purpose FROM budgets_reservation WHERE id = ANY(%s) AND job_id IS NOT NULL"
-
-
-class Row(NamedTuple):
-    """A reservation under its lock. ``actual_micros`` is what it was charged or settled at; ``paced``: it counts for
-    how fast its organisation spends; ``fresh``: it was made in the last minute."""
-
-    id: int
-    key: str
-    state: str
-    amount_micros: int
-    organization_budget: int | None
-    agent_budget: int | None
-    job_budget: int | None
-    actual_micros: int | None = None
-    paced: bool = True
-    fresh: bool = True
-
-    @property
-    def budgets(self) -> list[int]:
-        return [one for one in (self.organization_budget, self.agent_budget, self.job_budget) if one is not None]
-
-    @property
-    def covered_micros(self) -> int:
-        """The largest bill without debt: the hold, or the charge that took its place."""
-        return self.amount_micros if self.state == HoldState.HELD or self.actual_micros is None else self.actual_micros
-
-    def pace_micros(self, bill_micros: int) -> int:
-        """A bill's change of this minute's spending: the hold counts for the minute in which it was made."""
-        change_micros = bill_micros - self.amount_micros if self.paced else 0
-        return change_micros if self.fresh else max(0, change_micros)
 
 
 def settle(key: str, bill: Bill) -> Settled:
@@ -103,8 +73,8 @@ def settle_many(settlements: Sequence[Settlement]) -> list[Settled]:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(FIND, [list(bills)])
         rows = {row[1]: Row(*row) for row in cursor.fetchall()}
-        outcomes = {key: _outcome(key, rows.get(key), bill) for key, bill in bills.items()}
-        moves = [move for key, row in rows.items() for move in _moves(row, outcomes[key], bills[key])]
+        outcomes = {key: outcome_of(key, rows.get(key), bill) for key, bill in bills.items()}
+        moves = [move for key, row in rows.items() for move in moves_of(row, outcomes[key], bills[key])]
         _post(cursor, moves)
     for outcome in outcomes.values():
         if outcome.excess_micros:
@@ -129,21 +99,7 @@ def charge_expired(*, limit: int = 1_000) -> int:
         cursor.execute(EXPIRED, [limit])
         rows = [Row(*row) for row in cursor.fetchall()]
         dearest_micros = _dearest_micros(cursor, [row.id for row in rows])
-        moves = [
-            Move(
-                row.id,
-                row.budgets,
-                EntryKind.CHARGE,
-                spent_micros=min(row.amount_micros, dearest_micros.get(row.id, row.amount_micros)),
-                reserved_micros=-row.amount_micros,
-                ends=HoldState.CHARGED,
-                cost_micros=min(row.amount_micros, dearest_micros.get(row.id, row.amount_micros)),
-                source="estimate",
-                estimated=True,
-                error="the hold was not settled in time",
-            )
-            for row in rows
-        ]
+        moves = [charge_of(row, dearest_micros.get(row.id)) for row in rows]
         _post(cursor, moves)
     return len(rows)
 
@@ -157,49 +113,6 @@ def _dearest_micros(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
     cursor.execute(DEAREST, [sorted({job for job, _, _ in tags.values()}), LAST, MEASURED])
     known = {tuple(row[:3]): int(row[3]) for row in cursor.fetchall()}
     return {one: known[of] for one, of in tags.items() if of in known}
-
-
-def _outcome(key: str, row: Row | None, bill: Bill) -> Settled:
-    if row is None:
-        return Settled(key, "unknown")
-    if row.state == HoldState.HELD:
-        return Settled(key, "settled", max(0, bill.amount_micros - row.covered_micros))
-    if row.state == HoldState.CHARGED:
-        return Settled(key, "refunded", max(0, bill.amount_micros - row.covered_micros))
-    return Settled(key, "repeated")
-
-
-def _moves(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
-    if outcome.state == "repeated":
-        return []
-    late = outcome.state == "refunded"
-    within_micros = min(bill.amount_micros, row.covered_micros)
-    usage, source = bill.usage, bill.source[:12]
-    moves = [
-        Move(
-            row.id,
-            row.budgets,
-            EntryKind.REFUND if late else EntryKind.SETTLE,
-            spent_micros=within_micros - row.covered_micros if late else within_micros,
-            reserved_micros=0 if late else -row.amount_micros,
-            ends=HoldState.REFUNDED if late else HoldState.SETTLED,
-            cost_micros=bill.amount_micros,
-            tokens=(usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.reasoning_tokens)
-            if usage
-            else (0, 0, 0, 0),
-            latency_ms=bill.latency_ms,
-            source=source,
-            estimated=bill.source == "estimate" or bool(usage and usage.estimated),
-            error=storable(bill.error, 1000),
-            paced_micros=0 if late else row.pace_micros(bill.amount_micros),
-        )
-    ]
-    if outcome.excess_micros:
-        was = "charged were" if late else "the hold was"
-        error = f"the bill was {bill.amount_micros}, {was} {row.covered_micros} micro-dollars"
-        debt_micros = outcome.excess_micros
-        moves.append(Move(row.id, row.budgets, EntryKind.DEBT, debt_micros=debt_micros, source=source, error=error))
-    return moves
 
 
 def _post(cursor: Any, moves: Sequence[Move]) -> None:
