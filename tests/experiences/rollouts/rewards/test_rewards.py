@@ -82,6 +82,22 @@ def test_it_is_farmed_when_paid_naively_and_not_by_the_other_rules() -> None:
         assert paid(rule, *honest).reward > 0.9
 
 
+def test_the_naive_rule_pays_every_useful_call_and_every_verify_step() -> None:
+    failed, refuted = step("tool", "lcm", success=False), step("verify", success=False)
+    one = paid("naive", CALL, failed, CALL, VERIFY, refuted, ANSWER, step=0)
+    assert [s.reward for s in one.steps] == pytest.approx([0.1, 0.0, 0.1, 0.05, 0.05, 1.0])
+
+
+def test_an_empty_episode_is_paid_its_outcome() -> None:
+    for rule in ("strict", "naive", "potential", "gated"):
+        one = paid(rule, wrong_answer=-0.2, success=False)
+        assert (one.reward, one.steps) == (0.0, []) and set(one.components.values()) == {0}
+
+
+def test_the_potential_rule_pays_what_a_step_adds_and_takes_it_back_at_the_end() -> None:
+    assert [s.reward for s in paid("potential", CALL, ANSWER, step=0, gamma=0.5).steps] == pytest.approx([0.05, 0.9])
+
+
 def test_it_pays_gated_bonuses_only_for_a_success() -> None:
     assert paid("gated", CALL, VERIFY, ANSWER, success=False).components["tool"] == 0
     assert paid("gated", CALL, VERIFY, ANSWER).reward == paid("strict", CALL, VERIFY, ANSWER).reward
