@@ -84,8 +84,8 @@ def cost_micros(price: Price, usage: Usage) -> int:
 def worst_case_micros(price: Price, *, prompt_tokens: int, max_tokens: int) -> int:
     """The most that a call can cost: no ``usage`` within both bounds has a higher ``cost_micros``.
 
-    The dearer of the two input prices is taken: some providers charge more for what goes through the cache.
+    The higher of the two input prices is taken: some providers charge more for what goes through the cache.
     """
     usage = Usage(input_tokens=prompt_tokens, output_tokens=max_tokens)
-    dearest_micros = max(price.input_micros, price.cached_input_micros or 0)
-    return cost_micros(Price(price.model, dearest_micros, price.output_micros, None, price.per_call_micros), usage)
+    higher_input_micros = max(price.input_micros, price.cached_input_micros or 0)
+    return cost_micros(Price(price.model, higher_input_micros, price.output_micros, None, price.per_call_micros), usage)

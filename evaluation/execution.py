@@ -119,8 +119,8 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
 
     @cached_property
     def _baseline(self) -> Any:
-        told_nothing = self.evaluation.against == Against.NOTHING
-        setup = replace(self.setup, library=Library(), weights={}) if told_nothing else self.setup
+        without_context = self.evaluation.against == Against.NOTHING
+        setup = replace(self.setup, library=Library(), weights={}) if without_context else self.setup
         return setup.fresh_state().policy
 
     # -- playing ---------------------------------------------------------------------------------------------------
@@ -172,7 +172,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         """The report, the entry in the use ledger, and the run's verdict: one fenced transaction."""
         evaluation = self.evaluation
         with recording(self.lease, evaluation.agent_id, progress=1.0):
-            looks = 0
+            uses = 0
             if evaluation.split == Split.HELD_OUT:
                 fingerprint = self.pools.fingerprint
                 HeldOutLook.objects.get_or_create(
@@ -183,12 +183,12 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
                         "fingerprint": fingerprint,
                     },
                 )
-                looks = HeldOutLook.objects.filter(
+                uses = HeldOutLook.objects.filter(
                     fingerprint=fingerprint, organization_id=evaluation.organization_id
                 ).count()
             worked = EvaluationRun.objects.filter(job=self.job).aggregate(ms=Sum("job__worked_ms"))["ms"] or 0
             seconds = worked / 1000 + self.lease.held_ms / 1000
-            evaluation.report = reports.build(evaluation, looks=looks, seconds=seconds)
+            evaluation.report = reports.build(evaluation, uses=uses, seconds=seconds)
             evaluation.save(update_fields=["report"])
             if evaluation.final:
                 run_verdict_set(evaluation.run, reports.verdict_of(evaluation))

@@ -29,7 +29,7 @@ from training.learners import policy_of
 from training.models import TrainingRun
 from training.selectors.runs import WHERE_TO_LOOK
 from training.services.pools import run_pools
-from training.services.run_lessons import told_at_start
+from training.services.run_lessons import library_at_start
 
 LINE_NAMES: Final = {
     "held_out": "new items",
@@ -63,7 +63,7 @@ class MetricValues:
         return 1.0 if self.rate else math.inf
 
 
-def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str, Any]:
+def build(evaluation: EvaluationRun, *, uses: int, seconds: float) -> dict[str, Any]:
     """The report of a finished evaluation, ready to be stored as JSON."""
     lines = {line: _line(evaluation, line) for line in evaluation.lines}
     primary = evaluation.lines[0]
@@ -75,7 +75,7 @@ def build(evaluation: EvaluationRun, *, looks: int, seconds: float) -> dict[str,
         "primary": primary,
         "seconds": round(seconds, 2),
         "method": METHOD.format(samples=evaluation.samples),
-        "looks": looks,
+        "looks": uses,
         "lines": lines,
     }
 
@@ -114,7 +114,7 @@ def learned_context(evaluation: EvaluationRun, line: dict[str, Any]) -> dict[str
         return None
     policy: Any = policy_of(checkpoint_load(evaluation.checkpoint))
     # The other arm's context is no part of what was added, nor of its cost.
-    before = Library() if evaluation.against == Against.NOTHING else told_at_start(run)
+    before = Library() if evaluation.against == Against.NOTHING else library_at_start(run)
     new_lessons = [lesson for lesson in policy.shipped_lessons if not _in(before, lesson)]
     value = context_value(
         success_without=success["baseline"],

@@ -140,7 +140,7 @@ def charlie(elsewhere: Organization) -> Any:
 
 @pytest.fixture
 def operator(olivia: Any) -> Actor:
-    return Actor(olivia, door="test")
+    return Actor(olivia, interface="test")
 
 
 @pytest.fixture

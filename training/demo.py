@@ -54,7 +54,7 @@ def seed() -> Agent:
     if made:
         _keep(made)
     olivia = get_user_model().objects.get(username="olivia")
-    return demo_agent(Actor(olivia, door="command"))
+    return demo_agent(Actor(olivia, interface="command"))
 
 
 @transaction.atomic
@@ -62,8 +62,8 @@ def seed_weights(base_url: str, model: str, key: str) -> Agent:
     """An agent at a model server and queries for it, in the demo's organisation; the endpoint gets the server's present
     address."""
     beside = seed()
-    home, olivia = beside.organization, Actor(beside.created_by, door="command")
-    adam = Actor(get_user_model().objects.get(username="adam"), door="command")
+    home, olivia = beside.organization, Actor(beside.created_by, interface="command")
+    adam = Actor(get_user_model().objects.get(username="adam"), interface="command")
     given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
     endpoint = ModelEndpoint.objects.filter(organization=home, name=DOOR).first()
     if endpoint is None:
@@ -92,7 +92,7 @@ def seed_loop() -> Agent:
     beside = seed()
     n = Agent.objects.filter(organization=beside.organization, slug__startswith=LOOP_SLUG).count()
     return agent_create(
-        Actor(beside.created_by, door="command"),
+        Actor(beside.created_by, interface="command"),
         name="Helper of users" if not n else f"Helper of users {n + 1}",
         slug=LOOP_SLUG if not n else f"{LOOP_SLUG}-{n + 1}",
         description="Begins untrained, and gets better by what its users think of its answers.",

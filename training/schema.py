@@ -288,8 +288,8 @@ class ContextConfig(_Frozen):
     )  # fmt: skip
 
     @property
-    def look_samples(self) -> int:
-        """Rollouts per selection query of one look: what is measured during the run, and at each step of the gate."""
+    def validation_samples(self) -> int:
+        """Rollouts per selection query of one validation during the run, and of each step of the gate."""
         return max(self.gate_samples // self.gate_steps, 1)
 
 

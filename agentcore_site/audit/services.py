@@ -35,7 +35,7 @@ def record(
         organization_id=owner if isinstance(owner, uuid.UUID) else getattr(owner, "id", None),
         user_id=user_id,
         actor=str(getattr(user, "username", "") or "system")[:150],
-        door=str(getattr(actor, "door", ""))[:40],
+        door=str(getattr(actor, "interface", ""))[:40],
         ip=str(getattr(actor, "ip", ""))[:45],
         request_id=request_id.get(),
         action=action,

@@ -20,7 +20,7 @@ log = logging.getLogger(__name__)
 SECONDS: Final = 5.0
 FREED_SECONDS: Final = 1.0
 # By the database's clock, so that clocks of hosts may differ: ages are reported, not times.
-TELL: Final = """
+REPORT: Final = """
 INSERT INTO jobs_hostprocess (place, name, host, pid, restarts, started_at, ticked_at, seen_at)
 VALUES (%s, %s, %s, %s, %s, now() - make_interval(secs => %s), now() - make_interval(secs => %s), now())
 ON CONFLICT (place, name) DO UPDATE SET host = EXCLUDED.host, pid = EXCLUDED.pid, restarts = EXCLUDED.restarts,
@@ -67,28 +67,28 @@ class Reporter:
                 with psycopg.connect(
                     self._url, connect_timeout=3, autocommit=True, prepare_threshold=None, application_name="agentcore"
                 ) as connection:
-                    self._tell_until_stopped(connection)
+                    self._report_until_stopped(connection)
             except psycopg.Error as error:
                 log.info("processes can't be reported to the database: %s", error)
                 self._stopping.wait(SECONDS)
 
-    def _tell_until_stopped(self, connection: psycopg.Connection) -> None:
+    def _report_until_stopped(self, connection: psycopg.Connection) -> None:
         """Raises psycopg.Error."""
-        told_at = -SECONDS
+        reported_at = -SECONDS
         while not self._stopping.is_set():
-            if time.monotonic() - told_at >= SECONDS:
-                self.tell(connection)
-                told_at = time.monotonic()
+            if time.monotonic() - reported_at >= SECONDS:
+                self.report(connection)
+                reported_at = time.monotonic()
             self.free(connection)
             self._stopping.wait(FREED_SECONDS)
         connection.execute(FORGET, [self._place, []])
 
-    def tell(self, connection: psycopg.Connection) -> None:
+    def report(self, connection: psycopg.Connection) -> None:
         """Raises psycopg.Error."""
         states, host = self._states(), self._place.split(":")[0]
         with connection.cursor() as cursor:
             cursor.executemany(
-                TELL,
+                REPORT,
                 [(self._place, one.name, host, one.pid, one.restarts, one.age, one.silent_for) for one in states],
             )
             cursor.execute(FORGET, [self._place, [state.name for state in states]])

@@ -31,7 +31,7 @@ from agentcore_site.tenancy.models import Membership
 
 
 def actor_at(request: HttpRequest) -> Actor:
-    return Actor(request.user, ip=client_address(request), door="admin")
+    return Actor(request.user, ip=client_address(request), interface="admin")
 
 
 def organizations_of(request: HttpRequest) -> list[Any]:

@@ -56,7 +56,7 @@ class TokenIn(TokenObtainSerializer):  # type: ignore[misc]
         if self.user is None:
             raise AuthenticationFailed(self.error_messages["no_active_account"], "no_active_account")
         scopes = check_scopes(attrs["scope"].split()) if attrs.get("scope") else []
-        actor = Actor(self.user, ip=client_address(self.context["request"]), door="jwt")
+        actor = Actor(self.user, ip=client_address(self.context["request"]), interface="jwt")
         return dict(family_start(actor, scopes, program=program_of(self.context["request"])))
 
 

@@ -180,7 +180,7 @@ def invitation_accept_new(token: str, password: str, *, ip: str = "") -> Any:
         raise Invalid(" ".join(error.messages), fields={"password": " ".join(error.messages)}) from error
     person.set_password(password)
     person.save()
-    actor = Actor(person, ip=ip, door="console")
+    actor = Actor(person, ip=ip, interface="console")
     record(actor, "user.created", person, organization=row.organization_id)
     invitation_accept(actor, token)
     return person
@@ -192,7 +192,7 @@ def invitation_decline(token: str, *, ip: str = "") -> None:
     Missing: the link opens nothing (any more)."""
     row = _waiting(invitation_of(token))
     _end(row, "declined")
-    record(Actor(None, ip=ip, door="console"), "invitation.declined", row)
+    record(Actor(None, ip=ip, interface="console"), "invitation.declined", row)
 
 
 def _send(row: Invitation, link: Link) -> None:

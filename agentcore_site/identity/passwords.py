@@ -52,7 +52,7 @@ def reset_ask(name: str, *, link: Link, ip: str) -> None:
     Raises:
         TooMany: this network address asked too often.
     """
-    asking = Actor(None, ip=ip, door="console")
+    asking = Actor(None, ip=ip, interface="console")
     lately = AuditEvent.objects.filter(at__gt=timezone.now() - PERIOD)
     if lately.filter(action=ASKED, ip=ip).count() >= PER_ADDRESS:
         raise TooMany("Too many of these mails. Wait 15 minutes, then try again.", retry_after=900)
@@ -109,7 +109,7 @@ def password_reset(person: str, token: str, password: str, *, ip: str) -> None:
         raise Invalid(" ".join(error.messages), fields={"password": " ".join(error.messages)}) from error
     found.set_password(password)
     found.save(update_fields=["password"])
-    actor = Actor(found, ip=ip, door="console")
+    actor = Actor(found, ip=ip, interface="console")
     home = Membership.objects.filter(user=found).select_related("organization").order_by("pk").first()
     record(actor, CHANGED, found, organization=None if home is None else home.organization_id)
     sign_out_everywhere(actor)

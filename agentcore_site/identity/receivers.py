@@ -15,11 +15,11 @@ from agentcore_site.tenancy.addresses import client_address
 
 def _actor(user: Any, request: Any) -> Actor:
     if request is None:
-        return Actor(user, door="console")
-    return Actor(user, ip=client_address(request), door=_door(request.path))
+        return Actor(user, interface="console")
+    return Actor(user, ip=client_address(request), interface=_interface(request.path))
 
 
-def _door(path: str) -> str:
+def _interface(path: str) -> str:
     if path.startswith("/sign-in/provider/"):
         return "single sign-on"
     return "jwt" if path.startswith("/api/") else "admin" if path.startswith("/admin/") else "console"

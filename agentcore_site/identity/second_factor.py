@@ -181,7 +181,7 @@ def factor_take_off_by_command(user: Any) -> None:
     Raises:
         Conflict: the person has none.
     """
-    _take_off(Actor(None, door="command"), user, organization=_home(Actor(user)))
+    _take_off(Actor(None, interface="command"), user, organization=_home(Actor(user)))
 
 
 def _take_off(actor: Actor, user: Any, *, organization: Any) -> None:
@@ -189,7 +189,7 @@ def _take_off(actor: Actor, user: Any, *, organization: Any) -> None:
     if not Passkey.objects.filter(user=user).delete()[0] + taken:
         raise Conflict(f"{user} has no second factor.")
     record(actor, "second_factor.taken_off", user, organization=organization)
-    sign_out_everywhere(Actor(user, ip=actor.ip, door=actor.door))
+    sign_out_everywhere(Actor(user, ip=actor.ip, interface=actor.interface))
 
 
 def _admin_of(actor: Actor) -> list[Any]:

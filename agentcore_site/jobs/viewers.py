@@ -80,7 +80,7 @@ class MemberViewer:
         if self.token:
             return await database_sync_to_async(actor_of_token)(self.token, ip=self.address) or Actor(None)
         # Read from its store each time: signing out deletes it, and a new password makes its digest invalid.
-        return Actor(await get_user({"session": _sessions.SessionStore(self.session_key)}), door="console")
+        return Actor(await get_user({"session": _sessions.SessionStore(self.session_key)}), interface="console")
 
     @database_sync_to_async
     def _job(self, actor: Actor) -> Job | None:

@@ -75,14 +75,14 @@ def copying(command: str, values: Sequence[Any] = ()) -> Iterator[psycopg.Copy]:
         transaction.atomic(savepoint=False),
         connection.cursor() as cursor,
         connection.wrap_database_errors,
-        _ended_session_told(),
+        _ended_session_as_operational_error(),
         cursor.copy(command, values) as copy,
     ):
         yield copy
 
 
 @contextmanager
-def _ended_session_told() -> Iterator[None]:
+def _ended_session_as_operational_error() -> Iterator[None]:
     """If PostgreSQL ends a session during a COPY the driver gets two answers, the reason and the end. It expects one,
     and reports a programming error: a restart of the database would fail a job for good."""
     try:

@@ -21,8 +21,8 @@ class KeyThrottle(SimpleRateThrottle):
     cache = cache
 
     def get_cache_key(self, request: Request, view: Any) -> str:
-        actor = actor_of(request)
-        who = actor.door.replace(" ", "-") if actor.door.startswith("key ") else getattr(request.user, "pk", None)
+        via = actor_of(request).interface
+        who = via.replace(" ", "-") if via.startswith("key ") else getattr(request.user, "pk", None)
         return self.cache_format % {"scope": self.scope, "ident": who or self.get_ident(request)}
 
     def get_ident(self, request: Request) -> str:

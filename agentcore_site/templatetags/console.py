@@ -480,13 +480,13 @@ def card(content: str, title: str) -> SafeString:
 
 
 @register.simple_tag(takes_context=True)
-def post_button(context: Context, label: str, view: str, *args: Any, look: str = "", sign: str = "") -> SafeString:
+def post_button(context: Context, label: str, view: str, *args: Any, kind: str = "", sign: str = "") -> SafeString:
     """A button that posts to a page, in a form of its own. ``sign``: its icon."""
     return format_html(
         '<form method="post" action="{}">\n{}\n<button class="button{}">{}{}</button>\n</form>',
         reverse(view, args=args),
         CsrfTokenNode().render(context),
-        f" {look}" if look else "",
+        f" {kind}" if kind else "",
         icon(sign) if sign else "",
         label,
     )

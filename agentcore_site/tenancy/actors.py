@@ -19,7 +19,7 @@ WITH_EXPORT: Final = frozenset({"export", "data.view"})
 
 @dataclass(frozen=True)
 class Actor:
-    """A user, with the interface that the request came by (``door``).
+    """A user, with the ``interface`` of the request: "console", "jwt", "key …", "admin", "command" and others.
 
     ``scopes`` is None for a person signed in to the console or holding a JWT, else the scopes of the API key;
     ``organization_id`` narrows a key to the organisation that it was made for.
@@ -29,7 +29,7 @@ class Actor:
     scopes: frozenset[str] | None = None
     organization_id: uuid.UUID | None = None
     ip: str = ""
-    door: str = ""
+    interface: str = ""
     extra: dict[str, Any] = field(default_factory=dict, compare=False)
 
     @classmethod

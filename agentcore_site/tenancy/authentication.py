@@ -55,7 +55,7 @@ def actor_of_key(key: str, *, ip: str) -> Actor | None:
         log.warning("key %s was used from %s, which is none of its addresses", row.prefix, ip or "an unknown address")
         return None
     scopes = frozenset(row.scopes)
-    return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, door=f"key {row.prefix}")
+    return Actor(row.user, scopes=scopes, organization_id=row.organization_id, ip=ip, interface=f"key {row.prefix}")
 
 
 def actor_of_token(token: str, *, ip: str) -> Actor | None:
@@ -64,7 +64,7 @@ def actor_of_token(token: str, *, ip: str) -> Actor | None:
         return actor_of_key(token, ip=ip)
     try:
         valid = JwtAuthentication().get_validated_token(token.encode())
-        return Actor(family_of(valid).user, scopes=scopes_of(valid), ip=ip, door="jwt")
+        return Actor(family_of(valid).user, scopes=scopes_of(valid), ip=ip, interface="jwt")
     except (InvalidToken, AuthenticationFailed):
         return None
 
@@ -77,7 +77,7 @@ def actor_of(request: HttpRequest | Request) -> Actor:
     known = getattr(request, "_actor", None)
     if known is None or known.user is not request.user:
         # One for all of the request: its memberships are read once.
-        known = Actor(request.user, ip=client_address(request), door="console")
+        known = Actor(request.user, ip=client_address(request), interface="console")
         request._actor = known  # type: ignore[union-attr]
     return known
 
@@ -101,7 +101,7 @@ class JwtAuthentication(JWTAuthentication):
         found = super().authenticate(request)
         if found is None:
             return None
-        return found[0], Actor(found[0], scopes=scopes_of(found[1]), ip=client_address(request), door="jwt")
+        return found[0], Actor(found[0], scopes=scopes_of(found[1]), ip=client_address(request), interface="jwt")
 
     def get_user(self, validated_token: Any) -> Any:
         return family_of(validated_token).user
@@ -116,4 +116,4 @@ def scopes_of(token: Any) -> frozenset[str] | None:
 class ConsoleSessionAuthentication(SessionAuthentication):
     def authenticate(self, request: Request) -> tuple[Any, Any] | None:
         found = super().authenticate(request)
-        return found and (found[0], Actor(found[0], ip=client_address(request), door="console"))
+        return found and (found[0], Actor(found[0], ip=client_address(request), interface="console"))

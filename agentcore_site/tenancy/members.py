@@ -23,7 +23,7 @@ def require_members_edit(actor: Actor, organization: Any) -> None:
     Raises:
         Missing, Forbidden: the actor is neither.
     """
-    if not (actor.door == "admin" and actor.user.is_superuser):
+    if not (actor.interface == "admin" and actor.user.is_superuser):
         require(actor, "members.edit", organization_id_of(organization))
 
 

@@ -180,16 +180,16 @@ def _events(action: str, within: timedelta) -> QuerySet[AuditEvent]:
 def code_refused(request: Any, person: Any) -> None:
     """Notes a wrong code after a right password, where failed sign-ins stand."""
     after = {"username": person.get_username(), "step": "second factor"}
-    record(Actor(None, ip=client_address(request), door="console"), FAILED, after=after)
+    record(Actor(None, ip=client_address(request), interface="console"), FAILED, after=after)
 
 
 def passkey_refused(request: Any, person: Any) -> None:
     """Notes a passkey that was not accepted. Whose it was is known after a right password alone."""
     after = {"username": person.get_username() if person else "", "step": "passkey"}
-    record(Actor(None, ip=client_address(request), door="console"), FAILED, after=after)
+    record(Actor(None, ip=client_address(request), interface="console"), FAILED, after=after)
 
 
 def provider_refused(request: Any, reason: str) -> None:
     """Notes a sign-in by the provider that was refused. Whose it was is not known."""
     after = {"username": "", "step": "single sign-on", "reason": reason}
-    record(Actor(None, ip=client_address(request), door="single sign-on"), FAILED, after=after)
+    record(Actor(None, ip=client_address(request), interface="single sign-on"), FAILED, after=after)

@@ -74,7 +74,7 @@ def _same_successor(token: Any, row: TokenFamily, used: str) -> Any:
     row.refresh_from_db(fields=["current", "previous", "renewed_at", "expires_at", "ended_at"])
     a_moment_ago = row.renewed_at is not None and timezone.now() - row.renewed_at <= SAME_SUCCESSOR
     if used != row.previous or row.ended_at or not a_moment_ago:
-        _end(Actor(row.user, door="jwt"), row, "person.token_reused")
+        _end(Actor(row.user, interface="jwt"), row, "person.token_reused")
         raise AuthenticationFailed(ENDED)
     token["jti"], token["exp"] = row.current, datetime_to_epoch(row.expires_at)
     return token
@@ -90,7 +90,7 @@ def family_end(raw: str) -> None:
         row = family_of(RefreshToken(raw))  # type: ignore[arg-type]
     except AuthenticationFailed:
         return
-    _end(Actor(row.user, door="jwt"), row, "person.signed_out")
+    _end(Actor(row.user, interface="jwt"), row, "person.signed_out")
 
 
 def family_of(token: Token) -> TokenFamily:

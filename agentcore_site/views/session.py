@@ -127,7 +127,7 @@ def enrol(request: HttpRequest) -> HttpResponse:
     person, target = found
     problem = ""
     if request.method == "POST":
-        actor = Actor(person, ip=client_address(request), door="console")
+        actor = Actor(person, ip=client_address(request), interface="console")
         try:
             codes = enrolment_confirm(actor, request.POST.get("code", ""))
         except Invalid as error:

@@ -85,10 +85,10 @@ def moves_of(row: Row, outcome: Settled, bill: Bill) -> list[Move]:
     return moves
 
 
-def charge_of(row: Row, dearest_micros: int | None) -> Move:
+def charge_of(row: Row, highest_micros: int | None) -> Move:
     """The charge of a hold that was not settled in time: the highest cost of the job's calls of its kind, where that is
     known and less than the hold."""
-    amount_micros = row.amount_micros if dearest_micros is None else min(row.amount_micros, dearest_micros)
+    amount_micros = row.amount_micros if highest_micros is None else min(row.amount_micros, highest_micros)
     return Move(
         row.id,
         row.budgets,

@@ -35,7 +35,7 @@ EXPIRED = (
     " ORDER BY key LIMIT %s FOR NO KEY UPDATE SKIP LOCKED"
 )
 # What the calls of a job cost, by model and purpose, where enough of them were measured.
-DEAREST = """
+HIGHEST = """
 SELECT job, model, purpose, max(cost) FROM (
     SELECT l.job_id AS job, l.model, l.purpose, l.cost FROM unnest(%s::uuid[]) AS wanted(job),
     LATERAL (
@@ -98,19 +98,19 @@ def charge_expired(*, limit: int = 1_000) -> int:
     with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(EXPIRED, [limit])
         rows = [Row(*row) for row in cursor.fetchall()]
-        dearest_micros = _dearest_micros(cursor, [row.id for row in rows])
-        moves = [charge_of(row, dearest_micros.get(row.id)) for row in rows]
+        highest_micros = _highest_costs(cursor, [row.id for row in rows])
+        moves = [charge_of(row, highest_micros.get(row.id)) for row in rows]
         _post(cursor, moves)
     return len(rows)
 
 
-def _dearest_micros(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
+def _highest_costs(cursor: Any, reservations: Sequence[int]) -> dict[int, int]:
     """By reservation, the highest cost among the last calls of its job, model and purpose."""
     cursor.execute(TAGS, [list(reservations)])
     tags = {row[0]: row[1:] for row in cursor.fetchall()}
     if not tags:
         return {}
-    cursor.execute(DEAREST, [sorted({job for job, _, _ in tags.values()}), LAST, MEASURED])
+    cursor.execute(HIGHEST, [sorted({job for job, _, _ in tags.values()}), LAST, MEASURED])
     known = {tuple(row[:3]): int(row[3]) for row in cursor.fetchall()}
     return {one: known[of] for one, of in tags.items() if of in known}
 

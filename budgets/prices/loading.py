@@ -178,14 +178,14 @@ def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
             model,
             None,
             str(entry.get("source") or f"LiteLLM: {name}"),
-            input=_dearest(entry, "input_cost_per_token"),
-            output=_dearest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
-            cached=_dearest(entry, "cache_read_input_token_cost"),
+            input=_highest(entry, "input_cost_per_token"),
+            output=_highest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
+            cached=_highest(entry, "cache_read_input_token_cost"),
             per_call=_scaled(entry.get("input_cost_per_request", 0), MICROS),
         )
 
 
-def _dearest(entry: Mapping[str, Any], *names: str) -> int | None:
+def _highest(entry: Mapping[str, Any], *names: str) -> int | None:
     """The highest of a price and of its tiers by length (``…_above_200k_tokens``), from dollars per token."""
     known = [key for key in entry if key in names or key.startswith(f"{names[0]}_above_")]
     found = [amount for key in known if (amount := _scaled(entry[key], MICROS * MICROS)) is not None]

@@ -402,4 +402,4 @@ def _hand_over(
 
 def acting_for(user: Any, organization: Organization) -> Actor:
     """A person in whose name a program publishes: with no more rights than they have now."""
-    return Actor(user, organization_id=organization.pk, door="events")
+    return Actor(user, organization_id=organization.pk, interface="events")

@@ -92,7 +92,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "may_deploy": actor.may("deployment.edit", found.organization_id),
         "query": query,
         "asked": "query" in request.GET,
-        "told": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",
+        "context": bundle.context.text_for(query) if "query" in request.GET or bundle.context.rule is None else "",
         "others": releases_visible(actor).filter(agent=found.agent).exclude(pk=found.pk).order_by("-number")[:50],
     }
     return render(request, "serving/release.html", context)

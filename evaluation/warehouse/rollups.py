@@ -49,8 +49,8 @@ def hour_count(organization_id: uuid.UUID, hour: datetime) -> None:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"{organization_id} {hour}"])
         notes = RowChange.objects.filter(sink=ChangeSink.ROLLUPS, organization_id=organization_id, hour=hour)
-        heard = list(notes.values_list("id", flat=True))
+        counted = list(notes.values_list("id", flat=True))
         HourlyMeasure.objects.filter(organization_id=organization_id, hour=hour)._raw_delete("default")
         with hour_rows(organization_id, hour, hour + timedelta(hours=1)):
             cursor.execute(PG_HOUR, given)
-        RowChange.objects.filter(id__in=heard)._raw_delete("default")
+        RowChange.objects.filter(id__in=counted)._raw_delete("default")

@@ -102,7 +102,7 @@ class ModelServerClient:
                     async with await self._client.send(method, target, headers=headers, body=body) as response:
                         answer = await response.read(MOST_ANSWER)
                         status = response.status
-                        told = dict(response.headers)
+                        answered_headers = dict(response.headers)
             except (OutboundError, TimeoutError) as error:
                 if attempt + 1 < RETRIES:
                     await asyncio.sleep(0.5 * 2**attempt)
@@ -113,7 +113,7 @@ class ModelServerClient:
             if status >= 400 and status != 408:  # 408: ask again for the result
                 said = self.endpoint.safe(answer[:300].decode(errors="replace"))
                 raise Halted("llm_refused", f"The model server refuses {path}: {said}")
-            return answer, {name.lower(): value for name, value in told.items()}
+            return answer, {name.lower(): value for name, value in answered_headers.items()}
         raise AssertionError("the last attempt returns or raises")
 
 

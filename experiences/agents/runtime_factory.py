@@ -54,7 +54,7 @@ class RuntimeFactory:
         self._tools = tools or AgentTools(agent)
         self.clients = JobClients(agent, job_id=job_id)
         self._gateway: RolloutGateway | None = None
-        self._door: ModelServerClient | None = None
+        self._model_server: ModelServerClient | None = None
 
     def __call__(self, policy: ContextSource, *, temperature: float, max_steps: int, purpose: str) -> Runtime:
         if self.agent.runtime == Kind.HTTP:
@@ -98,7 +98,7 @@ class RuntimeFactory:
             sampling=self._sampling(temperature),
             philosophy=self.agent.philosophy,
             system=self._system,
-            context=policy.told,
+            context=policy.context_for,
             connect=self._tools.toolset,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
@@ -115,7 +115,7 @@ class RuntimeFactory:
             model=calls,
             sampling=self._sampling(temperature),
             system=self._system,
-            context=policy.told,
+            context=policy.context_for,
             max_steps=max_steps,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
@@ -148,15 +148,15 @@ class RuntimeFactory:
         if gateway is not None:
             await gateway.aclose()
         await self.clients.aclose()
-        if self._door is not None:
-            await self._door.aclose()
+        if self._model_server is not None:
+            await self._model_server.aclose()
 
     @property
     def model_server(self) -> ModelServerClient:
         """The agent's endpoint as a model server. In the loop in which it will work."""
-        if self._door is None:
-            self._door = ModelServerClient(self._calls().endpoint)
-        return self._door
+        if self._model_server is None:
+            self._model_server = ModelServerClient(self._calls().endpoint)
+        return self._model_server
 
     def _model_of(self, policy: ContextSource) -> ChatModel:
         """The client of the agent's model with the weights that the policy brings, if it has any of its own."""

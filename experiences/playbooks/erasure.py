@@ -48,10 +48,10 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
         Conflict: an evolution of such a playbook is at work.
     """
     mine = Playbook.objects.filter(organization_id=organization_id)
-    told = list(holding(mine, words, texts=("context", "last_error")))
+    holding_playbooks = list(holding(mine, words, texts=("context", "last_error")))
     versions = PlaybookVersion.objects.filter(playbook__organization_id=organization_id)
     changes = PlaybookChange.objects.filter(playbook__organization_id=organization_id)
-    _evolutions_require_idle(playbook.agent_id for playbook in told)
+    _evolutions_require_idle(playbook.agent_id for playbook in holding_playbooks)
 
     def held() -> tuple[Any, Any]:
         return (
@@ -60,12 +60,12 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
         )
 
     def erase() -> None:
-        for playbook in told:
+        for playbook in holding_playbooks:
             _take_out(playbook, words)
         for rows in held():
             history_delete(rows, organization_id, by=ERASURE, why=ERASURE)
 
-    found = len(told) + sum(rows.count() for rows in held())
+    found = len(holding_playbooks) + sum(rows.count() for rows in held())
     return ErasureFinding(found, erase, "Playbooks lost items, and versions that held them.")
 
 

@@ -41,7 +41,7 @@ def effects_of(playbook: Playbook) -> dict[str, ItemEffect]:
         left_out = _outcomes(left.get(item), since)
         without = _outcomes(left_reporting.get(item), since)
         found[item] = ItemEffect(
-            told=_outcomes(every, since).without(left_out),
+            included=_outcomes(every, since).without(left_out),
             left_out=left_out,
             reporting=_outcomes(every_reporting, since).without(without).n,
             used=_outcomes(used.get(item), since).n,

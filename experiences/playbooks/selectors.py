@@ -112,14 +112,14 @@ def compiled(actor: Actor, agent: Any) -> Compiled:
     return Compiled(row.id, row.agent_id, deployed.release, deployed.lessons, version.number, items, dropped, rate)
 
 
-def _version_with(playbook: Playbook, told: Mapping[str, str]) -> PlaybookVersion | None:
+def _version_with(playbook: Playbook, wanted: Mapping[str, str]) -> PlaybookVersion | None:
     """The newest version of which these items are, with these texts; one that has no others before one that has."""
     found = None
     for version in versions_of(playbook).iterator(chunk_size=20):
         texts = {section["id"]: section["content"] for section in version.sections}
-        if texts == told:
+        if texts == wanted:
             return version
-        if found is None and texts.items() >= told.items():
+        if found is None and texts.items() >= wanted.items():
             found = version
     return found
 

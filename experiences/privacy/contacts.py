@@ -146,7 +146,7 @@ _AMERICAN: Final = re.compile(
     r"|(?<=[2-9])\d{2}(?:(?P<mark>[-.])\d{3}(?P=mark)\d{4}|[/-][2-9]\d{2}[ -]\d{4}| [2-9]\d{2}[ -]\d{4}(?! \d)))"
     rf"{_EXTENSION}(?!\w|[-.,]\d)"
 )
-_TOLD: Final = re.compile(
+_ANNOUNCED: Final = re.compile(
     r"[ptfmcwhr](?<![^\W_].)(?:(?<=p)hone|(?<=p)h(?=[:.])|(?<=t)ele(?:phone|fono|fone|fon)|(?<=t)él(?:éphone|\.)"
     r"|(?<=t)eléfono|(?<=t)el|(?<=f)(?:on|ax)|(?<=m)ob(?:ile?)?|(?<=m)óvil|(?<=c)el(?:l|ular)|(?<=w)hatsapp|(?<=h)andy"
     r"|(?<=r)ufnummer|(?<=r)each me(?: at| on)?|(?<=c)all(?: me| us)?(?: (?:at|on|back))?)"
@@ -183,9 +183,9 @@ def american_phones(reading: Reading) -> Iterator[Span]:
                 break
 
 
-def told_phones(reading: Reading) -> Iterator[Span]:
+def announced_phones(reading: Reading) -> Iterator[Span]:
     """Any 7 to 15 digits behind a word that announces a telephone number."""
-    for found in _TOLD.finditer(reading.low):
+    for found in _ANNOUNCED.finditer(reading.low):
         number = found["number"]
         if 7 <= len(_digits(number)) <= 15 and not _DATE.match(number.lstrip("(")):
             yield Span(found.start("number"), found.end(), "phone")

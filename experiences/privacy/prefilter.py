@@ -16,7 +16,7 @@ URL: Final = 4
 PLUS_PHONE: Final = 8
 ZEROS_PHONE: Final = 16
 AMERICAN_PHONE: Final = 32
-TOLD_PHONE: Final = 64
+ANNOUNCED_PHONE: Final = 64
 SSN: Final = 128
 CARD: Final = 256
 IBAN: Final = 512
@@ -117,7 +117,7 @@ def _grouped(shape: str, data: bytes, low: str) -> int:
         found |= ZEROS_PHONE
     if "000000000" in shape and ("ssn" in low or "social" in low):
         found |= SSN
-    return found | TOLD_PHONE if _tells(low) else found
+    return found | ANNOUNCED_PHONE if _announces_phone(low) else found
 
 
 def _closed(outline: str) -> bool:
@@ -125,7 +125,7 @@ def _closed(outline: str) -> bool:
     return "0)" in outline and (")0000000" in outline or ") 0000000" in outline or ")-0000000" in outline)
 
 
-def _tells(low: str) -> bool:
+def _announces_phone(low: str) -> bool:
     """Whether a word announces a telephone number."""
     if "phone" in low or "fax" in low or "mob" in low or "call" in low or "cell" in low or "celular" in low:
         return True

@@ -33,7 +33,7 @@ _DETECTORS: Final[tuple[tuple[int, Callable[[Reading], Iterator[Span]]], ...]] =
     (prefilter.PLUS_PHONE, contacts.plus_phones),
     (prefilter.ZEROS_PHONE, contacts.zeros_phones),
     (prefilter.AMERICAN_PHONE, contacts.american_phones),
-    (prefilter.TOLD_PHONE, contacts.told_phones),
+    (prefilter.ANNOUNCED_PHONE, contacts.announced_phones),
 )
 # What detectors look at beside a value, to reject it: when such a neighbour has been replaced, they look again.
 _TOUCHES_BEFORE: Final = re.compile(r"(?:[\w.-]|\d[ .,/()-]{1,3}|:[0-9A-Fa-f]{0,4}:|[tT@][)\]}>] ?)\Z")

@@ -148,8 +148,8 @@ def talk_with(
 
 def repairing(said: str, complaint: str) -> list[Message]:
     """Messages that follow an unusable answer: the answer, if there is one, and the complaint."""
-    told = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
-    return [*told, Message("user", complaint)]
+    answer = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
+    return [*answer, Message("user", complaint)]
 
 
 @dataclass

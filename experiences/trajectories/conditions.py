@@ -24,6 +24,6 @@ class Condition(Func):
         return self.sql
 
     def as_sql(self, compiler: SQLCompiler, *_: Any, **__: Any) -> tuple[str, Any]:
-        told = [compiler.compile(expression)[0] for expression in self.get_source_expressions()]
-        named = dict(zip(self.columns, told, strict=True))
+        compiled = [compiler.compile(expression)[0] for expression in self.get_source_expressions()]
+        named = dict(zip(self.columns, compiled, strict=True))
         return self.sql_for(compiler.query).format(**named), self.values

@@ -55,6 +55,6 @@ def _is_common(pattern: str) -> bool:
     them) than by their places (which reads share * all), by what the planner expects."""
     with connection.cursor() as cursor:
         cursor.execute(PLAN, [pattern])
-        [[[told]]] = cursor.fetchall()
-    holding, seen = (part["Plan Rows"] for part in told["Plan"]["Plans"])
+        [[[planned]]] = cursor.fetchall()
+    holding, seen = (part["Plan Rows"] for part in planned["Plan"]["Plans"])
     return bool((holding / seen) ** 2 * (seen / IN_SCOPE) > COUNTED)

@@ -158,7 +158,7 @@ def _messages(actor: Actor, row: TrajectoryRecord) -> dict[str, Any]:
     last = next(iter(steps_between(row, row.n_steps - 1, row.n_steps - 1)), None)
     messages = first_messages(row, first)
     return {
-        "told": messages,
+        "prompt": messages,
         "lessons": lessons_in(actor, row, messages),
         "sentence": verdict_sentence(row, last),
     }

@@ -45,7 +45,9 @@ def events(organization: Organization, n: int, action: str = "test.line", **afte
 
 
 def test_a_line_says_what_the_page_shows_with_its_digest_and_its_seal(adam: Any, acme: Organization) -> None:
-    sealed = record(Actor(adam, ip="192.0.2.7", door="console"), "test.first", acme, organization=acme, after=WORDS)
+    sealed = record(
+        Actor(adam, ip="192.0.2.7", interface="console"), "test.first", acme, organization=acme, after=WORDS
+    )
     seal(LOG)
     head = verify(LOG).head
     record(None, "test.later", organization=acme)

@@ -40,7 +40,7 @@ def test_lists_are_never_older_than_the_question_and_outlive_the_replica(
 ) -> None:
     with connection.cursor() as cursor:  # the shipped value: the tests' server has another one
         cursor.execute("SET synchronous_commit = on")
-    run = lived_run(Actor(olivia, door="test"), agent)
+    run = lived_run(Actor(olivia, interface="test"), agent)
     cookie = Client()
     cookie.force_login(dan)
     session = {settings.SESSION_COOKIE_NAME: cookie.cookies[settings.SESSION_COOKIE_NAME].value}

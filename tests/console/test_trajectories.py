@@ -278,7 +278,7 @@ def test_it_begins_with_the_models_input_and_ends_with_a_sentence(console: Clien
     assert "Where is the reef?</h1>" in shown.replace("\n", "")
     assert "Expected “Mafia”; it answered “Pemba”." in text(response)
     assert shown.index("Initial prompt") < shown.index('id="step-1"')
-    assert [(one.role, one.content) for one in response.context["told"]] == [
+    assert [(one.role, one.content) for one in response.context["prompt"]] == [
         ("system", "You guide travellers."), ("user", "where?"),
     ]  # fmt: skip
     assert f"/experiences/{lesson.pk}/" in shown

@@ -98,7 +98,7 @@ class Context:
     texts: tuple[str, ...] = ()
     version: str = "rival"
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext:
         return PromptContext(context_of([Lesson(f"e{n}", text) for n, text in enumerate(self.texts)]), {})
 
 

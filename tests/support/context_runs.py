@@ -59,7 +59,7 @@ class Player:
             self.client(),
             Sampling(MODEL, temperature, 200),
             philosophy="cot",
-            context=policy.told,
+            context=policy.context_for,
             key_prefix=f"run/{purpose}",
         )
 

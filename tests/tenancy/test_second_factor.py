@@ -43,7 +43,7 @@ class Authenticator:
 
     def __init__(self, person: Any) -> None:
         self.person = person
-        self.recovery = enrolment_confirm(Actor(person, door="console"), self.of(enrolment_of(person)))
+        self.recovery = enrolment_confirm(Actor(person, interface="console"), self.of(enrolment_of(person)))
 
     @staticmethod
     def of(row: SecondFactor) -> str:

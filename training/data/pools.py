@@ -59,7 +59,7 @@ class Pools:
 
     @property
     def fingerprint(self) -> str:
-        """SHA-256 of the held-out texts: under it the looks at this set are counted."""
+        """SHA-256 of the held-out texts: under it the uses of this set are counted."""
         return hashlib.sha256("\n".join(scenario.query for scenario in self.held_out).encode()).hexdigest()
 
 

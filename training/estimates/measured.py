@@ -34,12 +34,12 @@ TRAINED_TOKENS_PER_S: Final = 2_000  # of a model server, in one of an update's 
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """Work of a run: rollouts for training (``trained``), for validation (``looked``) and for the proof on held-out
+    """Work of a run: rollouts for training (``trained``), for validation (``validation``) and for the proof on held-out
     queries (``proof``), and questions of reflection. Where groups may be shown whole, ``summaries`` of these questions
     are left out, and others show up to ``shown_tokens`` of attempts."""
 
     trained: int
-    looked: int
+    validation: int
     proof: int
     questions: int = 0
     summaries: int = 0
@@ -47,10 +47,10 @@ class Work:
 
     @property
     def rollouts(self) -> int:
-        return self.trained + self.looked + self.proof
+        return self.trained + self.validation + self.proof
 
 
-# Of the samples that a gate may ask for after its first look, what it takes on average: it stops when it is decided.
+# The share of the samples after its first analysis that a gate takes on average: it stops when it is decided.
 GATE_SHARE: Final = 0.5
 
 
@@ -68,21 +68,21 @@ def work(
     n = config.n_iterations if iterations is None else iterations
     drawn, context = min(config.batch_size, max(n_train, 1)), config.context
     frozen = config.algorithm == "tfgrpo"
-    look = context.look_samples if learns_context else config.eval_samples
-    samples = looks(n, config.eval_interval) * look
+    each = context.validation_samples if learns_context else config.eval_samples
+    samples = validations(n, config.eval_interval) * each
     if learns_context:  # further interim analyses of the gate, of the candidate and of the context at the start
-        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * look)
+        samples += round(2 * GATE_SHARE * (context.gate_steps - 1) * each)
     searched = 0
     if learns_context and frozen:
-        steps = looks(n, config.eval_interval, context.epochs, context.search_every)
-        searched = steps * look * search_size(n_train, n_selection)
+        steps = validations(n, config.eval_interval, context.epochs, context.search_every)
+        searched = steps * each * search_size(n_train, n_selection)
     asks = reflections(n if context.propose else 0, context.propose_every, 1.0 if frozen else context.propose_until)
     groups, size = min(context.reflect_groups, drawn), config.n_trajectories_per_query
     attempts = min(2 * context.reflect_each, size)
     whole = asks * groups if context.group_tokens else 0
     return Work(
         trained=n * drawn * size,
-        looked=samples * n_selection + searched,
+        validation=samples * n_selection + searched,
         proof=2 * n_held_out * config.eval_samples,
         questions=questions(asks, groups=groups, attempts=attempts),
         summaries=whole * attempts,
@@ -176,7 +176,7 @@ def _student(freedom: int) -> float:
     return P90 + (P90**3 + P90) / (4 * freedom) + (5 * P90**5 + 16 * P90**3 + 3 * P90) / (96 * freedom**2)
 
 
-def looks(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -> int:
+def validations(iterations: int, every: int, epochs: int = 1, search_every: int = 0) -> int:
     """Number of validations of a run: one before training, one every ``every`` iterations, one at the end of each of
     the ``epochs``, and one at each step of a search (0: no search)."""
     length = max(1, -(-iterations // max(epochs, 1)))
@@ -246,8 +246,8 @@ def affordable(
     config: GRPOConfig, found: Rates, room: int, *, learns_context: bool = False, **pools: int
 ) -> int | None:
     """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
-    micro-dollars: looks, questions, training calls and proof included. None where they cost nothing. ``pools``: see
-    ``work``."""
+    micro-dollars: validations, questions, training calls and proof included. None where they cost nothing.
+    ``pools``: see ``work``."""
     if not found.micros and not found.question_micros and not found.learned_micros:
         return None
 

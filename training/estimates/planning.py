@@ -335,7 +335,7 @@ def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], li
 
 
 def _done(run: TrainingRun, config: GRPOConfig) -> int:
-    """The rollouts that a run's own job has played: those that it learned from, and its looks."""
+    """The rollouts that a run's own job has played: those that it learned from, and its validations."""
     asked = measured.work(
         config,
         n_train=run.n_train,
@@ -344,4 +344,4 @@ def _done(run: TrainingRun, config: GRPOConfig) -> int:
         learns_context=run.learns_context,
         iterations=run.iteration,
     )
-    return max(1, run.trajectories + asked.looked)
+    return max(1, run.trajectories + asked.validation)

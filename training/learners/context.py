@@ -92,7 +92,7 @@ class ContextLearner(Learner):
         return {}
 
     def validation_samples(self, config: GRPOConfig) -> int:
-        return config.context.look_samples
+        return config.context.validation_samples
 
     # -- state -----------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class ContextLearner(Learner):
     def _is_new(self, setup: TrainerSetup, policy: ContextPolicy, candidate: Choice) -> bool:
         """Whether the candidate gives any query another context than the initial one."""
         queries = [scenario.query for scenario in (*setup.selection, *setup.train)]
-        return not policy.tells_alike(candidate, self._start(setup), queries)
+        return not policy.serves_alike(candidate, self._start(setup), queries)
 
     def _validation_of_start(self, setup: TrainerSetup, state: TrainerState, validate: ValidationPlayer) -> Played:
         """Validation of the initial context: paid for once and reused. A checkpoint from before its steps and rewards

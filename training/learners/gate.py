@@ -56,7 +56,7 @@ class Compared:
 
 def design(config: GRPOConfig) -> Sequential:
     context = config.context
-    return Sequential(context.gate_steps, context.look_samples, context.gate_alpha)
+    return Sequential(context.gate_steps, context.validation_samples, context.gate_alpha)
 
 
 def searches(config: GRPOConfig) -> bool:
@@ -195,7 +195,7 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
     standard ``error``, and its effect on the ``others`` (if there are any)."""
     assert choice.rule is not None
     mean, sd = choice.rule.effects.at(choice.rule.vectors.all(queries))
-    contexts = [set(choice.told(query)) for query in queries]
+    contexts = [set(choice.handles_for(query)) for query in queries]
     found = {}
     for at, handle in enumerate(choice.rule.handles):
         there = np.array([handle in handles for handles in contexts], dtype=np.bool_)

@@ -103,9 +103,9 @@ class ContextPolicy:
 
     # -- contexts of rollouts --------------------------------------------------------------------------------------
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext:
         """The context of this query outside of training."""
-        return self.serves.told(key, query)
+        return self.serves.context_for(key, query)
 
     @property
     def serves(self) -> ServedContext:
@@ -131,7 +131,7 @@ class ContextPolicy:
         """All shipped lessons, of any query, with the texts that were shipped."""
         return list(self.serves.lessons)
 
-    def tells_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:
+    def serves_alike(self, choice: Choice, other: ContextPolicy, queries: Iterable[str]) -> bool:
         """Whether this policy with ``choice`` would give each of these queries the same text as ``other`` ships."""
         mine, theirs = self.as_candidate(choice), other.serves
         return all(mine.text_for(query) == theirs.text_for(query) for query in queries)
@@ -213,9 +213,9 @@ class ContextPolicy:
         known = self.estimate()
         sure = known.above() > confidence if self.selects else self.live
         places = [at for at, one in enumerate(self.library) if sure[at] and one.live]
-        told = [at for at in places if self.library.lessons[at].kind != "section"]
-        if slots is not None and len(told) > slots:
-            gone = sorted(told, key=lambda at: -float(known.beta[at]) if self.selects else at)[slots:]
+        experiences = [at for at in places if self.library.lessons[at].kind != "section"]
+        if slots is not None and len(experiences) > slots:
+            gone = sorted(experiences, key=lambda at: -float(known.beta[at]) if self.selects else at)[slots:]
             places = [at for at in places if at not in set(gone)]
         return tuple(self.library.lessons[at].handle for at in places)
 
@@ -259,12 +259,14 @@ class ContextPolicy:
         self.effects.forget(at)
         self.evidence.forget(at)
 
-    def learn(self, told: BoolArray, reward: FloatArray, group: IntArray, groups: Sequence[TrajectoryGroup]) -> None:
+    def learn(
+        self, included: BoolArray, reward: FloatArray, group: IntArray, groups: Sequence[TrajectoryGroup]
+    ) -> None:
         """Adds rollouts: lessons included (N, K), reward (N,) and the index of each one's group in ``groups`` (N,)."""
-        self.effects.learn(told, reward, group, self.live)
+        self.effects.learn(included, reward, group, self.live)
         if self.vectors.size:
             vectors = self.vectors.all([one.scenario.query for one in groups])
-            self.evidence.learn(told, reward, group, vectors[group])
+            self.evidence.learn(included, reward, group, vectors[group])
 
     def prune(self, z: float, information: float) -> list[str]:
         """Takes out what evidence speaks against: beta + z * error < 0 with enough information, and on no query that
@@ -435,9 +437,9 @@ class Exploring:
     def version(self) -> str:
         return self.policy.version
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext:
         z = self.policy.drawn(self.seed, self.group, key)
-        lessons = [lesson for lesson, told_of in zip(self.policy.library, z, strict=True) if told_of]
+        lessons = [lesson for lesson, chosen in zip(self.policy.library, z, strict=True) if chosen]
         live = self.policy.live
         if not self.policy.selects or not live.any():
             return prompt_context(lessons)

@@ -137,7 +137,7 @@ class Choice:
     handles: tuple[str, ...] = ()
     rule: QueryRule | None = None
 
-    def told(self, query: str) -> tuple[str, ...]:
+    def handles_for(self, query: str) -> tuple[str, ...]:
         """The handles in this query's context."""
         if self.rule is None:
             return self.handles

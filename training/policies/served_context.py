@@ -38,13 +38,13 @@ class ServedContext:
 
     def lessons_for(self, query: str) -> list[Lesson]:
         """In the library's order."""
-        handles = set(self.choice.told(query))
+        handles = set(self.choice.handles_for(query))
         return [lesson for lesson in self.lessons if lesson.handle in handles]
 
     def text_for(self, query: str) -> str:
         return context_of(self.lessons_for(query))
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext:
         return prompt_context(self.lessons_for(query))
 
     def as_json(self) -> dict[str, Any]:

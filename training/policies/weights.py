@@ -41,7 +41,7 @@ class WeightsPolicy:
     def make_reference(self) -> None:
         self.reference = self.weights
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext:
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext:
         """An empty context: the model learned in its weights, and needs only the agent's own prompt."""
         return PromptContext("", {})
 

@@ -25,8 +25,10 @@ def learns_context(run: TrainingRun) -> bool:
 def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:
     """The epochs of a run as JSON values: means, tools, questions, what became of every proposal, and the gate."""
     asked = _questions(run)
-    looks = dict(Iteration.objects.filter(run=run, selection__isnull=False).values_list("number", "selection"))
-    return [_epoch(row, asked.get(row.number, []), looks) for row in Epoch.objects.filter(run=run).order_by("number")]
+    validations = dict(Iteration.objects.filter(run=run, selection__isnull=False).values_list("number", "selection"))
+    return [
+        _epoch(row, asked.get(row.number, []), validations) for row in Epoch.objects.filter(run=run).order_by("number")
+    ]
 
 
 def lessons_of_run(run: TrainingRun) -> QuerySet[Experience]:
@@ -67,7 +69,7 @@ def _group_of(key: str) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _epoch(row: Epoch, asked: list[dict[str, Any]], looks: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _epoch(row: Epoch, asked: list[dict[str, Any]], validations: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
     sums: Mapping[str, Any] = row.metrics
     rollouts = int(sums.get("rollouts", 0))
     taken = [change for change in row.changes if change["taken"]]
@@ -93,7 +95,7 @@ def _epoch(row: Epoch, asked: list[dict[str, Any]], looks: Mapping[int, Mapping[
         "refused": len(refused),
         "refusals": reasons(refused),
         "changes": list(row.changes),
-        "gate": None if gate is None else {"tokens": 0} | gate | {"seen": dict(looks.get(gate["iteration"], {}))},
+        "gate": None if gate is None else {"tokens": 0} | gate | {"seen": dict(validations.get(gate["iteration"], {}))},
     }
 
 

@@ -303,8 +303,8 @@ def _exports(run: TrainingRun) -> bool:
 
 
 def _rising(run: TrainingRun) -> list[bool]:
-    """For each look after the first, whether the mean success of the latest looks rose; one that stays is no rise."""
-    looks = Iteration.objects.filter(run=run, selection__isnull=False).order_by("number")
-    scores = [row["success_rate"] for row in looks.values_list("selection", flat=True)]
+    """For each validation after the first, whether the mean success of the latest ones rose; a constant is no rise."""
+    validations = Iteration.objects.filter(run=run, selection__isnull=False).order_by("number")
+    scores = [row["success_rate"] for row in validations.values_list("selection", flat=True)]
     averages = [fmean(scores[max(0, n - LOOKS + 1) : n + 1]) for n in range(len(scores))]
     return [b > a for a, b in pairwise(averages)]

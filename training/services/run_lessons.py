@@ -83,7 +83,7 @@ def library_of_run(run: TrainingRun) -> tuple[Library, Mapping[str, float]]:
     return library, {entry["lesson"]["handle"]: float(entry["weight"]) for entry in run.library}
 
 
-def told_at_start(run: TrainingRun) -> Library:
+def library_at_start(run: TrainingRun) -> Library:
     """The context of the agent when a run started."""
     return Library(tuple(one for one in library_of_run(run)[0] if one.status == "active"))
 
@@ -166,7 +166,7 @@ def _shipped_now(policy: ContextPolicy) -> dict[str, Any]:
 def changed_nothing(run: TrainingRun, policy: ContextPolicy) -> bool:
     """Whether the policy ships the same texts to the same queries as at the start of its run."""
     rules = [None if rule is None else rule.as_json() for rule in (policy.shipped_rule, policy.start_rule)]
-    return context_of(policy.shipped_lessons) == context_of(told_at_start(run).lessons) and rules[0] == rules[1]
+    return context_of(policy.shipped_lessons) == context_of(library_at_start(run).lessons) and rules[0] == rules[1]
 
 
 def reflection_options(config: GRPOConfig, agent: Agent) -> ReflectionOptions:

@@ -18,7 +18,7 @@ from training.policies.exploration import FailureMemory
 from training.schema import GRPOConfig
 from training.trainer import versions
 
-_LOOKS = ("baseline_success", "baseline_steps", "baseline_reward", "search_start", "current_success")
+_VALIDATIONS = ("baseline_success", "baseline_steps", "baseline_reward", "search_start", "current_success")
 
 
 @dataclass
@@ -26,7 +26,7 @@ class TrainerState:
     """Policy, optimiser, value function, memory, early stopper, guard and counters after ``iteration``.
 
     ``baseline_success`` (n, k) holds the selection results of the policy the run began with, once measured, and
-    ``baseline_steps`` and ``baseline_reward`` what else that look found (None in checkpoints from before these were
+    ``baseline_steps`` and ``baseline_reward`` its other results (None in checkpoints from before these were
     kept). ``search_start`` (m, k) are results on a search's own queries as the run began, ``current_success`` (m, k)
     those of the context that it kept last; None where nothing is searched.
     ``reward`` is what a learning reward remembers; empty for the others, and in checkpoints from before there were any.
@@ -75,7 +75,7 @@ class TrainerState:
             "stopper": asdict(self.stopper),
             "guard": asdict(self.guard),
         }
-        for name in _LOOKS:
+        for name in _VALIDATIONS:
             if (found := getattr(self, name)) is not None:
                 state[name] = found.astype(np.float32)
         if self.value is not None:
@@ -113,7 +113,7 @@ class TrainerState:
     ) -> TrainerState:
         optimizer = _optimizer(config)
         optimizer.load_state_dict(under("optimizer", state))
-        looks = {name: state[name].astype(np.float64) for name in _LOOKS if name in state}
+        validations = {name: state[name].astype(np.float64) for name in _VALIDATIONS if name in state}
         if memory is not None:
             memory.load_state_dict(under("memory", state))
         return cls(
@@ -124,7 +124,7 @@ class TrainerState:
             memory=memory,
             stopper=EarlyStopper(**state["stopper"]),
             guard=CollapseGuard(**state["guard"]),
-            **looks,
+            **validations,
             reward=under("reward", state),
             drawn=int(state["drawn"]),
             trajectories=int(state["trajectories"]),

@@ -23,7 +23,7 @@ from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.single_sign_on.config import is_on, roles_by_groups, slugs
 from agentcore_site.tenancy.single_sign_on.errors import SignOnRefused
 
-DOOR = "single sign-on"
+INTERFACE = "single sign-on"
 # What a person knows, has and is, in the words of RFC 8176.
 KINDS_OF_PROOF = (
     frozenset({"pwd", "pin", "kba"}),
@@ -51,7 +51,7 @@ def _person_with_roles(claims: Mapping[str, Any], ip: str) -> Any:
     person, is_new = (account.user, False) if account else _found_or_made(claims)
     if not person.is_active:
         raise SignOnRefused("Your account here is switched off. Ask an admin of your organisation.")
-    actor = Actor(person, ip=ip, door=DOOR)
+    actor = Actor(person, ip=ip, interface=INTERFACE)
     if account is None:
         ProviderAccount.objects.create(user=person, issuer=claims["iss"], subject=str(claims["sub"])[:255])
         record(actor, "person.created" if is_new else "person.linked", person)

@@ -100,7 +100,7 @@ def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: Cos
         cost = _cost(one, cost_of)
         if cost is None:
             unpriced.add(one.model)
-        later = models[at + 1].told if at + 1 < len(models) else ()
+        later = models[at + 1].inputs if at + 1 < len(models) else ()
         own = _decisions(one, waiting, later)
         first, _ = own[0]
         first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost or 0
@@ -117,8 +117,8 @@ def _finish(model: AgentSpan) -> str:
 
 def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
     """At least one: the decisions of a model call. Removes the spans of its tool calls from ``waiting``."""
-    seen = model.told[-1].text if model.told else ""
-    reply = model.said[0] if model.said else SpanMessage("assistant", "")
+    seen = model.inputs[-1].text if model.inputs else ""
+    reply = model.outputs[0] if model.outputs else SpanMessage("assistant", "")
     if not reply.calls:
         return [(_answer(model, seen, reply.text), model.id)]
     steps: Owned = []
@@ -195,14 +195,14 @@ def _cost(model: AgentSpan, cost_of: CostOf) -> int | None:
 def _asked(models: Sequence[AgentSpan], about_agents: Sequence[AgentSpan]) -> str:
     """The agent's query: the first text of a user."""
     for one in (*models, *about_agents):
-        if (text := next((message.text for message in one.told if message.role == "user"), "")) != "":
+        if (text := next((message.text for message in one.inputs if message.role == "user"), "")) != "":
             return text
     return ""
 
 
 def _about(found: Sequence[AgentSpan], models: Sequence[AgentSpan], unpriced: Sequence[str]) -> dict[str, Any]:
     """``system``: the system text of the first call; ``spans``: the number of spans."""
-    first = models[0].told if models else ()
+    first = models[0].inputs if models else ()
     about = {
         "trace_id": found[0].trace,
         "session_id": next((one.session for one in found if one.session), ""),

@@ -54,6 +54,7 @@ OPERATIONS: Final = {
     "task": SpanKind.AGENT,
 }
 OF_A_SPAN: Final = ("trace", "id", "parent", "name", "began", "ended", "error")
+FORMER_FIELDS: Final = {"told": "inputs", "said": "outputs"}  # in spans that an earlier release stored
 SAYS_KIND: Final = ("gen_ai.operation.name", "openinference.span.kind", "llm.request.type", "traceloop.span.kind")
 
 
@@ -77,7 +78,7 @@ class SpanMessage:
 @dataclass(frozen=True, slots=True)
 class AgentSpan:
     """The information of a span about an agent; its other content is left out.
-    ``told`` and ``said`` are the input and output messages of a model; ``tool``, ``arguments`` and ``result`` those of
+    ``inputs`` and ``outputs`` are the messages of a model; ``tool``, ``arguments`` and ``result`` those of
     a tool. ``cost_usd`` is None if the span has no cost.
     """
 
@@ -94,8 +95,8 @@ class AgentSpan:
     output_tokens: int = 0
     cached_tokens: int = 0
     cost_usd: float | None = None
-    told: tuple[SpanMessage, ...] = ()
-    said: tuple[SpanMessage, ...] = ()
+    inputs: tuple[SpanMessage, ...] = ()
+    outputs: tuple[SpanMessage, ...] = ()
     tool: str = ""
     call: str = ""
     arguments: Any = None
@@ -108,8 +109,9 @@ class AgentSpan:
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        messages = {name: tuple(map(_message, stored[name])) for name in ("told", "said")}
-        return cls(**{**stored, **messages, "kind": SpanKind(stored["kind"])})
+        values = {FORMER_FIELDS.get(name, name): value for name, value in stored.items()}
+        messages = {name: tuple(map(_message, values[name])) for name in ("inputs", "outputs")}
+        return cls(**{**values, **messages, "kind": SpanKind(values["kind"])})
 
 
 def _message(stored: Mapping[str, Any]) -> SpanMessage:
@@ -129,7 +131,7 @@ def read(span: OtlpSpan) -> AgentSpan:
     common: dict[str, Any] = {name: getattr(span, name) for name in OF_A_SPAN} | {"kind": kind, "session": session}
     if kind is SpanKind.OTHER:
         return AgentSpan(**common)
-    common |= {"told": _input_messages(about, span), "said": _output_messages(about, span)}
+    common |= {"inputs": _input_messages(about, span), "outputs": _output_messages(about, span)}
     if kind is SpanKind.TOOL:
         return AgentSpan(
             **common,

@@ -38,7 +38,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         agent = agent_named(options["agent"], options["organization"])
-        actor = Actor(agent.created_by, door="command")
+        actor = Actor(agent.created_by, interface="command")
         try:
             made = evaluation_of_agent(
                 actor,

@@ -111,7 +111,7 @@ def _step(pk: UUID) -> None:
     if serving is None or serving.release is None or live_deployment(serving.agent) or not edit_of(serving):
         return
     agent, current = serving.agent, serving.release
-    actor = Actor(serving.edits_by, organization_id=agent.organization_id, door="edits")
+    actor = Actor(serving.edits_by, organization_id=agent.organization_id, interface="edits")
     try:
         release = release_make(actor, agent, playbook_version=_version(agent), note=NOTE)
     except Unchanged as same:

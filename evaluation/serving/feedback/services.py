@@ -93,4 +93,4 @@ def implicit_found(traces: Iterable[ProductionTrace], metric: str) -> int:
 def giver_of(actor: Actor) -> str:
     """A key is a giver of its own, apart from its owner; a person is the same in the console and by JWT."""
     who = Actor.of(actor)
-    return who.door if who.door.startswith("key ") else f"person {who.user.pk}"
+    return who.interface if who.interface.startswith("key ") else f"person {who.user.pk}"

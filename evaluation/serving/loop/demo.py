@@ -144,7 +144,7 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
         DomainError: a service refused a step.
     """
     began = time.monotonic()
-    actor = Actor(agent.created_by, door="command")
+    actor = Actor(agent.created_by, interface="command")
     world = environments.get("reasoning_gym")({"families": list(FAMILIES)})
     assert isinstance(world, ReasoningGymEnvironment)
     _, key = api_key_create(actor, name="simulated users", scopes=["gateway:call", "feedback:write"], days=1)

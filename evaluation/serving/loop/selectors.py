@@ -93,7 +93,7 @@ def left_this_month(loop: LearningLoop) -> int:
 
 def actor_of_loop(agent: Agent, user: Any) -> Actor:
     """The actor of a loop that acts as ``user``: in the agent's organisation, without a key."""
-    return Actor(user, organization_id=agent.organization_id, door="loop")
+    return Actor(user, organization_id=agent.organization_id, interface="loop")
 
 
 def may_not(loop: LearningLoop) -> str:

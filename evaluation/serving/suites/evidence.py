@@ -49,8 +49,8 @@ def _safety(known: ReleaseResults) -> dict[str, SafetyScore] | None:
     for one in known.safety:
         if one.run_id in newest:
             before = found.get(one.category, SafetyScore(0, 0))
-            failed = math.ceil(one.findings) + one.untold
-            found[one.category] = SafetyScore(before.failed + failed, before.probes + one.n + one.untold)
+            failed = math.ceil(one.findings) + one.unjudged
+            found[one.category] = SafetyScore(before.failed + failed, before.probes + one.n + one.unjudged)
     return found or None
 
 

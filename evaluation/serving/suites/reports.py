@@ -16,7 +16,7 @@ def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
             result.category,
             judged=len(result.judged),
             succeeded=sum(result.judged),
-            untold=len(result.successes) - len(result.judged),
+            unjudged=len(result.successes) - len(result.judged),
             cost_micros=result.cost_micros,
             tokens=result.tokens,
         )
@@ -31,7 +31,7 @@ def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
         "verdict": verdict(whole, by_category, spec.threshold, safety=spec.is_safety),
         "categories": [one.as_json() for one in by_category.values()],
         "n": whole.n,
-        "untold": whole.untold,
+        "untold": whole.unjudged,
         "left_out": left_out,
         "seconds": round(seconds, 3),
         "address": address,
@@ -51,8 +51,8 @@ def verdict(whole: Tally, by_category: dict[str, Tally], threshold: float | None
         text += f", findings in {', '.join(found)}" if found else ", no finding"
     if threshold is not None:
         text += f"; {_threshold(whole, by_category, threshold, safety=safety)}"
-    untold = f" {whole.untold} could not be judged." if whole.untold else ""
-    return f"{text}.{untold}"
+    unjudged = f" {whole.unjudged} could not be judged." if whole.unjudged else ""
+    return f"{text}.{unjudged}"
 
 
 def _threshold(whole: Tally, by_category: dict[str, Tally], threshold: float, *, safety: bool) -> str:

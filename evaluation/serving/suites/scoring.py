@@ -24,7 +24,7 @@ class QueryScore:
     category: str
     judged: int
     succeeded: int
-    untold: int
+    unjudged: int
     cost_micros: int = 0
     tokens: int = 0
 
@@ -36,12 +36,12 @@ class QueryScore:
 @dataclass(frozen=True)
 class Tally:
     """Of a category, or of all: ``n`` queries that were judged with the share of successes, its 95 % interval, and
-    queries that could not be judged (``untold``). ``passed``: None where there is no threshold, or too little was
+    queries that could not be judged (``unjudged``). ``passed``: None where there is no threshold, or too little was
     judged."""
 
     category: str
     n: int
-    untold: int
+    unjudged: int
     rate: float | None
     low: float
     high: float
@@ -73,7 +73,7 @@ def tally(category: str, scores: Sequence[QueryScore], threshold: float | None) 
     return Tally(
         category=category,
         n=n,
-        untold=len(scores) - n,
+        unjudged=len(scores) - n,
         rate=rate,
         low=low,
         high=high,

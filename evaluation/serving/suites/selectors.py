@@ -123,7 +123,7 @@ def trajectories_of(results: list[SuiteResult], run: SuiteRun) -> dict[int, list
 @dataclass(frozen=True)
 class SuiteScore:
     """The last run of a suite that played exactly what a release serves. Rates lie in [0, 1] with a 95 % interval over
-    ``n`` queries that were judged; ``untold`` could not be. ``passed`` is None where the suite has no threshold, or too
+    ``n`` queries that were judged; ``unjudged`` could not be. ``passed`` is None without a threshold, or where too
     little was judged. ``newest``: whether the suite has no later version. ``cost_micros`` and ``seconds`` are what a
     rollout took in the mean, in micro-dollars and seconds.
     """
@@ -137,7 +137,7 @@ class SuiteScore:
     low: float | None
     high: float | None
     n: int
-    untold: int
+    unjudged: int
     threshold: float | None
     passed: bool | None
     cost_micros: float
@@ -151,7 +151,7 @@ class SafetyCategory:
     suite: str
     category: str
     n: int
-    untold: int
+    unjudged: int
     findings: float
     rate: float | None
     low: float
@@ -201,7 +201,7 @@ def latest_results(release: Release) -> ReleaseResults:
                 suite=run.version.suite.name,
                 category=category["category"],
                 n=category["n"],
-                untold=category["untold"],
+                unjudged=category["untold"],
                 findings=0.0 if category["rate"] is None else round(category["n"] * (1 - category["rate"]), 6),
                 rate=category["rate"],
                 low=category["low"],
@@ -236,7 +236,7 @@ def _score(run: Any) -> SuiteScore:
         low=run.low,
         high=run.high,
         n=run.report["n"],
-        untold=run.report["untold"],
+        unjudged=run.report["untold"],
         threshold=run.version.parsed.threshold,
         passed=run.passed,
         cost_micros=run.cost_micros / rollouts,

@@ -175,7 +175,7 @@ def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
     digest, and options without personal data."""
     wanted = list(names)
     found = {name: getattr(agent, name) for name in wanted if name in EDITABLE}
-    found |= {name: _told_apart(found[name]) for name in WRITTEN if name in found}
+    found |= {name: _summary_of(found[name]) for name in WRITTEN if name in found}
     found |= {name: redact_value(found[name]) for name in ("environment_options", "reward_options") if name in found}
     for name in ("endpoint", "reflector"):
         if name in found:
@@ -191,7 +191,7 @@ def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:
     return found
 
 
-def _told_apart(text: str) -> str:
+def _summary_of(text: str) -> str:
     return f"{len(text):,} characters, digest {digest(text)[:12]}" if text else ""
 
 

@@ -48,7 +48,7 @@ class Lesson:
     @cached_property
     def tokens(self) -> int:
         """About how many tokens a prompt grows by with it."""
-        return told_tokens(self.text) + (NAME_TOKENS if self.category else 0)
+        return line_tokens(self.text) + (NAME_TOKENS if self.category else 0)
 
     @property
     def live(self) -> bool:
@@ -122,7 +122,7 @@ class Library:
         return cls(tuple(Lesson.of(value) for value in values))
 
 
-def told_tokens(text: str) -> int:
+def line_tokens(text: str) -> int:
     """About how many tokens a lesson's line has, with its mark."""
     return middle(text) + MARK_TOKENS
 

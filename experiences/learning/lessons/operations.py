@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from experiences.learning.lessons.exemplars import exemplar_fault
 from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault
 from experiences.learning.lessons.library import Kind as LessonKind
-from experiences.learning.lessons.library import Lesson, Library, Status, new_handle, told_tokens
+from experiences.learning.lessons.library import Lesson, Library, Status, line_tokens, new_handle
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.learning.lessons.similarity import ALIKE, most_alike
@@ -394,7 +394,7 @@ class _LibraryBatch:
     def _fits(self, text: str, without: Collection[str] = ()) -> bool:
         """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
         held = [one for one in self.library.live if one.kind != "section" and one.handle not in without]
-        tokens = sum(one.tokens for one in held) + told_tokens(text)
+        tokens = sum(one.tokens for one in held) + line_tokens(text)
         return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
 
     def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:

@@ -179,8 +179,8 @@ class _PlaybookBatch:
     def _effect(self, item: PlaybookItem) -> ItemEffect | None:
         """The measured effect of its present text; None for a text that this batch changed, which was never tried."""
         known = self._effects.get(item.id)
-        anew = any(change.section == item.id and change.action == "updated" for change in self.changes)
-        return None if known is None or anew or not known.known else known
+        updated = any(change.section == item.id and change.action == "updated" for change in self.changes)
+        return None if known is None or updated or not known.known else known
 
     def _harms(self, item: PlaybookItem) -> bool:
         effect = self._effect(item)
@@ -220,7 +220,7 @@ class _PlaybookBatch:
 
 def harm_of(effect: ItemEffect) -> str:
     """Why an item is taken out, with its figures."""
-    with_item, left, (low, high) = effect.told, effect.left_out, effect.sequence
+    with_item, left, (low, high) = effect.included, effect.left_out, effect.sequence
     return HARMFUL.format(share=with_item.share, n=with_item.n, other=left.share, m=left.n, low=low, high=high)
 
 

@@ -38,7 +38,7 @@ class ItemEffect:
     """Executions that had an item in their context and those that lacked it by chance. ``reporting`` counts, of the
     former, those whose agent reported which items its answer used, and ``used`` those that used this one."""
 
-    told: Outcomes
+    included: Outcomes
     left_out: Outcomes
     reporting: int = 0
     used: int = 0
@@ -46,17 +46,17 @@ class ItemEffect:
     @property
     def difference(self) -> float:
         """The item's effect on the share of successes, in [-1, 1]."""
-        return self.told.share - self.left_out.share
+        return self.included.share - self.left_out.share
 
     @property
     def interval(self) -> tuple[float, float]:
         """The 95 % interval of the difference, for one look."""
-        return newcombe(self.told, self.left_out)
+        return newcombe(self.included, self.left_out)
 
     @property
     def sequence(self) -> tuple[float, float]:
         """The interval that holds at all looks at once, with 95 %: what is decided goes by it."""
-        return confidence_sequence(self.told.good, self.told.n, self.left_out.good, self.left_out.n)
+        return confidence_sequence(self.included.good, self.included.n, self.left_out.good, self.left_out.n)
 
     @property
     def sequence_low(self) -> float:
@@ -77,7 +77,7 @@ class ItemEffect:
     @property
     def known(self) -> bool:
         """Whether enough executions stand on both sides to decide anything."""
-        return min(self.told.n, self.left_out.n) >= FEWEST
+        return min(self.included.n, self.left_out.n) >= FEWEST
 
     @property
     def harms(self) -> bool:

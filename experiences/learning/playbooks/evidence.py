@@ -80,7 +80,9 @@ def _effect(one: ItemEffect | None) -> str:
     if one is None or not one.known:
         return "unknown"
     low, high = one.sequence
-    shares = f"{one.told.share:.0%} of {one.told.n} with it, {one.left_out.share:.0%} of {one.left_out.n} without it"
+    shares = (
+        f"{one.included.share:.0%} of {one.included.n} with it, {one.left_out.share:.0%} of {one.left_out.n} without it"
+    )
     return f"{100 * one.difference:+.1f} points (95 %: {100 * low:+.1f} to {100 * high:+.1f}; {shares})"
 
 

@@ -12,7 +12,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.learning.lessons.library import told_tokens
+from experiences.learning.lessons.library import line_tokens
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.states import LessonUpdate, named, summary_fault
 from experiences.lessons.job_prompt import with_pack
@@ -79,7 +79,7 @@ def _guarded(state: LessonUpdate, functions: frozenset[str]) -> LessonUpdate:
     """The lesson as it is stored: counts its context tokens, and quarantines text that looks like an injection."""
     held = suspicion(state.summary, functions)
     status = ExperienceStatus.QUARANTINED.value if held else state.status
-    return replace(state, tokens=told_tokens(state.summary), status=status, why=state.why or held)
+    return replace(state, tokens=line_tokens(state.summary), status=status, why=state.why or held)
 
 
 def _packs(records: Sequence[LessonUpdate], agent: Agent) -> dict[str, PromptPack | None]:

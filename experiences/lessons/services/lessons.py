@@ -17,7 +17,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from experiences.learning.lessons.library import told_tokens
+from experiences.learning.lessons.library import line_tokens
 from experiences.learning.lessons.states import summary_fault
 from experiences.lessons.job_prompt import with_pack
 from experiences.lessons.services.review_events import review_tell
@@ -114,7 +114,7 @@ def experience_edit(
     )
     changed = UNMEASURED | {
         "summary": text,
-        "tokens": told_tokens(text),
+        "tokens": line_tokens(text),
         "version": seen + 1,
         "stamp": stamped(after, stamp_of_agent(agent)),
     }

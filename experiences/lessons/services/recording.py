@@ -199,11 +199,11 @@ def _change(pairs: Sequence[tuple[Experience, LessonUpdate]], pack: str, *, by: 
     if changed:
         Experience.objects.bulk_update(changed, sorted(names))
         ExperienceChange.objects.bulk_create(lines)
-    told = {line.experience_id for line in lines}
+    logged = {line.experience_id for line in lines}
     return Synced(
         updated=texts,
         moved=moves,
-        measured=sum(row.pk not in told for row in changed),
+        measured=sum(row.pk not in logged for row in changed),
         unchanged=len(pairs) - len(changed),
     )
 

@@ -73,10 +73,10 @@ def caller_of(token: str) -> Caller | None:
 
 
 def _actor_of_jwt(token: str) -> Actor | None:
-    door = JwtAuthentication()
+    authentication = JwtAuthentication()
     try:
-        checked = door.get_validated_token(token.encode())
-        return Actor(door.get_user(checked), scopes=scopes_of(checked), door="jwt")
+        checked = authentication.get_validated_token(token.encode())
+        return Actor(authentication.get_user(checked), scopes=scopes_of(checked), interface="jwt")
     except APIException:
         return None
 

@@ -55,13 +55,13 @@ class Hearing:
         client = async_redis_client(settings.REDIS_URL, socket_connect_timeout=AGAIN_SECONDS)
         async with client, client.pubsub() as pubsub:
             await pubsub.subscribe(CHANNEL)
-            heard = time.monotonic()
-            while time.monotonic() - heard < SILENT_SECONDS:
+            last_message = time.monotonic()
+            while time.monotonic() - last_message < SILENT_SECONDS:
                 message = await pubsub.get_message(timeout=POLL_SECONDS)
                 if message is None:
                     await pubsub.ping()
                     continue
-                heard = time.monotonic()
+                last_message = time.monotonic()
                 self._take(message)
         raise ConnectionError("nothing was received, not even an answer to a ping")
 

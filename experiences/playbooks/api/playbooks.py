@@ -46,9 +46,9 @@ MOST_VERSIONS = 200
 
 
 class EffectOut(serializers.Serializer[Any]):
-    told = serializers.IntegerField(source="told.n", help_text="Executions with the item.")
+    told = serializers.IntegerField(source="included.n", help_text="Executions with the item.")
     left_out = serializers.IntegerField(source="left_out.n", help_text="Executions that lacked it by chance.")
-    success_told = serializers.FloatField(source="told.share", help_text="Share of the former that succeeded.")
+    success_told = serializers.FloatField(source="included.share", help_text="Share of the former that succeeded.")
     success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
     difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
     low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one look.")

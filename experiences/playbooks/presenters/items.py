@@ -53,7 +53,7 @@ class ItemRow:
         if one is None:
             return ""
         seen = (
-            f"{percent(one.told.share, 0)} of {count(one.told.n)} executions with it succeeded,"
+            f"{percent(one.included.share, 0)} of {count(one.included.n)} executions with it succeeded,"
             f" {percent(one.left_out.share, 0)} of {count(one.left_out.n)} without it by chance"
         )
         low, high = one.sequence
@@ -93,19 +93,19 @@ class ItemRow:
         return "" if self.effect is None else "good" if self.effect.helps else "bad" if self.effect.harms else ""
 
     @property
-    def told(self) -> int:
+    def outcomes(self) -> int:
         return self.section.helpful + self.section.harmful
 
     @property
     def share(self) -> float | None:
-        return self.section.helpful / self.told if self.told else None
+        return self.section.helpful / self.outcomes if self.outcomes else None
 
     @property
     def words(self) -> str:
         """Its outcomes in a sentence."""
-        if not self.told:
+        if not self.outcomes:
             return "No execution with this item has ended yet."
-        ended = f"{count(self.section.helpful)} of {count(self.told)} executions with it in their context succeeded"
+        ended = f"{count(self.section.helpful)} of {count(self.outcomes)} executions with it in their context succeeded"
         return f"{ended}, {percent(self.share, 0)} (95 % interval {percent(self.low, 0)} to {percent(self.high, 0)})."
 
 
@@ -206,7 +206,7 @@ def verdict(playbook: Playbook, items: Sequence[ItemRow]) -> LessonVerdict:
 
 
 def _outcomes(items: Sequence[ItemRow]) -> str:
-    tried = [item for item in items if item.told]
+    tried = [item for item in items if item.outcomes]
     if not items:
         return "empty"
     if not tried:

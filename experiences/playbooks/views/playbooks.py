@@ -157,9 +157,9 @@ def _executions(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str
 
 def _context(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:
     try:
-        return {"told": compiled(actor, found.agent_id)}
+        return {"served": compiled(actor, found.agent_id)}
     except DomainError as error:
-        return {"untold": error.message}
+        return {"refusal": error.message}
 
 
 def _evolution(request: HttpRequest, actor: Actor, found: Playbook) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 Linux from 5.12, unprivileged user namespaces. The command sees no network, no process but its own, and a file system of
 the paths that it is given (read only) and an empty /tmp in memory; it has no capabilities, and another user than root.
 
-    launcher          maps the ids, ends itself at the time limit
+    launcher          signal_mapped the ids, ends itself at the time limit
       unshared        in new namespaces
         init          process 1: mounts, gives up root; its end ends every process inside
           command     under limits of processor time, memory, processes, files
@@ -161,15 +161,15 @@ def main() -> None:
     signal.alarm(given["seconds"])
     with contextlib.suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")  # where memory runs out, this goes first
-    (ready, tells), (mapped, maps) = os.pipe(), os.pipe()
+    (ready, signal_ready), (mapped, signal_mapped) = os.pipe(), os.pipe()
     child = _forked()
     if child == 0:
-        os.close(maps)
-        _guarded(_unshared, given, tells, mapped)
-    os.close(tells)
+        os.close(signal_mapped)
+        _guarded(_unshared, given, signal_ready, mapped)
+    os.close(signal_ready)
     if os.read(ready, 1) == b".":
         _map(child)
-        os.write(maps, b".")
+        os.write(signal_mapped, b".")
     _exit_as(child)
 
 

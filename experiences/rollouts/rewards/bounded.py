@@ -78,7 +78,7 @@ async def _beside(call: Callable[[], None], seconds: float) -> None:
 def _in_thread(call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> asyncio.Future[None]:
     done: asyncio.Future[None] = loop.create_future()
 
-    def told(error: Exception | None) -> None:
+    def resolve(error: Exception | None) -> None:
         if not done.done():
             done.set_result(None) if error is None else done.set_exception(error)
 
@@ -89,7 +89,7 @@ def _in_thread(call: Callable[[], None], loop: asyncio.AbstractEventLoop) -> asy
         except Exception as raised:
             error = raised
         with contextlib.suppress(RuntimeError):  # the loop was closed meanwhile
-            loop.call_soon_threadsafe(told, error)
+            loop.call_soon_threadsafe(resolve, error)
 
     threading.Thread(target=work, name="reward", daemon=True).start()
     return done

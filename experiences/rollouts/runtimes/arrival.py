@@ -13,22 +13,22 @@ from budgets.llm.types import Message
 from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import Step, Trajectory
 
-TOLD: Final = "told"  # in a step's state: the note of a context that had arrived by then
+ARRIVED: Final = "told"  # in a step's state: the note of a context that had arrived by then
 DROPPED: Final = "dropped_context"  # in the state of the last step: that of one that never did
 
 
 class Arrival:
-    """Looks for one rollout's context in the agent's calls, and notes in its steps what became of it.
+    """Searches one rollout's context in the agent's calls, and notes in its steps what became of it.
 
     A context has arrived when one call holds each of its lines, in any message and with any white space.
     """
 
-    def __init__(self, told: PromptContext) -> None:
-        self._lines = [_one_line(line) for line in told.text.splitlines() if line.strip()]
-        self._note = dict(told.note) if told.text or "logprob" in told.note else None
+    def __init__(self, context: PromptContext) -> None:
+        self._lines = [_one_line(line) for line in context.text.splitlines() if line.strip()]
+        self._note = dict(context.note) if context.text or "logprob" in context.note else None
         self._arrived, self._answered = not self._lines, False
 
-    def look(self, messages: Iterable[Message]) -> None:
+    def check(self, messages: Iterable[Message]) -> None:
         if not self._arrived:
             sent = _one_line(" ".join(message.content for message in messages))
             self._arrived = all(line in sent for line in self._lines)
@@ -42,7 +42,7 @@ class Arrival:
 
         def recorded(step: Step) -> None:
             if self._note is not None and (self._arrived or self._answered):
-                name = TOLD if self._arrived else DROPPED
+                name = ARRIVED if self._arrived else DROPPED
                 step, self._note = replace(step, state=step.state | {name: self._note}), None
             record(step)
 
@@ -52,7 +52,7 @@ class Arrival:
 def context_arrived(trajectories: Iterable[Trajectory]) -> bool | None:
     """Whether the contexts of most of these rollouts arrived; None where none was sent, or none was answered."""
     states = [step.state for trajectory in trajectories for step in trajectory.steps]
-    arrived = sum(bool(state[TOLD].get("lessons")) for state in states if TOLD in state)
+    arrived = sum(bool(state[ARRIVED].get("lessons")) for state in states if ARRIVED in state)
     dropped = sum(DROPPED in state for state in states)
     return arrived >= dropped if arrived or dropped else None
 

@@ -59,7 +59,7 @@ class ContextSource(Protocol):
     @property
     def version(self) -> str: ...
 
-    def told(self, key: RolloutKey, query: str) -> PromptContext: ...
+    def context_for(self, key: RolloutKey, query: str) -> PromptContext: ...
 
 
 class ActionSelector(Protocol):
@@ -73,9 +73,9 @@ class ActionSelector(Protocol):
         ...
 
 
-def noting(record: Callable[[Step], None], told: PromptContext) -> Callable[[Step], None]:
+def noting(record: Callable[[Step], None], context: PromptContext) -> Callable[[Step], None]:
     """Wraps ``record``: notes the agent's context in the first step."""
-    pending = dict(told.note) if told.text or "logprob" in told.note else None
+    pending = dict(context.note) if context.text or "logprob" in context.note else None
 
     def recorded(step: Step) -> None:
         nonlocal pending

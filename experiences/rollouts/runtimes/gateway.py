@@ -221,19 +221,19 @@ async def _send_stream(
     answering.add_done_callback(lambda _: pieces.put_nowait(None))
     begun = False
 
-    async def tell(found: Iterator[Mapping[str, Any]]) -> None:
+    async def send_all(found: Iterator[Mapping[str, Any]]) -> None:
         nonlocal begun
         if not begun:
             begun = True
             headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
-            await tell(events.begin())
+            await send_all(events.begin())
         body = b"".join(map(written, found))
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
     try:
         while (piece := await pieces.get()) is not None:
-            await tell(events.piece(piece))
+            await send_all(events.piece(piece))
         try:
             whole = await answering
         except REFUSALS as error:
@@ -241,7 +241,7 @@ async def _send_stream(
                 raise
             await send({"type": "http.response.body", "body": _data(_refused(error)[1]), "more_body": True})
         else:
-            await tell(events.end(whole))
+            await send_all(events.end(whole))
     finally:
         answering.cancel()
     await send({"type": "http.response.body", "body": last})

@@ -70,8 +70,8 @@ class HTTPRuntime:
         key, episode = attempt.key, attempt.episode
         if not isinstance(episode, TextEpisode) or not episode.one_answer:
             raise EnvironmentFailure("an agent over HTTP gives one answer; this environment wants a conversation")
-        told = PromptContext("", {}) if self.context is None else self.context(key, attempt.scenario.query)
-        arrival = Arrival(told)
+        context = PromptContext("", {}) if self.context is None else self.context(key, attempt.scenario.query)
+        arrival = Arrival(context)
         prefix = f"{self.key_prefix}/{key.path}"
         seed = int(attempt.rng.integers(2**31))
         talk = Conversation(
@@ -85,7 +85,7 @@ class HTTPRuntime:
             check=attempt.check,
             iteration=key.iteration,
         )
-        prompt = "\n\n".join(part for part in (self.system, told.text) if part)
+        prompt = "\n\n".join(part for part in (self.system, context.text) if part)
         calls = _Calls(talk, self.max_steps, arrival, prompt if self.inject else "")
         try:
             task = await episode.opening()
@@ -195,7 +195,7 @@ class _Calls:
 
     async def _made(self, body: ChatBody, on_delta: OnDelta | None) -> Completion:
         messages = prompted(body.conversation(), self.prompt)
-        self.arrival.look(messages)
+        self.arrival.check(messages)
         seen = self.seen = messages[-1].content
         options = body.options()
         if on_delta is not None:

@@ -114,8 +114,8 @@ class ResponseStream:
                 yield self._part("output_text.done", text=part["text"], logprobs=[])
                 yield self._part("content_part.done", part=part)
             else:
-                told = {"arguments": item["arguments"], "name": item["name"]}
-                yield self._event("function_call_arguments.done", **self._place(item), **told)
+                call = {"arguments": item["arguments"], "name": item["name"]}
+                yield self._event("function_call_arguments.done", **self._place(item), **call)
             yield self._event("output_item.done", output_index=self._place(item)["output_index"], item=item)
         yield self._event(whole["status"], response=whole)
 

@@ -62,25 +62,25 @@ async def stdio_streams(
         limit=MAX_MESSAGE,
         start_new_session=True,
     )
-    told, heard = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     said, asked = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as pipes:
-        pipes.start_soon(_read, process, told, overflow)
-        pipes.start_soon(_write, process, asked, told)
+        pipes.start_soon(_read, process, arriving, overflow)
+        pipes.start_soon(_write, process, asked, arriving)
         try:
-            yield heard, said
+            yield arrived, said
         finally:
             with anyio.CancelScope(shield=True):  # or the process would outlive us; each wait is bounded
                 said.close()
                 await _ended(process)
-                for stream in (told, heard, asked):
+                for stream in (arriving, arrived, asked):
                     stream.close()
             pipes.cancel_scope.cancel()
 
 
-async def _read(process: Process, told: Any, overflow: Callable[[], None]) -> None:
+async def _read(process: Process, arriving: Any, overflow: Callable[[], None]) -> None:
     assert process.stdout is not None
-    async with told:
+    async with arriving:
         with suppress(anyio.ClosedResourceError, anyio.BrokenResourceError, ConnectionError):
             while True:
                 try:
@@ -89,7 +89,7 @@ async def _read(process: Process, told: Any, overflow: Callable[[], None]) -> No
                     return
                 except asyncio.LimitOverrunError:
                     return overflow()
-                await told.send(_message(line))
+                await arriving.send(_message(line))
 
 
 def _message(line: bytes) -> SessionMessage | Exception:
@@ -100,7 +100,7 @@ def _message(line: bytes) -> SessionMessage | Exception:
         return error
 
 
-async def _write(process: Process, asked: Any, told: Any) -> None:
+async def _write(process: Process, asked: Any, arriving: Any) -> None:
     assert process.stdin is not None
     try:
         async with asked:
@@ -109,7 +109,7 @@ async def _write(process: Process, asked: Any, told: Any) -> None:
                 process.stdin.write(f"{line}\n".encode())
                 await process.stdin.drain()
     except (anyio.ClosedResourceError, anyio.BrokenResourceError, OSError):
-        await told.aclose()  # the session has to see that the server is gone
+        await arriving.aclose()  # the session has to see that the server is gone
 
 
 async def _ended(process: Process) -> None:

@@ -43,8 +43,8 @@ def dpo_lines(group: Sequence[Rewarded]) -> Iterator[bytes]:
         if len(talks) == 1:
             prompt, said = _divided(talks[0])
             by_prompt.setdefault(orjson.dumps(prompt), []).append((one.reward, prompt, said))
-    for told in by_prompt.values():
-        ranked = sorted(told, key=lambda one: -one[0])  # stable: of equals the first rollout
+    for rollouts in by_prompt.values():
+        ranked = sorted(rollouts, key=lambda one: -one[0])  # stable: of equals the first rollout
         for (high, prompt, chosen), (low, _, rejected) in zip(ranked, reversed(ranked), strict=True):
             if high <= low:
                 break

@@ -113,12 +113,12 @@ def test_a_row_names_its_budgets_and_what_it_covers() -> None:
     assert HELD._replace(actual_micros=5).covered_micros == 100
 
 
-@pytest.mark.parametrize(("dearest", "charged"), [(None, 100), (30, 30), (0, 0), (100, 100), (101, 100)])
+@pytest.mark.parametrize(("highest", "charged"), [(None, 100), (30, 30), (0, 0), (100, 100), (101, 100)])
 def test_a_hold_without_a_bill_is_charged_at_the_highest_cost_of_its_kind_and_at_most_in_whole(
-    dearest: int | None, charged: int
+    highest: int | None, charged: int
 ) -> None:
     error = "the hold was not settled in time"
-    assert charge_of(HELD, dearest) == Move(
+    assert charge_of(HELD, highest) == Move(
         1, [7, 8, 9], "charge", charged, -100, 0, "charged", charged, (0, 0, 0, 0), 0, "estimate", True, error, 0
     )
 

@@ -31,7 +31,7 @@ def test_the_agent_of_the_docs_is_received_and_gets_the_status_of_its_training(
     bus: Bus, adam: Any, olivia: Any, published: Any
 ) -> None:
     agent = factories.AgentFactory(organization=published, created_by=olivia, slug="agent-zero-main")
-    publisher = publishing(bus, Actor(adam, door="test"), agent)
+    publisher = publishing(bus, Actor(adam, interface="test"), agent)
 
     async def talk(ours: Client, js: JetStreamContext) -> str:
         await (await connected(publisher)).close()

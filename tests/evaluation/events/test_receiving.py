@@ -43,7 +43,7 @@ pytestmark = pytest.mark.django_db
 
 @pytest.fixture
 def boss(adam: Any) -> Actor:
-    return Actor(adam, door="test")
+    return Actor(adam, interface="test")
 
 
 @pytest.fixture

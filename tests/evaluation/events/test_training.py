@@ -63,7 +63,7 @@ WORD_FOR_WORD = b"""{
 
 @pytest.fixture
 def boss(adam: Any) -> Actor:
-    return Actor(adam, door="test")
+    return Actor(adam, interface="test")
 
 
 @pytest.fixture

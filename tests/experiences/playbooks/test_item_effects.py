@@ -365,10 +365,10 @@ def test_the_effect_of_each_item_is_measured_and_shown_everywhere(
     lived(operator, playbook, 600, harmful_first, used=[])
     effects = effects_of(playbook)
     assert set(effects) == {"s1", "s2", "s3", "s4"}
-    assert all(one.told.n + one.left_out.n == 600 and 30 < one.left_out.n < 90 for one in effects.values())
+    assert all(one.included.n + one.left_out.n == 600 and 30 < one.left_out.n < 90 for one in effects.values())
     assert effects["s1"].harms and effects["s1"].difference < -0.3
     assert not any(effects[other].harms or effects[other].helps for other in ("s2", "s3", "s4"))
-    assert (effects["s2"].used, effects["s2"].reporting) == (0, effects["s2"].told.n)
+    assert (effects["s2"].used, effects["s2"].reporting) == (0, effects["s2"].included.n)
     browser = Client()
     browser.force_login(olivia)
     shown = browser.get(f"/api/v1/playbooks/{playbook.agent.slug}").json()["sections"][0]["effect"]
@@ -386,14 +386,14 @@ def test_effects_begin_again_with_another_text_and_with_another_rate(operator: A
     lived(operator, playbook, 100, harmful_first)
     playbook_edit(operator, playbook, type="update", target="s1", content="Say first what is in stock.")
     effects = effects_of(playbook)
-    assert effects["s1"].told.n == 0 and effects["s2"].told.n > 50
+    assert effects["s1"].included.n == 0 and effects["s2"].included.n > 50
     lived(operator, playbook, 50, harmful_first)
     effects = effects_of(playbook)
-    assert effects["s1"].told.n + effects["s1"].left_out.n == 50
-    assert effects["s2"].told.n + effects["s2"].left_out.n == 150
+    assert effects["s1"].included.n + effects["s1"].left_out.n == 50
+    assert effects["s2"].included.n + effects["s2"].left_out.n == 150
     agent_update(operator, playbook.agent, leave_out_rate=0.2)
     playbook.refresh_from_db()
-    assert all(one.told.n == 0 for one in effects_of(playbook).values())
+    assert all(one.included.n == 0 for one in effects_of(playbook).values())
     agent_update(operator, playbook.agent, leave_out_rate=0)
     playbook.refresh_from_db()
     assert effects_of(playbook) == {}
@@ -407,7 +407,7 @@ def test_the_newest_executions_are_counted_and_no_more_than_so_many(
     for _ in range(6):
         lived(operator, playbook, 10, harmful_first)
     one = effects_of(playbook)["s1"]
-    assert 40 <= one.told.n + one.left_out.n < 60
+    assert 40 <= one.included.n + one.left_out.n < 60
 
 
 @pytest.mark.django_db
@@ -428,7 +428,7 @@ def test_an_execution_that_is_recorded_while_effects_are_counted_spoils_none(
 
     with connection.execute_wrapper(meanwhile):
         one = effects_of(playbook)["s1"]
-    assert one.told.good <= one.told.n and -1 <= one.low <= one.sequence_high <= 1
+    assert one.included.good <= one.included.n and -1 <= one.low <= one.sequence_high <= 1
 
 
 @pytest.fixture

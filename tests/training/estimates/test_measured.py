@@ -21,7 +21,6 @@ from training.estimates.measured import (
     guessed,
     guessed_learning,
     guessed_question,
-    looks,
     passes,
     plan,
     questions,
@@ -29,6 +28,7 @@ from training.estimates.measured import (
     reflection_cost,
     reflections,
     spread_between_jobs,
+    validations,
     work,
 )
 from training.schema import GRPOConfig
@@ -49,7 +49,7 @@ def test_a_first_guess_pays_for_calls_and_questions() -> None:
     ("iterations", "every", "gates", "n"),
     [
         (30, 10, 1, 4),  # before anything, 10, 20, 30
-        (30, 10, 3, 4),  # gates fall on looks
+        (30, 10, 3, 4),  # gates fall on validations
         (12, 6, 3, 5),  # before, 4, 6, 8, 12
         (5, 10, 1, 2),
         (2, 1, 3, 3),  # fewer iterations than epochs
@@ -57,12 +57,12 @@ def test_a_first_guess_pays_for_calls_and_questions() -> None:
     ],
 )
 def test_validations_are_counted_once_where_they_coincide(iterations: int, every: int, gates: int, n: int) -> None:
-    assert looks(iterations, every, gates) == n
+    assert validations(iterations, every, gates) == n
 
 
 def test_each_step_of_a_search_is_a_validation() -> None:
-    assert looks(30, 10, 3, 2) == 1 + 15
-    assert looks(7, 10, 2, 3) == 1 + 4  # 3, 4, 6, 7
+    assert validations(30, 10, 3, 2) == 1 + 15
+    assert validations(7, 10, 2, 3) == 1 + 4  # 3, 4, 6, 7
 
 
 def test_questions_are_counted_by_group_and_attempt() -> None:
@@ -90,7 +90,7 @@ def test_validations_and_proof_do_not_grow_with_the_iterations() -> None:
         return work(config, n_train=50, n_selection=5, n_held_out=10)
 
     assert asked(100).trained == 100 * asked(1).trained == 600
-    assert asked(100).looked == asked(1).looked > 0 and asked(100).proof == asked(1).proof > 0
+    assert asked(100).validation == asked(1).validation > 0 and asked(100).proof == asked(1).proof > 0
 
 
 def test_a_budget_buys_training_after_validations_and_proof() -> None:
@@ -98,7 +98,7 @@ def test_a_budget_buys_training_after_validations_and_proof() -> None:
     pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
     found = Rates(10.0, 100.0, n=50)
     assert affordable(config, found, 50_000, **pools) == 10
-    # 60 rollouts to learn from, 3 looks of 10 and a proof of 2 x 5: $0.01; one iteration less does without a look.
+    # 60 rollouts to learn from, 3 validations of 10 and a proof of 2 x 5: $0.01; one iteration less saves a validation.
     assert plan(work(config, **pools), found).cost_micros == 10_000
     assert affordable(config, found, 10_000, **pools) == 10 and affordable(config, found, 9_999, **pools) == 9
     for room in range(0, 11_000, 500):
@@ -164,7 +164,7 @@ def test_training_calls_are_guessed_by_tokens_seconds_and_surcharges_for_each_pa
 
 
 def test_a_plan_pays_training_calls_for_what_is_learned_from_only() -> None:
-    found, asked = Rates(1.0, 10.0, learned_micros=5.0), Work(trained=100, looked=20, proof=30)
+    found, asked = Rates(1.0, 10.0, learned_micros=5.0), Work(trained=100, validation=20, proof=30)
     assert plan(asked, found).cost_micros == 150 * 10 + 100 * 5
     config = GRPOConfig(n_iterations=10, batch_size=2, n_trajectories_per_query=3, eval_interval=5, eval_samples=1)
     pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
@@ -173,11 +173,11 @@ def test_a_plan_pays_training_calls_for_what_is_learned_from_only() -> None:
 
 
 def test_a_gate_is_expected_to_take_half_of_the_samples_after_its_first_analysis() -> None:
-    """It stops when it is decided: between its first look alone and all of its looks, at both sides."""
+    """It stops when it is decided: between its first analysis alone and all of its analyses, at both sides."""
 
-    def looked(steps: int) -> int:
+    def rollouts(steps: int) -> int:
         config = GRPOConfig(n_iterations=10, context={"gate_steps": steps, "gate_samples": 4 * steps})
-        return work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True).looked
+        return work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True).validation
 
-    first_alone, all_looks = looked(1), looked(1) + 2 * (6 - 1) * 4 * 5
-    assert looked(6) == (first_alone + all_looks) / 2
+    first_alone, all_analyses = rollouts(1), rollouts(1) + 2 * (6 - 1) * 4 * 5
+    assert rollouts(6) == (first_alone + all_analyses) / 2

@@ -200,7 +200,7 @@ def rule() -> QueryRule:
 
 def test_the_reach_of_a_lesson_is_reported_where_queries_get_different_lessons() -> None:
     choice = Choice(("x0", "x1"), rule())
-    assert [choice.told(query) for query in QUERIES] == [("x0", "x1")] * 2 + [("x1",)] * 2
+    assert [choice.handles_for(query) for query in QUERIES] == [("x0", "x1")] * 2 + [("x1",)] * 2
     found = gate.where(choice, QUERIES)
     assert found == {
         "x0": pytest.approx({"share": 0.5, "effect": 0.25, "error": 0.1, "others": -0.05}),

@@ -138,7 +138,7 @@ def test_a_draw_follows_from_its_key_and_from_nothing_else() -> None:
 def test_a_pruned_lesson_is_never_drawn_and_does_not_count() -> None:
     policy = policy_of([3.0] * 4)
     policy.library = policy.library.moved(["x1"], "pruned").moved(["x2"], "quarantined")
-    told = [policy.exploring(SEED, 8).told(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
+    told = [policy.exploring(SEED, 8).context_for(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
     assert {handle for one in told for handle in one.note["lessons"]} == {"x0", "x3"}
     least = 2 * math.log(FLOOR + (1 - 2 * FLOOR) / (1 + math.exp(-3)))
     assert max(one.note["logprob"] for one in told) == pytest.approx(least)
@@ -329,7 +329,7 @@ def test_a_harmful_lesson_is_pruned_by_evidence_and_can_come_back() -> None:
     before, theta = policy.estimate(), policy.theta.copy()
     assert policy.prune(2.5, 15) == ["x1"]
     assert not policy.live[1] and policy.prune(2.5, 15) == []
-    assert "x1" not in policy.exploring(SEED, 8).told(RolloutKey(1, 1, 1), "").note["lessons"]
+    assert "x1" not in policy.exploring(SEED, 8).context_for(RolloutKey(1, 1, 1), "").note["lessons"]
     policy.library = policy.library.moved(["x1"], "proposed")
     assert policy.live.all() and policy.theta.tolist() == theta.tolist()
     assert policy.estimate().beta.tolist() == before.beta.tolist()
@@ -571,7 +571,7 @@ def never(first: int, samples: int) -> Played:
 
 
 def texts_told(policy: Any) -> str:
-    return policy.told(RolloutKey(1, 0, 0), "").text
+    return policy.context_for(RolloutKey(1, 0, 0), "").text
 
 
 def test_a_library_that_measures_worse_goes_back_to_the_kept_one() -> None:
@@ -623,7 +623,7 @@ def test_the_context_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others(
     assert [one.text for one in policy.shipped_lessons] == began and all(text in said for text in began)
     assert (
         "otherwise" not in said
-        and "otherwise" in policy.as_candidate(policy.candidate(0.8)).told(RolloutKey(1, 0, 0), "").text
+        and "otherwise" in policy.as_candidate(policy.candidate(0.8)).context_for(RolloutKey(1, 0, 0), "").text
     )
     decided(setup, state, 0.5)
     assert texts_told(policy) == said

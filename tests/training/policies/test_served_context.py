@@ -71,7 +71,7 @@ def through_json(value: Any) -> Any:
 def test_a_candidate_is_served_as_it_was_measured(made: tuple[ContextPolicy, Choice]) -> None:
     policy, choice = made
     measured = policy.as_candidate(choice)
-    proven = {query: measured.told(KEY, query).text for query in QUERIES}
+    proven = {query: measured.context_for(KEY, query).text for query in QUERIES}
     released = ServedContext.from_json(through_json(measured.as_json()))
     policy.ship(choice)
     stored = ContextPolicy.from_state_dict(unpack(pack(policy.state_dict())))
@@ -81,9 +81,9 @@ def test_a_candidate_is_served_as_it_was_measured(made: tuple[ContextPolicy, Cho
     later = ContextPolicy.fresh(Library.of(rows), {}, rule=rule)
     for query in QUERIES:
         assert released.text_for(query) == proven[query]
-        assert policy.told(KEY, query).text == stored.told(KEY, query).text == proven[query]
-        assert later.told(KEY, query).text == proven[query]
-        assert released.told(KEY, query).note == measured.told(KEY, query).note
+        assert policy.context_for(KEY, query).text == stored.context_for(KEY, query).text == proven[query]
+        assert later.context_for(KEY, query).text == proven[query]
+        assert released.context_for(KEY, query).note == measured.context_for(KEY, query).note
 
 
 @given(libraries())

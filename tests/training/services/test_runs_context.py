@@ -368,14 +368,16 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with
     policy: Any = policy_of(checkpoint_load(checkpoints.latest(first)))  # type: ignore[arg-type]
     gate = Epoch.objects.get(run=first, number=3).gate
     assert gate is not None and gate["where"] and 0 < gate["lessons_each"] < len(gate["candidate"])
-    told = {row["query"]: policy.ships.told(row["query"]) for row in ROWS}
+    shipped = {row["query"]: policy.ships.handles_for(row["query"]) for row in ROWS}
     assert gate["accepted"]
-    assert first.shipped_rule is not None and len(set(told.values())) > 1
+    assert first.shipped_rule is not None and len(set(shipped.values())) > 1
     second = start(operator, agent, n_iterations=1, context={"propose": False})
     assert second.starting_rule == first.shipped_rule
     began = execution.setup_of(second, work="1").fresh_state().policy
     assert isinstance(began, ContextPolicy)
-    assert {query: set(began.ships.told(query)) for query in told} == {query: set(of) for query, of in told.items()}
+    assert {query: set(began.ships.handles_for(query)) for query in shipped} == {
+        query: set(of) for query, of in shipped.items()
+    }
     # A later run serves the model the context of the measured candidate, to the letter.
     heard = {str(message["content"]) for call in server.requests for message in call.body["messages"]}
     served = {one.query: began.serves.text_for(one.query) for one in run_pools(first).selection}
@@ -403,7 +405,7 @@ def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
     assert (job.status, job.error) == (Status.COMPLETED, "")
     policy: Any = policy_of(checkpoint_load(checkpoints.latest(run)))  # type: ignore[arg-type]
     assert len(policy.candidate(0.5, pack.experience_slots).handles) == 2
-    assert all(len(policy.ships.told(row["query"])) <= 2 for row in ROWS)
+    assert all(len(policy.ships.handles_for(row["query"])) <= 2 for row in ROWS)
     assert set(Experience.objects.filter(agent=agent).values_list("domain", flat=True)) == {"desk"}
     asked = [call for call in server.requests if "You work at a desk." in str(call.body)]
     assert asked

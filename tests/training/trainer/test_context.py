@@ -27,7 +27,7 @@ def setup(**changes: object) -> TrainerSetup:
     environment = environments.get("reasoning_gym")({})
 
     def acting(policy, *, temperature, max_steps, purpose):  # type: ignore[no-untyped-def]
-        assert policy.told(RolloutKey(1, 0, 0), "").text == ""
+        assert policy.context_for(RolloutKey(1, 0, 0), "").text == ""
         return by_choice(Uniform(), temperature=temperature, max_steps=max_steps)
 
     config = GRPOConfig.model_validate(

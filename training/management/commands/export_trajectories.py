@@ -71,12 +71,12 @@ class Command(BaseCommand):
         """
         if options["agent"]:
             agent = agent_named(options["agent"], options["organization"])
-            return Actor(agent.created_by, door="command", organization_id=agent.organization_id)
+            return Actor(agent.created_by, interface="command", organization_id=agent.organization_id)
         job = _job(options["job"])
         owner = job.created_by or _agent_owner(job)
         if owner is None:
             raise CommandError(f"The job {job.pk} has no owner any more: export by its agent.")
-        return Actor(owner, door="command", organization_id=job.organization_id)
+        return Actor(owner, interface="command", organization_id=job.organization_id)
 
 
 def _job(text: str) -> Job:

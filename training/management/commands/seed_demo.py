@@ -34,7 +34,7 @@ class Command(BaseCommand):
         if not options["train"]:
             return
         try:
-            run = run_start(Actor(agent.created_by, door="command"), agent=agent, config={"seed": options["seed"]})
+            run = run_start(Actor(agent.created_by, interface="command"), agent=agent, config={"seed": options["seed"]})
         except DomainError as error:
             raise CommandError(error.message) from error
         self.stdout.write(f"job: /jobs/{run.job_id}/")

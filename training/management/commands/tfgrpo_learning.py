@@ -76,7 +76,7 @@ class Command(BaseCommand):
 
     def _started(self, options: dict[str, Any]) -> TrainingRun:
         agent = agent_named(options["agent"], options["organization"])
-        actor = Actor(agent.created_by, door="command")
+        actor = Actor(agent.created_by, interface="command")
         dataset = dataset_named(actor, options["data"])
         rows = None if dataset is not None else rows_of_file(Path(options["data"]))
         try:

@@ -34,7 +34,7 @@ class Command(BaseCommand):
         agent = agent_named(options["agent"], options["organization"])
         try:
             run = run_start(
-                Actor(agent.created_by, door="command"),
+                Actor(agent.created_by, interface="command"),
                 agent=agent,
                 rows=rows_of_file(options["data"]) if options["data"] else None,
                 domain=options["domain"],

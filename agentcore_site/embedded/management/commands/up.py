@@ -139,12 +139,12 @@ class Command(BaseCommand):
             if process.name in names:
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
-            stack.supervisor.start(self._door(stack, RANDOM_MODEL if model == "1" else model))
+            stack.supervisor.start(self._model_server(stack, RANDOM_MODEL if model == "1" else model))
         self._reporter = Reporter(urls["database_url"], stack.data_dir, stack.role, stack.supervisor.states)
         self._reporter.start()
         return port
 
-    def _door(self, stack: Stack, model: str) -> Process:
+    def _model_server(self, stack: Stack, model: str) -> Process:
         """Starts a model server (docs/weights.md), whose address the demo gets. torch loads in some ten seconds."""
         port, key = free_port(WEIGHTS_PORT), stack.secrets / "weights_token"
         known = {

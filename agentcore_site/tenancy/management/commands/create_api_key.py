@@ -46,7 +46,7 @@ class Command(BaseCommand):
         scopes = [scope for part in options["scopes"] for scope in part.split(",")]
         try:
             _, key = api_key_create(
-                Actor(user, door="command"),
+                Actor(user, interface="command"),
                 name=options["name"],
                 scopes=scopes,
                 days=options["days"],

@@ -27,7 +27,7 @@ class Command(BaseCommand):
         if user is None:
             raise CommandError(f"There is no user {options['user']!r}.")
         try:
-            report = subject_erase(Actor(user, door="command"), options["identifier"], dry_run=options["dry_run"])
+            report = subject_erase(Actor(user, interface="command"), options["identifier"], dry_run=options["dry_run"])
         except DomainError as error:
             raise CommandError(error.message) from error
         counts = {"found": report.found, "left": report.left, "notes": report.notes}

@@ -29,7 +29,7 @@ class Command(BaseCommand):
         user = get_user_model().objects.filter(username=options["user"]).first()
         if user is None:
             raise CommandError(f"There is no user {options['user']!r}.")
-        actor = Actor(user, door="command")
+        actor = Actor(user, interface="command")
         try:
             agent = agent_get(actor, options["agent"])
             with options["file"].open("rb") as lines:

@@ -43,8 +43,8 @@ class LLMRuntime:
         key, episode = attempt.key, attempt.episode
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
-        query, context = attempt.scenario.query, self.context
-        told = PromptContext(context, {}) if isinstance(context, str) else context(key, query)
+        given = self.context
+        context = PromptContext(given, {}) if isinstance(given, str) else given(key, attempt.scenario.query)
         toolset = await self._toolset(episode)
         talk = Conversation(
             model=self.model,
@@ -53,11 +53,11 @@ class LLMRuntime:
             prefix=f"{self.key_prefix}/{key.path}",
             purpose=self.purpose,
             seed=int(attempt.rng.integers(2**31)),
-            record=noting(attempt.record, told),
+            record=noting(attempt.record, context),
             check=attempt.check,
             iteration=key.iteration,
         )
-        system = "\n\n".join(part for part in (self.system.strip(), told.text.strip()) if part)
+        system = "\n\n".join(part for part in (self.system.strip(), context.text.strip()) if part)
         return await PHILOSOPHIES.get(self.philosophy)(PhilosophyPlay(talk, episode, system))
 
     async def _toolset(self, episode: TextEpisode) -> Toolset:

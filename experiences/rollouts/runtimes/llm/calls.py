@@ -112,7 +112,7 @@ class Conversation:
     _malformed: int = 0
     _pending: Completion | None = field(default=None, repr=False)
     _captured: SampledTokens | None = field(default=None, repr=False)  # the tokens of the call before
-    _heard: MessageDiff = field(default_factory=MessageDiff, repr=False)
+    _diff: MessageDiff = field(default_factory=MessageDiff, repr=False)
     _asked: Mapping[str, Any] | None = field(default=None, repr=False)  # settings of a call that has no step yet
     _notes: CallNotes = field(default_factory=CallNotes, repr=False)
 
@@ -141,7 +141,7 @@ class Conversation:
                 continue
             self._malformed = 0
             self._pending = answer
-            self._heard.answered(messages, answer, role)
+            self._diff.answered(messages, answer, role)
             return answer
 
     async def once(
@@ -161,7 +161,7 @@ class Conversation:
         """
         answer = await self._complete(messages, specs=tools, temperature=temperature, max_tokens=max_tokens, **options)
         self._pending = answer
-        self._heard.answered(messages, answer)
+        self._diff.answered(messages, answer)
         return answer
 
     async def use_tools(self, answer: Completion, seen: str, *, role: str = "") -> list[Message]:
@@ -170,7 +170,7 @@ class Conversation:
         A tool that is not there, arguments that are no JSON object, a tool that fails or takes too long: each is a
         failed result that the model reads, never a crash.
         """
-        told = [Message("assistant", answer.text, tool_calls=answer.tool_calls)]
+        messages = [Message("assistant", answer.text, tool_calls=answer.tool_calls)]
         for number, call in enumerate(answer.tool_calls):
             if number:
                 self.check()
@@ -186,8 +186,8 @@ class Conversation:
                 text=answer.text if number == 0 else "",
             )
             output = result["output"] if result["success"] else f"error: {result['error']}"
-            told.append(Message("tool", output, tool_call_id=call.id))
-        return told
+            messages.append(Message("tool", output, tool_call_id=call.id))
+        return messages
 
     def step(
         self,
@@ -216,7 +216,7 @@ class Conversation:
             result = result | {"notes": list(paid.notes)}
         self.record(
             Step(
-                state={"observation": seen, "done": [], **self._heard.noted(seen)},
+                state={"observation": seen, "done": [], **self._diff.noted(seen)},
                 action=action,
                 result=result,
                 timestamp=time.time() if began is None else began,

@@ -68,9 +68,9 @@ class PhilosophyPlay:
         while True:
             answer = await self.talk.ask(messages, role=role, tools=True)
             if answer.tool_calls:
-                told = await self.talk.use_tools(answer, seen, role=role)
-                messages += told
-                seen = told[-1].content
+                added = await self.talk.use_tools(answer, seen, role=role)
+                messages += added
+                seen = added[-1].content
                 continue
             if until is not None and until(answer.text):
                 self.talk.step(note(role, answer.text), result_of(answer.text), seen=seen)
