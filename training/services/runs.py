@@ -34,6 +34,7 @@ from training.config.versions import as_stored
 from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.data.uploads import clean_rows
 from training.estimates import planning
+from training.estimates.planning import Planned
 from training.learners import learner_of
 from training.models import TrainingRun
 from training.schema import GRPOConfig
@@ -43,6 +44,17 @@ from training.services.promotion import warm_start
 from training.services.run_lessons import starting_library, starting_rule
 from training.services.starting_points import starting_point
 from training.splits import split_counts
+
+
+@dataclass(frozen=True)
+class RequestedData:
+    """The data that a launch names: at most one of a dataset, rows (with their domain) and an environment."""
+
+    dataset: Dataset | None
+    rows: Sequence[Any] | None
+    domain: str
+    environment: str | None
+    options: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True)
@@ -88,7 +100,7 @@ def run_start(
         ObjectsUnavailable: the checkpoint that it would begin with can't be reached.
     """
     require(actor, "run.start", agent.organization_id)
-    asked = _validated(agent, dataset, rows, domain, environment, environment_options, config, preset)
+    asked = _validated(agent, RequestedData(dataset, rows, domain, environment, environment_options), config, preset)
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     pools = _pools(asked, asked.config.seed)
@@ -97,58 +109,59 @@ def run_start(
     choose = cache(partial(prompt_for, agent, asked.domain))
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
-    prompt = choose()
-    start_from = starting_point(agent, asked.config, pools, prompt.pack)
-    start = warm_start(agent, asked.config, pools.environment)
-    acting = with_pack(agent, prompt.pack)
-    library = [] if acting.runtime == AgentRuntime.ACTION else [*starting_library(acting), *start_from.lessons]
+    run = _prepared(asked, pools, planned, choose())
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
-        stored = asked.dataset
-        if stored is None and asked.rows is not None:
-            stored = dataset_create(
-                actor,
-                name=title or f"Queries for {agent.name}",
-                rows=asked.rows,
-                domain=domain,
-                origin=DatasetOrigin.LAUNCH,
-                origin_detail=agent.name,
+        run.dataset = asked.dataset
+        if asked.rows is not None:
+            name, origin = title or f"Queries for {agent.name}", DatasetOrigin.LAUNCH
+            run.dataset = dataset_create(
+                actor, name=name, rows=asked.rows, domain=domain, origin=origin, origin_detail=agent.name
             )
-        job = lifecycle.submit(
-            actor,
-            **job_slot(agent),
-            title=title or f"Train {agent.name}",
-            priority=priority,
-            not_before=not_before,
+        run.job = lifecycle.submit(
+            actor, **job_slot(agent), title=title or f"Train {agent.name}", priority=priority, not_before=not_before
         )
-        run = TrainingRun.objects.create(
-            job=job,
-            organization=agent.organization,
-            agent=agent,
-            dataset=stored,
-            prompt_pack=prompt.pack,
-            prompt=None if agent.runtime == AgentRuntime.ACTION else prompt_frozen(acting),
-            environment=asked.environment,
-            environment_options=asked.options,
-            policy_kind=agent.runtime,
-            preset=asked.config.preset,
-            config=as_stored(asked.config),
-            seed=asked.config.seed,
-            continues=start_from.run,
-            origin=start_from.origin,
-            known=start_from.known_of(library),
-            **sizes,
-            estimate=planned.as_json() | {"prompt": prompt.of(agent)},
-            starts_from=start.checkpoint,
-            warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
-            library=library,
-            starting_rule=None if agent.runtime == AgentRuntime.ACTION else starting_rule(agent, prompt.pack),
-            total_iterations=asked.config.n_iterations,
-            budget_micros=planned.budget,
-        )
-        budget_open_job(actor, job, agent_id=agent.id, limit=planned.budget)
+        run.save(force_insert=True)
+        budget_open_job(actor, run.job, agent_id=agent.id, limit=planned.budget)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run
+
+
+def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: ChosenPrompt) -> TrainingRun:
+    """The run with all that its start decides; its job and its dataset are yet to be stored.
+
+    Raises:
+        ObjectsUnavailable: the checkpoint that it would begin with can't be reached.
+    """
+    agent, config = asked.agent, asked.config
+    start_from = starting_point(agent, config, pools, prompt.pack)
+    start = warm_start(agent, config, pools.environment)
+    acting = with_pack(agent, prompt.pack)
+    of_actions = agent.runtime == AgentRuntime.ACTION
+    library = [] if of_actions else [*starting_library(acting), *start_from.lessons]
+    return TrainingRun(
+        organization=agent.organization,
+        agent=agent,
+        prompt_pack=prompt.pack,
+        prompt=None if of_actions else prompt_frozen(acting),
+        environment=asked.environment,
+        environment_options=asked.options,
+        policy_kind=agent.runtime,
+        preset=config.preset,
+        config=as_stored(config),
+        seed=config.seed,
+        continues=start_from.run,
+        origin=start_from.origin,
+        known=start_from.known_of(library),
+        **planned.pools,
+        estimate=planned.as_json() | {"prompt": prompt.of(agent)},
+        starts_from=start.checkpoint,
+        warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
+        library=library,
+        starting_rule=None if of_actions else starting_rule(agent, prompt.pack),
+        total_iterations=config.n_iterations,
+        budget_micros=planned.budget,
+    )
 
 
 def run_estimate(
@@ -206,37 +219,28 @@ def run_verdict_set(run: TrainingRun, verdict: Mapping[str, Any]) -> None:
     event_add(run.job, "verdict", message=str(verdict.get("verdict", "")), data=dict(verdict))
 
 
-def _validated(
-    agent: Agent,
-    dataset: Dataset | None,
-    rows: Sequence[Any] | None,
-    domain: str,
-    environment: str | None,
-    options: Mapping[str, Any] | None,
-    config: Mapping[str, Any] | None,
-    preset: str,
-) -> LaunchRequest:
-    if sum(source is not None for source in (dataset, rows, environment)) > 1:
+def _validated(agent: Agent, data: RequestedData, config: Mapping[str, Any] | None, preset: str) -> LaunchRequest:
+    dataset = data.dataset
+    if sum(source is not None for source in (dataset, data.rows, data.environment)) > 1:
         message = "Give one source of data: a dataset, queries, or an environment."
         raise Invalid(message, fields={"data": message})
     if dataset is not None and dataset.archived_at is not None:
         message = f"{dataset.name} is archived. Restore it, or choose another dataset."
         raise Conflict(message, fields={"data": message})
     parsed, warnings = _config(config, preset, agent)
-    cleaned = clean_rows(list(rows)) if rows is not None else None
+    cleaned = clean_rows(list(data.rows)) if data.rows is not None else None
     from_rows = dataset is not None or cleaned is not None
     if from_rows:
         known = dataset_rows(dataset) if dataset is not None else cleaned or []
         warnings = [*warnings, *query_warnings([row["query"] for row in known])]
-    name = "dataset" if from_rows else (environment or agent.environment)
+    name = "dataset" if from_rows else (data.environment or agent.environment)
     if name == "dataset" and not from_rows:
         message = "This agent trains on datasets: give a dataset or queries."
         raise Invalid(message, fields={"data": message})
     default = agent.environment_options if name == agent.environment else {}
-    about = _domain(agent, dataset, cleaned, domain)
-    return LaunchRequest(
-        agent, parsed, warnings, dataset, cleaned, name, dict(default if options is None else options), about
-    )
+    options = dict(default if data.options is None else data.options)
+    about = _domain(agent, dataset, cleaned, data.domain)
+    return LaunchRequest(agent, parsed, warnings, dataset, cleaned, name, options, about)
 
 
 def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | None, given: str) -> str:
