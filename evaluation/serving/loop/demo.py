@@ -155,19 +155,7 @@ def circle(agent: Agent, url: str, say: Callable[[str], None]) -> dict[str, Any]
     untrained = _trained(actor, agent, BEGINS, rows=_first_rows(world))
     first = _released(actor, agent, untrained)
     deployment_start(actor, first, strategy="immediate", note="as it begins")
-    loop_change(
-        actor,
-        agent,
-        on=True,
-        after_traces=QUESTIONS,
-        judged_only=True,
-        review=RowReview.NONE,
-        config=LEARNS,
-        environment_options=OPTIONS,
-        rule=CANARY.as_json(),
-    )
-    with users.at_work():
-        turn = _until(lambda: LoopTurn.objects.filter(agent=agent).first(), "a turn that begins by itself")
+    turn = _first_turn(actor, agent, users)
     before = users.content
     say(f"users asked {users.asked} questions; {before:.0%} of the answers were right")
     turn = _round(turn, users, say)
@@ -225,6 +213,23 @@ def _followed(run: TrainingRun) -> None:
 def _released(actor: Actor, agent: Agent, run: TrainingRun) -> Release:
     checkpoint = run.best_checkpoint or PolicyCheckpoint.objects.filter(run=run).latest("iteration")
     return release_make(actor, agent, checkpoint=checkpoint)
+
+
+def _first_turn(actor: Actor, agent: Agent, users: Users) -> LoopTurn:
+    """Switches the loop on, and waits for the turn that begins by itself. Raises LoopFailed."""
+    loop_change(
+        actor,
+        agent,
+        on=True,
+        after_traces=QUESTIONS,
+        judged_only=True,
+        review=RowReview.NONE,
+        config=LEARNS,
+        environment_options=OPTIONS,
+        rule=CANARY.as_json(),
+    )
+    with users.at_work():
+        return _until(lambda: LoopTurn.objects.filter(agent=agent).first(), "a turn that begins by itself")
 
 
 def _round(turn: LoopTurn, users: Users, say: Callable[[str], None]) -> LoopTurn:

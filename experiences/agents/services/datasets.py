@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
@@ -74,22 +74,16 @@ def dataset_create(
         origin=origin,
         origin_detail=origin_detail[:200],
     )
-    DatasetRow.objects.bulk_create(
-        (
-            DatasetRow(
-                dataset=dataset,
-                index=index,
-                query=row["query"],
-                expected_outcome=row.get("expected_outcome") or {},
-                metadata=row.get("metadata") or {},
-            )
-            for index, row in enumerate(rows)
-        ),
-        batch_size=1000,
-    )
+    DatasetRow.objects.bulk_create(_rows_of(dataset, rows), batch_size=1000)
     after = {"size": dataset.size, "sha256": dataset.sha256, "domain": domain, "version": dataset.version}
     record(actor, "dataset.created", dataset, after=after)
     return dataset
+
+
+def _rows_of(dataset: Dataset, rows: Sequence[Mapping[str, Any]]) -> Iterator[DatasetRow]:
+    for index, row in enumerate(rows):
+        expected, metadata = row.get("expected_outcome") or {}, row.get("metadata") or {}
+        yield DatasetRow(dataset=dataset, index=index, query=row["query"], expected_outcome=expected, metadata=metadata)
 
 
 @transaction.atomic

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from typing import Any, Final
 
 from experiences.rollouts.environments.workbench.base import (
@@ -16,6 +17,49 @@ from experiences.rollouts.environments.workbench.base import (
 )
 
 DAY: Final = range(9 * 60, 17 * 60)  # minutes of a working day
+
+
+@dataclass(frozen=True)
+class OrderDesk:
+    """Orders by number, with the tools that read and change them."""
+
+    orders: dict[str, dict[str, Any]]
+
+    def _of(self, key: str) -> dict[str, Any]:
+        if key not in self.orders:
+            raise ValueError(f"there is no order {key[:20]!r}")
+        return self.orders[key]
+
+    def find(self, customer: str) -> str:
+        found = [key for key, one in self.orders.items() if str(one["customer"]).casefold() == customer.casefold()]
+        return ", ".join(found) or "no orders"
+
+    def show(self, order: str) -> str:
+        one = self._of(order)
+        return f"order {order}: {one['customer']}, to {one['town']}, {one['amount']} euros, {one['state']}"
+
+    def cancel(self, order: str) -> str:
+        if self._of(order)["state"] != "open":
+            raise ValueError(f"order {order} is {self._of(order)['state']} and can't be cancelled")
+        self._of(order)["state"] = "cancelled"
+        return f"order {order} is cancelled"
+
+    def send_to(self, order: str, town: str) -> str:
+        if self._of(order)["state"] != "open":
+            raise ValueError(f"order {order} is {self._of(order)['state']} and can't be changed")
+        self._of(order)["town"] = town
+        return f"order {order} goes to {town}"
+
+    def tools(self) -> list[WorkTool]:
+        number = {"order": "its number"}
+        return [
+            WorkTool("find_orders", "Numbers of a customer's orders.", {"customer": "first name"}, self.find),
+            WorkTool("show_order", "Reads an order.", number, self.show),
+            WorkTool("cancel_order", "Cancels an open order.", number, self.cancel),
+            WorkTool(
+                "change_town", "Sends an open order to another town.", {**number, "town": "where to"}, self.send_to
+            ),
+        ]
 
 
 @FAMILIES.register(
@@ -41,31 +85,6 @@ def order_desk(rng: random.Random) -> WorkTask:
     for key in mine:
         wanted[key] |= {"state": "cancelled"} if key in gone else {"town": goal}
 
-    def of(key: str) -> dict[str, Any]:
-        if key not in orders:
-            raise ValueError(f"there is no order {key[:20]!r}")
-        return orders[key]
-
-    def find(customer: str) -> str:
-        found = [key for key, one in orders.items() if str(one["customer"]).casefold() == customer.casefold()]
-        return ", ".join(found) or "no orders"
-
-    def show(order: str) -> str:
-        one = of(order)
-        return f"order {order}: {one['customer']}, to {one['town']}, {one['amount']} euros, {one['state']}"
-
-    def cancel(order: str) -> str:
-        if of(order)["state"] != "open":
-            raise ValueError(f"order {order} is {of(order)['state']} and can't be cancelled")
-        of(order)["state"] = "cancelled"
-        return f"order {order} is cancelled"
-
-    def send_to(order: str, town: str) -> str:
-        if of(order)["state"] != "open":
-            raise ValueError(f"order {order} is {of(order)['state']} and can't be changed")
-        of(order)["town"] = town
-        return f"order {order} goes to {town}"
-
     def check(answer: str) -> Verdict:
         if orders != wanted:
             other = next(key for key in orders if orders[key] != wanted[key])
@@ -74,17 +93,9 @@ def order_desk(rng: random.Random) -> WorkTask:
 
     question = (
         f"{who} has moved to {goal}. Cancel {who}'s open orders of more than {limit} euros, and send the"
-        f" other open ones"
-        f" to {goal}. Change nothing else. Answer with the number of orders that you cancelled."
+        f" other open ones to {goal}. Change nothing else. Answer with the number of orders that you cancelled."
     )
-    number = {"order": "its number"}
-    tools = [
-        WorkTool("find_orders", "Numbers of a customer's orders.", {"customer": "first name"}, find),
-        WorkTool("show_order", "Reads an order.", number, show),
-        WorkTool("cancel_order", "Cancels an open order.", number, cancel),
-        WorkTool("change_town", "Sends an open order to another town.", {**number, "town": "where to"}, send_to),
-    ]
-    return WorkTask(question, f"{len(gone)} cancelled: {', '.join(gone) or 'none'}", check, tools)
+    return WorkTask(question, f"{len(gone)} cancelled: {', '.join(gone) or 'none'}", check, OrderDesk(orders).tools())
 
 
 @FAMILIES.register("tool-use", "The first time at which two people are free is found and booked.", uses_tools=True)
