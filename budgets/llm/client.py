@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from budgets.llm.billing import bill_of_answer, bill_of_break, bill_of_error
 from budgets.llm.breaker import CircuitBreaker
@@ -22,7 +22,7 @@ from budgets.llm.errors import CircuitOpen, LLMError, RateLimited, Transient
 from budgets.llm.request import ModelRequest, encode
 from budgets.llm.retry import RetryPolicy
 from budgets.llm.transport import Connection, Exchange, Listener, OnDelta, TextListener
-from budgets.llm.types import Answer, Completion, Endpoint, Message, ToolSpec
+from budgets.llm.types import Answer, Completion, Endpoint, Message, RequestOptions
 from budgets.meter_port import Bill, CallKey, Meter, PriceBook
 from budgets.pricing import Price, worst_case_micros
 
@@ -39,7 +39,7 @@ class MeteredChatClient:
         endpoint: Endpoint,
         meter: Meter,
         prices: PriceBook,
-        *,
+        *,  # what clients share, and time and chance for tests
         retry: RetryPolicy | None = None,
         breaker: CircuitBreaker | None = None,
         gates: ConcurrencyLimits | None = None,
@@ -73,15 +73,9 @@ class MeteredChatClient:
         *,
         max_tokens: int,
         key: CallKey,
-        tools: Sequence[ToolSpec] | None = None,
-        response_format: Mapping[str, Any] | None = None,
-        temperature: float | None = None,
-        seed: int | None = None,
-        stop: Sequence[str] | None = None,
-        tool_choice: str | Mapping[str, Any] | None = None,
-        parallel_tool_calls: bool | None = None,
         stream: bool = False,
         on_delta: OnDelta | None = None,
+        **options: Unpack[RequestOptions],
     ) -> Completion:
         """One call, in as many attempts as it takes; attempt n is held and settled under ``key.key + "/<n>"``, n ≥ 1.
 
@@ -92,19 +86,8 @@ class MeteredChatClient:
         Raises LLMError, BudgetRefused, UnknownPrice, ValueError (``encode``), and what the meter raises: no
         request is sent then, or its answer was not settled and its hold is charged when it expires.
         """
-        request = encode(
-            self.endpoint,
-            messages,
-            tools=tools or (),
-            response_format=response_format,
-            temperature=temperature,
-            max_tokens=max_tokens,
-            seed=seed,
-            stop=stop,
-            tool_choice=tool_choice,
-            parallel_tool_calls=parallel_tool_calls,
-            stream=stream or on_delta is not None,
-        )
+        streamed = stream or on_delta is not None
+        request = encode(self.endpoint, messages, max_tokens=max_tokens, stream=streamed, **options)
         return await self.send(request, key=key, listener=None if on_delta is None else TextListener(on_delta))
 
     async def send(self, request: ModelRequest, *, key: CallKey, listener: Listener | None = None) -> Completion:

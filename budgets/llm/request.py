@@ -5,13 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, Literal, Unpack
 
 from budgets.llm import tokens
-from budgets.llm.types import Endpoint, Message, ToolSpec
+from budgets.llm.types import Endpoint, Message, RequestOptions, ToolSpec
 from budgets.llm.wire import clean
 
 CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang return their tokens
+
+# Options that may instruct the model, so that they count as prompt.
+OF_THE_PROMPT: Final[tuple[Literal["response_format", "tool_choice", "parallel_tool_calls"], ...]] = (
+    "response_format",
+    "tool_choice",
+    "parallel_tool_calls",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,15 +37,9 @@ def encode(
     endpoint: Endpoint,
     messages: Sequence[Message],
     *,
-    tools: Sequence[ToolSpec],
-    response_format: Mapping[str, Any] | None,
-    temperature: float | None,
     max_tokens: int,
-    seed: int | None,
-    stop: Sequence[str] | None,
     stream: bool,
-    tool_choice: str | Mapping[str, Any] | None = None,
-    parallel_tool_calls: bool | None = None,
+    **options: Unpack[RequestOptions],
 ) -> ModelRequest:
     """Raises ValueError for no messages, for ``max_tokens`` below 1 and for what is no JSON (NaN, sets …).
 
@@ -49,16 +50,16 @@ def encode(
     if max_tokens < 1:
         raise ValueError("max_tokens must be at least 1.")
     asked: dict[str, Any] = {"messages": [_message(message) for message in messages]}
+    tools, stop = options.get("tools") or (), options.get("stop")
     if tools:
         asked["tools"] = [_tool(tool) for tool in tools]
-    wanted = {
-        "response_format": response_format,
-        "tool_choice": tool_choice,
-        "parallel_tool_calls": parallel_tool_calls,
-    }
-    asked |= {name: value for name, value in wanted.items() if value is not None}
+    asked |= {name: options[name] for name in OF_THE_PROMPT if options.get(name) is not None}
     settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: max_tokens}
-    optional = {"temperature": temperature, "seed": seed, "stop": list(stop) if stop else None}
+    optional = {
+        "temperature": options.get("temperature"),
+        "seed": options.get("seed"),
+        "stop": list(stop) if stop else None,
+    }
     settings |= {name: value for name, value in optional.items() if value is not None}
     if endpoint.capture_tokens and not stream:
         settings |= CAPTURE

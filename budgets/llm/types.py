@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypedDict
 
 from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.secret import Secret, masked
@@ -31,6 +31,23 @@ DEARER: Final[Mapping[str, str]] = {
     "prediction": "what is predicted wrongly is billed too",
 }
 MEGABYTE: Final = 2**20
+
+
+class AnswerOptions(TypedDict, total=False):
+    """Fields of a call that shape its answer; absent ones, and None, are not sent."""
+
+    response_format: Mapping[str, Any] | None
+    stop: Sequence[str] | None
+    tool_choice: str | Mapping[str, Any] | None
+    parallel_tool_calls: bool | None
+
+
+class RequestOptions(AnswerOptions, total=False):
+    """All optional fields of a call."""
+
+    tools: Sequence[ToolSpec] | None
+    temperature: float | None
+    seed: int | None
 
 
 @dataclass(frozen=True, slots=True)

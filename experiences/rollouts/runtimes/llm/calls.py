@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final, Protocol, TypedDict, Unpack
+from typing import Any, Final, Protocol, Unpack
 
 from budgets.llm.errors import (
     AuthFailed,
@@ -23,7 +23,7 @@ from budgets.llm.errors import (
     Transient,
 )
 from budgets.llm.transport import OnDelta
-from budgets.llm.types import Completion, Message, ToolCall, ToolSpec
+from budgets.llm.types import AnswerOptions, Completion, Message, ToolCall, ToolSpec
 from budgets.meter_port import (
     BudgetRefused,
     CallKey,
@@ -52,13 +52,9 @@ class ModelFailure(RolloutFailure):
     boundary = "model"
 
 
-class CallOptions(TypedDict, total=False):
+class CallOptions(AnswerOptions, total=False):
     """Optional fields of a call; absent ones are not sent."""
 
-    response_format: Mapping[str, Any] | None
-    stop: Sequence[str]
-    tool_choice: str | Mapping[str, Any]
-    parallel_tool_calls: bool
     on_delta: OnDelta  # gets each piece of text as it arrives; the call is a streamed one
 
 
@@ -193,7 +189,7 @@ class Conversation:
         self,
         action: dict[str, Any],
         result: dict[str, Any],
-        *,
+        *,  # the fields of the step
         seen: str,
         role: str = "",
         text: str = "",
