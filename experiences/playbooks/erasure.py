@@ -19,7 +19,7 @@ from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookC
 from experiences.models.append_only import history_delete
 from experiences.models.jobs_at_work import jobs_of
 from experiences.playbooks.selectors import sections_of
-from experiences.playbooks.services.versions import version_write
+from experiences.playbooks.services.versions import VersionEntry, version_write
 
 
 @erasure_handlers.register("executions")
@@ -87,7 +87,7 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
     # The line says that an item went, and not what it said.
     changes = [Change(one.id, "erased", None, None) for one in gone]
     if gone:
-        version_write(playbook, kept, changes, action="erased", by=ERASURE)
+        version_write(playbook, kept, changes, VersionEntry("erased", ERASURE))
     playbook.refresh_from_db()
     context, last_error = erase_words(playbook.context, words), erase_words(playbook.last_error, words)
     Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)

@@ -18,7 +18,7 @@ from experiences.models import Agent, ContextDelta, Experience, Playbook
 from experiences.playbooks.adoption_preview import Adoption, adoptable, adoption
 from experiences.playbooks.selectors import agent_holder
 from experiences.playbooks.services.playbooks import playbook_create
-from experiences.playbooks.services.versions import VersionMoved, delta_rows, version_write
+from experiences.playbooks.services.versions import VersionEntry, VersionMoved, delta_rows, version_write
 
 
 @transaction.atomic
@@ -97,9 +97,7 @@ def _write(actor: Actor, playbook: Playbook, plan: Adoption) -> None:
         playbook,
         plan.curated.sections,
         plan.curated.changes,
-        action="adopted",
-        by=who,
-        note=f"{len(rows)} {lessons} that the agent learned",
-        deltas=dict(enumerate(rows)),
+        VersionEntry("adopted", who, note=f"{len(rows)} {lessons} that the agent learned"),
+        dict(enumerate(rows)),
     )
     ContextDelta.objects.bulk_create(rows)

@@ -33,6 +33,7 @@ from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left, sections_of
 from experiences.playbooks.services.evolution_alerts import evolution_budget_alert
 from experiences.playbooks.services.versions import (
+    VersionEntry,
     VersionMoved,
     delta_rows,
     names_of,
@@ -189,9 +190,8 @@ def evolution_apply(
         review_ask(playbook.agent, waiting, "change of its playbook", owner=evolution.job.created_by)
     if curated.changed:
         behind = dict(enumerate(rows))
-        version_store(
-            playbook, curated.sections, curated.changes, action="evolved", by=by, job=evolution.job, deltas=behind
-        )
+        entry = VersionEntry("evolved", by, evolution.job)
+        version_store(playbook, curated.sections, curated.changes, entry, behind)
     states = Counter(str(verdict.state) for verdict in curated.verdicts)
     Evolution.objects.filter(job_id=evolution.job_id).update(
         version_before=before,

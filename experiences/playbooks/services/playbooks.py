@@ -27,6 +27,7 @@ from experiences.playbooks.invalidation import announce_on_commit
 from experiences.playbooks.selectors import sections_of
 from experiences.playbooks.services.versions import (
     DEFAULT_CONFIDENCE,
+    VersionEntry,
     VersionMoved,
     clean,
     delta_rows,
@@ -62,7 +63,7 @@ def playbook_create(
     if playbook is None:
         return _made(actor, agent, initial_sections, action="created")
     begun = _initial(playbook, initial_sections)
-    version_write(playbook, begun.sections, begun.changes, action="created", by=Actor.of(actor).name)
+    version_write(playbook, begun.sections, begun.changes, VersionEntry("created", Actor.of(actor).name))
     record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
     return playbook
 
@@ -85,7 +86,7 @@ def _made(actor: Actor, agent: Agent, sections: Sequence[Mapping[str, Any]], *, 
     playbook.context, playbook.section_count = playbook_context(begun.sections), len(begun.sections)
     playbook.next_section = len(begun.sections) + 1
     save_row(playbook, unique="agent_id", taken="This agent has a playbook already.")
-    version_store(playbook, begun.sections, begun.changes, action=action, by=Actor.of(actor).name)
+    version_store(playbook, begun.sections, begun.changes, VersionEntry(action, Actor.of(actor).name))
     record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
     announce_on_commit(agent.id)
     return playbook
@@ -160,9 +161,8 @@ def playbook_edit(
     row = delta_rows(playbook, [delta], curated, by=Actor.of(actor).name)[0]
     row.experience = experience.id if experience else None
     row.version = playbook.version + 1
-    version_write(
-        playbook, curated.sections, curated.changes, action="edited", by=Actor.of(actor).name, deltas={0: row}
-    )
+    entry = VersionEntry("edited", Actor.of(actor).name)
+    version_write(playbook, curated.sections, curated.changes, entry, {0: row})
     row.save(force_insert=True)
     record(actor, "playbook.edited", playbook, after={"version": playbook.version, "section": row.section})
     return row
@@ -210,7 +210,7 @@ def section_revert(
     action = "reverted" if before and after else "restored" if after else "removed"
     note = f"{section} as in version {version}"
     change = Change(section, action, before, after)
-    version_write(playbook, items, [change], action="reverted", by=Actor.of(actor).name, note=note)
+    version_write(playbook, items, [change], VersionEntry("reverted", Actor.of(actor).name, note=note))
     record(actor, "playbook.section_reverted", playbook, after={"section": section, "as_in": version})
     return playbook
 
@@ -231,7 +231,7 @@ def playbook_rollback(actor: Actor, playbook: Playbook, *, version: int, expecte
         raise Conflict(f"Nothing changed since version {version}.")
     _fits(playbook, then)
     note = f"as version {version}"
-    version_write(playbook, then, changes, action="rolled back", by=Actor.of(actor).name, note=note)
+    version_write(playbook, then, changes, VersionEntry("rolled back", Actor.of(actor).name, note=note))
     record(actor, "playbook.rolled_back", playbook, after={"version": playbook.version, "as": version})
     return playbook
 

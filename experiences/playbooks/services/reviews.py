@@ -17,7 +17,7 @@ from experiences.lessons.services.review_events import review_tell
 from experiences.models import ContextDelta, DeltaState, Playbook
 from experiences.playbooks.selectors import WAITING
 from experiences.playbooks.services.playbooks import by_person
-from experiences.playbooks.services.versions import clean, version_write
+from experiences.playbooks.services.versions import VersionEntry, clean, version_write
 from experiences.privacy import redact
 
 DECIDED = "This change has been decided already."
@@ -49,7 +49,7 @@ def delta_approve(
     )
     curated = by_person(playbook, wanted)
     verdict, who = curated.verdicts[0], Actor.of(actor)
-    version_write(playbook, curated.sections, curated.changes, action="reviewed", by=who.name, deltas={0: delta})
+    version_write(playbook, curated.sections, curated.changes, VersionEntry("reviewed", who.name), {0: delta})
     Playbook.objects.filter(id=playbook.id).update(deltas_applied=F("deltas_applied") + 1)
     _decide(
         actor,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import count
 from typing import Any
 
@@ -34,15 +35,21 @@ class VersionMoved(Conflict):
         super().__init__(message, fields={"version": message})
 
 
+@dataclass(frozen=True, slots=True)
+class VersionEntry:
+    """The line of a version in the history: what made it, and who."""
+
+    action: str
+    by: str
+    job: Job | None = None
+    note: str = ""
+
+
 def version_write(
     playbook: Playbook,
     sections: Sequence[PlaybookItem],
     changes: Sequence[Change],
-    *,
-    action: str,
-    by: str,
-    job: Job | None = None,
-    note: str = "",
+    entry: VersionEntry,
     deltas: Mapping[int, ContextDelta] | None = None,
 ) -> None:
     """Makes the next version of ``playbook``, which is as its writer has read it. In the writer's transaction.
@@ -53,7 +60,7 @@ def version_write(
         VersionMoved: another change was first; nothing was written.
     """
     version_claim(playbook, sections)
-    version_store(playbook, sections, changes, action=action, by=by, job=job, note=note, deltas=deltas)
+    version_store(playbook, sections, changes, entry, deltas)
 
 
 def version_claim(playbook: Playbook, sections: Sequence[PlaybookItem], **counted: Any) -> None:
@@ -81,11 +88,7 @@ def version_store(
     playbook: Playbook,
     sections: Sequence[PlaybookItem],
     changes: Sequence[Change],
-    *,
-    action: str,
-    by: str,
-    job: Job | None = None,
-    note: str = "",
+    entry: VersionEntry,
     deltas: Mapping[int, ContextDelta] | None = None,
 ) -> None:
     """The snapshot of the version that the playbook points to, and a line for each item that changed."""
@@ -93,21 +96,21 @@ def version_store(
         playbook=playbook,
         number=playbook.version,
         sections=[section.stored() for section in sections],
-        action=action,
-        note=note[:300],
-        by=by[:150],
-        job=job,
+        action=entry.action,
+        note=entry.note[:300],
+        by=entry.by[:150],
+        job=entry.job,
     )
     # A name that came back finds its old counts.
     names = [PlaybookSection(playbook=playbook, handle=section.id) for section in sections]
     PlaybookSection.objects.bulk_create(names, ignore_conflicts=True)
     rows = deltas or {}
     PlaybookChange.objects.bulk_create(
-        [_line(playbook, change, rows.get(-1 if change.delta is None else change.delta), by, job) for change in changes]
+        [_line(playbook, change, rows.get(-1 if change.delta is None else change.delta), entry) for change in changes]
     )
 
 
-def _line(playbook: Playbook, change: Change, delta: ContextDelta | None, by: str, job: Job | None) -> PlaybookChange:
+def _line(playbook: Playbook, change: Change, delta: ContextDelta | None, entry: VersionEntry) -> PlaybookChange:
     return PlaybookChange(
         playbook=playbook,
         version=playbook.version,
@@ -118,8 +121,8 @@ def _line(playbook: Playbook, change: Change, delta: ContextDelta | None, by: st
         reason=change.reason[:MAX_REASON],
         delta=delta.id if delta else None,
         experience=delta.experience if delta else None,
-        by=by[:150],
-        job=job,
+        by=entry.by[:150],
+        job=entry.job,
     )
 
 
