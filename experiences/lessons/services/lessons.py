@@ -5,7 +5,7 @@ Each is one conditional update of the row that the person saw: if the row change
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django.db import transaction
@@ -32,6 +32,23 @@ PROPOSED, ACTIVE, PRUNED, QUARANTINED = (
     ExperienceStatus.QUARANTINED,
 )
 LONGEST_WHY: Final = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Move:
+    """A step between the states of a lesson. ``vouched``: a person vouches for its text, whose stamp has to fit."""
+
+    action: str
+    origins: frozenset[str]
+    to: str
+    vouched: bool = False
+
+
+RESTORE: Final = Move("restored", frozenset({PRUNED}), PROPOSED, vouched=True)
+PRUNE: Final = Move("pruned", frozenset({PROPOSED, ACTIVE}), PRUNED)
+QUARANTINE: Final = Move("quarantined", frozenset({PROPOSED, ACTIVE, PRUNED}), QUARANTINED)
+APPROVE: Final = Move("approved", frozenset({QUARANTINED}), PROPOSED, vouched=True)
+REJECT: Final = Move("rejected", frozenset({QUARANTINED}), PRUNED)
 UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
 
 
@@ -46,7 +63,7 @@ def experience_restore(
         Missing, Forbidden: the actor may not.
         Conflict: it is not pruned, it moved meanwhile, or its stamp does not fit.
     """
-    return _move(actor, experience, "restored", PROPOSED, {PRUNED}, why, version, vouched=True)
+    return _move(actor, experience, RESTORE, why, version)
 
 
 def experience_prune(actor: Actor, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
@@ -55,7 +72,7 @@ def experience_prune(actor: Actor, experience: Experience, *, why: str = "", ver
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
     """
-    return _move(actor, experience, "pruned", PRUNED, {PROPOSED, ACTIVE}, why, version)
+    return _move(actor, experience, PRUNE, why, version)
 
 
 def experience_quarantine(
@@ -66,7 +83,7 @@ def experience_quarantine(
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
     """
-    return _move(actor, experience, "quarantined", QUARANTINED, {PROPOSED, ACTIVE, PRUNED}, why, version)
+    return _move(actor, experience, QUARANTINE, why, version)
 
 
 def experience_approve(
@@ -77,7 +94,7 @@ def experience_approve(
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
     """
-    return _move(actor, experience, "approved", PROPOSED, {QUARANTINED}, why, version, vouched=True)
+    return _move(actor, experience, APPROVE, why, version)
 
 
 def experience_reject(actor: Actor, experience: Experience, *, why: str = "", version: int | None = None) -> Experience:
@@ -86,7 +103,7 @@ def experience_reject(actor: Actor, experience: Experience, *, why: str = "", ve
     Raises:
         Missing, Forbidden, Conflict: as for ``experience_restore``.
     """
-    return _move(actor, experience, "rejected", PRUNED, {QUARANTINED}, why, version)
+    return _move(actor, experience, REJECT, why, version)
 
 
 @transaction.atomic
@@ -128,30 +145,20 @@ def experience_edit(
 
 
 @transaction.atomic
-def _move(
-    actor: Actor,
-    experience: Experience,
-    action: str,
-    to: str,
-    origins: Collection[str],
-    why: str,
-    version: int | None,
-    *,
-    vouched: bool = False,
-) -> Experience:
+def _move(actor: Actor, experience: Experience, move: Move, why: str, version: int | None) -> Experience:
     require(actor, "agent.edit", experience.organization_id)
     check_version(experience, version)
     before, reason = experience.status, cleaned_reason(why)
-    if before not in origins:
-        raise Conflict(f"It is {before}, so it can't be {action}. Look at it again.")
-    if vouched and (fault := stamp_fault(experience)):
+    if before not in move.origins:
+        raise Conflict(f"It is {before}, so it can't be {move.action}. Look at it again.")
+    if move.vouched and (fault := stamp_fault(experience)):
         raise Conflict(f"{fault} Edit it to vouch for its text, then try again.")
-    experience_update(experience, {"status": to})
-    experience_remember(actor, experience, action, before, to, reason)
-    experience_log(actor, experience, action, {"status": before}, {"status": to})
+    experience_update(experience, {"status": move.to})
+    experience_remember(actor, experience, move.action, before, move.to, reason)
+    experience_log(actor, experience, move.action, {"status": before}, {"status": move.to})
     if before == QUARANTINED:
         page = reverse("experiences:experience", args=[experience.pk])
-        review_tell(actor, experience.agent, action, "a lesson", page=page)
+        review_tell(actor, experience.agent, move.action, "a lesson", page=page)
     return experience
 
 
