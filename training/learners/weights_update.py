@@ -36,12 +36,21 @@ CRITIC_BITS: Final = 10  # 2^10 hashed words are what a value of states sees
 @dataclass(slots=True)
 class TokenBatch:
     """The sampled tokens of an iteration, M in all, in the order of ``rows``: who said them (``sequence``, numbers of
-    trajectories), in which step of the flat batch (``step``), and with which log-probability (``logp_old``)."""
+    trajectories), in which step of the flat batch (``step``), with which log-probability (``logp_old``), and their
+    ``advantages``, all (M,). ``pairs``: the preferred and the other trajectories, where pairs are learned."""
 
     rows: list[TokenRow]
     sequence: IntArray
     step: IntArray
     logp_old: FloatArray
+    advantages: FloatArray
+    pairs: tuple[IntArray, IntArray] | None
+
+    @property
+    def signal(self) -> bool:
+        """Whether there is something to learn."""
+        compared = len(self.pairs[0]) > 0 if self.pairs is not None else bool(np.any(self.advantages != 0))
+        return compared and len(self.step) > 0
 
     def at_tokens(self, logprobs: Sequence[Sequence[float]]) -> FloatArray:
         """Log-probabilities of whole rows, at the sampled tokens: (M,)."""
@@ -77,17 +86,14 @@ async def update_weights(
         steps = replace(steps, state_value=value.predict(features, columns))
     whole, used = advantages_of(steps, config)
     write_back(groups, steps, whole, used)
-    batch = _tokens(chosen, steps)
+    cut = np.array([config.mask_truncated and t.truncated for t in trajectories], dtype=np.bool_)
+    pairs = best_and_worst(np.where(cut, np.nan, steps.reward), steps.group) if config.algorithm == "dpo" else None
+    batch = _tokens(chosen, steps, np.where(cut[steps.trajectory], 0.0, used), pairs)
     result = UpdateResult(observed(groups, steps, whole))
     result.metrics |= {"tokens": float(len(batch.step)), "token_rows": float(len(batch.rows))}
     result.metrics |= dict.fromkeys(("loss", "policy_gradient_loss", "entropy", "approx_kl", "kl"), 0.0)
-    cut = np.array([config.mask_truncated and t.truncated for t in trajectories], dtype=np.bool_)
-    advantages = np.where(cut[batch.sequence], 0.0, used[batch.step])
-    pairs = best_and_worst(np.where(cut, np.nan, steps.reward), steps.group) if config.algorithm == "dpo" else None
-    signal = len(pairs[0]) > 0 if pairs is not None else bool(np.any(advantages != 0))
-    if signal and len(batch.step):
-        reference = policy.reference if config.beta > 0 else None
-        learned = await _descend(result, batch, advantages, pairs, trainer, policy.weights, reference, config, seed)
+    if batch.signal:
+        learned = await _descend(result, batch, trainer, policy, config, seed)
         if learned is not None:
             policy.weights = learned
     if value is not None:
@@ -98,19 +104,17 @@ async def update_weights(
 async def _descend(
     result: UpdateResult,
     batch: TokenBatch,
-    advantages: FloatArray,
-    pairs: tuple[IntArray, IntArray] | None,
     trainer: WeightsTrainer,
-    start: Weights,
-    reference: Weights | None,
+    policy: WeightsPolicy,
     config: GRPOConfig,
     seed: int,
 ) -> Weights | None:
     """``num_iterations`` steps on one batch; None where none was applied."""
     rule = replace(loss_rule(config), max_steps=config.weights.max_length)
     n = int(batch.sequence.max()) + 1
+    reference = policy.reference if config.beta > 0 else None
     ref = None if reference is None else batch.at_tokens(await trainer.logprobs(reference, batch.rows))
-    model = await trainer.open(start, rank=config.weights.lora_rank, seed=seed)
+    model = await trainer.open(policy.weights, rank=config.weights.lora_rank, seed=seed)
     adam = {
         "learning_rate": config.learning_rate,
         "weight_decay": config.weight_decay,
@@ -118,11 +122,11 @@ async def _descend(
     }
     for _ in range(config.num_iterations):
         logp = batch.at_tokens(await trainer.logprobs(model, batch.rows))
-        found = policy_loss(logp, batch.logp_old, advantages, batch.sequence, n, rule, logp_ref=ref)
+        found = policy_loss(logp, batch.logp_old, batch.advantages, batch.sequence, n, rule, logp_ref=ref)
         loss, pull = found.loss, found.d_logp
-        if pairs is not None:
+        if batch.pairs is not None:
             assert ref is not None
-            preferred = preference_loss(logp, ref, batch.sequence, *pairs, config.beta)
+            preferred = preference_loss(logp, ref, batch.sequence, *batch.pairs, config.beta)
             loss, pull = preferred.loss, preferred.d_logp
             result.metrics |= {"preference_accuracy": preferred.accuracy, "preference_margin": preferred.margin}
         if not (math.isfinite(loss) and np.isfinite(pull).all()):
@@ -154,20 +158,26 @@ def _usable(trajectory: Trajectory) -> list[Step]:
     return list(trajectory.steps) if scored else []
 
 
-def _tokens(chosen: Sequence[Sequence[Step]], steps: FlatSteps) -> TokenBatch:
+def _tokens(
+    chosen: Sequence[Sequence[Step]], steps: FlatSteps, used: FloatArray, pairs: tuple[IntArray, IntArray] | None
+) -> TokenBatch:
+    """``used``: the advantage of each step."""
     starts = np.cumsum(steps.length) - steps.length
     rows: list[TokenRow] = []
     sampled: list[tuple[int, int, float]] = []
     for number, of_one in enumerate(chosen):
         for row in rows_of(of_one):
             rows.append(row)
-            pairs = zip(row.step, row.logprob, strict=True)
-            sampled += [(number, int(starts[number]) + at, value) for at, value in pairs if at >= 0]
+            of_row = zip(row.step, row.logprob, strict=True)
+            sampled += [(number, int(starts[number]) + at, value) for at, value in of_row if at >= 0]
+    step = np.array([one[1] for one in sampled], dtype=np.int64)
     return TokenBatch(
         rows,
         np.array([one[0] for one in sampled], dtype=np.int64),
-        np.array([one[1] for one in sampled], dtype=np.int64),
+        step,
         np.array([one[2] for one in sampled], dtype=np.float64),
+        used[step],
+        pairs,
     )
 
 
