@@ -75,7 +75,8 @@ def evaluation_start(
     if rows is None and split == Split.GIVEN:
         raise Invalid("Give the queries to evaluate on.", fields={"queries": "Give at least one query."})
     split = Split.GIVEN if rows is not None else split
-    return _create(actor, run, chosen, split=split, rows=rows, samples=samples, against=against)
+    evaluation = EvaluationRun(run=run, checkpoint=chosen, split=split, queries=rows, samples=samples, against=against)
+    return _create(actor, evaluation)
 
 
 def evaluation_of_agent(
@@ -132,7 +133,13 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
         if run.learns_context and changed_nothing(run, cast(ContextPolicy, policy_of(checkpoint_load(chosen)))):
             run_verdict_set(run, {"verdict": nothing_changed(run), "changed": False})
             return None
-        return _create(None, run, chosen, split=Split.HELD_OUT, samples=run.configuration.eval_samples, final=True)
+        samples = run.configuration.eval_samples
+        return _create(
+            None,
+            EvaluationRun(
+                run=run, checkpoint=chosen, split=Split.HELD_OUT, samples=samples, against=Against.BEGAN, final=True
+            ),
+        )
     except (Conflict, IntegrityError):
         return None  # another request was first
     except DomainError as error:
@@ -140,47 +147,27 @@ def evaluation_of_finished_run(run_id: UUID) -> EvaluationRun | None:
         return None
 
 
-def _create(
-    actor: Actor | None,
-    run: TrainingRun,
-    checkpoint: PolicyCheckpoint,
-    *,
-    split: str,
-    samples: int,
-    rows: list[dict[str, Any]] | None = None,
-    against: str = Against.BEGAN,
-    final: bool = False,
-) -> EvaluationRun:
+def _create(actor: Actor | None, evaluation: EvaluationRun) -> EvaluationRun:
+    """Stores an evaluation of a checkpoint of ``evaluation.run`` with its job."""
+    run, checkpoint, split = evaluation.run, evaluation.checkpoint, evaluation.split
     partition_ensure(timezone.now().date().replace(day=1))
-    lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
+    evaluation.organization, evaluation.agent = run.organization, run.agent
+    evaluation.temperature, evaluation.seed = run.configuration.eval_temperature, run.seed
+    evaluation.lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
     with transaction.atomic():
         # An evaluated checkpoint is evidence: its tag keeps it from being pruned.
         tags = sorted({*checkpoint.tags, EVALUATED})
         PolicyCheckpoint.objects.filter(id=checkpoint.id).update(tags=tags)
-        job = lifecycle.submit(
+        evaluation.job = lifecycle.submit(
             actor,
             kind="evaluation",
             organization=run.organization,
             title=f"Evaluate {run.agent.name}",
-            exclusive_key=f"evaluation:{checkpoint.id}" if final else "",
+            exclusive_key=f"evaluation:{checkpoint.id}" if evaluation.final else "",
             priority=Priority.HIGH,
         )
-        evaluation = EvaluationRun.objects.create(
-            job=job,
-            organization=run.organization,
-            agent=run.agent,
-            run=run,
-            checkpoint=checkpoint,
-            split=split,
-            lines=lines,
-            queries=rows,
-            samples=samples,
-            against=against,
-            temperature=run.configuration.eval_temperature,
-            seed=run.seed,
-            final=final,
-        )
-        asked = {"split": split, "against": against, "checkpoint": str(checkpoint)}
+        evaluation.save(force_insert=True)
+        asked = {"split": split, "against": evaluation.against, "checkpoint": str(checkpoint)}
         record(actor, "evaluation.started", evaluation, after=asked)
     return evaluation
 

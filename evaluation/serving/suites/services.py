@@ -162,47 +162,40 @@ def suite_run_start(
     bundle = Bundle.from_json(stored)
     judge = judge_model.strip()[:120]
     _playable(version, played, bundle, judge)
-    return _queued(actor, version, played, release, stored, judge, micros(max_budget_usd))
+    run = SuiteRun(
+        organization=played.organization,
+        version=version,
+        agent=played,
+        release=release,
+        digest=digest(stored),
+        bundle={} if release is not None else stored,
+        judge_model=judge,
+    )
+    return _queued(actor, run, micros(max_budget_usd))
 
 
 @transaction.atomic
-def _queued(
-    actor: Actor,
-    version: SuiteVersion,
-    agent: Agent,
-    release: Release | None,
-    stored: dict[str, Any],
-    judge_model: str,
-    limit: int,
-) -> SuiteRun:
-    named = digest(stored)
+def _queued(actor: Actor, run: SuiteRun, limit: int) -> SuiteRun:
+    """Stores the run with its job and its budget of ``limit`` micro-dollars."""
+    version, agent, release = run.version, run.agent, run.release
     paid = calls_model(agent.runtime)
     before = SuiteRun.objects.filter(version=version, agent=agent, job__status="completed").order_by("-pk").first()
     if paid:
         wanted = min(limit, before.cost_micros if before is not None else 0)
         budget_preflight(organization_id=agent.organization_id, agent_id=agent.pk, wanted=wanted, job_limit=limit)
     partition_ensure(timezone.now().date().replace(day=1))
-    job = lifecycle.submit(
+    run.job = lifecycle.submit(
         actor,
         kind="suite",
         organization=agent.organization,
         title=f"{version.suite.name} on {agent.name}" + (f" release {release.number}" if release else ""),
-        exclusive_key=f"suite:{version.pk}:{named[:16]}",
+        exclusive_key=f"suite:{version.pk}:{run.digest[:16]}",
         busy="This suite is being run on the same already. Wait for it, or cancel it.",
     )
-    run = SuiteRun.objects.create(
-        job=job,
-        organization=agent.organization,
-        version=version,
-        agent=agent,
-        release=release,
-        digest=named,
-        bundle={} if release is not None else stored,
-        judge_model=judge_model,
-    )
+    run.save(force_insert=True)
     if paid:
-        budget_open_job(actor, job, agent_id=agent.pk, limit=limit)
-    after = {"suite": version.suite.name, "version": version.number, "agent": agent.slug, "digest": named}
+        budget_open_job(actor, run.job, agent_id=agent.pk, limit=limit)
+    after = {"suite": version.suite.name, "version": version.number, "agent": agent.slug, "digest": run.digest}
     record(actor, "suite.run", run, after=after | {"limit_usd": dollars(limit) if paid else None})
     return run
 
