@@ -283,7 +283,7 @@ def listing(
     request: HttpRequest,
     rows: QuerySet[Any],
     sorts: Sequence[Sort],
-    *,
+    *,  # what pages choose, each with a default
     one: str = "row",
     of: QuerySet[Any] | None = None,
     tie: str = "pk",
@@ -310,9 +310,7 @@ def listing(
     sort = chosen_sort(sorts, request.GET.get("sort", ""))
     sorts = sorts if sort in sorts else (*sorts, sort)
     cursor = _decoded(request.GET.get("cursor", ""))
-    count, top, chosen, after = from_replica(
-        rows, lambda rows: _read(rows, sort, cursor, tie, size + 1, first, at_once)
-    )
+    count, top, chosen, after = from_replica(rows, _Reading(sort, cursor, tie, size + 1, first, at_once).read)
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
@@ -335,32 +333,41 @@ def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
     return sorts[0]
 
 
-def _read(
-    rows: QuerySet[Any],
-    sort: Sort,
-    cursor: tuple[Any, Any] | None,
-    tie: str,
-    most: int,
-    first: Collection[Any],
-    at_once: bool,
-) -> tuple[int, list[Any], list[Any], Q | None]:
-    """The number of rows, the rows that come ``first`` (on the first page), the next rows after the cursor, and the
-    cursor's condition (None: it is the first page)."""
-    sign = "-" if sort.descending else ""
-    found = rows.annotate(_at=F(sort.field)).order_by(f"{sign}_at", f"{sign}{tie}")
-    others = found.exclude(pk__in=first) if first else found
-    try:
-        after = _after(found, cursor, tie, "lt" if sort.descending else "gt") if cursor else None
-        if after is not None:
-            return _count(rows), [], first_of(others.filter(after), most), after
-    except (ValidationError, ValueError, TypeError):
-        pass  # a broken cursor shows the first page
-    top = list(found.filter(pk__in=first)) if first else []
-    if not at_once:
-        return _count(rows), top, first_of(others, most), None
-    read = list(others.annotate(_n=Window(Count("*"))).values_list("pk", "_n")[:most])
-    count = len(top) + (read[0][1] if read else 0)
-    return min(count, COUNT_LIMIT + 1), top, list(others.filter(pk__in=[key for key, _ in read])), None
+@dataclass(frozen=True)
+class _Reading:
+    """One page of rows as ``listing`` reads it: at most ``most`` rows after the ``cursor``."""
+
+    sort: Sort
+    cursor: tuple[Any, Any] | None
+    tie: str
+    most: int
+    first: Collection[Any]
+    at_once: bool
+
+    def read(self, rows: QuerySet[Any]) -> tuple[int, list[Any], list[Any], Q | None]:
+        """The number of rows, the rows that come ``first`` (on the first page), the next rows after the cursor, and the
+        cursor's condition (None: it is the first page)."""
+        sign = "-" if self.sort.descending else ""
+        found = rows.annotate(_at=F(self.sort.field)).order_by(f"{sign}_at", f"{sign}{self.tie}")
+        others = found.exclude(pk__in=self.first) if self.first else found
+        try:
+            after = self._after(found, self.cursor) if self.cursor else None
+            if after is not None:
+                return _count(rows), [], first_of(others.filter(after), self.most), after
+        except (ValidationError, ValueError, TypeError):
+            pass  # a broken cursor shows the first page
+        top = list(found.filter(pk__in=self.first)) if self.first else []
+        if not self.at_once:
+            return _count(rows), top, first_of(others, self.most), None
+        read = list(others.annotate(_n=Window(Count("*"))).values_list("pk", "_n")[: self.most])
+        count = len(top) + (read[0][1] if read else 0)
+        return min(count, COUNT_LIMIT + 1), top, list(others.filter(pk__in=[key for key, _ in read])), None
+
+    def _after(self, rows: QuerySet[Any], cursor: tuple[Any, Any]) -> Q:
+        value, key = as_column(rows.query.annotations["_at"].output_field, cursor[0]), cursor[1]
+        side = "lt" if self.sort.descending else "gt"
+        # The first part is redundant, and lets an index start there.
+        return Q(**{f"_at__{side}e": value}) & (Q(**{f"_at__{side}": value}) | Q(**{f"{self.tie}__{side}": key}))
 
 
 def _count(rows: QuerySet[Any]) -> int:
@@ -372,13 +379,6 @@ def first_of(rows: QuerySet[Any], most: int) -> list[Any]:
     if not rows.query.select_related:
         return list(rows[:most])
     return list(rows.filter(pk__in=rows.values("pk")[:most]))
-
-
-def _after(rows: QuerySet[Any], cursor: tuple[Any, Any], tie: str, side: str) -> Q:
-    value, key = cursor
-    value = as_column(rows.query.annotations["_at"].output_field, value)
-    # The first part is redundant, and lets an index start there.
-    return Q(**{f"_at__{side}e": value}) & (Q(**{f"_at__{side}": value}) | Q(**{f"{tie}__{side}": key}))
 
 
 def _encoded(*place: Any) -> str:
