@@ -152,15 +152,13 @@ def _own(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
         raise Invalid(f"{name} is not of our format: see budgets/prices/prices.json.") from error
     for source, entry, model in entries:
         note = f"; {entry['note']}" if entry.get("note") else ""
-        yield _line(
-            model,
-            day,
-            f"{source} as of {day}, approximate{note}",
+        price = _Amounts(
             input=_scaled(entry.get("input"), MICROS),
             output=_scaled(entry.get("output"), MICROS),
-            cached=_scaled(entry.get("cached_input"), MICROS),
+            cached_input=_scaled(entry.get("cached_input"), MICROS),
             per_call=_scaled(entry.get("per_call", 0), MICROS),
         )
+        yield _line(model, day, f"{source} as of {day}, approximate{note}", price)
 
 
 def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
@@ -174,15 +172,13 @@ def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
         if mode not in CHAT:
             yield PriceFileLine(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
             continue
-        yield _line(
-            model,
-            None,
-            str(entry.get("source") or f"LiteLLM: {name}"),
+        price = _Amounts(
             input=_highest(entry, "input_cost_per_token"),
             output=_highest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
-            cached=_highest(entry, "cache_read_input_token_cost"),
+            cached_input=_highest(entry, "cache_read_input_token_cost"),
             per_call=_scaled(entry.get("input_cost_per_request", 0), MICROS),
         )
+        yield _line(model, None, str(entry.get("source") or f"LiteLLM: {name}"), price)
 
 
 def _highest(entry: Mapping[str, Any], *names: str) -> int | None:
@@ -192,27 +188,31 @@ def _highest(entry: Mapping[str, Any], *names: str) -> int | None:
     return max(found, default=None) if names[0] in entry else None
 
 
-def _line(
-    model: str,
-    day: date | None,
-    source: str,
-    *,
-    input: int | None,
-    output: int | None,
-    cached: int | None,
-    per_call: int | None,
-) -> PriceFileLine:
+@dataclass(frozen=True, slots=True)
+class _Amounts:
+    """The prices of a model as its file has them; None where a price is missing or no number."""
+
+    input: int | None
+    output: int | None
+    cached_input: int | None
+    per_call: int | None
+
+
+def _line(model: str, day: date | None, source: str, price: _Amounts) -> PriceFileLine:
     name = storable(str(model).strip())
     if not name or len(name) > 200:
         return PriceFileLine(str(model)[:60], why="its name is empty or longer than 200 characters")
-    if input is None or output is None:
+    if price.input is None or price.output is None:
         return PriceFileLine(name, why="the price of a token in or out is missing or no number")
-    amounts = [amount for amount in (input, output, cached, per_call) if amount is not None]
+    known = (price.input, price.output, price.cached_input, price.per_call)
+    amounts = [amount for amount in known if amount is not None]
     if min(amounts) < 0 or max(amounts) > HIGHEST:
         return PriceFileLine(name, why="a price is negative or beyond reason")
     if not any(amounts):
         return PriceFileLine(name, why="all its prices are zero: declare it free by hand if it is")
-    return PriceFileLine(name, day, input, output, cached, per_call or 0, source=storable(source))
+    return PriceFileLine(
+        name, day, price.input, price.output, price.cached_input, price.per_call or 0, source=storable(source)
+    )
 
 
 def _scaled(value: Any, factor: int) -> int | None:

@@ -92,12 +92,12 @@ class SuiteSpec:
         threshold = given.get("threshold")
         return cls(
             parts=parts,
-            samples=int(_number(given, "samples", 1, 1, MOST_SAMPLES, whole=True)),
-            seed=int(_number(given, "seed", 1, 0, 2**31 - 1, whole=True)),
-            temperature=_number(given, "temperature", 0.0, 0, 2),
-            max_steps=int(_number(given, "max_steps", 20, 1, 200, whole=True)),
-            timeout_seconds=_number(given, "timeout_seconds", 300.0, 1, 3_600),
-            threshold=None if threshold is None else _number(given, "threshold", 0.0, 0, 1),
+            samples=int(_number(given, "samples", 1, (1, MOST_SAMPLES), whole=True)),
+            seed=int(_number(given, "seed", 1, (0, 2**31 - 1), whole=True)),
+            temperature=_number(given, "temperature", 0.0, (0, 2)),
+            max_steps=int(_number(given, "max_steps", 20, (1, 200), whole=True)),
+            timeout_seconds=_number(given, "timeout_seconds", 300.0, (1, 3_600)),
+            threshold=None if threshold is None else _number(given, "threshold", 0.0, (0, 1)),
         )
 
 
@@ -115,7 +115,7 @@ def _part(number: int, given: Any) -> SuitePart:
         raise ValueError(f"{noun}: options is an object.")
     n = given.get("n")
     if n is not None:
-        n = int(_number(given, "n", 1, 1, MOST_QUERIES, whole=True, noun=noun))
+        n = int(_number(given, "n", 1, (1, MOST_QUERIES), whole=True, noun=noun))
     if n is None and given.get("environment"):
         raise ValueError(f"{noun}: say how many items of the environment are asked (n).")
     sources = {name: given.get(name) or "" for name in SOURCES}
@@ -131,12 +131,12 @@ def _number(
     given: Mapping[str, Any],
     name: str,
     default: float,
-    low: float,
-    high: float,
+    limits: tuple[float, float],
     *,
     whole: bool = False,
     noun: str = "A suite",
 ) -> float:
+    low, high = limits
     value = given.get(name, default)
     if isinstance(value, bool) or not isinstance(value, int if whole else int | float) or not low <= value <= high:
         kind = "whole number" if whole else "number"
