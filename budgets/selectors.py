@@ -169,7 +169,7 @@ def _room(owner: BudgetOwner) -> Headroom:
 
 def breakdown(
     actor: Actor,
-    *,
+    *,  # the filters of the REST request
     by: str,
     since: date | None = None,
     until: date | None = None,

@@ -166,7 +166,7 @@ def limit_change(
 
 def price_set(
     actor: Actor,
-    *,
+    *,  # the fields of the row
     model: str,
     organization: Organization | None = None,
     valid_from: date | None = None,

@@ -86,11 +86,10 @@ def bar_around_zero(value: float, scale: float, *, width: int = 72, height: int 
     )
 
 
-def whisker(
-    value: float, low: float | None, high: float | None, scale: float, *, label: str, width: int = 96, height: int = 14
-) -> Picture:
+def whisker(value: float, low: float | None, high: float | None, scale: float, *, label: str) -> Picture:
     """An estimate with its interval around zero: blue if surely above, red if surely below. ``scale`` fills a half;
     values beyond it are cut at the edge."""
+    width, height = 96, 14
 
     def place(number: float) -> float:
         return width / 2 + max(-1.0, min(1.0, number / scale if scale > 0 else 0.0)) * (width / 2 - 4)

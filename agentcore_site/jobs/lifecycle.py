@@ -51,7 +51,7 @@ ASKED_SECONDS: Final = 2  # limit on a person's wait for it, before the request 
 
 def submit(
     actor: Actor | None,
-    *,
+    *,  # the fields of the row
     kind: str,
     organization: Organization,
     title: str,

@@ -14,7 +14,7 @@ from agentcore_site.tenancy.models import Organization, organization_id_of
 def event_record(
     organization: Organization | UUID,
     type: str,
-    *,
+    *,  # the fields of the row
     text: str,
     data: dict[str, Any],
     path: str = "",

@@ -148,7 +148,7 @@ def rows_saying(
 def rewritten(
     rows: QuerySet[Any],
     words: Sequence[str],
-    *,
+    *,  # a table of handlers names columns by their kind
     texts: Sequence[str] = (),
     values: Sequence[str] = (),
     names: Sequence[str] = (),

@@ -19,7 +19,7 @@ SHORTEST: Final = 4  # a shorter secret is none, and masking it would leave hole
 
 
 def portkey_headers(
-    *,
+    *,  # a header each
     api_key: Secret | None = None,
     provider: str = "",
     config: str = "",

@@ -50,7 +50,7 @@ class _Moments:
 def group_advantages(
     values: ArrayLike,
     groups: ArrayLike,
-    *,
+    *,  # the arguments of the formula
     scale_rewards: ScaleRewards = "group",
     baseline: Baseline = "group_mean",
     eps: float = 0.1,

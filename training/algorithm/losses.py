@@ -68,7 +68,7 @@ def policy_loss(
     sequence: IntArray,
     n_sequences: int,
     rule: LossRule,
-    *,
+    *,  # the arguments of the formula
     logp_ref: FloatArray | None = None,
 ) -> PolicyLoss:
     """Loss of M steps. All arrays are (M,); ``sequence`` numbers each step's trajectory in 0..n_sequences-1.

@@ -55,10 +55,10 @@ def update_context(
     policy.compared += len(groups)
     policy.mixed += sum(spread(group) > TOLERANCE for group in groups)
     result = UpdateResult(observed(groups, batch.steps, whole))
-    live, pruned = policy.live, 0
-    if policy.selects and live.any():
+    pruned = 0
+    if policy.selects and policy.live.any():
         policy.learn(drawn.z, drawn.reward, drawn.group, groups)
-        _learn(result, policy, optimizer, drawn, apply_filter(whole.advantages, config.advantage_filter), live, config)
+        _learn(result, policy, optimizer, drawn, apply_filter(whole.advantages, config.advantage_filter), config)
         if config.context.update_rule == "ridge_thompson":
             # Each lesson is included with the probability that it helps: Thompson's rule, with exact log-probabilities.
             policy.parameters["theta"] = logit_of(policy.estimate().above(), policy.floor)
@@ -134,11 +134,11 @@ def _learn(
     optimizer: Optimizer,
     drawn: Drawn,
     advantages: FloatArray,
-    live: BoolArray,
     config: GRPOConfig,
 ) -> None:
     """``num_iterations`` clipped steps. Each lesson's bit is one decision of its own, as a token is in a text: the
     ratio of a whole set would be a product of K terms, and explode."""
+    live = policy.live
     z = drawn.z[:, live]
     before = bits(z, policy.theta[live], policy.floor)
     loss = _loss(before, before, advantages, config)

@@ -79,7 +79,7 @@ class ContextPolicy:
         cls,
         library: Library,
         weights: Mapping[str, float],
-        *,
+        *,  # the fields of the policy
         selects: bool = True,
         floor: float = FLOOR,
         vectors: QueryVectors | None = None,

@@ -33,7 +33,7 @@ KEEP_DAYS = 90
 
 def checkpoint_save(
     run: TrainingRun,
-    *,
+    *,  # the state of the run, as its worker has it
     iteration: int,
     data: bytes,
     metrics: dict[str, Any],

@@ -78,7 +78,7 @@ def pipeline_options(**given: Any) -> PipelineOptions:
 
 def pipeline_start(
     actor: Actor,
-    *,
+    *,  # the arguments of the command and of the request
     agent: Agent,
     options: PipelineOptions,
     rows: Sequence[Any] | None = None,

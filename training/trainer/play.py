@@ -55,7 +55,7 @@ async def play(
     scenarios: Sequence[Scenario],
     samples: int,
     plan: RolloutPlan,
-    *,
+    *,  # the first rollout's key, and where rollouts are kept
     iteration: int = 0,
     first: int = 0,
     kept: Mapping[RolloutKey, Trajectory] | None = None,

@@ -19,7 +19,7 @@ LATEST: Final = 2**33  # seconds since the epoch: in the year 2242
 
 def trajectory_of_messages(
     messages: Sequence[Mapping[str, Any]],
-    *,
+    *,  # what lines of the formats say beside the messages
     scenario: int,
     reward: float | None,
     about: Mapping[str, Any],

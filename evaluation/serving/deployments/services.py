@@ -83,7 +83,9 @@ def deployment_start(
     if not verdict.passed:
         _check_override(actor, release.agent, verdict, override)
     shown = verdict.as_json()
-    deployment = _begin(actor, release, serving, strategy, rule or DeploymentRule(), note=note, verdict=shown)
+    deployment = _begin(
+        actor, release, serving, strategy=strategy, rule=rule or DeploymentRule(), note=note, verdict=shown
+    )
     if not verdict.passed:
         _log_event(actor, deployment, "overridden", note=override.strip(), figures={"verdict": verdict.sentence})
     return deployment
@@ -118,7 +120,8 @@ def release_restore(actor: Actor, agent: Agent, *, note: str = "") -> Deployment
         raise Conflict(f"{agent.name} has no release to go back to.")
     serving = _serving(actor, last.previous)
     note = note or f"Back from release {last.release.number}."
-    return _begin(actor, last.previous, serving, DeploymentStrategy.IMMEDIATE, DeploymentRule(), note=note, verdict={})
+    immediate, rule = DeploymentStrategy.IMMEDIATE, DeploymentRule()
+    return _begin(actor, last.previous, serving, strategy=immediate, rule=rule, note=note, verdict={})
 
 
 def _serving(actor: Actor, release: Release) -> AgentServing:
@@ -141,9 +144,9 @@ def _begin(
     actor: Actor,
     release: Release,
     serving: AgentServing,
+    *,  # the fields of the row
     strategy: str,
     rule: DeploymentRule,
-    *,
     note: str,
     verdict: dict[str, Any],
 ) -> Deployment:

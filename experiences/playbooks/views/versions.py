@@ -12,6 +12,7 @@ from django.shortcuts import redirect, render
 from agentcore_site.console.pages import allowed, page, post_page, whole_number
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.authentication import actor_of
 from agentcore_site.tenancy.permissions import require
 from budgets.llm.tokens import middle
 from experiences.learning.playbooks.items import CATEGORIES, Category
@@ -68,13 +69,13 @@ def adopt(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     given = request.POST if request.method == "POST" else request.GET
     playbook, category = Playbook.objects.filter(agent=agent).first(), _category(given)
     if request.method != "POST":
-        return _preview(request, actor, agent, playbook, _first(agent, playbook, given), category)
+        return _preview(request, agent, playbook, _first(agent, playbook, given), category)
     require(actor, "playbook.edit", agent.organization_id)
     chosen = _chosen(agent, given)
     try:
         made = playbook_adopt(actor, agent, chosen, category=category, expected=whole_number(request.POST, "version"))
     except (Invalid, Conflict) as error:
-        return _preview(request, actor, agent, playbook, chosen, category, error)
+        return _preview(request, agent, playbook, chosen, category, error)
     lessons_are = "1 lesson is" if len(chosen) == 1 else f"{len(chosen)} lessons are"
     messages.success(request, f"{lessons_are} in the playbook: version {made.version}. {NOT_YET}")
     return redirect("experiences:playbook", agent_id=agent.pk)
@@ -82,7 +83,6 @@ def adopt(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
 
 def _preview(
     request: HttpRequest,
-    actor: Actor,
     agent: Agent,
     playbook: Playbook | None,
     chosen: list[Experience],
@@ -93,7 +93,7 @@ def _preview(
     context = {
         "agent": agent,
         "playbook": playbook,
-        "may": allowed(actor, agent.organization_id),
+        "may": allowed(actor_of(request), agent.organization_id),
         "holder": agent_holder(agent.pk),
         "lessons": _offered(agent, playbook, plan, chosen),
         "n_chosen": len(plan.taken),
