@@ -99,10 +99,12 @@ def _target(expected: Mapping[str, Any], *names: str) -> Any:
     raise ValueError(f"there is nothing to check against: expected_outcome needs {' or '.join(map(repr, names))}.")
 
 
+def _evidence(scorer: str, answer: str, expected: Any) -> dict[str, Any]:
+    return {"scorer": scorer, "answer": cut_short(answer, MAX_MATCHED), "expected": expected}
+
+
 def _verdict(success: bool, scorer: str, answer: str, expected: Any) -> Outcome:
-    return Outcome(
-        float(success), success, {"scorer": scorer, "answer": cut_short(answer, MAX_MATCHED), "expected": expected}
-    )
+    return Outcome(float(success), success, _evidence(scorer, answer, expected))
 
 
 def _normalized(text: str, case_sensitive: bool) -> str:
@@ -182,14 +184,9 @@ def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """A language model's verdict by a rubric. It is asked while the episode goes on (``TextEpisode.say``); what is
     built here answers where there is no model to ask: no verdict, which leaves the trajectory unscored."""
     rubric = rubric_for(expected, "judge")
-    shown = rubric.reference or rubric.text if rubric else ""
-    missing = "no language model was there to judge it"
-
-    def check(answer: str) -> Outcome:
-        verdict = _verdict(False, "judge", answer, shown)
-        return Outcome(0.0, False, {**verdict.evidence, "judge_error": missing})
-
-    return check
+    assert rubric is not None
+    shown, missing = rubric.reference or rubric.text, "no language model was there to judge it"
+    return lambda answer: Outcome(0.0, False, _evidence("judge", answer, shown) | {"judge_error": missing})
 
 
 SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {
