@@ -32,7 +32,7 @@ def begun(algorithm: str = "tfgrpo", rate: float = 0.5, **context: Any) -> tuple
     short = {"n_iterations": 6, "batch_size": 5, "n_trajectories_per_query": 4, "eval_interval": 3, "eval_samples": 2}
     setup, *_ = setup_of("http://localhost:1", ROWS, short | {"algorithm": algorithm, "context": context}, seed=4)
     setup = replace(setup, library=BEGAN)
-    state = TrainerState.fresh(setup)
+    state = setup.fresh_state()
     policy: Any = state.policy
     policy.take(policy.library.having(NEW))
     state.iteration = 4
