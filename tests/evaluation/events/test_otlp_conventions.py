@@ -67,7 +67,7 @@ def test_every_span_keeps_its_place_and_its_session(operation: str) -> None:
 def test_a_span_of_another_kind_says_nothing_else() -> None:
     found = read(span(**{"gen_ai.request.model": "small", "input.value": "x", "tool.name": "y"}))
     assert found == AgentSpan("t1", "s1", "p1", "a name", 1.0, 2.5, "failed", SpanKind.OTHER)
-    assert (found.model, found.told, found.said, found.tool, found.call) == ("", (), (), "", "")
+    assert (found.model, found.inputs, found.outputs, found.tool, found.call) == ("", (), (), "", "")
     assert (found.input_tokens, found.output_tokens, found.cached_tokens, found.cost_usd) == (0, 0, 0, None)
     assert found.arguments is None and found.result is None and found.settings == {}
 
@@ -241,9 +241,9 @@ EVENTS = (
 def test_input_messages_are_read_by_each_convention(
     events: tuple[SpanEvent, ...], attributes: dict[str, Any], told: tuple[SpanMessage, ...]
 ) -> None:
-    assert model(*events, **attributes).told == told
+    assert model(*events, **attributes).inputs == told
     system = {"gen_ai.system_instructions": '["Be kind.", {"type": "text", "content": "Be brief."}]'}
-    assert model(*events, **attributes, **system).told == (SpanMessage("system", "Be kind.\nBe brief."), *told)
+    assert model(*events, **attributes, **system).inputs == (SpanMessage("system", "Be kind.\nBe brief."), *told)
 
 
 def choice(**attributes: Any) -> SpanEvent:
@@ -286,24 +286,24 @@ def test_output_messages_are_read_by_each_convention(
 ) -> None:
     expected = (SpanMessage("assistant", said),) if isinstance(said, str) else said
     found = model(*events, **attributes)
-    assert found.said == expected and AgentSpan.from_json(json.loads(found.as_json())) == found
+    assert found.outputs == expected and AgentSpan.from_json(json.loads(found.as_json())) == found
 
 
 def test_of_two_conventions_the_newer_counts_and_a_spans_own_attributes_before_those_of_its_details() -> None:
     details = SpanEvent("gen_ai.client.inference.operation.details",
                         {"gen_ai.request.model": "of the event", "input.value": "of the event"})  # fmt: skip
     found = model(details, SpanEvent("another", {"output.value": "no"}), **{"gen_ai.request.model": "of the span"})
-    assert (found.model, found.told, found.said) == ("of the span", (SpanMessage("user", "of the event"),), ())
+    assert (found.model, found.inputs, found.outputs) == ("of the span", (SpanMessage("user", "of the event"),), ())
     everything = {"gen_ai.input.messages": PARTS[:1], **NUMBERED, **PROMPTS, "input.value": "whole"}
     for gone, first in (
         ("gen_ai.input", "You are kind."),
         ("llm.input", "Hello."),
         ("gen_ai.prompt", '[{"type": "image"}]'),
     ):
-        assert model(*EVENTS, **everything).told[0].text == first
+        assert model(*EVENTS, **everything).inputs[0].text == first
         everything = {name: value for name, value in everything.items() if not name.startswith(gone)}
-    assert model(*EVENTS, **everything).told[0].text == "You are kind."
-    assert model(**everything).told == (SpanMessage("user", "whole"),)
+    assert model(*EVENTS, **everything).inputs[0].text == "You are kind."
+    assert model(**everything).inputs == (SpanMessage("user", "whole"),)
 
 
 @pytest.mark.parametrize(
@@ -325,4 +325,11 @@ def test_a_text_that_is_json_is_its_value(given: Any, parsed: Any) -> None:
 
 def test_a_tool_has_messages_where_they_are_given() -> None:
     found = tool(**{"input.value": "asked", "output.value": "found"})
-    assert found.told == (SpanMessage("user", "asked"),) and found.said == (SpanMessage("assistant", "found"),)
+    assert found.inputs == (SpanMessage("user", "asked"),) and found.outputs == (SpanMessage("assistant", "found"),)
+
+
+def test_spans_that_an_earlier_release_stored_are_read() -> None:
+    found = model(**{"input.value": "asked", "output.value": "answered"})
+    stored = json.loads(found.as_json())
+    stored |= {"told": stored.pop("inputs"), "said": stored.pop("outputs")}
+    assert AgentSpan.from_json(stored) == found
