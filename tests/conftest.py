@@ -36,7 +36,7 @@ hypothesis.load_profile("ours")
 def pytest_collection_finish() -> None:
     """Objects that are loaded by now stay to the end, so the collector skips them, as in a worker."""
     gc_freeze.settle()
-    static_files.look_once()
+    static_files.read_once()
 
 
 @pytest.fixture(scope="session")

@@ -814,16 +814,16 @@ def test_a_stranger_gets_404_from_every_method(values: dict[str, Any], charlie: 
 
 def test_a_link_opens_its_job_and_nothing_else(values: dict[str, Any], run: TrainingRun, operator: Actor) -> None:
     token = share_create(operator, run.job)
-    nobody = Client()
+    stranger = Client()
     for route in SHARED:
         path = filled(route, {"token": token})
-        assert nobody.get(path).status_code == 200
+        assert stranger.get(path).status_code == 200
         before = snapshot()
-        assert nobody.post(path).status_code in {200, 403, 405}
+        assert stranger.post(path).status_code in {200, 403, 405}
         assert snapshot() == before
     share_revoke_all(operator, run.job)
     for route in SHARED:
-        assert nobody.get(filled(route, {"token": token})).status_code == 404
+        assert stranger.get(filled(route, {"token": token})).status_code == 404
 
 
 # -- roles -------------------------------------------------------------------------------------------------------------
@@ -852,7 +852,7 @@ def test_raw_rows_are_for_roles_that_work_with_them(
     session = Client(raise_request_exception=False)
     session.force_login(user)
     key = Caller(user)
-    works, told = person != "stella", set()
+    works, revealed = person != "stella", set()
     for route in all_routes():
         if route in PUBLIC | SHARED | INVITED | INTERNAL or of_admin(route) or "(" in route:
             continue
@@ -867,12 +867,12 @@ def test_raw_rows_are_for_roles_that_work_with_them(
         if route in RAW:
             assert response.status_code in ({200, 404, 405, 409} if works else {403}), where
         body = b"".join(response) if response.streaming else response.content
-        told |= {one for one in ADDRESSES if one.encode() in body}
+        revealed |= {one for one in ADDRESSES if one.encode() in body}
         if not works:
-            assert not told, where
+            assert not revealed, where
             # Nor does any page lead to what it would refuse.
             assert re.findall(LEADS_TO_RAW, body.decode(errors="replace")) == [], where
-    assert told == (set(ADDRESSES) if works else set())
+    assert revealed == (set(ADDRESSES) if works else set())
 
 
 def test_a_person_who_may_export_data_may_read_it(values: dict[str, Any], stella: Any) -> None:

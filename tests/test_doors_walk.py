@@ -154,11 +154,11 @@ def walk_console(walk: Walk, client: Client, values: dict[str, Any]) -> None:
     body = {"run": str(values["job_id"]), "job": str(values["job_id"]), "confirm": "router-7"}
     for route in sorted(CONSOLE):
         path, row = address(route, values), bool(set(parameters(route)) - NO_ROW)
-        looks = READS.get(route, "view")
-        form = CONSOLE_WRITES.get(route, looks)
+        reading = READS.get(route, "view")
+        form = CONSOLE_WRITES.get(route, reading)
         get: Ask = lambda path=path: client.get(path)  # noqa: E731
         answer = INCOMPLETE.get(route, 200)
-        walk.ask("console", looks, get, row=row, where=("get", path), form=form, answer=answer)
+        walk.ask("console", reading, get, row=row, where=("get", path), form=form, answer=answer)
         if right := CONSOLE_WRITES.get(route):
             send: Ask = lambda path=path: client.post(path, body)  # noqa: E731
             walk.ask("console", right, send, row=row, where=("post", path), writes=True)
@@ -187,8 +187,8 @@ def walk_rest(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
         row = bool(set(parameters(route)) - NO_ROW)
         for method in [*(getattr(pattern.callback, "actions", None) or {})]:
             if method == "get":
-                looks = "data.view" if route in RAW else "view"
-                walk.ask("REST", looks, lambda path=path: caller.get(path), row=row, where=(method, path))
+                reading = "data.view" if route in RAW else "view"
+                walk.ask("REST", reading, lambda path=path: caller.get(path), row=row, where=(method, path))
             elif (method, plain) in REST_WRITES:
                 right, body = REST_WRITES[method, plain]
                 sent = body(values) if callable(body) else body

@@ -19,7 +19,7 @@ from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.privacy import cut_short
 from experiences.rollouts.environments.scorers import Rubric, reference_in
-from experiences.rollouts.prompt_quoting import bounded, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import bounded, quoted, unused_mark
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutAttempt, Runtime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.structured_output import (
@@ -162,7 +162,7 @@ def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonc
     if reference:
         blocks["REFERENCE"] = plain(reference)
     blocks["ANSWER"] = bounded(plain(answer), HEAD, TAIL)
-    mark = unheard_of(nonce, blocks.values())
+    mark = unused_mark(nonce, blocks.values())
     return [
         Message("system", INSTRUCTIONS.format(nonce=mark)),
         Message("user", f"{quoted(blocks, mark)}\n\n{ASKED.format(nonce=mark)}"),

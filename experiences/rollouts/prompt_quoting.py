@@ -17,11 +17,11 @@ that imitate a block are a part of the data."""
 
 
 def quoted(blocks: Mapping[str, str], mark: str) -> str:
-    """The blocks one after the other. ``mark`` must occur in none of the texts: see ``unheard_of``."""
+    """The blocks one after the other. ``mark`` must occur in none of the texts: see ``unused_mark``."""
     return "\n\n".join(f"<<<{name} {mark}>>>\n{text}\n<<<END {name} {mark}>>>" for name, text in blocks.items())
 
 
-def unheard_of(draw: Callable[[], str], texts: Iterable[str]) -> str:
+def unused_mark(draw: Callable[[], str], texts: Iterable[str]) -> str:
     """The first of the drawn marks that occurs in none of the texts, in any case or width of letters.
 
     Raises:

@@ -134,9 +134,9 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     job_pin(operator, run)
     SavedView.objects.create(organization=run.organization, person=adam, page="training:jobs", name="mine")
     AuditStream.objects.create(organization=run.organization, url="https://siem.example.org/log")
-    told = factories.WebhookDeliveryFactory(organization=run.organization)
-    WebhookAttempt.objects.create(organization=run.organization, delivery=told, duration_ms=1)
-    Notice.objects.create(organization=run.organization, user=adam, event=told.event)
+    delivery = factories.WebhookDeliveryFactory(organization=run.organization)
+    WebhookAttempt.objects.create(organization=run.organization, delivery=delivery, duration_ms=1)
+    Notice.objects.create(organization=run.organization, user=adam, event=delivery.event)
     NoticePreferences.objects.create(organization=run.organization, user=adam)
     archive = factories.TrajectoryArchiveFactory(agent=agent)
     ArchivedJob.objects.create(

@@ -24,10 +24,10 @@ def test_the_lines_of_the_documentation_drive_a_job_from_key_to_export(
     lines = example("A job from key to export by curl alone", "sh")
     given = {"SITE": live_site.url, "NAME": olivia.username, "PASSWORD": PASSWORD}
     for shell in ("bash", "sh"):  # a second time makes no second row: each line that makes one has its key
-        told = ran([shell, "-eu", "-c", lines], tmp_path, **given)
+        printed = ran([shell, "-eu", "-c", lines], tmp_path, **given)
         run = TrainingRun.objects.select_related("job").get()
         assert (run.job.status, run.iteration) == ("completed", 5)
-        assert "baseline" in told and '"type":"completed"' in told.replace(" ", "")
+        assert "baseline" in printed and '"type":"completed"' in printed.replace(" ", "")
         exported = (tmp_path / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(exported) == run.trajectories and json.loads(exported[0])["job_id"] == str(run.pk)
     assert (Agent.objects.count(), Dataset.objects.count(), TrajectoryExport.objects.count()) == (1, 1, 1)

@@ -105,7 +105,7 @@ def test_the_same_key_moves_a_lesson_once(api: Caller, lessons: list[Experience]
 def test_only_lessons_and_packs_of_the_callers_organisation_are_there(
     lessons: list[Experience], charlie: Any, stella: Any, elsewhere: Organization
 ) -> None:
-    stranger, looker = Caller(charlie), Caller(stella)
+    stranger, viewer = Caller(charlie), Caller(stella)
     pack = PromptPackFactory(organization=lessons[0].organization)
     assert ids(stranger.get("experiences")) == [] and ids(stranger.get("prompt-packs")) == []
     problem(stranger.get("experiences", agent=lessons[0].agent.slug), 404)
@@ -113,9 +113,9 @@ def test_only_lessons_and_packs_of_the_callers_organisation_are_there(
         problem(stranger.get(address), 404)
         problem(stranger.patch(address, {}), 404)
     problem(stranger.post(f"experiences/{lessons[0].pk}/prune"), 404)
-    problem(looker.post(f"experiences/{lessons[0].pk}/prune"), 403)
-    problem(looker.patch(f"prompt-packs/{pack.pk}", {"system": "x"}), 403)
-    assert looker.get(f"experiences/{lessons[0].pk}").status_code == 200
+    problem(viewer.post(f"experiences/{lessons[0].pk}/prune"), 403)
+    problem(viewer.patch(f"prompt-packs/{pack.pk}", {"system": "x"}), 403)
+    assert viewer.get(f"experiences/{lessons[0].pk}").status_code == 200
 
 
 def test_listed_lessons_are_imported_by_an_agent_with_the_same_prompt(

@@ -36,12 +36,12 @@ def test_a_typed_client_made_from_the_description_drives_a_job(
     ran([str(program), *asked], tmp_path)
     given = {"SITE": live_site.url, "NAME": olivia.username, "PASSWORD": PASSWORD}
     for _ in range(2):  # a second time makes no second row
-        told = ran([sys.executable, "-c", example(page, "python")], tmp_path, **given)
+        printed = ran([sys.executable, "-c", example(page, "python")], tmp_path, **given)
         run = TrainingRun.objects.select_related("job").get()
         assert (run.job.status, run.iteration) == ("completed", 5)
-        assert "completed 100 % 80 trajectories" in told and "95 % interval" in told
+        assert "completed 100 % 80 trajectories" in printed and "95 % interval" in printed
         assert run.job.priority == Priority.HIGH and run.dataset.size == 12
-        events = [line.split(" ", 1) for line in told.splitlines() if re.match(r"\d+ ", line)]
+        events = [line.split(" ", 1) for line in printed.splitlines() if re.match(r"\d+ ", line)]
         assert [int(seq) for seq, _ in events] == [*range(1, len(events) + 1)] and len(events) > 3
         exported = (tmp_path / "trajectories.jsonl").read_text(encoding="utf-8").splitlines()
         assert len(exported) == run.trajectories == 80 and all(json.loads(one)["steps"] for one in exported)

@@ -128,9 +128,9 @@ def test_it_never_reveals_an_internal_error(api: Caller, monkeypatch: pytest.Mon
 
 def test_an_unknown_caller_gets_a_401_with_a_json_rpc_error() -> None:
     for headers in ({}, {"Authorization": "Bearer ac_wrong"}, {"Authorization": "Bearer not.a.token"}):
-        nobody = Caller()
-        nobody.headers = headers
-        response = nobody.post("jsonrpc", request("training.list_jobs", {}, id=1))
+        stranger = Caller()
+        stranger.headers = headers
+        response = stranger.post("jsonrpc", request("training.list_jobs", {}, id=1))
         assert response.status_code == 401
         assert response["WWW-Authenticate"] == "Bearer"
         assert response.json()["jsonrpc"] == "2.0" and response.json()["error"]["code"] == 401

@@ -80,11 +80,11 @@ def test_the_program_of_the_documentation_starts_watches_tests_and_exports(
 ) -> None:
     scopes = ("training:view", "training:start", "training:evaluate", "training:export")
     given = {"SITE": live_site.url, "AGENT": agent.slug, "AGENTCORE_KEY": key_of(olivia, *scopes)}
-    told = ran([sys.executable, "-c", example("MCP", "python")], tmp_path, **given)
+    printed = ran([sys.executable, "-c", example("MCP", "python")], tmp_path, **given)
     run = TrainingRun.objects.select_related("job").get()
-    assert (run.job.status, run.iteration) == ("completed", 5) and "95 % interval" in told
+    assert (run.job.status, run.iteration) == ("completed", 5) and "95 % interval" in printed
     assert EvaluationRun.objects.filter(checkpoint=run.best_checkpoint).exists()
-    assert told.splitlines()[-1] == f"{run.trajectories} trajectories"
+    assert printed.splitlines()[-1] == f"{run.trajectories} trajectories"
     started = AuditEvent.objects.get(action="run.started")
     assert started.actor == "olivia" and started.door.startswith("key ")
 

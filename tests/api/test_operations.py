@@ -76,12 +76,12 @@ def test_a_stranger_gets_one_word_and_a_member_gets_the_reason(olivia: Any, monk
         assert response.status_code == 200 and response.json() == {"status": "ok"}
         assert "no-store" in response["Cache-Control"]
     assert set(asked("/health/ready", olivia).json()["dependencies"]) == {"database", "migrations", "redis"}
-    told = asked(person=olivia).json()["dependencies"]
-    assert set(told) == {
+    dependencies = asked(person=olivia).json()["dependencies"]
+    assert set(dependencies) == {
         "database", "migrations", "redis", "broker", "workers", "storage", "disk", "nats", "relay", "consumers",
         "warehouse",
     }  # fmt: skip
-    assert told["workers"]["jobs_waiting"] == 3
+    assert dependencies["workers"]["jobs_waiting"] == 3
     assert "dependencies" not in asked(person=factories.UserFactory()).json()  # who belongs to no organisation
 
 

@@ -41,19 +41,19 @@ def test_a_playbook_is_read_with_its_items_and_counts(api: Caller, playbook: Pla
 def test_its_context_is_the_served_one_and_its_draft_the_next_one(
     api: Caller, operator: Actor, playbook: Playbook
 ) -> None:
-    def told() -> tuple[str | None, str]:
+    def contexts() -> tuple[str | None, str]:
         body = api.get(f"playbooks/{playbook.agent_id}").json()
         return body["context"], body["draft"]
 
     before = playbook.context
-    assert told() == (None, before)
+    assert contexts() == (None, before)
     deployed(operator, playbook)
-    assert told() == (before, before)
+    assert contexts() == (before, before)
     playbook_edit(operator, playbook, type="update", target="s1", content="Read all of the order.")
-    served, draft = told()
+    served, draft = contexts()
     assert served == before != draft and "Read all of the order." in draft
     Agent.objects.filter(pk=playbook.agent_id).update(archived_at=timezone.now())
-    assert told()[0] is None
+    assert contexts()[0] is None
 
 
 def test_playbooks_are_listed(api: Caller, operator: Actor, playbook: Playbook, charlie: Any) -> None:

@@ -369,17 +369,17 @@ def test_the_catalogue_says_what_there_is(api: Caller) -> None:
 
 
 def test_a_token_opens_what_its_owner_may(olivia: Any) -> None:
-    nobody = Caller()
-    given = nobody.post("token", {"username": "olivia", "password": factories.PASSWORD}).json()
-    nobody.headers = {"Authorization": f"Bearer {given['access']}"}
-    me = nobody.get("me").json()
+    stranger = Caller()
+    given = stranger.post("token", {"username": "olivia", "password": factories.PASSWORD}).json()
+    stranger.headers = {"Authorization": f"Bearer {given['access']}"}
+    me = stranger.get("me").json()
     assert me["username"] == "olivia" and me["scopes"] is None
     assert me["organizations"][0]["role"] == "operator" and "run.start" in me["organizations"][0]["may"]
     renewed = Caller().post("token/refresh", {"refresh": given["refresh"]}).json()
-    nobody.headers = {"Authorization": f"Bearer {renewed['access']}"}
-    assert nobody.get("agents").status_code == 200
-    nobody.headers = {"Authorization": f"Bearer {given['refresh']}"}
-    assert "token" in problem(nobody.get("agents"), 401)["detail"].lower()
+    stranger.headers = {"Authorization": f"Bearer {renewed['access']}"}
+    assert stranger.get("agents").status_code == 200
+    stranger.headers = {"Authorization": f"Bearer {given['refresh']}"}
+    assert "token" in problem(stranger.get("agents"), 401)["detail"].lower()
 
 
 def test_wrong_passwords_are_refused_slowed_and_logged(olivia: Any) -> None:
@@ -523,9 +523,9 @@ def test_a_change_that_another_crossed_is_asked_for_again_at_once(api: Caller, m
     response = api.post("agents", {"name": "x"})
     assert (response.status_code, response["Retry-After"]) == (503, "1")
     assert counted.get() == before + 1  # and no alert of a database that is away
-    told = response.json()
-    assert told["title"] == "Database busy"
-    assert told["detail"] == "Someone else is changing the same at this moment. Nothing was changed. Try again."
+    answer = response.json()
+    assert answer["title"] == "Database busy"
+    assert answer["detail"] == "Someone else is changing the same at this moment. Nothing was changed. Try again."
 
 
 def test_a_trailing_slash_makes_no_difference(api: Caller, agent: Agent) -> None:

@@ -115,6 +115,6 @@ def test_serving_settings_are_read_and_changed(olivia: Any, stella: Any, agent: 
     wrong = caller.patch(f"agents/{agent.slug}/serving", {"gate": {"margin": 7}})
     assert wrong.status_code == 400 and "margin" in wrong.json()["detail"]
     # Who only looks reads the rule and not the address.
-    looked = Caller(stella).get(f"agents/{agent.slug}/serving").json()
-    assert looked["gate"]["margin"] == 0.02 and looked["webhook_url"] == ""
+    shown = Caller(stella).get(f"agents/{agent.slug}/serving").json()
+    assert shown["gate"]["margin"] == 0.02 and shown["webhook_url"] == ""
     assert Caller(stella).patch(f"agents/{agent.slug}/serving", {"while_away_usd": 1}).status_code == 403

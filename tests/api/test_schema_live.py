@@ -35,7 +35,7 @@ def test_every_operation_answers_as_described_of_rows_that_are_there(live_site: 
         world.mend([*callers.values()])  # keys and roles that it revoked
     links = Rest(live_site.url, callers["admin"], LINKED, 7).links()
     assert links.requests >= LINKED
-    told = {tally.interface + ", " + tally.caller: tally.examples for tally in [*tallies, links] if tally.wrong}
-    assert not told, json.dumps(told, indent=2)[:8000]
+    failures = {tally.interface + ", " + tally.caller: tally.examples for tally in [*tallies, links] if tally.wrong}
+    assert not failures, json.dumps(failures, indent=2)[:8000]
     answered = sum((tally.statuses for tally in tallies), tallies[0].statuses.__class__())
     assert {200, 201, 204, 400, 404} <= set(answered), answered  # it reached rows, made some, and was refused some

@@ -68,13 +68,13 @@ def test_an_export_is_logged_and_holds_only_organisations_that_the_actor_adminis
     assert len(exported(Actor(adam), about="run")) == 0
     lines = exported(Actor(adam), action="test.line", until="2100-01-01T00:00:00Z")
     assert len(lines) == 3 and b"theirs" not in b"".join(lines)
-    told = AuditEvent.objects.filter(action="audit.exported", organization_id=acme.pk).order_by("number")
+    logged = AuditEvent.objects.filter(action="audit.exported", organization_id=acme.pk).order_by("number")
     asked = {"action": "test.line", "until": "2100-01-01T00:00:00Z"}
-    assert [one.after for one in told] == [
+    assert [one.after for one in logged] == [
         {"filters": {"about": "run"}, "lines": 0},
         {"filters": asked, "lines": 3},
     ]
-    assert {one.actor for one in told} == {"adam"}
+    assert {one.actor for one in logged} == {"adam"}
     with pytest.raises(Forbidden):
         exported(Actor(olivia))
     with pytest.raises(Invalid, match="since"):
@@ -104,8 +104,8 @@ def test_a_superuser_takes_the_whole_sites_log_and_no_key_does(adam: Any, elsewh
     events(elsewhere, 1)
     export = audit_export_start(Actor(adam), {}, site=True)
     assert set(export.rows.values_list("action", flat=True)) >= {"sign_in.failed", "test.line"}
-    told = AuditEvent.objects.filter(action="audit.exported")
-    assert {one.organization_id for one in told} >= {None, elsewhere.pk}  # each whose lines were taken reads of it
+    logged = AuditEvent.objects.filter(action="audit.exported")
+    assert {one.organization_id for one in logged} >= {None, elsewhere.pk}  # each whose lines were taken reads of it
     assert Caller(adam).get("audit-events/export", site="true").status_code == 403
     get_user_model().objects.filter(pk=adam.pk).update(is_superuser=False)
     adam.refresh_from_db()

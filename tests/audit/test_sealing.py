@@ -106,8 +106,8 @@ def test_erased_words_leave_the_chain_whole_and_are_reported() -> None:
     seal(LOG)
     event_erase(event.pk, target="", before=None, after={"name": "[erased]"})
     assert seal(LOG) == 1 and verify(LOG).wrong == []
-    told = AuditEvent.objects.get(action="audit.words_erased")
-    assert told.target_id == str(event.pk) and told.after and told.after["line"] == number_of(event)
+    logged = AuditEvent.objects.get(action="audit.words_erased")
+    assert logged.target_id == str(event.pk) and logged.after and logged.after["line"] == number_of(event)
     tampered("UPDATE audit_auditevent SET after = %s WHERE id = %s", '{"name": "John"}', event.pk)
     [said] = verify(LOG).wrong
     assert said == f"words of line {number_of(event)} were altered without a logged erasure"

@@ -149,8 +149,8 @@ def test_sealed_lines_are_sent_once_signed_and_a_copy_of_them_verifies(
     assert audit_send() == 4 and audit_send() == 0  # and the line that says where they go
     assert siem.numbers()[:3] == sent and {line["action"] for line in siem.lines()} == {"test.line", "audit_stream.set"}
     [(headers, body)] = siem.came
-    told = Webhook(stream_secret(acme.pk, 1)).verify(body, headers)
-    assert (told["type"], told["data"]["organization"]) == ("audit.lines", "acme")
+    verified = Webhook(stream_secret(acme.pk, 1)).verify(body, headers)
+    assert (verified["type"], verified["data"]["organization"]) == ("audit.lines", "acme")
     copy = [json.dumps(line).encode() for line in siem.lines()]
     assert (copy_compare(copy).unsealed, copy_compare(copy).wrong) == (0, [])
     row = AuditStream.objects.get()
@@ -195,15 +195,15 @@ def test_a_seal_that_shows_up_while_others_are_passed_over_is_not_passed_over_wi
     with late_line(acme) as late:
         lines(elsewhere, 1)
         seal(LOG)
-        looked = sending._lines
+        checked = sending._lines
 
-        def look(stream: AuditStream) -> list[tuple[int, int, int]]:
-            found = looked(stream)
+        def check(stream: AuditStream) -> list[tuple[int, int, int]]:
+            found = checked(stream)
             late.commit()
             seal(LOG)
             return found
 
-        monkeypatch.setattr(sending, "_lines", look)
+        monkeypatch.setattr(sending, "_lines", check)
         audit_send()
     monkeypatch.undo()
     audit_send()

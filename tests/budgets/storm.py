@@ -1,7 +1,7 @@
 """64 concurrent spenders over three nested budgets, killed with -9 at random, while a reader checks the sums.
 
 ``python -m tests.budgets.storm FILE ROUNDS SEED CHAIN…`` is the mother: it forks 8 processes of 8 threads, each with a
-connection of its own, and in each round kills one of them at random and forks another. ``storm`` runs it and looks.
+connection of its own, and in each round kills one of them at random and forks another. ``storm`` runs it and checks.
 Most threads call the ledger themselves; two of each process are event loops whose calls go through ``DatabaseMeter``
 and its group commit, as a worker's do.
 
@@ -175,7 +175,7 @@ def mother(path: str, rounds: int, seed: int, texts: Sequence[str]) -> None:
         os.waitpid(pid, 0)
 
 
-# -- who looks ---------------------------------------------------------------------------------------------------------
+# -- the checker -------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -183,9 +183,9 @@ class Report:
     """The observations. ``wrong``: each check at which the books and the bills contradicted each other."""
 
     rounds: int = 0
-    looks: int = 0
+    checks: int = 0
     moved: int = 0
-    brim: int = 0  # looks at which less than one hold was left in a budget
+    brim: int = 0  # checks at which less than one hold was left in a budget
     wrong: list[str] = field(default_factory=list)
     settled: int = 0
     metered: int = 0  # of those, what came through the meter
@@ -222,10 +222,10 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
         by_chain = [sum(cells[chain::CHAINS]) for chain in range(CHAINS)]
         return [sum(by_chain[chain:]) for chain in range(CHAINS)]
 
-    def look() -> None:
+    def check() -> None:
         paid = bills()  # before the books: a bill that comes in between is not yet in them
         rows = Budget.objects.in_bulk(budgets)
-        report.looks += 1
+        report.checks += 1
         for key, bill in zip(budgets, paid, strict=True):
             row = rows[key]
             if row.limit is None or row.spent + row.reserved > row.limit or row.debt:
@@ -263,10 +263,10 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
     watcher.start()
     try:
         while process.poll() is None:
-            look()
-            if report.looks % 20 == 0:
+            check()
+            if report.checks % 20 == 0:
                 charge_expired(limit=dice.choice([3, 1000]))
-            if report.looks % 10 == 0:
+            if report.checks % 10 == 0:
                 move_one()
             time.sleep(0.005)
         watcher.join()
@@ -277,7 +277,7 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
         time.sleep(LEASE)
         while charge_expired():
             pass
-        look()
+        check()
     finally:
         with suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)

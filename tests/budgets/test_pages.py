@@ -294,8 +294,8 @@ def test_the_curve_ends_at_the_spent_amount(chain: Chain) -> None:
 
 
 def test_a_pace_that_leads_over_the_limit_is_a_warning(spent: Chain) -> None:
-    told = verdict(of(spent, "organization"), Forecast(600_000, 12 * MICROS, 9 * MICROS, 15 * MICROS, 5))
-    assert told.tone == "warn" and "(90 % range $9.00 to $15.00), more than the limit." in told.text
+    shown = verdict(of(spent, "organization"), Forecast(600_000, 12 * MICROS, 9 * MICROS, 15 * MICROS, 5))
+    assert shown.tone == "warn" and "(90 % range $9.00 to $15.00), more than the limit." in shown.text
     calm = verdict(of(spent, "organization"), Forecast(600_000, 2 * MICROS, 2 * MICROS, 2 * MICROS, 5))
     assert calm.tone == "" and "at this pace $2.00 by" in calm.text
     early = verdict(of(spent, "organization"), Forecast(600_000, 600_000, None, None, 0))
@@ -305,9 +305,9 @@ def test_a_pace_that_leads_over_the_limit_is_a_warning(spent: Chain) -> None:
 def test_a_budget_that_owes_says_what_stops(chain: Chain) -> None:
     reserve(hold(chain, "a", 900_000))
     settle("a", bill(1_250_000))
-    told = verdict(of(chain, "job"))
-    assert told.tone == "bad"
-    assert told.text == (
+    shown = verdict(of(chain, "job"))
+    assert shown.tone == "bad"
+    assert shown.text == (
         "$1.25 of $1.00 spent in all (125 %). $0.25 of it is owed: nothing more is paid for until the limit is raised."
     )
 

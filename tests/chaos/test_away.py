@@ -169,9 +169,9 @@ def test_a_command_gives_up_a_database_that_fell_silent(transactional_db: None) 
             way.freeze()
             began = time.monotonic()
             with subprocess.Popen(shell, env=given, text=True, **pipes) as connecting:
-                told = [connected.communicate("go\n", timeout=30)[1], connecting.communicate("go\n", timeout=30)[1]]
+                errors = [connected.communicate("go\n", timeout=30)[1], connecting.communicate("go\n", timeout=30)[1]]
             assert time.monotonic() - began < 25
-    assert "the database server does not answer" in told[0] and "timeout" in told[1], told
+    assert "the database server does not answer" in errors[0] and "timeout" in errors[1], errors
 
 
 def test_a_worker_gives_up_a_database_that_fell_silent_and_its_job_goes_on_afterwards(

@@ -93,8 +93,14 @@ def test_an_archived_dataset_is_offered_no_more_and_comes_back(console: Client, 
     dataset_archive(operator, one)
     console.post(f"/datasets/{one.pk}/restore/")
     assert "sums" in html(console.get("/datasets/"))
-    told = [event.action for event in AuditEvent.objects.filter(target_id=str(one.pk)).order_by("id")]
-    assert told == ["dataset.created", "dataset.archived", "dataset.restored", "dataset.archived", "dataset.restored"]
+    actions = [event.action for event in AuditEvent.objects.filter(target_id=str(one.pk)).order_by("id")]
+    assert actions == [
+        "dataset.created",
+        "dataset.archived",
+        "dataset.restored",
+        "dataset.archived",
+        "dataset.restored",
+    ]
 
 
 def test_it_is_renamed_and_downloaded_as_it_was_uploaded(console: Client, operator: Actor) -> None:

@@ -50,7 +50,7 @@ METRICS = {
 
 
 @pytest.fixture
-def told(run: TrainingRun) -> TrainingRun:
+def learning(run: TrainingRun) -> TrainingRun:
     """A run of a language model's agent, before its first epoch."""
     Agent.objects.filter(pk=run.agent_id).update(runtime="llm", grouped_execution=True)
     TrainingRun.objects.filter(pk=run.pk).update(policy_kind="llm")
@@ -58,26 +58,26 @@ def told(run: TrainingRun) -> TrainingRun:
 
 
 @pytest.fixture
-def learned(told: TrainingRun) -> TrainingRun:
+def learned(learning: TrainingRun) -> TrainingRun:
     """The same after an epoch whose gate let two lessons through."""
-    Epoch.objects.create(run=told, number=1, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
+    Epoch.objects.create(run=learning, number=1, iterations=2, metrics=METRICS, changes=CHANGES, gate=GATE)
     seen = {"success_rate": 0.77, "low": 0.6, "high": 0.9, "baseline_success_rate": 0.5}
     seen |= {"improvement": 0.27, "improvement_low": 0.15, "improvement_high": 0.39}
-    Iteration.objects.filter(run=told, number=2).update(selection=seen)
+    Iteration.objects.filter(run=learning, number=2).update(selection=seen)
     for handle in ("x1", "x2"):
         ExperienceFactory(
-            agent=told.agent, job=told.job, handle=handle, status="active", summary=f"When {handle}, count.",
+            agent=learning.agent, job=learning.job, handle=handle, status="active", summary=f"When {handle}, count.",
             tokens=105, effect=0.2, effect_error=0.05,
         )  # fmt: skip
     for number, (stage, usable, reason) in enumerate(
         [("summary", True, ""), ("summary", False, "it is empty"), ("lessons", True, "")]
     ):
         Question.objects.create(
-            organization=told.organization, job=told.job, agent=told.agent, key=f"k{number}", stage=stage, asked="a",
-            usable=usable, reason=reason, epoch=1, calls=1 + number, tokens=100, cost_micros=2_000, own_ms=3.0,
-            latency_ms=900.0, repaired=not usable,
+            organization=learning.organization, job=learning.job, agent=learning.agent, key=f"k{number}", stage=stage,
+            asked="a", usable=usable, reason=reason, epoch=1, calls=1 + number, tokens=100, cost_micros=2_000,
+            own_ms=3.0, latency_ms=900.0, repaired=not usable,
         )  # fmt: skip
-    return told
+    return learning
 
 
 def text_of(client: Client, run: TrainingRun) -> str:
@@ -91,10 +91,10 @@ def test_only_agents_with_a_context_have_the_tab(console: Client, run: TrainingR
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
-def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, told: TrainingRun) -> None:
-    assert "No lessons The job ended before its first iteration" in text_of(console, told)
-    Job.objects.filter(pk=told.pk).update(status=Status.RUNNING)
-    assert "No lessons yet After the first iteration" in text_of(console, told)
+def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, learning: TrainingRun) -> None:
+    assert "No lessons The job ended before its first iteration" in text_of(console, learning)
+    Job.objects.filter(pk=learning.pk).update(status=Status.RUNNING)
+    assert "No lessons yet After the first iteration" in text_of(console, learning)
 
 
 def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learned: TrainingRun) -> None:
@@ -268,18 +268,18 @@ def test_the_report_says_what_the_context_costs_and_when_it_pays(console: Client
 
 
 def test_the_form_offers_presets_that_fit_the_agent(
-    console: Client, agent: Agent, told: TrainingRun, settings: Any
+    console: Client, agent: Agent, learning: TrainingRun, settings: Any
 ) -> None:
     def offered(chosen: Any) -> set[str]:
         shown = html(console.get(f"/launch/?agent={chosen.pk}"))
         return set(re.findall(r'name="preset" value="([a-z_]+)"', shown))
 
-    assert offered(told.agent) == {one.name for one in presets_for("llm")}
+    assert offered(learning.agent) == {one.name for one in presets_for("llm")}
     settings.FEATURE_TFGRPO_GROUP = False
-    assert "tfgrpo" not in offered(told.agent)
+    assert "tfgrpo" not in offered(learning.agent)
     settings.FEATURE_TFGRPO_GROUP = True
     Agent.objects.filter(pk=agent.pk).update(grouped_execution=False)
-    assert "tfgrpo" not in offered(told.agent) and "recommended" in offered(told.agent)
+    assert "tfgrpo" not in offered(learning.agent) and "recommended" in offered(learning.agent)
     Agent.objects.filter(pk=agent.pk).update(runtime="action")
     assert offered(agent) == {one.name for one in presets_for("action")} and "tfgrpo" not in offered(agent)
 

@@ -67,11 +67,11 @@ def test_a_call_leads_to_a_trajectory_of_the_reader_only_and_to_none_that_is_not
     [trained] = TrajectoryRecord.objects.filter(job_id=evaluation.pk, scenario=4, rollout=1, arm="trained")
     assert call_pages(operator, {arm}) == {arm: f"/trajectories/{trained.pk}/"}
     # Looks at the selection queries, one after each so many iterations, give their rollouts the same numbers.
-    for look in ("0", "12"):
-        trajectories_write(replace(owner_of(run), purpose="selection", line=look), group(0, 4, 2).trajectories)
-        [row] = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection", line=look, rollout=1)
-        told = (run.job_id, f"{run.job_id}/w1/selection.{look}/0/4/1")
-        assert call_pages(operator, {told}) == {told: f"/trajectories/{row.pk}/"}
+    for validation in ("0", "12"):
+        trajectories_write(replace(owner_of(run), purpose="selection", line=validation), group(0, 4, 2).trajectories)
+        [row] = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection", line=validation, rollout=1)
+        named = (run.job_id, f"{run.job_id}/w1/selection.{validation}/0/4/1")
+        assert call_pages(operator, {named}) == {named: f"/trajectories/{row.pk}/"}
     unsaid = (evaluation.pk, f"{evaluation.pk}/w1/evaluation/0/4/1")
     assert call_pages(operator, {unsaid, (run.job_id, "judge"), (run.job_id, "")}) == {}
 

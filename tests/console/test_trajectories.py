@@ -249,7 +249,7 @@ def test_the_list_is_searched_inside_of_steps(console: Client, run: TrainingRun)
 # -- the context of an agent, and the shapes of its steps --------------------------------------------------------------
 
 
-def told(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
+def prompted(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
     """A model that asked two tools in one answer, then one in vain four times, then answered."""
     prompt = [{"role": "system", "content": "You guide travellers."}, {"role": "user"}]
     began = 1_760_000_000.0
@@ -273,7 +273,7 @@ def told(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
 
 def test_it_begins_with_the_models_input_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
     lesson = ExperienceFactory(agent=run.agent, summary="You guide travellers.")
-    response = console.get(f"/trajectories/{told(run).pk}/")
+    response = console.get(f"/trajectories/{prompted(run).pk}/")
     shown = html(response)
     assert "Where is the reef?</h1>" in shown.replace("\n", "")
     assert "Expected “Mafia”; it answered “Pemba”." in text(response)
@@ -285,13 +285,13 @@ def test_it_begins_with_the_models_input_and_ends_with_a_sentence(console: Clien
 
 
 def test_a_tool_that_fails_the_same_way_is_one_block(console: Client, run: TrainingRun) -> None:
-    response = console.get(f"/trajectories/{told(run).pk}/")
+    response = console.get(f"/trajectories/{prompted(run).pk}/")
     assert "4 times ferry failed: closed steps 3 to 6" in text(response)
     assert html(response).count('class="step ') == 7  # each of them is in it
 
 
 def test_the_tree_nests_the_calls_of_one_answer(console: Client, run: TrainingRun) -> None:
-    response = console.get(f"/trajectories/{told(run).pk}/?view=tree")
+    response = console.get(f"/trajectories/{prompted(run).pk}/?view=tree")
     nodes = response.context["tree"]
     assert [len(node.under) for node in nodes] == [1, 0, 0, 0, 0, 0]
     assert (nodes[0].duration_ms, nodes[0].tokens, nodes[0].cost_micros) == (1000.0, 50, 500)
@@ -350,11 +350,11 @@ def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwis
         {}, {"finish": "length"}, {}, {}, {"temperature": 0.0},
     ]  # fmt: skip
     assert "finish length" in text(response) and "temperature 0.0" in text(response)
-    assert "were not stored" in text(console.get(f"/trajectories/{told(run).pk}/"))
+    assert "were not stored" in text(console.get(f"/trajectories/{prompted(run).pk}/"))
 
 
 def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: TrainingRun) -> None:
-    row = told(run)
+    row = prompted(run)
     response = console.get(f"/trajectories/{row.pk}/?view=waterfall")
     shown, fall = html(response), response.context["waterfall"]
     assert shown.count('class="span-bar"') == 7 and fall.length == 7_250.0

@@ -114,8 +114,8 @@ def test_an_upload_names_each_line_that_is_wrong_in_plain_words(console: Client,
 
 
 def test_the_place_of_a_rollout_is_never_a_comma_alone(console: Client, run: TrainingRun) -> None:
-    looked = trajectory(5, 0, 0, "how many?", True)
-    trajectories_write(replace(owner_of(run), purpose="selection", line="30"), [looked])
+    played = trajectory(5, 0, 0, "how many?", True)
+    trajectories_write(replace(owner_of(run), purpose="selection", line="30"), [played])
     assert isinstance(owner_of(run), TrajectoryScope) and TrajectoryRecord.objects.filter(purpose="selection").exists()
     shown = html(console.get(f"/jobs/{run.pk}/?tab=trajectories"))
     assert "selection, iteration 30" in shown and ">, 30" not in shown

@@ -81,16 +81,16 @@ def test_axe_finds_nothing_on_the_pages(
     page = chrome.new_page()
     broken: dict[str, list[str]] = {}
 
-    def look(path: str) -> None:
+    def examine(path: str) -> None:
         page.goto(f"{web.url}{path}", wait_until="networkidle")
         if found := violations_everywhere(page):
             broken[path] = found
 
     for path in (*SIGNED_OUT, f"/shared/{token}/"):
-        look(path)
+        examine(path)
     sign_in(page, web, "adam")
     for path in paths:
-        look(path)
+        examine(path)
     assert len(paths) >= (100 if everything else len(MOST_USED))
-    told = "\n".join(f"{path}\n  " + "\n  ".join(found) for path, found in broken.items())
-    assert not broken, f"\n{told}"
+    report = "\n".join(f"{path}\n  " + "\n  ".join(found) for path, found in broken.items())
+    assert not broken, f"\n{report}"

@@ -45,12 +45,12 @@ def test_a_checkpoint_goes_out_and_comes_back(
     changed.write_bytes(data)
 
     page.goto(f"{live_site.url}/checkpoints/?agent={twin.pk}")
-    for file, told in ((changed, "at least one byte differs"), (whole, "was uploaded")):
+    for file, problem in ((changed, "at least one byte differs"), (whole, "was uploaded")):
         if page.locator("#file").is_hidden():
             page.click("summary:has-text('Upload a checkpoint')")
         page.set_input_files("#file", file)
         page.click('button:text-is("Upload")')
-        page.wait_for_selector(f"text={told}")
+        page.wait_for_selector(f"text={problem}")
 
     for one in (first, second):
         page.goto(f"{live_site.url}/checkpoints/{one.pk}/promote/")

@@ -55,8 +55,8 @@ def test_forms_show_what_their_kind_needs_and_a_verdict_is_whole(
         names = ("gateway_key", "virtual_key", "gateway_config")
         assert sum(page.is_visible(f"[name={one}]") for one in names) == fields, kind
     endpoint = ModelEndpointFactory(organization=run.organization)
-    told = AgentFactory(organization=run.organization, runtime="llm", environment="dataset", endpoint=endpoint)
-    release = release_make(Actor(adam), told)
+    frozen = AgentFactory(organization=run.organization, runtime="llm", environment="dataset", endpoint=endpoint)
+    release = release_make(Actor(adam), frozen)
     page.goto(f"{web.url}/releases/{release.pk}/deploy/")
     for strategy, fields in (
         ("immediate", set()),

@@ -215,21 +215,21 @@ def test_a_hung_process_is_killed_and_a_machines_sleep_is_no_hang(
     keeper.start(Process("turns", [sys.executable, "-c", TURNS], heartbeats=True))
     first = keeper.running[0][1]
 
-    def looked_until(done: Callable[[], bool]) -> bool:
+    def watched_until(done: Callable[[], bool]) -> bool:
         return wait_until(lambda: keeper.watch() or done(), 15.0, every=0.02)
 
     try:
-        assert looked_until(lambda: keeper.states()[0].silent_for is not None)
+        assert watched_until(lambda: keeper.states()[0].silent_for is not None)
         child = int((folder / "turns.log").read_text().split()[0])
         os.kill(child, signal.SIGSTOP)
-        assert looked_until(lambda: any("a child of turns" in line for line in said))
+        assert watched_until(lambda: any("a child of turns" in line for line in said))
         first.send_signal(signal.SIGSTOP)
         keeper.watch()
         time.sleep(1.5)  # unseen, as when the machine sleeps
         keeper.watch()
         assert first.poll() is None
-        assert looked_until(lambda: first.poll() is not None)
-        assert looked_until(lambda: keeper.states()[0].pid not in (0, first.pid))
+        assert watched_until(lambda: first.poll() is not None)
+        assert watched_until(lambda: keeper.states()[0].pid not in (0, first.pid))
         assert keeper.states()[0].restarts == 1
     finally:
         keeper.stop()

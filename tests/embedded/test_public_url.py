@@ -23,12 +23,12 @@ from tests.support.workers import environment, eventually
 
 NAMES = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "HTTPS", "SESSION_COOKIE_SECURE", "SECURE_SSL_REDIRECT",
          "SILENCED_SYSTEM_CHECKS")  # fmt: skip
-TELL = f"import json; from agentcore_site import settings as s; print(json.dumps([getattr(s, n) for n in {NAMES!r}]))"
+REPORT = f"import json; from agentcore_site import settings as s; print(json.dumps([getattr(s, n) for n in {NAMES!r}]))"
 
 
 def settings_with(**variables: str) -> dict[str, Any]:
     kept = {name: value for name, value in os.environ.items() if name not in {*NAMES, "PUBLIC_URL"}}
-    command = [sys.executable, "-c", TELL]
+    command = [sys.executable, "-c", REPORT]
     done = subprocess.run(command, cwd=env.ROOT, env=kept | variables, capture_output=True, text=True, check=True)
     return dict(zip(NAMES, json.loads(done.stdout), strict=True))
 

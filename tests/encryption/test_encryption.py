@@ -338,15 +338,15 @@ def test_a_plain_text_with_the_mark_of_encryption_is_read_unchanged(
 def test_executions_are_encrypted_and_their_history_stays_append_only(
     admin: Actor, operator: Actor, agent: Agent, acme: Any
 ) -> None:
-    told = {"question": "Where is Zerlina's parcel?"}
+    asked = {"question": "Where is Zerlina's parcel?"}
     kept = {"organization": acme, "agent": agent, "duration_ms": 1.0, "success": True, "outputs": {"text": "Sent."}}
-    ExecutionTrace.objects.create(inputs=told, **kept)
+    ExecutionTrace.objects.create(inputs=asked, **kept)
     run_to_end(key_rotate(admin, acme))
-    ExecutionTrace.objects.create(inputs=told, **kept)
+    ExecutionTrace.objects.create(inputs=asked, **kept)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM experiences_executiontrace e WHERE e::text LIKE '%parcel%'")
         assert cursor.fetchone() == (0,)
-    assert [row.inputs for row in ExecutionTrace.objects.all()] == [told, told]
+    assert [row.inputs for row in ExecutionTrace.objects.all()] == [asked, asked]
     assert rows_by_version(acme.pk)["experiences_executiontrace"] == {1: 2}
     assert subject_erase(admin, ["zerlina's"], dry_run=True).found["executions"] == 2
     with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():

@@ -36,12 +36,12 @@ def test_it_starts_follows_and_prints_the_verdict(operator: Actor, agent: Agent)
 
     with ThreadPoolExecutor(1) as beside:
         worker = beside.submit(work)
-        said, told = StringIO(), StringIO()
-        call_command("evaluate", agent=agent.slug, samples=1, json=True, stdout=said, stderr=told)
+        said, errors = StringIO(), StringIO()
+        call_command("evaluate", agent=agent.slug, samples=1, json=True, stdout=said, stderr=errors)
         worker.result(60)
     found = json.loads(said.getvalue())
     asked = EvaluationRun.objects.get(job_id=found["evaluation_id"])
-    assert asked.pk != final.pk and asked.samples == 1 and f"evaluation {asked.pk}" in told.getvalue()
+    assert asked.pk != final.pk and asked.samples == 1 and f"evaluation {asked.pk}" in errors.getvalue()
     assert found["status"] == "completed" and found["verdict"] == asked.report["verdict"] != ""
     assert (
         found["baseline_comparison"]["p_value"]

@@ -65,10 +65,10 @@ def test_an_error_is_stored_without_personal_data(
 ) -> None:
     failing.raising = raising
     job = done(acme)
-    told = json.dumps(list(JobEvent.objects.filter(job=job).values_list("data", "message")))
+    stored = json.dumps(list(JobEvent.objects.filter(job=job).values_list("data", "message")))
     assert job.status == status and "401: the k" in job.error and len(job.error) <= 4000
     for part in ("jane", "example-mail", "415", "2671"):
-        assert part not in job.error and part not in told
+        assert part not in job.error and part not in stored
 
 
 def test_events_hold_no_personal_data_of_any_writer(acme: Any, failing: Failing) -> None:

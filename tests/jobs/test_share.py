@@ -73,9 +73,9 @@ def test_it_says_when_a_link_was_last_seen(operator: Actor, run: TrainingRun) ->
 
 
 def test_the_jobs_page_lists_its_links_and_revokes_one(olivia: Any, stella: Any, run: TrainingRun) -> None:
-    browser, onlooker = Client(), Client()
+    browser, viewer = Client(), Client()
     browser.force_login(olivia)
-    onlooker.force_login(stella)
+    viewer.force_login(stella)
     made = html(browser.post(f"/jobs/{run.pk}/share/", {"days": "7"}, headers={"HX-Request": "true"}))
     found = re.search(r"/shared/([^/\"]+)/", made)
     assert found is not None
@@ -84,7 +84,7 @@ def test_the_jobs_page_lists_its_links_and_revokes_one(olivia: Any, stella: Any,
     page = html(browser.get(f"/jobs/{run.pk}/"))
     assert "not opened yet" in page and found.group(1) not in page
     assert f"/jobs/{run.pk}/unshare/{link.pk}/" in page
-    assert "/unshare/" not in html(onlooker.get(f"/jobs/{run.pk}/"))
+    assert "/unshare/" not in html(viewer.get(f"/jobs/{run.pk}/"))
     browser.post(f"/jobs/{run.pk}/unshare/{link.pk}/")
     assert status(found.group(1)) == 404
 

@@ -40,7 +40,7 @@ NOT_LOADED = {
     "pandas": "nothing of ours",
     "matplotlib": "nothing of ours",
     "scipy": "nothing of ours",
-    "torch": "own weights, behind a door",
+    "torch": "own weights, in a model server",
 }
 
 
@@ -98,7 +98,7 @@ def test_the_paths_that_workers_send_are_those_of_the_pages() -> None:
     assert notifications._page(notifications.BUDGET_PAGE, job) == reverse("budgets:chain", args=[job.id])
 
 
-TELLS = """
+PUBLISHES = """
 from agentcore_site.celery import app
 import django, sys
 django.setup()
@@ -111,4 +111,4 @@ assert "agentcore_site.urls" not in sys.modules
 
 
 def test_a_worker_loads_no_pages_to_publish_a_job() -> None:
-    subprocess.run([sys.executable, "-c", TELLS], cwd=env.ROOT, check=True)
+    subprocess.run([sys.executable, "-c", PUBLISHES], cwd=env.ROOT, check=True)

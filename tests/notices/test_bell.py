@@ -33,7 +33,7 @@ def failed(organization: Organization, text: str = "A job failed.", **extra: Any
     return event_record(organization, "job.failed", text=text, data={"how": "Resume it."}, path="/jobs/", **extra)
 
 
-def told(person: Any) -> list[str]:
+def notices_of(person: Any) -> list[str]:
     return [one.event.text for one in notices_visible(person).order_by("event__created_at")]
 
 
@@ -45,7 +45,7 @@ def test_only_the_owner_is_notified_by_default(
     event_record(acme, "job.started", text="Not of interest", data={}, owner=olivia)
     failed(elsewhere, "Charlie's", owner=charlie)
     assert events_fan_out() == 4 and events_fan_out() == 0
-    assert (told(olivia), told(dan), told(charlie)) == (["Olivia's"], [], ["Charlie's"])
+    assert (notices_of(olivia), notices_of(dan), notices_of(charlie)) == (["Olivia's"], [], ["Charlie's"])
     assert unread_count(olivia) == 1 and Notice.objects.count() == 2
 
 
@@ -58,7 +58,7 @@ def test_a_person_chooses_everything_or_some_agents_and_is_mailed(
     failed(acme, "Of the agent", agent_id=agent.pk)
     failed(acme, "Of another", agent_id=uuid4())
     events_fan_out()
-    assert (told(dan), told(stella)) == (["Of the agent"], ["Of the agent", "Of another"])
+    assert (notices_of(dan), notices_of(stella)) == (["Of the agent"], ["Of the agent", "Of another"])
     assert mails_send() == 1 and mail.outbox[0].to == [dan.email]
     assert "https://agentcore.example.org/jobs/" in mail.outbox[0].body and "Resume it." in mail.outbox[0].body
     dan.memberships.all().delete()
@@ -80,7 +80,7 @@ def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     events_fan_out()
     types = SiteEvent.objects.order_by("created_at").values_list("type", "agent_id", "data__threshold_percent")
     assert list(types) == [("budget.threshold", agent.pk, 75), ("budget.exceeded", agent.pk, 100)]
-    assert len(told(stella)) == 2 and "75 % spent" in told(stella)[0]
+    assert len(notices_of(stella)) == 2 and "75 % spent" in notices_of(stella)[0]
 
 
 def test_an_impossible_preference_is_refused(olivia: Any, charlie: Any, acme: Organization) -> None:

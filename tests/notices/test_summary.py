@@ -117,8 +117,8 @@ def test_a_digest_of_many_agents_names_those_trained_last(
     preferences = NoticePreferences(user=stella, organization=acme, time_zone="UTC")
     assert "Early" in digests.digest_text(Actor(stella), preferences)
     monkeypatch.setattr(digests, "MOST_AGENTS", 1)
-    told = digests.digest_text(Actor(stella), preferences)
-    assert agent.name in told and "Early" not in told and "2 more agents: the summary has all." in told
+    text = digests.digest_text(Actor(stella), preferences)
+    assert agent.name in text and "Early" not in text and "2 more agents: the summary has all." in text
 
 
 def test_viewers_begin_with_the_summary(stella: Any, olivia: Any) -> None:

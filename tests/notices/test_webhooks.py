@@ -60,7 +60,7 @@ SENDER = (
 )
 
 
-def told(organization: Organization, n: int = 0, type: str = "job.failed", **extra: Any) -> SiteEvent:
+def event_of(organization: Organization, n: int = 0, type: str = "job.failed", **extra: Any) -> SiteEvent:
     return event_record(organization, type, text=f"Job {n} failed.", data={"n": n}, path="/jobs/1/", **extra)
 
 
@@ -79,9 +79,9 @@ def test_an_event_arrives_once_signed_as_the_standard_says(
 ) -> None:
     settings.PUBLIC_URL = "https://agentcore.example.org"
     made = endpoint_create(adam, acme, url=receiver.url, name="ours", types=["job.failed"])
-    one = told(acme)
-    told(acme, type="job.completed")  # not asked for
-    told(elsewhere)  # another's
+    one = event_of(acme)
+    event_of(acme, type="job.completed")  # not asked for
+    event_of(elsewhere)  # another's
     assert sent() == 1 and sent() == 0
     [(headers, body)] = receiver.came
     read = Webhook(made.secret).verify(body, headers)
@@ -101,14 +101,14 @@ def test_a_rolled_back_event_is_not_sent_and_a_late_commit_is(
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")
     with pytest.raises(ZeroDivisionError), transaction.atomic():
-        told(acme)
+        event_of(acme)
         raise ZeroDivisionError
     assert sent() == 0
     held, go_on = threading.Event(), threading.Event()
 
     def late() -> None:
         with transaction.atomic():
-            told(acme, 1)
+            event_of(acme, 1)
             held.set()
             go_on.wait(10)
         connection.close()
@@ -116,7 +116,7 @@ def test_a_rolled_back_event_is_not_sent_and_a_late_commit_is(
     thread = threading.Thread(target=late)
     thread.start()
     held.wait(10)
-    told(acme, 2)
+    event_of(acme, 2)
     assert sent() == 1  # the later one, before the earlier one committed
     go_on.set()
     thread.join()
@@ -128,7 +128,7 @@ def test_a_failed_delivery_is_tried_again_with_growing_delays_and_then_given_up(
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")
     receiver.moods = ["lost"]
-    told(acme)
+    event_of(acme)
     for wait in WAITS:
         assert sent() == 0
         row = WebhookDelivery.objects.get()
@@ -152,7 +152,7 @@ def test_an_endpoint_that_fails_for_days_or_is_gone_is_switched_off_and_its_owne
 ) -> None:
     made = endpoint_create(adam, acme, url=receiver.url, name="ours")
     receiver.moods = ["refused"]
-    told(acme)
+    event_of(acme)
     sent()
     WebhookEndpoint.objects.update(failing_since=timezone.now() - timedelta(days=6))
     due_now()
@@ -162,18 +162,18 @@ def test_an_endpoint_that_fails_for_days_or_is_gone_is_switched_off_and_its_owne
     events_fan_out()
     assert [one.user for one in Notice.objects.filter(event__type="webhook.switched_off")] == [adam]
     assert mails_send() == 1 and "switched off" in mail.outbox[0].subject and mail.outbox[0].bcc == [adam.email]
-    told(acme, 1)
+    event_of(acme, 1)
     due_now()
     assert sent() == 0 and WebhookAttempt.objects.count() == 2
     receiver.moods = ["taken"]
     endpoint_update(adam, made.endpoint, on=True)
     assert sent() == 1  # what waited; what happened meanwhile was not for it
     receiver.moods = ["gone"]
-    told(acme, 2)
+    event_of(acme, 2)
     sent()
     assert not WebhookEndpoint.objects.get().on
     own = endpoint_create(olivia, acme, url=receiver.url, name="mine", own=True)
-    told(acme, 3, owner=olivia)
+    event_of(acme, 3, owner=olivia)
     sent()
     assert not WebhookEndpoint.objects.get(pk=own.endpoint.pk).on
     assert mails_send() == 2 and mail.outbox[-1].bcc == [olivia.email]
@@ -182,12 +182,12 @@ def test_an_endpoint_that_fails_for_days_or_is_gone_is_switched_off_and_its_owne
 def test_an_old_and_a_new_secret_both_sign_for_a_day(adam: Any, acme: Organization, receiver: WebhookReceiver) -> None:
     old = endpoint_create(adam, acme, url=receiver.url, name="ours")
     new = endpoint_rotate(adam, old.endpoint)
-    told(acme)
+    event_of(acme)
     sent()
     [(headers, body)] = receiver.came
     assert Webhook(old.secret).verify(body, headers) == Webhook(new.secret).verify(body, headers)
     WebhookEndpoint.objects.update(former_until=timezone.now() - timedelta(seconds=1))
-    told(acme, 1)
+    event_of(acme, 1)
     sent()
     headers, body = receiver.came[1]
     Webhook(new.secret).verify(body, headers)
@@ -203,7 +203,7 @@ def test_one_slow_or_dead_endpoint_keeps_no_other_waiting(
     endpoint_create(adam, acme, url="http://127.0.0.1:1/", name="dead")
     endpoint_create(adam, acme, url=receiver.url, name="ours")
     for n in range(40):
-        told(acme, n)
+        event_of(acme, n)
     began = time.monotonic()
     assert sent() == 40 and time.monotonic() - began < 20
     assert len(receiver.bodies()) == 40
@@ -225,10 +225,10 @@ def test_a_page_is_never_quoted(adam: Any, acme: Organization, receiver: Webhook
     endpoint_create(adam, acme, url=receiver.url, name="ours")
     endpoint_create(olivia, acme, url=receiver.url, name="mine", own=True)
     receiver.moods = ["page"]
-    told(acme)
+    event_of(acme)
     sent()
     receiver.moods = ["taken"]
-    told(acme, owner=olivia)
+    event_of(acme, owner=olivia)
     sent()
     quoted = WebhookAttempt.objects.exclude(answer="").select_related("delivery__endpoint")
     assert [one.delivery.endpoint.name for one in quoted] == ["ours"]
@@ -266,11 +266,11 @@ def test_only_those_who_may_edit_see_or_change_an_organisations_webhooks_and_a_p
     with pytest.raises(Missing):
         endpoint_remove(charlie, made)
     assert list(endpoints_visible(stella)) == [own] and list(endpoints_visible(charlie)) == []
-    told(acme, owner=olivia)
-    told(acme, 1, owner=stella)
+    event_of(acme, owner=olivia)
+    event_of(acme, 1, owner=stella)
     assert sent() == 3  # the organisation's gets both
     stella.memberships.all().delete()
-    told(acme, 2, owner=stella)
+    event_of(acme, 2, owner=stella)
     assert sent() == 1  # a member who left receives nothing
     actions = set(AuditEvent.objects.filter(action__startswith="webhook.").values_list("action", flat=True))
     assert actions == {"webhook.created"}
@@ -366,9 +366,9 @@ def test_the_log_is_deleted_by_age_and_unsent_events_stay(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     endpoint_create(adam, acme, url=receiver.url, name="ours")
-    told(acme)
+    event_of(acme)
     sent()
-    waits = told(acme, 1)
+    waits = event_of(acme, 1)
     WebhookAttempt.objects.update(at=timezone.now() - timedelta(days=31))
     SiteEvent.objects.update(created_at=timezone.now() - timedelta(days=91))
     for name in ("attempts of webhooks", "events that were told"):
@@ -392,7 +392,7 @@ def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_t
         while not over.is_set():
             try:
                 with transaction.atomic():
-                    one = str(told(acme, draw.randint(0, 99)).pk)
+                    one = str(event_of(acme, draw.randint(0, 99)).pk)
                     time.sleep(draw.random() / 20)  # so that transactions end in another order than they began
                     if draw.random() < 0.2:
                         raise InterruptedError

@@ -256,7 +256,7 @@ class Takeovers:
                 self.since[job] = (time.monotonic(), attempt, kind)
                 self._freed.discard(job)
 
-    def look(self) -> None:
+    def check(self) -> None:
         for job, (began, attempt, kind) in list(self.since.items()):
             try:
                 [(now, held, finished)] = self.up.rows(
@@ -288,7 +288,7 @@ def wreak(up: Up, jobs: dict[str, str], most: int, chance: random.Random) -> tup
     names, weights = list(WEIGHTS), list(WEIGHTS.values())
     while not ended(up, jobs) and time.monotonic() - began < LONGEST:
         stack.thaw()
-        takeovers.look()
+        takeovers.check()
         if made.total() >= most:
             stack.thaw(all=True)
             time.sleep(0.5)
@@ -305,7 +305,7 @@ def wreak(up: Up, jobs: dict[str, str], most: int, chance: random.Random) -> tup
                 takeovers.lost(gone or sorted(before), "killed") if gone else None
         until = time.monotonic() + chance.uniform(*PAUSE)
         while time.monotonic() < until:
-            takeovers.look()
+            takeovers.check()
             time.sleep(0.25)
     stack.thaw(all=True)
     return made, takeovers

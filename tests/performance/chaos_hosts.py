@@ -313,7 +313,7 @@ def wreak(faults: Faults, jobs: dict[str, str], most: int) -> tuple[Counter[str]
     began, names, weights = time.monotonic(), list(WEIGHTS), list(WEIGHTS.values())
     while not ended(services, jobs) and time.monotonic() - began < LONGEST:
         faults.thaw(every=made.total() >= most)
-        takeovers.look()
+        takeovers.check()
         if made.total() >= most:
             time.sleep(0.5)
             continue
@@ -327,7 +327,7 @@ def wreak(faults: Faults, jobs: dict[str, str], most: int) -> tuple[Counter[str]
             takeovers.lost(gone, "frozen" if name == "frozen_child" else "killed")
         until_then = time.monotonic() + chance.uniform(*PAUSE)
         while time.monotonic() < until_then:
-            takeovers.look()
+            takeovers.check()
             time.sleep(0.25)
     faults.thaw(every=True)
     return made, takeovers

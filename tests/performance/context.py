@@ -79,10 +79,10 @@ def proved(seed: int, algorithm: str = "grpo", rivals: Sequence[str] = ()) -> Pr
             over[name] = float((after - success_of(run, context, samples=SAMPLES, purpose=name)).mean())
     return Proof(
         seed,
-        found=len({one for text in run.shipped for one in world.heard(text) if one.effect == "helpful"}),
+        found=len({one for text in run.shipped for one in world.advice_in(text) if one.effect == "helpful"}),
         helpful=len(world.helpful),
         shipped=len(run.shipped),
-        harmful=sum(any(one.effect == "harmful" for one in world.heard(text)) for text in run.shipped),
+        harmful=sum(any(one.effect == "harmful" for one in world.advice_in(text)) for text in run.shipped),
         gain=paired_difference(after, before),
         own_ms=[one.own_ms for one in run.answered if one.stage == "summary"],
         over=over,
@@ -92,15 +92,15 @@ def proved(seed: int, algorithm: str = "grpo", rivals: Sequence[str] = ()) -> Pr
 
 def gains() -> list[Figure]:
     """The default algorithm, seed by seed, against what others make of the same money."""
-    proofs = _told(partial(proved, rivals=tuple(RIVALS)), SEEDS)
+    proofs = _proofs(partial(proved, rivals=tuple(RIVALS)), SEEDS)
     n = len(proofs)
-    told, harmful = sum(one.shipped for one in proofs), sum(one.harmful for one in proofs)
+    shipped, harmful = sum(one.shipped for one in proofs), sum(one.harmful for one in proofs)
     recall = fmean(one.recall for one in proofs)
     own = median(ms for one in proofs for ms in one.own_ms)
     uneven = max(abs(share - 1) for one in proofs for share in one.spent.values())
     return [
         at_least("G8", "helpful lessons that are found and served, mean share", recall, 0.9, "", digits=3),
-        at_most("G8", f"harmful ones of {told} lessons told", 100 * harmful / max(told, 1), 2, "%", digits=1),
+        at_most("G8", f"harmful ones of {shipped} lessons told", 100 * harmful / max(shipped, 1), 2, "%", digits=1),
         at_least("G8", "gain on held-out queries, mean", _points(proofs), 15, "points", digits=1),
         at_least("G8", f"seeds whose gain has p < .01, of {n}", sum(p.is_sure for p in proofs), n, "seeds", digits=0),
         at_most("G8", "largest p of them all", max(one.gain.p_value for one in proofs), SURE, "", digits=4),
@@ -117,12 +117,12 @@ def nulls() -> list[Figure]:
 
 def free() -> list[Figure]:
     """Training-free GRPO with its gates."""
-    proofs = _told(partial(proved, algorithm="tfgrpo"), SEEDS)
-    told, harmful = sum(one.shipped for one in proofs), sum(one.harmful for one in proofs)
+    proofs = _proofs(partial(proved, algorithm="tfgrpo"), SEEDS)
+    shipped, harmful = sum(one.shipped for one in proofs), sum(one.harmful for one in proofs)
     shipping = sum(one.shipped > 0 for one in proofs)
     print(
         f"tfgrpo: {shipping} of {len(proofs)} seeds ship; recall {fmean(one.recall for one in proofs):.2f}, "
-        f"{harmful} of {told} lessons harmful, {sum(one.is_sure for one in proofs)} with p < .01",
+        f"{harmful} of {shipped} lessons harmful, {sum(one.is_sure for one in proofs)} with p < .01",
         file=sys.stderr,
     )
     return [
@@ -160,7 +160,7 @@ def _points(proofs: Sequence[Proof]) -> float:
     return 100 * fmean(one.gain.mean for one in proofs)
 
 
-def _told(prove: partial[Proof], seeds: range) -> list[Proof]:
+def _proofs(prove: partial[Proof], seeds: range) -> list[Proof]:
     proofs = []
     for seed in _chosen(seeds):
         proofs.append(prove(seed))

@@ -65,18 +65,18 @@ def crowd() -> list[Figure]:
             ids += [_begun(actor, home, n) for n in range(1, JOBS)]
             began = time.monotonic()
             with Viewers(port, keys, ids) as viewers:
-                eventually(lambda: turns.look(ids) == JOBS, seconds=LONGEST, every=0.2, why="a turn of each job")
+                eventually(lambda: turns.check(ids) == JOBS, seconds=LONGEST, every=0.2, why="a turn of each job")
                 first_round = time.monotonic() - began
                 turns.begin()
-                asked = looked = 0.0
+                asked = checked = 0.0
                 while turns.rounds < ROUNDS and time.monotonic() - began < LONGEST:
                     status_ask(client, ids[len(crowded) % JOBS], crowded)
                     if time.monotonic() - asked > 1:
                         asked = time.monotonic()
-                        bells.look()
-                    if time.monotonic() - looked > 0.2:
-                        looked = time.monotonic()
-                        turns.look(ids)
+                        bells.check()
+                    if time.monotonic() - checked > 0.2:
+                        checked = time.monotonic()
+                        turns.check(ids)
                     time.sleep(0.05)
         shown = _jobs_to_do()
         active = Job.objects.exclude(status__in=ENDED).count()
@@ -105,7 +105,7 @@ def crowd() -> list[Figure]:
         at_most(
             "14", "messages in the broker above waiting jobs and workers, at most", bells.above, 0.999, "", digits=0
         ),
-        at_least("14", "viewers that received an update in the crowd", viewers.told, VIEWERS, "viewers", digits=0),
+        at_least("14", "viewers that received an update in the crowd", viewers.updated, VIEWERS, "viewers", digits=0),
         at_most(
             "14", f"jobs to do by KEDA's query, less those in rows ({active})", abs(shown - active), 0.999, "", digits=0
         ),
@@ -150,8 +150,8 @@ class Turns:
         self.began = self.now = time.monotonic()
         self.longest, self.count = 0.0, 0
 
-    def look(self, ids: list[Any]) -> int:
-        """Notes who had a turn since the last look. Returns how many had one at all."""
+    def check(self, ids: list[Any]) -> int:
+        """Notes who had a turn since the last check. Returns how many had one at all."""
         self.now = time.monotonic()
         for job, attempt in Job.objects.filter(id__in=ids).values_list("id", "attempt"):
             if attempt != self.attempts.get(job, 0):
@@ -175,7 +175,7 @@ class Turns:
 class Bells:
     above: float = 0.0
 
-    def look(self) -> None:
+    def check(self) -> None:
         messages = messages_waiting()
         if messages is not None:
             self.above = max(self.above, messages - free().count() - WORKERS)
@@ -189,13 +189,13 @@ class Viewers:
             (f"ws://127.0.0.1:{port}/ws/jobs/{ids[n * len(ids) // VIEWERS]}/", keys[n % len(keys)])
             for n in range(VIEWERS)
         ]
-        self._told = [False] * VIEWERS
+        self._updated = [False] * VIEWERS
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     @property
-    def told(self) -> int:
-        return sum(self._told)
+    def updated(self) -> int:
+        return sum(self._updated)
 
     def __enter__(self) -> Viewers:
         self._thread.start()
@@ -224,6 +224,6 @@ class Viewers:
                 headers = {"Authorization": f"Bearer {key}"}
                 async with connect(f"{where}?after={after}", additional_headers=headers, open_timeout=60) as socket:
                     async for _ in socket:
-                        self._told[n] = True
+                        self._updated[n] = True
             except (ConnectionClosed, OSError, TimeoutError):
                 await asyncio.sleep(1)

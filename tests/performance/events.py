@@ -163,9 +163,9 @@ def poisoned() -> list[Figure]:
         seconds, left = asyncio.run(_poison(n, mine, wrong))
         assert consumers.poll() is None, "the consumers stopped"
     reasons = dict(DeadLetter.objects.values_list("reason").annotate(Count("id")))
-    told = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
+    summary = ", ".join(f"{count:,} {reason}" for reason, count in sorted(reasons.items()))
     rows = ReceivedTrajectory.objects.count()
-    what = f"of {n:,} bad events, {n / seconds:,.0f}/s, ended without a fault of ours: {rows:,} trajectories; {told}"
+    what = f"of {n:,} bad events, {n / seconds:,.0f}/s, ended without a fault of ours: {rows:,} trajectories; {summary}"
     return [at_least("F3", what, 100 * (n - left - reasons.get("failed", 0)) / n, 100, "%")]
 
 

@@ -118,5 +118,5 @@ def killed() -> list[Figure]:
     return [
         at_least("B2", f"rounds of kill -9 ({report.settled:,} calls settled)", report.rounds, ROUNDS, "", digits=0),
         # 0 of 1 holds; one or more does not.
-        at_most("B2", f"contradictions at {report.looks:,} looks and in the end", broken, 0.5, "", digits=0),
+        at_most("B2", f"contradictions at {report.checks:,} checks and in the end", broken, 0.5, "", digits=0),
     ]

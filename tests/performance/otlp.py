@@ -76,8 +76,8 @@ def suite() -> list[Figure]:
         at_least("P13", "spans that became trajectories", collected, 3_000, "/s", digits=0),
     ]
     best = max((median(found) for found in rates.values()), default=0.0)
-    told = ", ".join(f"{name} {median(found):,.0f}/s" for name, found in rates.items())
-    return figures + ([at_least("P13", f"times the best of {told}", ours / best, 3, "x")] if best else [])
+    summary = ", ".join(f"{name} {median(found):,.0f}/s" for name, found in rates.items())
+    return figures + ([at_least("P13", f"times the best of {summary}", ours / best, 3, "x")] if best else [])
 
 
 def _send(url: str, key: str, bodies: list[bytes]) -> int:
@@ -126,7 +126,7 @@ def _export(spans: int) -> bytes:
 
 
 def _about(number: int) -> dict[str, Any]:
-    told = [{"role": "user", "parts": [{"type": "text", "content": f"{number}: {SAID}"}]}]
+    messages = [{"role": "user", "parts": [{"type": "text", "content": f"{number}: {SAID}"}]}]
     return {
         "gen_ai.operation.name": "chat",
         "gen_ai.provider.name": "openai",
@@ -134,7 +134,7 @@ def _about(number: int) -> dict[str, Any]:
         "gen_ai.response.model": "small",
         "gen_ai.usage.input_tokens": 200 + number,
         "gen_ai.usage.output_tokens": 40,
-        "gen_ai.input.messages": json.dumps(told),
+        "gen_ai.input.messages": json.dumps(messages),
         "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": SAID}]}]),
         "server.address": "127.0.0.1",
     }

@@ -29,7 +29,7 @@ from agentcore_site.lib import row_scope
 from tests.performance.processor import family, proportional_mb
 from tests.support.up import Up
 
-LOOK_SECONDS: Final = 15.0
+MEASURED_EVERY_SECONDS: Final = 15.0
 WARM_MINUTES: Final = 10
 WINDOW: Final = 5  # minutes whose medians are compared
 ALLOWED: Final = 0.05
@@ -52,7 +52,7 @@ def role_of(pid: int) -> str:
     return next((role for role, word in ROLES.items() if word in line), "")
 
 
-def looked(up: Up) -> dict[str, float]:
+def memory_mb(up: Up) -> dict[str, float]:
     """MB by process."""
     found: dict[str, float] = defaultdict(float)
     for pid in family(up.process.pid):
@@ -147,9 +147,9 @@ def watched(up: Up, work: Work, reader: Client, minutes: float) -> int:
     due = began
     while (now := time.monotonic()) < began + 60 * minutes:
         if now >= due:
-            due = now + LOOK_SECONDS
+            due = now + MEASURED_EVERY_SECONDS
             work.top_up()
-            for name, mb in looked(up).items():
+            for name, mb in memory_mb(up).items():
                 seen[name].append(((now - began) / 60, mb))
         reader.ask(work.jobs[0])
         time.sleep(1)
@@ -171,10 +171,10 @@ def growth(seen: dict[str, list[tuple[float, float]]], minutes: float) -> dict[s
     """By process, how much more it takes in the last minutes than in those after it had warmed up, as a share. A
     process that came later is compared from ten minutes after it came."""
     found = {}
-    for name, looks in seen.items():
-        born = looks[0][0]
-        early = [mb for at, mb in looks if born + WARM_MINUTES <= at < born + WARM_MINUTES + WINDOW]
-        late = [mb for at, mb in looks if at >= minutes - WINDOW]
+    for name, measurements in seen.items():
+        born = measurements[0][0]
+        early = [mb for at, mb in measurements if born + WARM_MINUTES <= at < born + WARM_MINUTES + WINDOW]
+        late = [mb for at, mb in measurements if at >= minutes - WINDOW]
         if early and late:
             found[name] = statistics.median(late) / statistics.median(early) - 1
     return found

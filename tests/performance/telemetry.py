@@ -42,9 +42,9 @@ def share(base_url: str, world: World, seed: int) -> tuple[float, float]:
     began = time.perf_counter()
     finished = learned(base_url, world.rows(100, seed), CONFIG, seed=seed)
     took = time.perf_counter() - began
-    heard = InMemorySpanExporter()
+    exporter = InMemorySpanExporter()
     provider = TracerProvider()
-    provider.add_span_processor(BatchSpanProcessor(heard, max_queue_size=16_384))
+    provider.add_span_processor(BatchSpanProcessor(exporter, max_queue_size=16_384))
     run: Any = SimpleNamespace(
         policy_kind="llm",
         job_id="bench",
@@ -63,7 +63,7 @@ def share(base_url: str, world: World, seed: int) -> tuple[float, float]:
         made.iteration(report)
     spent = time.perf_counter() - spent
     provider.shutdown()
-    return spent / took, spent / len(heard.get_finished_spans())
+    return spent / took, spent / len(exporter.get_finished_spans())
 
 
 def _tool_call(at: float) -> Step:

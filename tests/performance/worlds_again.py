@@ -61,9 +61,9 @@ def begins_with(first: Finished, arm: str) -> Mapping[str, Any]:
     weights = {one.handle: float(p) for one, p in zip(policy.library, policy.probabilities, strict=True)}
     if arm == "shipped":
         return {"library": Library.of([one.as_dict() for one in lessons]), "weights": weights}
-    told = {one.handle for one in lessons}
+    handles = {one.handle for one in lessons}
     refused = policy.library.chosen(policy.candidate(first.setup.config.context.ship_confidence).handles)
-    lessons += [replace(one, status="proposed") for one in refused if one.handle not in told]
+    lessons += [replace(one, status="proposed") for one in refused if one.handle not in handles]
     return {
         "library": Library.of([one.as_dict() for one in lessons]),
         "weights": weights,

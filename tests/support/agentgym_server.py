@@ -47,7 +47,7 @@ class World:
         return GOALS[self.task % len(GOALS)]
 
     @property
-    def told(self) -> str:
+    def observation(self) -> str:
         return f"Crafting commands:\n{COMMANDS}\n\nGoal: craft {self.goal}."
 
     def step(self, action: str) -> tuple[str, float, bool]:
@@ -84,8 +84,8 @@ class GymServer:
     ``sessions`` are those that are open, ``resets`` what they were set to, ``steps`` the actions that arrived.
     """
 
-    def __init__(self, dialect: str = "A", *, task_key: str = "item_id", reset_tells: bool = True) -> None:
-        self.dialect, self.task_key, self.reset_tells = dialect, task_key, reset_tells
+    def __init__(self, dialect: str = "A", *, task_key: str = "item_id", reset_observes: bool = True) -> None:
+        self.dialect, self.task_key, self.reset_observes = dialect, task_key, reset_observes
         self.sessions: dict[int, World] = {}
         self.opened = 0
         self.resets: list[tuple[int, int]] = []
@@ -185,17 +185,19 @@ class GymServer:
                 return 422, {"detail": [{"loc": ["body", self.task_key], "msg": "Field required"}]}
             world.reset(task)
             self.resets.append((number, task))
-            if not self.reset_tells:
+            if not self.reset_observes:
                 return 200, {"reward": 0, "done": False} if a else None
-            return 200, ({"observation": world.told, "reward": 0, "done": False} if a else [world.told, None])
+            return 200, (
+                {"observation": world.observation, "reward": 0, "done": False} if a else [world.observation, None]
+            )
         if path == "/step":
             self.steps.append(asked["action"])
             if asked["action"].startswith("explode"):
                 return 200, {"error": "this world can't explode"}
-            told, reward, done = world.step(asked["action"])
-            return 200, {"observation" if a else "state": told, "reward": reward, "done": done, "info": None}
+            observation, reward, done = world.step(asked["action"])
+            return 200, {"observation" if a else "state": observation, "reward": reward, "done": done, "info": None}
         if path == "/observation":
-            return 200, world.told
+            return 200, world.observation
         if path == "/close":
             del self.sessions[number]
             return 200, True

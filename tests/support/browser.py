@@ -40,10 +40,10 @@ class Watched:
     def __init__(self, page: Any) -> None:
         self.page = page
         self.complaints: list[str] = []
-        page.on("console", self._heard)
+        page.on("console", self._on_console)
         page.on("pageerror", lambda error: self.complaints.append(str(error)))
 
-    def _heard(self, message: Any) -> None:
+    def _on_console(self, message: Any) -> None:
         # An answer that a newer keystroke made worthless is aborted on purpose.
         if message.type == "error" and "htmx:sendAbort" not in message.text and "htmx:afterRequest" not in message.text:
             self.complaints.append(message.text)

@@ -25,7 +25,7 @@ def empty(*_: Any) -> None:
     with as_owner(), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SET LOCAL session_replication_role = replica")  # no triggers: histories refuse to be deleted
         cursor.execute(f"LOCK TABLE {', '.join(tables)} IN ACCESS EXCLUSIVE MODE")
-        cursor.execute(" UNION ALL ".join(_looking_at(table) for table in tables), [LARGE] * len(tables))
+        cursor.execute(" UNION ALL ".join(_size_query(table) for table in tables), [LARGE] * len(tables))
         used = cursor.fetchall()
         if large := [table for table, is_large in used if is_large]:
             cursor.execute(f"TRUNCATE {', '.join(large)} CASCADE")
@@ -33,7 +33,7 @@ def empty(*_: Any) -> None:
             cursor.execute(";".join(f"DELETE FROM {table}" for table in small))
 
 
-def _looking_at(table: str) -> str:
+def _size_query(table: str) -> str:
     """A query for the table's name and whether it is large; no row where it is empty."""
     name = table.replace("'", "''")
     return f"SELECT '{name}', pg_relation_size('{name}') > %s WHERE EXISTS (SELECT FROM {table})"

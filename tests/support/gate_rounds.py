@@ -34,8 +34,8 @@ def promoted_after(world: Round, seed: int, shared_by: int | None = None) -> int
     shape = world.candidates, world.queries
     candidates = rng.binomial(world.samples, np.clip(before + effect, 0, 1), shape)
     differences = (candidates - current) / world.samples
-    looks = Looks(world.queries, shared_by or world.candidates, ALPHA)
+    analyses = Looks(world.queries, shared_by or world.candidates, ALPHA)
     for n in range(1, world.queries + 1):
-        if (statistics(differences[:, :n] - world.least) >= looks.critical(n)).any():
+        if (statistics(differences[:, :n] - world.least) >= analyses.critical(n)).any():
             return n
     return None

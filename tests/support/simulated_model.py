@@ -122,7 +122,7 @@ class SimulatedModel:
         """One message of an agent: an answer, or the part of the work that its prompt wants."""
         messages = body["messages"]
         system = "\n".join(texts_of(messages, "system", "developer"))
-        asked, last, told = self._question(messages)
+        asked, last, advice = self._question(messages)
         if asked is None:
             return self._bewildered(messages, rng)
         if _PLANS.search(system):
@@ -132,8 +132,8 @@ class SimulatedModel:
             return self._verdict(asked, given, rng)
         if given and "notes:" in last.lower():
             return f"The notes say it.\n{rng.choice(LAST).format(given[-1])}"
-        heeded = self.world.heard("\n".join((system, *told)))
-        length = tokens_in(system) + sum(map(tokens_in, told))
+        heeded = self.world.advice_in("\n".join((system, *advice)))
+        length = tokens_in(system) + sum(map(tokens_in, advice))
         chance = self.world.chance(asked, heeded, length)
         if self.noted is not None:
             self.noted.setdefault(asked.query, []).append(chance)
@@ -154,8 +154,8 @@ class SimulatedModel:
             for at in range(len(lines) - 1, -1, -1):
                 if found := self.world.find(lines[at]):
                     beside = "\n".join(lines[:at] + lines[at + 1 :])
-                    told = [*users[:index], beside, *users[index + 1 :]]
-                    return found[-1], "\n".join(lines[at + 1 :]), [one for one in told if one]
+                    shown = [*users[:index], beside, *users[index + 1 :]]
+                    return found[-1], "\n".join(lines[at + 1 :]), [one for one in shown if one]
         return None, "", []
 
     def _bewildered(self, messages: Sequence[Mapping[str, Any]], rng: random.Random) -> str:

@@ -120,7 +120,7 @@ def read(world: World, messages: Sequence[Mapping[str, Any]]) -> Seen:
             _read_value(world, value, seen, fresh=bool(_HEADING.search(text[max(0, start - 60) : start])))
     seen.candidates = list(dict.fromkeys(seen.candidates))
     seen.attempts = list(dict.fromkeys(_ATTEMPT.findall(text)))
-    seen.felt = [one for one in dict.fromkeys(_FELT.findall(text)) if not world.heard(one)]
+    seen.felt = [one for one in dict.fromkeys(_FELT.findall(text)) if not world.advice_in(one)]
     return seen
 
 
@@ -164,7 +164,7 @@ def _bare(line: str) -> str:
 
 
 def _is_lesson(world: World, text: str) -> bool:
-    return text.startswith("When ") or bool(world.heard(text))
+    return text.startswith("When ") or bool(world.advice_in(text))
 
 
 def _is_heading(line: str) -> bool:

@@ -8,22 +8,22 @@ from typing import Any
 
 from whitenoise.base import WhiteNoise
 
-_looked_at = WhiteNoise.add_files
+_original_add_files = WhiteNoise.add_files
 _found: dict[tuple[Any, ...], dict[str, Any]] = {}
 
 
 def _add_files(self: WhiteNoise, root: Any, prefix: str | None = None) -> None:
     if self.autorefresh or not os.path.isdir(root):
-        _looked_at(self, root, prefix)
+        _original_add_files(self, root, prefix)
         return
     # What is collected ends with its list, `staticfiles.json`, which is a new file in the folder.
     key = (str(root), prefix, os.stat(root).st_mtime_ns, self.max_age, self.allow_all_origins, self.charset)
     if key not in _found:
         before = set(self.files)
-        _looked_at(self, root, prefix)
+        _original_add_files(self, root, prefix)
         _found[key] = {url: file for url, file in self.files.items() if url not in before}
     self.files.update(_found[key])
 
 
-def look_once() -> None:
+def read_once() -> None:
     WhiteNoise.add_files = _add_files

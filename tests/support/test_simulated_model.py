@@ -115,16 +115,16 @@ def one_habit(name: str) -> Habits:
     return replace(Habits(), **changes)
 
 
-def agent_messages(query: str, *told: str) -> list[dict[str, str]]:
-    system = "\n".join(("# What was learned", *told, FORM) if told else (FORM,))
+def agent_messages(query: str, *advice: str) -> list[dict[str, str]]:
+    system = "\n".join(("# What was learned", *advice, FORM) if advice else (FORM,))
     return [{"role": "system", "content": system}, {"role": "user", "content": query}]
 
 
-def share(world: World, *told: str, n: int = 1_500, around: Callable[[str], str] = str) -> float:
+def share(world: World, *advice: str, n: int = 1_500, around: Callable[[str], str] = str) -> float:
     """The share of right answers to ``n`` tasks with these lessons in the prompt."""
     model, right = SimulatedModel(world, Habits()), 0
     for row in world.rows(n, 5):
-        said = model(agent_messages(around(row["query"]), *told))
+        said = model(agent_messages(around(row["query"]), *advice))
         right += answer_in(said).casefold() == str(row["expected_outcome"]["answer"]).casefold()
     return right / n
 
@@ -187,10 +187,10 @@ def test_advice_is_understood_in_any_wording_and_is_never_taken_for_another(seed
         for _ in range(12):
             lesson = world.lesson(advice, rng.choice(world.kinds), rng)
             wordings.add(lesson)
-            assert world.heard(lesson) == {advice} and len(lesson.split()) <= 32
+            assert world.advice_in(lesson) == {advice} and len(lesson.split()) <= 32
             assert world.advice_of(f"- [a1] PLEASE NOTE: {lesson.upper()}") is advice
             assert world.advice_of(world.paraphrase(advice, rng)) is advice
-        assert not world.heard(advice.symptom) and not world.heard(f"I kept to the hint on {advice.topic}.")
+        assert not world.advice_in(advice.symptom) and not world.advice_in(f"I kept to the hint on {advice.topic}.")
     assert len(wordings) > 8 * len(world.advice)
     assert world.advice_of("When you are done, write a last line. Think step by step.") is None
 
@@ -228,11 +228,11 @@ def test_the_true_effect_of_advice_can_be_read() -> None:
 @pytest.mark.slow(reason="thousands of rollouts")
 def test_success_follows_the_advice_in_the_prompt() -> None:
     world = World(3)
-    for told in ([], reworded(world, world.helpful), reworded(world, world.harmful), reworded(world, world.useless)):
-        assert share(world, *told) == pytest.approx(world.success_rate(told), abs=tolerance(1_500))
+    for advice in ([], reworded(world, world.helpful), reworded(world, world.harmful), reworded(world, world.useless)):
+        assert share(world, *advice) == pytest.approx(world.success_rate(advice), abs=tolerance(1_500))
     null = World.null(3)
-    told = reworded(null, null.advice)
-    assert share(null, *told) == pytest.approx(null.success_rate(), abs=tolerance(1_500))
+    advice = reworded(null, null.advice)
+    assert share(null, *advice) == pytest.approx(null.success_rate(), abs=tolerance(1_500))
 
 
 def test_advice_that_is_quoted_in_a_question_is_no_advice() -> None:
@@ -256,11 +256,11 @@ def test_siblings_differ_and_a_seed_repeats_itself() -> None:
 
 def test_a_call_of_an_agent_costs_little() -> None:
     world = World(5)
-    model, told, rng = SimulatedModel(world, Habits()), reworded(world, world.advice), random.Random(1)
+    model, advice, rng = SimulatedModel(world, Habits()), reworded(world, world.advice), random.Random(1)
     rows = world.rows(100, 1) * 5
     began = time.process_time()
     for row in rows:
-        model(agent_messages(row["query"], *rng.sample(told, 15)))
+        model(agent_messages(row["query"], *rng.sample(advice, 15)))
     assert (time.process_time() - began) / len(rows) < 0.001
 
 
@@ -310,7 +310,7 @@ def test_without_a_schema_it_goes_by_an_example() -> None:
         messages = [*reflection(world), {"role": "user", "content": asked}]
         said = [json.loads(model.reply({"messages": messages})) for _ in range(20)]
         assert all(set(value) == {"summary", "lessons"} for value in said)
-        assert any(world.heard(json.dumps(value["lessons"])) for value in said)
+        assert any(world.advice_in(json.dumps(value["lessons"])) for value in said)
     assert model.calls == {"reflector": 40}
 
 
@@ -358,7 +358,7 @@ def test_its_opinions_are_right_a_little_more_often_than_not() -> None:
     assert sum(right) / len(right) == pytest.approx(0.6, abs=0.08)
 
 
-LOOKS: dict[str, Callable[[str], bool]] = {
+RESEMBLES: dict[str, Callable[[str], bool]] = {
     "fence": lambda said: said.startswith("```") and said.endswith("```"),
     "prose_around": lambda said: not said.startswith("{") and '"lessons"' in said,
     "trailing_comma": lambda said: re.search(r",\s*[}\]]", said) is not None,
@@ -386,7 +386,7 @@ def test_each_bad_habit_spoils_the_form_and_is_repaired_on_being_asked_again(for
     for n in range(20):
         body = wanting(reflection(world, extra=f"Round {n}."), LESSONS)
         said = model.reply(body)
-        assert LOOKS[form](said), said
+        assert RESEMBLES[form](said), said
         assert usable(said) == (form == "empty")
         again = [{"role": "assistant", "content": said}, {"role": "user", "content": "That was not usable. Again."}]
         model.reply({**body, "messages": [*body["messages"], *again]})

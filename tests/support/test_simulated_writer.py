@@ -66,9 +66,9 @@ def test_an_agent_that_is_asked_in_fields_answers_in_them_and_heeds_the_instruct
 
 def test_the_table_compares_only_worlds_in_which_every_method_came_to_its_end() -> None:
     def world(seed: int, ours: float, theirs: float | None) -> dict[str, object]:
-        told = {"calls": 100, "ktokens": 9, "seconds": 1.0, "helpful": 1, "useless": 0, "harmful": 0}
-        other = {"error": "it broke"} if theirs is None else {"success": theirs, **told}
-        methods = {f"AgentCore, {name}": {"success": ours, **told} for name in ("all calls", "half")}
+        figures = {"calls": 100, "ktokens": 9, "seconds": 1.0, "helpful": 1, "useless": 0, "harmful": 0}
+        other = {"error": "it broke"} if theirs is None else {"success": theirs, **figures}
+        methods = {f"AgentCore, {name}": {"success": ours, **figures} for name in ("all calls", "half")}
         methods |= {f"GEPA, {name}": other for name in ("all calls", "half")}
         return {"seed": seed, "wording": "named", "base": 0.3, "methods": methods}
 

@@ -50,10 +50,10 @@ class Forked:
     """The part of ``subprocess.Popen`` that tests use, for a process that is another one's child. Until its end was
     received, its number is not given to another."""
 
-    def __init__(self, told: socket.socket) -> None:
-        self._told = told
+    def __init__(self, ends: socket.socket) -> None:
+        self._ends = ends
         self.returncode: int | None = None
-        self.pid = int(told.recv(32))
+        self.pid = int(ends.recv(32))
 
     def poll(self) -> int | None:
         with suppress(subprocess.TimeoutExpired):
@@ -62,10 +62,10 @@ class Forked:
 
     def wait(self, timeout: float | None = None) -> int:
         if self.returncode is None:
-            if not select.select([self._told], [], [], timeout)[0]:
+            if not select.select([self._ends], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired("a forked process", timeout or 0)
-            self.returncode = int(self._told.recv(32))
-            self._told.close()
+            self.returncode = int(self._ends.recv(32))
+            self._ends.close()
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -96,11 +96,11 @@ class Loaded:
             )
 
     def fork(self, arguments: list[str], environment: dict[str, str], log: str) -> Forked:
-        told, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
             asked = json.dumps({"arguments": arguments, "environment": environment, "log": log})
             socket.send_fds(self._control, [asked.encode()], [theirs.fileno()])
-        return Forked(told)
+        return Forked(ours)
 
     def end(self) -> None:
         self._control.close()
@@ -157,37 +157,37 @@ def _asked_for(control: socket.socket) -> dict[str, Any] | None:
     while True:
         for ready, _ in waiting.poll():
             if ready in running:
-                pid, told = running.pop(ready)
+                pid, ends = running.pop(ready)
                 waiting.unregister(ready)
                 os.close(ready)
                 found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
                 assert found is not None
                 exited = found.si_code == os.CLD_EXITED
                 with suppress(OSError):  # no process listens any more
-                    told.send(str(found.si_status if exited else -found.si_status).encode())
-                ended[told.fileno()] = pid, told
-                waiting.register(told, select.POLLIN)
+                    ends.send(str(found.si_status if exited else -found.si_status).encode())
+                ended[ends.fileno()] = pid, ends
+                waiting.register(ends, select.POLLIN)
             elif ready in ended:
-                pid, told = ended.pop(ready)
+                pid, ends = ended.pop(ready)
                 waiting.unregister(ready)
-                told.close()
+                ends.close()
                 os.waitpid(pid, 0)
             else:
                 message, ancillary, _, _ = control.recvmsg(LONGEST, socket.CMSG_SPACE(array.array("i").itemsize))
                 if not message:
                     return None
-                told = socket.socket(fileno=array.array("i", ancillary[0][2])[0])
+                ends = socket.socket(fileno=array.array("i", ancillary[0][2])[0])
                 pid = os.fork()
                 if pid == 0:
                     os.setsid()  # before anybody knows of it: what kills its group finds one
-                    told.send(str(os.getpid()).encode())
-                    for one in (control, told, *(theirs for _, theirs in (*running.values(), *ended.values()))):
+                    ends.send(str(os.getpid()).encode())
+                    for one in (control, ends, *(theirs for _, theirs in (*running.values(), *ended.values()))):
                         one.close()
                     for number in running:
                         os.close(number)
                     return dict(json.loads(message))
                 watched = os.pidfd_open(pid)
-                running[watched] = pid, told
+                running[watched] = pid, ends
                 waiting.register(watched, select.POLLIN)
 
 

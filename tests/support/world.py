@@ -104,7 +104,7 @@ class World:
         rng = random.Random(f"world/{seed}")
         self.kinds = tuple(_kind(family, rng, null) for family in rng.sample(FAMILIES, rng.randint(5, 8)))
         self.advice = tuple(_advice(rng, [kind.name for kind in self.kinds], null))
-        self._heard: dict[str, frozenset[Advice]] = {}
+        self._advice_by_sentence: dict[str, frozenset[Advice]] = {}
         self._found: dict[str, tuple[Asked, ...]] = {}
 
     @classmethod
@@ -160,20 +160,20 @@ class World:
 
     # Advice
 
-    def heard(self, text: str) -> frozenset[Advice]:
+    def advice_in(self, text: str) -> frozenset[Advice]:
         """All advice in a text, in any wording; each sentence is read by itself."""
-        return frozenset(advice for sentence in _SENTENCE.split(text) for advice in self._heard_in(sentence))
+        return frozenset(advice for sentence in _SENTENCE.split(text) for advice in self._advice_in_sentence(sentence))
 
     def advice_of(self, text: str) -> Advice | None:
         """The advice that a lesson gives: None if there is none in it, one of them if there are several."""
-        return min(self.heard(text), key=lambda one: one.name, default=None)
+        return min(self.advice_in(text), key=lambda one: one.name, default=None)
 
-    def _heard_in(self, sentence: str) -> frozenset[Advice]:
-        known = self._heard.get(sentence)
+    def _advice_in_sentence(self, sentence: str) -> frozenset[Advice]:
+        known = self._advice_by_sentence.get(sentence)
         if known is None:
             lower = " ".join(sentence.lower().split())
             known = frozenset(one for one in self.advice if one.said_in(lower)) if " " in lower else frozenset()
-            remember(self._heard, sentence, known)
+            remember(self._advice_by_sentence, sentence, known)
         return known
 
     def paraphrase(self, advice: Advice, rng: random.Random) -> str:
@@ -206,7 +206,7 @@ class World:
 
     def success_rate(self, texts: Sequence[str] = (), kinds: Collection[Kind] = ()) -> float:
         """The expected share of successes over all kinds (or those given) for a context of these texts."""
-        heeded = frozenset(advice for text in texts for advice in self.heard(text))
+        heeded = frozenset(advice for text in texts for advice in self.advice_in(text))
         length = tokens_in("\n".join(texts))
         return fmean(
             sigmoid(self.success_logit(kind, heeded, length) + offset)

@@ -101,7 +101,7 @@ class VariedWorld(World):
         self.kinds = tuple(self._kinds(drawn, rng))
         self.advice = tuple(self._advice(rng))
         self._patterns = [[re.compile(self._pattern(task, family)) for task in tasks] for family, _, tasks in drawn]
-        self._heard: dict[str, frozenset[Advice]] = {}
+        self._advice_by_sentence: dict[str, frozenset[Advice]] = {}
         self._found: dict[str, tuple[Asked, ...]] = {}
         self._by_word = {word: topic for topic in self.topics for word in self._asked_as(topic)}
 

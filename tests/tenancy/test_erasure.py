@@ -118,9 +118,9 @@ def test_persons_who_are_called_as_settings_are_cost_no_setting(run: TrainingRun
     TrainingRun.objects.filter(pk=run.pk).update(config=run.config | options, note="Asked by Rate.")
     run.refresh_from_db()
     report = EvaluationRun.objects.get(run=run).report
-    told = [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)]
+    stored = [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)]
     subject_erase(Actor(adam), names)
-    assert [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)] == told
+    assert [*JobEvent.objects.filter(job=run.job).order_by("seq").values_list("data", flat=True)] == stored
     verdict = {"passed": False, "sentence": "Queued by Status.", "findings": [{"check": "approval", "passed": False}]}
     assert erase_words(verdict, names, VERDICT) == verdict | {"sentence": "[erased] by [erased]."}
     left = TrainingRun.objects.get(pk=run.pk)

@@ -34,7 +34,7 @@ FLAG = AuthenticatorData.FLAG
 
 
 @pytest.fixture(autouse=True)
-def anew(settings: Any) -> None:
+def fresh_cache(settings: Any) -> None:
     cache.clear()  # wrong ones are counted
     settings.PUBLIC_URL = ORIGIN
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
@@ -51,9 +51,9 @@ class Device:
     def made(self, options: dict[str, Any], *, origin: str = ORIGIN) -> str:
         public = AttestedCredentialData.create(b"\0" * 16, self.id, ES256.from_cryptography_key(self.key.public_key()))
         about = self._about(options["publicKey"]["rp"]["id"], FLAG.AT | FLAG.UP | FLAG.UV, public)
-        told = AttestationObject.create("none", about, {})
+        attestation = AttestationObject.create("none", about, {})
         client = CollectedClientData.create("webauthn.create", options["publicKey"]["challenge"], origin)
-        return self._answer({"clientDataJSON": client, "attestationObject": told})
+        return self._answer({"clientDataJSON": client, "attestationObject": attestation})
 
     def signed(self, options: dict[str, Any], *, origin: str = ORIGIN, verified: bool = True) -> str:
         self.counter += self.counts

@@ -31,7 +31,7 @@ LONG = "a long enough password"
 
 
 @pytest.fixture(autouse=True)
-def anew() -> None:
+def fresh_cache() -> None:
     cache.clear()
 
 

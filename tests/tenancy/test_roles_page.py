@@ -28,12 +28,12 @@ def test_the_page_shows_the_permissions_of_each_role(acme: Any, olivia: Any, dan
     client.force_login(stella)
     shown = unescape(client.get("/people/roles/").content.decode())
     rows = re.findall(r"<th scope=\"row\">(.*?)</th>(.*?)</tr>", shown, re.DOTALL)
-    told = {
+    permissions = {
         words: [">yes<" in cell for cell in re.findall(r"<td>(.*?)</td>", cells, re.DOTALL)] for words, cells in rows
     }
-    assert len(told) == len(who_may_what()) > 30
+    assert len(permissions) == len(who_may_what()) > 30
     for row in who_may_what():
-        for role, says in zip(ROLE_MAY, told[row.words], strict=True):
+        for role, says in zip(ROLE_MAY, permissions[row.words], strict=True):
             person = people[PEOPLE[Role(role)]]
             if row.action != "export":  # a permission of the person's besides
                 assert Actor(person).may(row.action, acme.id) is says, (row.action, role)

@@ -33,7 +33,7 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture(autouse=True)
-def anew(settings: Any) -> None:
+def fresh_cache(settings: Any) -> None:
     cache.clear()
     settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
 

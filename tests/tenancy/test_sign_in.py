@@ -30,9 +30,9 @@ HOME, AWAY = "198.51.100.7", "203.0.113.9"
 
 
 @pytest.fixture(autouse=True)
-def anew(settings: Any) -> None:
+def fresh_cache(settings: Any) -> None:
     cache.clear()
-    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # they look at hundreds of passwords
+    settings.PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]  # they check hundreds of passwords
 
 
 Interface = Callable[..., Any]
@@ -51,30 +51,32 @@ def token(name: str, password: str, **meta: Any) -> Any:
     return Client().post("/api/v1/token", given, content_type="application/json", **meta)
 
 
-DOORS = [console, admin, token]
+INTERFACES = [console, admin, token]
 
 
 # -- wrong passwords ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(door: Interface, adam: Any) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_an_account_is_guessed_ten_times_and_then_even_the_right_password_waits(
+    interface: Interface, adam: Any
+) -> None:
     for n in range(PER_ACCOUNT):
-        assert door("adam", "wrong", REMOTE_ADDR=f"203.0.113.{n}").status_code != 429
-    for other in DOORS:
+        assert interface("adam", "wrong", REMOTE_ADDR=f"203.0.113.{n}").status_code != 429
+    for other in INTERFACES:
         refused = other("Adam" if other is token else "adam", PASSWORD, REMOTE_ADDR=AWAY)
         assert refused.status_code == 429 and refused["Retry-After"] == "900"
         assert "Too many wrong passwords. Wait 15 minutes" in refused.content.decode()
 
 
-@pytest.mark.parametrize("door", DOORS)
-def test_an_address_has_thirty_failures_in_spite_of_forged_headers(door: Interface, adam: Any) -> None:
+@pytest.mark.parametrize("interface", INTERFACES)
+def test_an_address_has_thirty_failures_in_spite_of_forged_headers(interface: Interface, adam: Any) -> None:
     for n in range(PER_ADDRESS):
         made_up = {"HTTP_X_FORWARDED_FOR": f"192.0.2.{n}"}
         name = "adam" if n % 10 == 0 else f"person{n}"
-        assert DOORS[n % 3](name, "wrong", REMOTE_ADDR=AWAY, **made_up).status_code != 429
-    assert door("adam", PASSWORD, REMOTE_ADDR=AWAY, HTTP_X_FORWARDED_FOR="192.0.2.99").status_code == 429
-    assert door("adam", PASSWORD, REMOTE_ADDR=HOME).status_code in {200, 302}
+        assert INTERFACES[n % 3](name, "wrong", REMOTE_ADDR=AWAY, **made_up).status_code != 429
+    assert interface("adam", PASSWORD, REMOTE_ADDR=AWAY, HTTP_X_FORWARDED_FOR="192.0.2.99").status_code == 429
+    assert interface("adam", PASSWORD, REMOTE_ADDR=HOME).status_code in {200, 302}
     assert set(AuditEvent.objects.filter(action="person.sign_in_failed").values_list("ip", flat=True)) == {AWAY}
 
 

@@ -27,7 +27,7 @@ HOME, AWAY = "198.51.100.7", "203.0.113.9"
 
 
 @pytest.fixture(autouse=True)
-def anew() -> None:
+def fresh_cache() -> None:
     cache.clear()
 
 

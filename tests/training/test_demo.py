@@ -14,6 +14,6 @@ def test_an_agent_of_weights_is_made_once_and_its_endpoint_follows_the_model_ser
     first = demo.seed_weights("http://127.0.0.1:8300/v1", "random", "key-1")
     again = demo.seed_weights("http://127.0.0.1:8301/v1", "random", "key-2")
     assert first == again and first.organization == demo.seed().organization
-    [door] = ModelEndpoint.objects.all()
-    assert (door.kind, door.base_url, door.pk) == ("weights", "http://127.0.0.1:8301/v1", again.endpoint_id)
+    [endpoint] = ModelEndpoint.objects.all()
+    assert (endpoint.kind, endpoint.base_url, endpoint.pk) == ("weights", "http://127.0.0.1:8301/v1", again.endpoint_id)
     assert Dataset.objects.get().name == "Letters" and Agent.objects.count() == 2

@@ -21,7 +21,7 @@ from experiences.learning.lessons.guards import MAX_WORDS
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operations import Operation
 from experiences.privacy import redact
-from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unused_mark
 from experiences.rollouts.types import Trajectory
 
 MAX_OBJECTIVE: Final = 2_000  # characters of each objective that are shown
@@ -136,7 +136,7 @@ class Prompts:
     def _messages(self, instructions: str, blocks: dict[str, str], origin: str) -> list[Message]:
         wanted = {"OBJECTIVE": self.options.objective, "LEARN ABOUT": self.options.learning_objective}
         blocks = {name: redact(plain(text))[:MAX_OBJECTIVE] for name, text in wanted.items() if text.strip()} | blocks
-        mark = unheard_of(steady_marks(self.secret, origin), blocks.values())
+        mark = unused_mark(steady_marks(self.secret, origin), blocks.values())
         said = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
         rule = "\n".join([RULE.format(mark=mark), *(text for name, text in said.items() if name in blocks)])
         options = self.options

@@ -18,7 +18,7 @@ from experiences.learning.playbooks.deltas import Delta
 from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
 from experiences.learning.playbooks.items import MAX_CONTENT, Category
 from experiences.learning.playbooks.reflector import Insight, insight_blocks
-from experiences.rollouts.prompt_quoting import RULE, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, unused_mark
 from experiences.rollouts.structured_output import Asker
 
 MAX_DELTAS: Final = 5
@@ -82,7 +82,7 @@ def question(
     """Messages for the model: the executions, or instead the ``insights`` of a reflector."""
     read = evidence.execution_blocks() if insights is None else insight_blocks(insights)
     blocks = evidence.playbook_blocks() | read
-    mark = unheard_of(marks, blocks.values())
+    mark = unused_mark(marks, blocks.values())
     system = INSTRUCTIONS.format(
         rule=RULE.format(mark=mark),
         items=ITEMS,

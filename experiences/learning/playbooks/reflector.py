@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from agentcore_site.lib.texts import plain
 from budgets.llm.types import Message
 from experiences.learning.playbooks.evidence import ITEMS, EvolutionEvidence
-from experiences.rollouts.prompt_quoting import RULE, quoted, unheard_of
+from experiences.rollouts.prompt_quoting import RULE, quoted, unused_mark
 from experiences.rollouts.structured_output import Asker
 
 MAX_INSIGHTS: Final = 8
@@ -104,7 +104,7 @@ def insight_blocks(insights: Sequence[Insight]) -> dict[str, str]:
 def question(evidence: EvolutionEvidence, earlier: Sequence[Insight], *, marks: Callable[[], str]) -> list[Message]:
     """Messages for the model in one round; ``earlier`` are the insights of the rounds before."""
     blocks = evidence.playbook_blocks() | evidence.execution_blocks() | insight_blocks(earlier)
-    mark = unheard_of(marks, blocks.values())
+    mark = unused_mark(marks, blocks.values())
     system = INSTRUCTIONS.format(rule=RULE.format(mark=mark), items=ITEMS, most=MAX_INSIGHTS)
     return [
         Message("system", system + (REFINE if earlier else "")),

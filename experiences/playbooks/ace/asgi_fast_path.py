@@ -18,15 +18,15 @@ from agentcore_site.lib.read_cache import ReadCache
 from experiences.playbooks.ace.answers import still_holds
 from experiences.playbooks.ace.context_cache import (
     CALLER_SECONDS,
-    HEARD_SECONDS,
-    UNHEARD_SECONDS,
+    NOTIFIED_SECONDS,
+    UNNOTIFIED_SECONDS,
     Caller,
     Served,
     caller_of,
     fingerprint,
     served,
 )
-from experiences.playbooks.ace.invalidation_listener import Hearing
+from experiences.playbooks.ace.invalidation_listener import InvalidationListener
 from experiences.playbooks.metrics import contexts
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
@@ -44,7 +44,7 @@ class FastContexts:
         self._behind = behind
         self._callers: ReadCache[bytes, Caller] = ReadCache()
         self._contexts: ReadCache[tuple[Any, str], Served] = ReadCache()
-        self._hearing = Hearing(self._changed)
+        self._listener = InvalidationListener(self._changed)
         self._hosts: set[bytes] = set()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -70,7 +70,7 @@ class FastContexts:
         token = headers.get(b"authorization", b"").decode("latin-1")
         if not self._is_ours(scope, headers) or token[: len(BEARER)].lower() != BEARER:
             return None
-        self._hearing.ensure()
+        self._listener.ensure()
         caller = await self._caller(token[len(BEARER) :].strip())
         context = None if caller is None else await self._context(caller, asked.group(1))
         return None if context is None else (headers, context)
@@ -81,7 +81,7 @@ class FastContexts:
     async def _context(self, caller: Caller, agent: str) -> Served | None:
         """One organisation's memory is never another's: its id is a part of the name."""
         key = (caller.organizations, agent)
-        known = self._contexts.fresh(key, HEARD_SECONDS if self._hearing.listening else UNHEARD_SECONDS)
+        known = self._contexts.fresh(key, NOTIFIED_SECONDS if self._listener.listening else UNNOTIFIED_SECONDS)
         if known is not None:
             _remembered.inc()
             return known

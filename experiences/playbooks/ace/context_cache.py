@@ -23,7 +23,7 @@ from experiences.playbooks.ace.answers import CACHING, ContextAnswer, context_an
 from experiences.playbooks.selectors import Compiled, compiled
 
 CALLER_SECONDS: Final = 1.0  # a key that was revoked opens nothing after that
-HEARD_SECONDS, UNHEARD_SECONDS = 5.0, 0.5  # how long a context is believed
+NOTIFIED_SECONDS, UNNOTIFIED_SECONDS = 5.0, 0.5  # how long a context is believed
 
 Headers = list[tuple[bytes, bytes]]
 

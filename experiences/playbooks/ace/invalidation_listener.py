@@ -20,7 +20,7 @@ AGAIN_SECONDS: Final = 1.0
 POLL_SECONDS, SILENT_SECONDS = 2.0, 6.0  # a connection that answers no ping for so long is dead
 
 
-class Hearing:
+class InvalidationListener:
     """Calls ``changed`` with an agent's id for each announcement, and with None when some may have been missed.
 
     ``listening`` is true while announcements arrive.

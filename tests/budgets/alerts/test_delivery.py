@@ -97,11 +97,11 @@ def test_the_webhook_gets_what_its_secret_signs(
     assert sweep() == (0, 1)
     [(headers, body)] = receiver.came
     assert mails_send() == 0
-    told = json.loads(body)
-    assert (told["type"], told["threshold_percent"], told["spent_micros"], told["limit_micros"]) == (
+    notice = json.loads(body)
+    assert (notice["type"], notice["threshold_percent"], notice["spent_micros"], notice["limit_micros"]) == (
         "budget.alert", 75, 80 * CENT, 100 * CENT,
     )  # fmt: skip
-    assert (told["id"], told["scope"], told["organization"]) == (str(alert.id), "job", "acme")
+    assert (notice["id"], notice["scope"], notice["organization"]) == (str(alert.id), "job", "acme")
     at = int(headers[SIGNATURE].split(",")[0].removeprefix("t="))
     assert headers[SIGNATURE] == signature(webhook_secret(acme.id, 1), body, at)
     assert headers[SIGNATURE] != signature(webhook_secret(acme.id, 2), body, at)
@@ -150,9 +150,9 @@ def test_an_alert_names_whose_budget_it_is_by_mail_and_by_webhook(
     says = "Raise its limit, then resume it" if scope == "job" else "when the next month begins, or once the limit is"
     assert says in message.body
     [(_, body)] = receiver.came
-    told = json.loads(body)
-    assert (told["text"], told["scope"], told["kind"]) == (line, scope, "threshold")
-    assert (told["owner_id"], whose.endswith(told["owner_name"])) == (str(alert.budget.owner_id), True)
+    notice = json.loads(body)
+    assert (notice["text"], notice["scope"], notice["kind"]) == (line, scope, "threshold")
+    assert (notice["owner_id"], whose.endswith(notice["owner_name"])) == (str(alert.budget.owner_id), True)
 
 
 def test_a_bill_above_its_hold_reaches_the_admins(chain: Chain, adam: Any) -> None:

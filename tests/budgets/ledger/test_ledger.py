@@ -272,7 +272,7 @@ def refused(chain: Chain, key: str, amount: int) -> None:
         reserve(hold(chain, key, amount))
 
 
-def told(chain: Chain) -> list[tuple[int, int, int]]:
+def alerts(chain: Chain) -> list[tuple[int, int, int]]:
     """(threshold, limit, spent) of the job's alerts, oldest first."""
     rows = BudgetAlert.objects.filter(budget_id=chain.job_budget).order_by("created_at", "threshold")
     return list(rows.values_list("threshold", "limit", "spent"))
@@ -286,7 +286,7 @@ def test_it_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain:
     settle("a", bill(92 * CENT))
     for key in ("d", "e"):
         refused(chain, key, 50 * CENT)
-    assert told(chain)[-1] == (100, 100 * CENT, 92 * CENT) and len(told(chain)) == 3
+    assert alerts(chain)[-1] == (100, 100 * CENT, 92 * CENT) and len(alerts(chain)) == 3
 
 
 def test_an_expensive_call_that_a_fresh_budget_refuses_sends_no_alert(chain: Chain) -> None:
@@ -294,7 +294,7 @@ def test_an_expensive_call_that_a_fresh_budget_refuses_sends_no_alert(chain: Cha
     assert not BudgetAlert.objects.exists()
     reserve(hold(chain, "all", 100 * CENT))
     settle("all", bill(100 * CENT))
-    assert [one for one, _, _ in told(chain)] == [75, 90, 100]  # the true one is still sent
+    assert [one for one, _, _ in alerts(chain)] == [75, 90, 100]  # the true one is still sent
 
 
 def test_the_thresholds_of_a_raised_limit_alert_again_and_those_of_an_unchanged_one_do_not(
@@ -309,14 +309,14 @@ def test_the_thresholds_of_a_raised_limit_alert_again_and_those_of_an_unchanged_
 
     spend("a", 100)
     refused(chain, "b", CENT)
-    assert [one for one, _, _ in told(chain)] == [75, 90, 100]
+    assert [one for one, _, _ in alerts(chain)] == [75, 90, 100]
     limited(200)
-    assert len(told(chain)) == 3  # half of it is spent: no news
+    assert len(alerts(chain)) == 3  # half of it is spent: no news
     spend("c", 55)
     limited(200)
-    assert told(chain)[3:] == [(75, 200 * CENT, 155 * CENT)]
+    assert alerts(chain)[3:] == [(75, 200 * CENT, 155 * CENT)]
     limited(165)  # what the new limit makes of the old spending, once
-    assert told(chain)[4:] == [(90, 165 * CENT, 155 * CENT)]
+    assert alerts(chain)[4:] == [(90, 165 * CENT, 155 * CENT)]
 
 
 def test_a_bill_above_its_hold_alerts_for_the_organisations_budget(chain: Chain) -> None:

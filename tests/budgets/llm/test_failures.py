@@ -156,8 +156,8 @@ async def test_personal_data_that_a_provider_quotes_is_in_no_error_and_no_bill(
     server.will(does)
     with pytest.raises(errors.LLMError) as caught:
         await ask(client(server, meter, redact=redact), stream=stream)
-    for told in (caught.value.message, str(caught.value), the_bill(meter)[0].error):
-        assert told and "jane" not in told and "1234567" not in told, told
+    for text in (caught.value.message, str(caught.value), the_bill(meter)[0].error):
+        assert text and "jane" not in text and "1234567" not in text, text
 
 
 def names(failures: list[tuple[Act | str, Any, str, str]]) -> list[str]:

@@ -218,5 +218,5 @@ async def test_no_error_shows_a_key_of_a_config(server: ModelServer, meter: Free
     server.will(act("status", code=401, error={"message": f"bad key plainprovidersecret, azure-prod-9 in {written}"}))
     with pytest.raises(LLMError) as caught:
         await ask(client(server, meter, headers=headers, hidden=hidden_in(written), kind="portkey"))
-    for told in (shown(caught.value), repr(meter.bills)):
-        assert "plainprovider" not in told and "azure-prod" not in told and "a1b2c3d4" not in told
+    for text in (shown(caught.value), repr(meter.bills)):
+        assert "plainprovider" not in text and "azure-prod" not in text and "a1b2c3d4" not in text

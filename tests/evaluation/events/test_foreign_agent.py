@@ -43,9 +43,9 @@ def test_the_agent_of_the_docs_is_received_and_gets_the_status_of_its_training(
             env=os.environ | {"NATS_URL": publisher.url},
             stdout=asyncio.subprocess.PIPE,
         )
-        heard = True
-        while program.returncode is None or heard:  # it may end before its first event was taken
-            heard = any([await part.once() for part in (*loop, Relay(ours, stopping))])
+        received = True
+        while program.returncode is None or received:  # it may end before its first event was taken
+            received = any([await part.once() for part in (*loop, Relay(ours, stopping))])
             await asyncio.sleep(0.05)
         assert program.stdout is not None
         return (await program.stdout.read()).decode()

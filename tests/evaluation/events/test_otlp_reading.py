@@ -71,14 +71,14 @@ def message(role: str, text: str = "", **parts: Any) -> dict[str, Any]:
     return {"role": role, "parts": own + ([parts] if parts else [])}
 
 
-def chat(traced: Traced, told: list[Any], said: list[Any], tokens: tuple[int, int] = (10, 5), **more: Any) -> None:
+def chat(traced: Traced, inputs: list[Any], outputs: list[Any], tokens: tuple[int, int] = (10, 5), **more: Any) -> None:
     about = {
         "gen_ai.operation.name": "chat",
         "gen_ai.request.model": "small",
         "gen_ai.usage.input_tokens": tokens[0],
         "gen_ai.usage.output_tokens": tokens[1],
-        "gen_ai.input.messages": json.dumps(told),
-        "gen_ai.output.messages": json.dumps(said),
+        "gen_ai.input.messages": json.dumps(inputs),
+        "gen_ai.output.messages": json.dumps(outputs),
     }
     with traced.tracer.start_as_current_span("chat small", attributes={**about, **more}):
         pass

@@ -172,9 +172,9 @@ def test_each_bad_message_is_a_dead_letter_with_its_reason(
     last = DeadLetter.objects.latest("sequence")
     assert (last.reason, last.payload) == ("not_recorded", "")
     # All of them stand in the stream too, for other programs; no consumer stopped.
-    told = bus.speak(lambda client, js: stored(js, "RL_DEAD_LETTERS"))
-    assert [one["reason"] for _, one in told] == [*bad.values(), "conflict", "not_recorded"]
-    assert {subject for subject, _ in told} == {"agent.rl.dlq.RL_TRAJECTORIES"}
+    letters = bus.speak(lambda client, js: stored(js, "RL_DEAD_LETTERS"))
+    assert [one["reason"] for _, one in letters] == [*bad.values(), "conflict", "not_recorded"]
+    assert {subject for subject, _ in letters} == {"agent.rl.dlq.RL_TRAJECTORIES"}
 
 
 def test_a_dead_letter_is_taken_again_once_its_reason_is_gone(
@@ -251,26 +251,26 @@ def test_a_revoked_publisher_is_out_within_a_moment(bus: Bus, boss: Actor, publi
 def test_members_of_the_organisation_receive_status_by_the_plain_subject(
     bus: Bus, publisher: Publisher, acme: Any, elsewhere: Any
 ) -> None:
-    heard: list[bytes] = []
+    received: list[bytes] = []
 
     async def talk(ours: Client, js: JetStreamContext) -> None:
         theirs = await connected(publisher)
 
-        async def hear(message: Any) -> None:
-            heard.append(message.data)
+        async def receive(message: Any) -> None:
+            received.append(message.data)
 
-        await theirs.subscribe("agent.rl.training.status.v1", cb=hear)
+        await theirs.subscribe("agent.rl.training.status.v1", cb=receive)
         await theirs.flush()
         for organization in (elsewhere, acme):
             await ours.publish(f"out.{organization.pk}.agent.rl.training.status.v1", organization.slug.encode())
         await ours.flush()
         async with asyncio.timeout(10):  # acme's was published last: a message of the others would be here before
-            while b"acme" not in heard:
+            while b"acme" not in received:
                 await asyncio.sleep(0.02)
         await theirs.close()
 
     bus.speak(talk)
-    assert heard == [b"acme"]
+    assert received == [b"acme"]
 
 
 def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any, settings: Any) -> None:

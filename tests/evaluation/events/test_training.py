@@ -114,8 +114,8 @@ def test_a_request_for_weights_is_handed_over_and_its_job_follows_the_service(op
     assert turn(made.job).status == Status.COMPLETED
     made.refresh_from_db()
     assert made.cost_micros == 45_300_000
-    told = [event.data.get("artifacts") for event in made.job.events.filter(type="reported")]
-    assert told == [None, None, artifacts]
+    reported = [event.data.get("artifacts") for event in made.job.events.filter(type="reported")]
+    assert reported == [None, None, artifacts]
     assert status_take(made.organization, {"training_job_id": "t-1", "status": "failed"}) is False
 
 
@@ -129,9 +129,9 @@ def test_a_failure_elsewhere_fails_the_job_and_a_cancel_here_is_sent_there(opera
     second = training_request(operator, request() | {"training_job_id": "t-2"})
     turn(second.job)
     training_request_cancel(operator, second)
-    [told] = waiting(EventKind.STATUS)
-    assert (told["training_job_id"], told["status"]) == ("t-2", "cancelled")
-    assert [one.message for one in exact(STATUS).iter_errors(told)] == []
+    [status] = waiting(EventKind.STATUS)
+    assert (status["training_job_id"], status["status"]) == ("t-2", "cancelled")
+    assert [one.message for one in exact(STATUS).iter_errors(status)] == []
     with pytest.raises(Conflict):
         training_request_cancel(operator, second)
 
@@ -179,8 +179,8 @@ def test_a_training_elsewhere_that_uses_its_budget_up_is_cancelled_there(
         assert turn(made.job).status == Status.FAILED
     assert made.job.status_reason == "budget_exceeded" and "$10.40" in made.job.error
     assert balance(made) == (1000, 0, 40)
-    [told] = waiting(EventKind.STATUS)
-    assert (told["status"], told["metadata"]["status_reason"]) == ("cancelled", "budget_exceeded")
+    [status] = waiting(EventKind.STATUS)
+    assert (status["status"], status["metadata"]["status_reason"]) == ("cancelled", "budget_exceeded")
     # Its cost until it received the cancel is owed too, once.
     for _ in range(2):
         with django_capture_on_commit_callbacks(execute=True):

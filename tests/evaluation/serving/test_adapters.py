@@ -34,8 +34,8 @@ SYSTEM = 'You {{ answer }} {% endraw %} "customers" <b>&amp;</b>\n\\n Grüße \U
 
 def bundle(url: str = "https://models.example.org/v1", **changes: Any) -> Bundle:
     model = ModelPart("small", "1", "Zanzibar models", "openai", url, {"extra": {"top_p": 0.5, "a/b": [1]}}, 77)
-    told = ServedContext((Lesson("x1", "When an order is late, say when it comes.", status="active"),))
-    return Bundle(**{"runtime": "llm", "model": model, "system": SYSTEM, "context": told, **changes})
+    context = ServedContext((Lesson("x1", "When an order is late, say when it comes.", status="active"),))
+    return Bundle(**{"runtime": "llm", "model": model, "system": SYSTEM, "context": context, **changes})
 
 
 def plan(*shares: float, **changes: Any) -> DeploymentPlan:

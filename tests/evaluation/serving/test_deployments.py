@@ -73,8 +73,8 @@ def test_its_plan_for_other_gateways_has_the_shares_of_the_sessions(
     ramp = plan_of_agent(agent)
     assert [(one.name, one.share) for one in ramp.arms] == [("release-1", 0.9), ("release-2", 0.1)]
     assert ramp.arms[1].bundle == bundle_of(releases[1])
-    told = Caller(olivia).get("agents/clerk/tensorzero").json()
-    config = tomllib.loads(told["files"]["tensorzero.toml"])
+    answer = Caller(olivia).get("agents/clerk/tensorzero").json()
+    config = tomllib.loads(answer["files"]["tensorzero.toml"])
     assert config["functions"]["clerk"]["experimentation"]["candidate_variants"] == {"release-1": 0.9, "release-2": 0.1}
     deployment_advance(operator, Deployment.objects.get(release=releases[1]))
     assert plan_of_agent(agent).arms[1].share == 0.5 and plan_of_agent(agent).id != ramp.id
@@ -230,7 +230,7 @@ def past(deployment: Deployment, hours: float = 2) -> None:
     Deployment.objects.filter(pk=deployment.pk).update(step_began_at=F("step_began_at") - ago)
 
 
-def looked_at(deployment: Deployment) -> Deployment:
+def advanced(deployment: Deployment) -> Deployment:
     deployments_advance()
     return Deployment.objects.get(pk=deployment.pk)
 
@@ -240,7 +240,7 @@ def test_a_reward_counts_as_soon_as_it_is_worked_out(operator: Actor, releases: 
     traffic(deployment, 400, failing=(0.0, 0.0))
     assert not deployment.observations.exclude(reward_counted_at=None).exists()
     rewarded(deployment, 0.9, 0.4)
-    deployment = looked_at(deployment)
+    deployment = advanced(deployment)
     assert deployment.state == "rolled_back" and "earns less" in deployment.reason
     assert not deployment.observations.filter(reward_counted_at=None).exists()
 
@@ -249,17 +249,17 @@ def test_feedback_counts_at_once_and_once_for_a_session(operator: Actor, release
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
     traffic(deployment, 20, failing=(0.0, 0.0))
     rewarded(deployment, 1.0, 1.0)
-    looked_at(deployment)
+    advanced(deployment)
     first, second = ProductionTrace.objects.order_by("pk")[:2]
     feedback_give(operator, first, metric="thumbs", value="down")
-    found = looked_at(deployment).monitor["differences"]["session_reward"]
+    found = advanced(deployment).monitor["differences"]["session_reward"]
     assert found["n"] == 1 and found["total"] != 0  # the mean reward as it is with this feedback
     feedback_give(operator, first, metric="stars", value=1)
     feedback_give(operator, second, metric="thumbs", value="up")
-    assert looked_at(deployment).monitor["differences"]["session_reward"]["n"] == 2
+    assert advanced(deployment).monitor["differences"]["session_reward"]["n"] == 2
     past(deployment)
-    assert looked_at(deployment).monitor["differences"]["session_reward"]["n"] == 20
-    assert looked_at(deployment).monitor["differences"]["session_failures"]["n"] == 20
+    assert advanced(deployment).monitor["differences"]["session_reward"]["n"] == 20
+    assert advanced(deployment).monitor["differences"]["session_failures"]["n"] == 20
 
 
 def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, releases: list[Release]) -> None:
@@ -279,9 +279,9 @@ def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, rel
         ProductionTrace.objects.filter(pk=other.pk).update(created_at=late.at + timedelta(minutes=11))
     known = sessions_of(deployment, list(deployment.observations.all()), timedelta(minutes=10))
     assert {(one.requests, one.failures) for one in known.values()} == {(4, 0), (4, 3), (3, 2)}
-    assert looked_at(deployment).live  # first requests alone
+    assert advanced(deployment).live  # first requests alone
     past(deployment)
-    deployment = looked_at(deployment)
+    deployment = advanced(deployment)
     assert deployment.state == "rolled_back"
     assert "fails more often in the course of a session" in deployment.reason
     assert deployment.monitor["evidence"]["failures"]["logs"] == pytest.approx([0.0] * 3, abs=1.5)
@@ -291,10 +291,10 @@ def test_a_canary_goes_on_once_it_is_shown_to_be_no_worse(operator: Actor, relea
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
     traffic(deployment, 60, failing=(0.0, 0.0))
     rewarded(deployment, 1.0, 1.0)
-    waits = waits_for(looked_at(deployment), SHOWN)
+    waits = waits_for(advanced(deployment), SHOWN)
     assert waits == "evidence that failures are no worse by more than 20 points"  # nothing has settled
     past(deployment)
-    deployment = looked_at(deployment)
+    deployment = advanced(deployment)
     assert deployment.state == "done" and deployment.events.get(kind="done").note == ""
     shown = shown_deployment(deployment).no_worse
     assert [(one.name, one.shown) for one in shown] == [("failures", True), ("score", True)]
@@ -307,12 +307,12 @@ def test_one_that_is_worse_or_not_known_waits_and_then_a_person_is_asked_once(
     traffic(deployment, 60, failing=(0.0, 0.0))
     rewarded(deployment, 0.8, 0.7)  # as many failures, worse answers
     past(deployment)
-    deployment = looked_at(deployment)
+    deployment = advanced(deployment)
     assert waits_for(deployment, SHOWN) == "evidence that scores are no worse by more than 20 points"
     assert (deployment.state, deployment.share, deployment.asked_at) == ("running", 0.5, None)
     past(deployment, hours=24)
-    assert looked_at(deployment).asked_at is not None
-    deployment = looked_at(deployment)
+    assert advanced(deployment).asked_at is not None
+    deployment = advanced(deployment)
     assert (deployment.state, deployment.share) == ("running", 0.5)
     event = deployment.events.get(kind="asked")
     assert event.note == "Not shown within 24 h to be worse by less than 20 points."
@@ -330,7 +330,7 @@ def test_or_it_goes_on_by_itself_and_says_so(operator: Actor, releases: list[Rel
     traffic(deployment, 60, failing=(0.0, 0.0))
     rewarded(deployment, 0.8, 0.7)
     past(deployment, hours=25)
-    deployment = looked_at(deployment)
+    deployment = advanced(deployment)
     assert deployment.state == "done" and "Not shown within 24 h" in deployment.events.get(kind="done").note
     assert not Mail.objects.exists()
 

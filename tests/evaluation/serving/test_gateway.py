@@ -64,11 +64,11 @@ def test_the_openai_package_asks_an_agent_by_its_name(shop: Production, server: 
     assert (raw.headers["x-agentcore-release"], raw.headers["x-agentcore-arm"]) == ("1", "current")
 
     # The model received the release's prompt and context, then the caller's message.
-    heard = server.requests[-1].body
-    assert heard["messages"][0]["role"] == "system" and heard["messages"][1:] == ASKED
-    assert heard["messages"][0]["content"].startswith("You answer customers.") and LESSON in str(heard)
-    assert heard["model"] == "small" and heard["max_tokens"] == 20 and heard["temperature"] == 0.2
-    assert "user" not in heard
+    received = server.requests[-1].body
+    assert received["messages"][0]["role"] == "system" and received["messages"][1:] == ASKED
+    assert received["messages"][0]["content"].startswith("You answer customers.") and LESSON in str(received)
+    assert received["model"] == "small" and received["max_tokens"] == 20 and received["temperature"] == 0.2
+    assert "user" not in received
 
     [trace] = shop.traces(1)
     assert str(trace.pk) == raw.headers["x-agentcore-trace-id"]
@@ -148,9 +148,9 @@ def test_tools_images_and_what_else_the_model_knows_go_through(shop: Production,
     server.will("tool_calls")
     answer = shop.ask(messages=said, tools=[tool], seed=3, logit_bias={"5": 1}).json()
     assert answer["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "add"
-    heard = server.requests[-1].body
-    assert heard["messages"][1:] == said and heard["tools"] == [tool]
-    assert (heard["seed"], heard["logit_bias"]) == (3, {"5": 1})
+    received = server.requests[-1].body
+    assert received["messages"][1:] == said and received["tools"] == [tool]
+    assert (received["seed"], received["logit_bias"]) == (3, {"5": 1})
     [trace] = shop.traces(1)
     assert "AAAA" not in str(trace.request) and "[image]" in str(trace.request)
     assert trace.response["tool_calls"][0]["function"]["name"] == "add"

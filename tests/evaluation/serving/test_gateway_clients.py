@@ -52,7 +52,7 @@ def calls_the_tool(server: ModelServer) -> None:
     server.will(act("tool_calls", name="days_late", arguments='{"order": 7}'))
 
 
-def heard(server: ModelServer) -> list[dict[str, Any]]:
+def received(server: ModelServer) -> list[dict[str, Any]]:
     """The conversation as the model got it last, which the release's prompt and context begin."""
     first, *rest = server.requests[-1].body["messages"]
     assert first["role"] == "system" and LESSON in first["content"]
@@ -86,7 +86,7 @@ def test_langchain(shop: Production, server: ModelServer) -> None:
         assert called.tool_calls == [{"name": "days_late", "args": {"order": 7}, "id": "call_1", "type": "tool_call"}]
     talk += [AIMessage("", tool_calls=called.tool_calls), ToolMessage("3", tool_call_id="call_1")]
     assert model.invoke(talk).content == "You said: 3"
-    assert [one["role"] for one in heard(server)] == ["user", "assistant", "tool"]
+    assert [one["role"] for one in received(server)] == ["user", "assistant", "tool"]
 
     server.will(act("answer", message={"role": "assistant", "content": '{"late": true, "days": 3}'}))
     assert model.with_structured_output(Verdict).invoke(QUESTION) == Verdict(late=True, days=3)
@@ -107,7 +107,7 @@ async def test_pydantic_ai(shop: Production, server: ModelServer) -> None:
     calls_the_tool(server)
     done = await clerk.run(QUESTION)
     assert done.output == "You said: 3" and done.usage.requests == 2
-    assert [one["role"] for one in heard(server)] == ["system", "user", "assistant", "tool"]
+    assert [one["role"] for one in received(server)] == ["system", "user", "assistant", "tool"]
 
     calls_the_tool(server)
     async with clerk.run_stream(QUESTION) as stream:
@@ -126,7 +126,7 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
     answer = client.responses.create(model=name, input=QUESTION, instructions="Be short.", metadata={"shop": "1"})
     assert answer.output_text == f"You said: {QUESTION}" and answer.status == "completed"
     assert answer.usage is not None and answer.usage.output_tokens > 0 and answer.metadata == {"shop": "1"}
-    assert [one["role"] for one in heard(server)] == ["system", "user"]
+    assert [one["role"] for one in received(server)] == ["system", "user"]
 
     with client.responses.stream(model=name, input=QUESTION) as stream:
         pieces = [one.delta for one in stream if one.type == "response.output_text.delta"]
@@ -147,11 +147,11 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         assert (call.type, call.name, call.arguments) == ("function_call", "days_late", '{"order": 7}')
     pieces = [one.delta for one in events if one.type == "response.function_call_arguments.delta"]
     assert len(pieces) > 1 and "".join(pieces) == '{"order": 7}'  # as they came, and the whole is what they make
-    told = {"name": "days_late", "parameters": schema, "strict": False}
-    assert server.requests[-1].body["tools"] == [{"type": "function", "function": told}]
+    function = {"name": "days_late", "parameters": schema, "strict": False}
+    assert server.requests[-1].body["tools"] == [{"type": "function", "function": function}]
     talk += [call.to_dict(), {"type": "function_call_output", "call_id": call.call_id, "output": "3"}]
     assert client.responses.create(model=name, input=talk).output_text == "You said: 3"
-    assert [one["role"] for one in heard(server)] == ["user", "assistant", "tool"]
+    assert [one["role"] for one in received(server)] == ["user", "assistant", "tool"]
 
     server.will(act("answer", message={"role": "assistant", "content": '{"late": true, "days": 3}'}))
     typed = client.responses.parse(model=name, input=QUESTION, text_format=Verdict)
@@ -162,7 +162,7 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         {"type": "input_text", "text": "What is this?"}, {"type": "input_image", "image_url": picture, "detail": "low"}
     ]  # fmt: skip
     client.responses.create(model=name, input=[{"role": "user", "content": parts}])
-    assert heard(server)[-1]["content"] == [
+    assert received(server)[-1]["content"] == [
         {"type": "text", "text": "What is this?"},
         {"type": "image_url", "image_url": {"url": picture, "detail": "low"}},
     ]

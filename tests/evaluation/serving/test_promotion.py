@@ -80,9 +80,9 @@ def test_later_jobs_go_on_from_what_was_promoted_and_are_measured_against_it(ope
     assert run.baseline == f"{first.label}, from which it went on"
     ended(run)
     # Asked to begin again, it does.
-    anew = queued_run(operator, router, config={"warm_start": False})
-    assert anew.starts_from is None and begins(anew) == 0.0 and anew.baseline == "the untrained baseline"
-    ended(anew)
+    again = queued_run(operator, router, config={"warm_start": False})
+    assert again.starts_from is None and begins(again) == 0.0 and again.baseline == "the untrained baseline"
+    ended(again)
     checkpoint_promote(operator, second)
     assert checkpoint_promote(operator, second).number == 2  # nothing has changed: no further release
     assert begins(queued_run(operator, router)) == 0.5

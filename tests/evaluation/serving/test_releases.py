@@ -41,9 +41,9 @@ def test_it_holds_the_agents_context_and_call_options(operator: Actor, agent: Ag
     assert (bundle.model.name, bundle.model.endpoint_name, bundle.system, bundle.tools) == (
         "small", "Zanzibar models", "You answer customers.", ("calculator",),
     )  # fmt: skip
-    told = bundle.context.text_for("Where is my parcel?")
-    assert told.startswith(f"## Strategies\n- [s1] {SECTIONS[0]['content']}")
-    assert told.endswith("- When an order is late, say when it comes.") and "only tried" not in told
+    context = bundle.context.text_for("Where is my parcel?")
+    assert context.startswith(f"## Strategies\n- [s1] {SECTIONS[0]['content']}")
+    assert context.endswith("- When an order is late, say when it comes.") and "only tried" not in context
     event = AuditEvent.objects.get(action="release.made")
     assert (event.target_id, event.after["digest"]) == (str(made.pk), made.digest)
 
@@ -206,12 +206,12 @@ def test_a_release_can_be_taken_to_tensorzero(
 ) -> None:
     made = release_make(operator, agent)
     assert f"/releases/{made.pk}/tensorzero/" in html(console.get(f"/releases/{made.pk}/"))
-    told = api.get(f"releases/{made.pk}/tensorzero").json()
-    assert "ZANZIBAR_MODELS_API_KEY" in told["sentence"]
+    answer = api.get(f"releases/{made.pk}/tensorzero").json()
+    assert "ZANZIBAR_MODELS_API_KEY" in answer["sentence"]
     got = console.get(f"/releases/{made.pk}/tensorzero/")
     with zipfile.ZipFile(io.BytesIO(got.content)) as archive:
-        assert {name: archive.read(name).decode() for name in archive.namelist()} == told["files"]
-    config = tomllib.loads(told["files"]["tensorzero.toml"])
+        assert {name: archive.read(name).decode() for name in archive.namelist()} == answer["files"]
+    config = tomllib.loads(answer["files"]["tensorzero.toml"])
     assert config["functions"]["clerk"]["experimentation"]["candidate_variants"] == {"release-1": 1.0}
     problem(Caller(charlie).get(f"releases/{made.pk}/tensorzero"), 404)
     ModelEndpoint.objects.filter(pk=agent.endpoint_id).update(kind="portkey")

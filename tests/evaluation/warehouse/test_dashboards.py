@@ -50,9 +50,9 @@ def test_a_page_a_file_and_a_program_say_the_same(
     lived(agent, 30, **NOW)
     roll_up_task()
     page = html(console.get(f"/dashboards/{key}/"))
-    told = Caller(olivia).get(f"dashboards/{key}").json()
-    assert (told["dashboard"], told["figures_from"]) == (key, "rollups")
-    for chart in told["charts"]:
+    answered = Caller(olivia).get(f"dashboards/{key}").json()
+    assert (answered["dashboard"], answered["figures_from"]) == (key, "rollups")
+    for chart in answered["charts"]:
         assert chart["rows"] or chart["key"] == "arms", chart["key"]
         assert chart["title"] in page
         content = console.get(f"/dashboards/{key}/{chart['key']}.csv").content.decode()

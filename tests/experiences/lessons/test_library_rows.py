@@ -101,8 +101,8 @@ def test_an_unstamped_or_altered_pack_is_refused_by_name(stamp: str) -> None:
 
 
 def test_a_batch_is_written_redacted_and_once(agent: Agent, operator: Actor) -> None:
-    told = stamped_state(agent, 1, summary="When asked, write to jane.doe@example-mail.org at once.", why="It paid.")
-    batch = [told, stamped_state(agent, 2, status="active", tokens=9_999)]
+    stamped = stamped_state(agent, 1, summary="When asked, write to jane.doe@example-mail.org at once.", why="It paid.")
+    batch = [stamped, stamped_state(agent, 2, status="active", tokens=9_999)]
     done = record_batch(operator, batch, agent=agent)
     assert done == Imported(added=2)
     row = Experience.objects.get(handle="x1")
@@ -355,8 +355,8 @@ def test_a_jobs_own_limit_counts_for_new_texts_and_kept_ones_stay(agent: Agent, 
 
 
 def test_a_secrets_placeholder_does_not_make_a_lesson_too_long(agent: Agent, job: Job) -> None:
-    told = state(1, summary="When " + "so " * 30 + "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")
-    assert experiences_sync(job=job, agent=agent, states=[told], by="iteration 1").added == 1
+    leaking = state(1, summary="When " + "so " * 30 + "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCD")
+    assert experiences_sync(job=job, agent=agent, states=[leaking], by="iteration 1").added == 1
     assert "[api key]" in Experience.objects.get().summary
 
 

@@ -91,13 +91,13 @@ def test_acting_functions_follow_from_the_agents_grants(agent: Agent, tools: Too
 
 
 def test_a_lesson_that_orders_a_call_is_stored_and_not_tried() -> None:
-    told = Lesson("x1", "When parts are added, add them one by one.", status="proposed")
+    lesson = Lesson("x1", "When parts are added, add them one by one.", status="proposed")
     new, better = "When a sum is wanted, write it down.", "When parts are added, begin with the largest."
     proposed = [(Operation("ADD", new), Lineage()), (Operation("UPDATE", better, id="x1"), Lineage())]
-    free = apply_operations(Library((told,)), proposed, OperationRules(functions=FUNCTIONS), origin="a/1")
+    free = apply_operations(Library((lesson,)), proposed, OperationRules(functions=FUNCTIONS), origin="a/1")
     assert free.refused == []
     order = [(Operation("ADD", ORDER), Lineage())]
-    acting = apply_operations(Library((told,)), order, OperationRules(functions=FUNCTIONS), origin="a/1")
+    acting = apply_operations(Library((lesson,)), order, OperationRules(functions=FUNCTIONS), origin="a/1")
     assert [one.status for one in acting.library.lessons] == ["proposed", "quarantined"]
 
 

@@ -199,11 +199,16 @@ def test_it_serves_the_releases_context_and_counts_its_sections(
     factories.ExperienceFactory(agent=agent, summary=SECTIONS[1]["content"])
     deployed(operator, playbook)
     Agent.objects.filter(pk=agent.pk).update(leave_out_rate=0.5)
-    told = service.send("get", f"playbooks/{agent.id}/context").json()
-    assert told["context"].startswith("## Strategies\n- [s1] ") and told["context"].endswith(
+    served = service.send("get", f"playbooks/{agent.id}/context").json()
+    assert served["context"].startswith("## Strategies\n- [s1] ") and served["context"].endswith(
         f"- {SECTIONS[1]['content']}"
     )
-    assert (told["version"], told["section_count"], told["told"], told["context_id"]) == (1, 1, ["s1"], "1~0~s2.")
+    assert (served["version"], served["section_count"], served["told"], served["context_id"]) == (
+        1,
+        1,
+        ["s1"],
+        "1~0~s2.",
+    )
     assert service.send("post", "traces", trace(agent, context_id="1~0~s2.", used=["s1"])).status_code == 201
     stored = ExecutionTrace.objects.get()
     assert (stored.leave_out_rate, stored.left_out) == (0, ["s2"])
@@ -340,9 +345,9 @@ def test_a_token_with_the_scope_comes_in(playbook: Playbook, olivia: Any) -> Non
 
 
 def test_a_role_that_may_not_gets_403(playbook: Playbook, stella: Any) -> None:
-    onlooker = Service(key_of(stella))
+    viewer = Service(key_of(stella))
     for method, path, body in calls(playbook.agent):
-        response = onlooker.send(method, path, body)
+        response = viewer.send(method, path, body)
         assert response.status_code == (200 if method == "get" else 403), (path, response.content)
 
 
@@ -354,15 +359,15 @@ def test_strangers_get_404_and_their_bodies_400(playbook: Playbook, charlie: Any
     assert Playbook.objects.exists() and not ExecutionTrace.objects.exists()
 
 
-# -- the fast door -----------------------------------------------------------------------------------------------------
+# -- the fast path -----------------------------------------------------------------------------------------------------
 
 
 class Asgi:
-    """Calls the fast door in this process; behind it stands an application that only says that it was asked."""
+    """Calls the fast path in this process; behind it an application only counts its calls."""
 
     def __init__(self) -> None:
         self.behind = 0
-        self.door = FastContexts(self._behind)
+        self.fast = FastContexts(self._behind)
 
     async def _behind(self, scope: Any, receive: Any, send: Any) -> None:
         self.behind += 1
@@ -384,7 +389,7 @@ class Asgi:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        await self.door(scope, None, send)
+        await self.fast(scope, None, send)
         return sent[0]["status"], dict(sent[0]["headers"]), sent[1]["body"]
 
 
@@ -393,20 +398,20 @@ async def test_the_fast_path_answers_as_the_slow_one_does(operator: Actor, playb
     key, theirs = await sync_to_async(key_of)(operator.user), await sync_to_async(key_of)(charlie)
     blind = await sync_to_async(key_of)(operator.user, "training:view")
     slow = await sync_to_async(Service(key).send)("get", f"playbooks/{playbook.agent_id}/context")
-    door, path = Asgi(), f"{playbook.agent_id}/context"
-    status, headers, body = await door.get(path, key)
+    asgi, path = Asgi(), f"{playbook.agent_id}/context"
+    status, headers, body = await asgi.get(path, key)
     assert (status, body) == (200, slow.content)
     assert headers[b"etag"].decode() == slow["ETag"] and headers[b"content-type"] == b"application/json"
-    assert (await door.get(path, key, if_none_match=slow["ETag"]))[0] == 304
-    assert (await door.get(f"{playbook.agent.slug}/context", key))[2] == slow.content
-    assert door.behind == 0
+    assert (await asgi.get(path, key, if_none_match=slow["ETag"]))[0] == 304
+    assert (await asgi.get(f"{playbook.agent.slug}/context", key))[2] == slow.content
+    assert asgi.behind == 0
     for wrong in (
         {"key": theirs}, {"key": blind}, {"key": "ac_wrong"}, {"key": "a.b.c"}, {}, {"key": key, "method": "POST"},
         {"key": key, "query": b"a=1"}, {"key": key, "host": "evil.example"},
     ):  # fmt: skip
-        assert (await door.get(path, **wrong))[0] == 599, wrong
+        assert (await asgi.get(path, **wrong))[0] == 599, wrong
     for other in ("nobody/context", "%00/context", f"{playbook.agent_id}/status", "a/b/context"):
-        assert (await door.get(other, key))[0] == 599, other
+        assert (await asgi.get(other, key))[0] == 599, other
     await sync_to_async(connections.close_all)()
 
 
@@ -415,18 +420,18 @@ async def test_a_token_opens_the_fast_path_and_a_change_is_received(operator: Ac
     given = {"username": "olivia", "password": PASSWORD, "scope": SCOPE}
     send = sync_to_async(Client().post)
     token = (await send("/api/v1/token", given, content_type="application/json")).json()["access"]
-    door, path = Asgi(), f"{playbook.agent_id}/context"
-    assert (await door.get(path, token))[0] == 200
-    while not door.door._hearing.listening:
+    asgi, path = Asgi(), f"{playbook.agent_id}/context"
+    assert (await asgi.get(path, token))[0] == 200
+    while not asgi.fast._listener.listening:
         await asyncio.sleep(0.01)
-    await door.get(path, token)
+    await asgi.get(path, token)
     await sync_to_async(playbook_edit)(operator, playbook, type="remove", target="s1")
     await sync_to_async(deployed)(operator, playbook)
     began = time.monotonic()
-    while json.loads((await door.get(path, token))[2])["version"] != 2:
+    while json.loads((await asgi.get(path, token))[2])["version"] != 2:
         await asyncio.sleep(0.01)
         assert time.monotonic() - began < 1.0
-    assert door.behind == 0
+    assert asgi.behind == 0
     await sync_to_async(connections.close_all)()
 
 
@@ -436,12 +441,12 @@ async def test_without_redis_a_context_is_half_a_second_old_at_most(
 ) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     key = await sync_to_async(key_of)(operator.user)
-    door, path = Asgi(), f"{playbook.agent_id}/context"
-    assert json.loads((await door.get(path, key))[2])["version"] == 1
+    asgi, path = Asgi(), f"{playbook.agent_id}/context"
+    assert json.loads((await asgi.get(path, key))[2])["version"] == 1
     await sync_to_async(playbook_edit)(operator, playbook, type="remove", target="s1")
     await sync_to_async(deployed)(operator, playbook)
     await asyncio.sleep(0.6)
-    assert json.loads((await door.get(path, key))[2])["version"] == 2 and door.behind == 0
+    assert json.loads((await asgi.get(path, key))[2])["version"] == 2 and asgi.behind == 0
     await sync_to_async(connections.close_all)()
 
 
@@ -468,7 +473,7 @@ async def test_a_frequently_requested_context_is_refreshed_behind_the_answers() 
     memory: ReadCache[str, int] = ReadCache()
     reads = 0
 
-    def look() -> int:
+    def read() -> int:
         nonlocal reads
         reads += 1
         time.sleep(0.03)
@@ -477,7 +482,7 @@ async def test_a_frequently_requested_context_is_refreshed_behind_the_answers() 
     waited = []
     for _ in range(60):
         began = time.monotonic()
-        assert await memory.get("a", 0.5, look)
+        assert await memory.get("a", 0.5, read)
         waited.append(time.monotonic() - began)
         await asyncio.sleep(0.02)
     assert reads >= 3 and sum(1 for one in waited if one > 0.02) <= 2  # the first one, and one for a busy machine

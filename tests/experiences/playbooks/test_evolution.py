@@ -357,7 +357,7 @@ def test_a_month_that_is_used_up_queues_nothing(operator: Actor, playbook: Playb
 
 
 def test_three_quarters_of_the_months_money_are_reported_once(operator: Actor, playbook: Playbook, adam: Any) -> None:
-    def told(limit: float) -> int:
+    def alerts(limit: float) -> int:
         """Warnings of an evolution that ends under such a limit, in micro-dollars."""
         Agent.objects.filter(pk=playbook.agent_id).update(ace_monthly_budget_usd=None)
         job = queued(operator, Playbook.objects.get(id=playbook.id)).job
@@ -365,10 +365,10 @@ def test_three_quarters_of_the_months_money_are_reported_once(operator: Actor, p
         assert run_to_end(job).status == Status.COMPLETED
         return JobEvent.objects.filter(job=job, type="warning", message__contains="may cost this month").count()
 
-    assert told(10_000_000) == 0
+    assert alerts(10_000_000) == 0
     each = evolution_spent(playbook.agent)
-    assert told(2.2 * each) == 1  # from 45 to 91 %
-    assert told(2.5 * each) == 0  # it was past the mark before
+    assert alerts(2.2 * each) == 1  # from 45 to 91 %
+    assert alerts(2.5 * each) == 0  # it was past the mark before
     (mail,) = Mail.objects.filter(subject__contains="may cost this month")
     assert mail.recipients == [adam.email] and "ace_monthly_budget_usd" in mail.body
 

@@ -63,15 +63,15 @@ def lived(actor: Actor, playbook: Playbook, n: int, success: Any, *, seed: int =
     rng, found, rows = random.Random(seed), compiled(actor, playbook.agent_id), []
     for _ in range(n):
         drawn = draw(found.version, found.items, found.rate, rng.random)
-        told = [one for one in found.items if one not in drawn.left_out]
-        ended = bool(success(told, rng))
+        included = [one for one in found.items if one not in drawn.left_out]
+        ended = bool(success(included, rng))
         rows.append(NewTrace(playbook.agent, {}, {}, 5.0, ended, context_id=drawn.id, **more))
     for at in range(0, n, 500):
         traces_record(actor, rows[at : at + 500])
 
 
-def harmful_first(told: list[str], rng: random.Random) -> bool:
-    return rng.random() < (0.5 if "s1" in told else 0.95)
+def harmful_first(included: list[str], rng: random.Random) -> bool:
+    return rng.random() < (0.5 if "s1" in included else 0.95)
 
 
 # -- drawing -----------------------------------------------------------------------------------------------------------
@@ -119,15 +119,15 @@ def test_the_interval_is_the_published_one(one: Any, other: Any, low: float, hig
 def test_intervals_hold_the_true_difference_in_95_of_100(with_it: float, without: float) -> None:
     rng, held = random.Random(3), 0
     for _ in range(1_000):
-        told = Outcomes(450, sum(rng.random() < with_it for _ in range(450)))
+        included = Outcomes(450, sum(rng.random() < with_it for _ in range(450)))
         left = Outcomes(50, sum(rng.random() < without for _ in range(50)))
-        low, high = newcombe(told, left)
+        low, high = newcombe(included, left)
         held += low <= with_it - without <= high
     assert 925 <= held <= 990
 
 
-def looked_at(with_it: float, without: float, seed: int, n: int = 5_000) -> int | None:
-    """Executions after which an item is found to do harm, at a look every ten of them; None if it never is."""
+def executions_until_harm(with_it: float, without: float, seed: int, n: int = 5_000) -> int | None:
+    """Executions after which an item is found to do harm, tested every ten of them; None if it never is."""
     rng, ended = random.Random(seed), [[0, 0], [0, 0]]  # (executions, successes) with it, without it
     for number in range(1, n + 1):
         lacks = rng.random() < 0.1
@@ -139,21 +139,21 @@ def looked_at(with_it: float, without: float, seed: int, n: int = 5_000) -> int 
 
 
 def test_of_items_that_do_nothing_hardly_any_is_ever_found_to_do_harm() -> None:
-    found = [looked_at(0.6, 0.6, seed, 2_500) for seed in range(30)]
-    assert sum(one is not None for one in found) <= 1  # of 30; five with an interval for one look
+    found = [executions_until_harm(0.6, 0.6, seed, 2_500) for seed in range(30)]
+    assert sum(one is not None for one in found) <= 1  # of 30; five with an interval for one analysis
 
 
 def test_an_item_that_does_much_harm_is_found_soon() -> None:
-    found = [looked_at(0.4, 0.6, seed) for seed in range(9)]
+    found = [executions_until_harm(0.4, 0.6, seed) for seed in range(9)]
     assert all(found) and sorted(one for one in found if one)[4] < 1_000
 
 
 def test_a_sequence_is_wider_than_an_interval_and_both_hold_the_difference() -> None:
-    for told, left in (((900, 450), (100, 80)), ((900, 900), (100, 100)), ((45, 0), (20, 0)), ((2, 1), (3, 3))):
-        one = ItemEffect(Outcomes(*told), Outcomes(*left))
+    for included, left in (((900, 450), (100, 80)), ((900, 900), (100, 100)), ((45, 0), (20, 0)), ((2, 1), (3, 3))):
+        one = ItemEffect(Outcomes(*included), Outcomes(*left))
         low, high = one.sequence
         assert -1 <= low <= one.difference <= high <= 1
-        mirrored = ItemEffect(Outcomes(told[0], told[0] - told[1]), Outcomes(left[0], left[0] - left[1]))
+        mirrored = ItemEffect(Outcomes(included[0], included[0] - included[1]), Outcomes(left[0], left[0] - left[1]))
         assert mirrored.sequence == (pytest.approx(-high), pytest.approx(-low))
     low, high = HARMS.sequence
     assert low < HARMS.low and HARMS.high < high < 0
@@ -166,11 +166,11 @@ def test_a_sequence_is_wider_than_an_interval_and_both_hold_the_difference() -> 
 def test_a_sequence_holds_the_true_difference_at_every_look_of_95_in_100(with_it: float, without: float) -> None:
     rng, missed = random.Random(4), 0
     for _ in range(60):
-        told, left = Outcomes(), Outcomes()
+        included, left = Outcomes(), Outcomes()
         for _ in range(12):
-            told = Outcomes(told.n + 90, told.good + sum(rng.random() < with_it for _ in range(90)))
+            included = Outcomes(included.n + 90, included.good + sum(rng.random() < with_it for _ in range(90)))
             left = Outcomes(left.n + 10, left.good + sum(rng.random() < without for _ in range(10)))
-            low, high = ItemEffect(told, left).sequence
+            low, high = ItemEffect(included, left).sequence
             if not low <= with_it - without <= high:
                 missed += 1
                 break
@@ -414,7 +414,7 @@ def test_the_newest_executions_are_counted_and_no_more_than_so_many(
 def test_an_execution_that_is_recorded_while_effects_are_counted_spoils_none(
     operator: Actor, playbook: Playbook
 ) -> None:
-    lived(operator, playbook, 4, lambda told, rng: True, seed=2)
+    lived(operator, playbook, 4, lambda included, rng: True, seed=2)
     counted = 0
 
     def meanwhile(execute: Any, sql: str, *given: Any) -> Any:

@@ -164,10 +164,10 @@ def test_a_label_of_good_vouches_for_the_trajectorys_own_answer(operator: Actor,
 
 
 def test_of_an_answer_in_many_words_the_dataset_has_what_was_scored(operator: Actor, run: TrainingRun) -> None:
-    told = trajectory(9, 0, 0, "What is two and two?", True)
-    told.steps[-1].action["parameters"] = {"text": "Two and two make it.\nAnswer: 4"}
-    told.evidence = {"answer": "4", "expected": 4}
-    trajectories_write(owner_of(run), [told])
+    row = trajectory(9, 0, 0, "What is two and two?", True)
+    row.steps[-1].action["parameters"] = {"text": "Two and two make it.\nAnswer: 4"}
+    row.evidence = {"answer": "4", "expected": 4}
+    trajectories_write(owner_of(run), [row])
     good = TrajectoryRecord.objects.get(job_id=run.pk, iteration=9)
     made = dataset_from_annotated(operator, {"trajectory": str(good.pk)})
     assert [row["expected_outcome"] for row in dataset_rows(made)] == [{"answer": "4"}]

@@ -24,7 +24,7 @@ def as_sent(message: dict[str, Any]) -> tuple[Any, ...]:
     return message["role"], message.get("content") or "", read
 
 
-def told(system: str, user: str, answer: str) -> list[dict[str, Any]]:
+def prompted(system: str, user: str, answer: str) -> list[dict[str, Any]]:
     """Steps of a rollout of one call."""
     state = {"observation": user, "done": [], "prompt": [{"role": "system", "content": system}, {"role": "user"}]}
     action = {"type": "answer", "tool": "", "parameters": {"text": answer}}
@@ -83,14 +83,14 @@ def test_the_calls_of_an_agent_over_http_are_one_conversation() -> None:
 
 
 def test_steps_without_the_models_input_are_no_conversation() -> None:
-    steps = told("Be brief.", "2 + 2?", "4")
+    steps = prompted("Be brief.", "2 + 2?", "4")
     del steps[0]["state"]["prompt"]
     assert conversations_of(steps) == [] == list(sft_lines(steps))
 
 
 def test_pairs_are_the_best_with_the_worst_and_each_rollout_is_in_one() -> None:
     rewards = [0.2, 1.0, 0.2, 0.7, 0.0]
-    group = [Rewarded(one, told("Be brief.", "2 + 2?", f"answer {n}")) for n, one in enumerate(rewards)]
+    group = [Rewarded(one, prompted("Be brief.", "2 + 2?", f"answer {n}")) for n, one in enumerate(rewards)]
     pairs = [json.loads(line) for line in dpo_lines(group)]
     assert [(one["chosen"][0]["content"], one["rejected"][0]["content"]) for one in pairs] == [
         ("answer 1", "answer 4"),
@@ -101,7 +101,7 @@ def test_pairs_are_the_best_with_the_worst_and_each_rollout_is_in_one() -> None:
 
 
 def test_rollouts_with_different_prompts_are_no_pair() -> None:
-    group = [Rewarded(1.0, told("Be brief.", "2 + 2?", "4")), Rewarded(0.0, told("Be long.", "2 + 2?", "5"))]
+    group = [Rewarded(1.0, prompted("Be brief.", "2 + 2?", "4")), Rewarded(0.0, prompted("Be long.", "2 + 2?", "5"))]
     assert list(dpo_lines(group)) == []
     assert list(dpo_lines([group[0], group[0]])) == []  # nor where rewards are the same
 
@@ -115,7 +115,7 @@ async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
     other = orjson.loads(orjson.dumps(steps))
     other[0]["action"]["parameters"] = {"text": 17, "digits": [2]}  # another tool's arguments, of another type
     (tmp_path / "sft.jsonl").write_bytes(b"".join([*sft_lines(steps), *sft_lines(other)]))
-    group = [Rewarded(float(n), told("Be brief.", "2 + 2?", f"answer {n}")) for n in range(4)]
+    group = [Rewarded(float(n), prompted("Be brief.", "2 + 2?", f"answer {n}")) for n in range(4)]
     (tmp_path / "dpo.jsonl").write_bytes(b"".join(dpo_lines(group)))
     for name, words in {"sft": ("You are careful.", "391"), "dpo": ("Be brief.", "answer 3")}.items():
         said = tokenised_by_trl(tmp_path, name)

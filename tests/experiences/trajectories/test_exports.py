@@ -74,7 +74,7 @@ def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("experiences.trajectories.exports.selection.BATCH", 5)
 
 
-def told(run: TrainingRun, iteration: int, scenario: int, n: int) -> TrajectoryGroup:
+def group_of(run: TrainingRun, iteration: int, scenario: int, n: int) -> TrajectoryGroup:
     """A group of a language model's rollouts."""
     made = []
     for rollout in range(n):
@@ -272,7 +272,7 @@ def test_pairs_are_of_whole_groups_wherever_a_part_ends(
     TrajectoryRecord.objects.all()._raw_delete("default")
     in_words(run.agent)
     for scenario in range(4):
-        told(run, 0, scenario, 6)
+        group_of(run, 0, scenario, 6)
     with slices_of(settings, 0):
         by_job, by_agent = (
             exported(operator, filters, "dpo") for filters in ({"job": str(run.job_id)}, {"agent": run.agent.slug})

@@ -28,7 +28,7 @@ def sessions(but: int) -> int:
         return int(cursor.fetchone()[0])
 
 
-def told(n: int) -> Iterator[tuple[int, str, int]]:
+def pieces(n: int) -> Iterator[tuple[int, str, int]]:
     """n pieces: a number, the scope that the database sees, and the server's process."""
     for number in range(n):
         with connection.cursor() as cursor:
@@ -61,7 +61,7 @@ def test_the_thread_sees_the_callers_rows_by_a_connection_of_its_own_that_ends()
     before = sessions(own)
     organization = uuid.UUID("0197b3b0-0000-7000-8000-000000000001")
     with row_scope.limited(row_scope.scope_of([organization])):
-        found = list(prefetch(told(4)))
+        found = list(prefetch(pieces(4)))
     assert [number for number, _, _ in found] == [0, 1, 2, 3]
     assert {scope for _, scope, _ in found} == {f"{{{organization}}}"}
     [other] = {pid for _, _, pid in found[1:]}
@@ -75,7 +75,7 @@ def test_a_reader_that_stops_leaves_no_thread_and_no_session_behind() -> None:
         cursor.execute("SELECT pg_backend_pid()")
         [own] = cursor.fetchone()
     before = sessions(own)
-    waiting = prefetch(told(100))
+    waiting = prefetch(pieces(100))
     next(waiting)
     waiting.close()
     eventually(lambda: sessions(own) == before, why="the end of its session")
@@ -99,4 +99,4 @@ def test_inside_of_a_transaction_the_caller_reads() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         [own] = cursor.fetchone()
-    assert {pid for _, _, pid in prefetch(told(3))} == {own}
+    assert {pid for _, _, pid in prefetch(pieces(3))} == {own}

@@ -43,7 +43,7 @@ def _one(base: str, caller: Caller, chance: random.Random, tally: Tally) -> None
             close_timeout=2,
             max_size=None,
         ) as socket:
-            heard, code = _frames(socket, chance)
+            received, code = _frames(socket, chance)
     except InvalidStatus as refused:
         tally.answer(refused.response.status_code, "", [], path)
         return
@@ -51,7 +51,7 @@ def _one(base: str, caller: Caller, chance: random.Random, tally: Tally) -> None
         tally.unsent += 1
         tally.examples.setdefault(f"unsent: {type(error).__name__}", str(error)[:100])
         return
-    tally.answer(500 if code == SERVER_ERROR else 101, heard, list(caller.foreign), f"{path} closed with {code}")
+    tally.answer(500 if code == SERVER_ERROR else 101, received, list(caller.foreign), f"{path} closed with {code}")
     if code not in DOCUMENTED | {SERVER_ERROR}:
         tally.fault("undocumented", f"{path} closed with {code}", "")
 
@@ -67,11 +67,11 @@ def _path(caller: Caller, chance: random.Random) -> str:
 
 def _frames(socket: ClientConnection, chance: random.Random) -> tuple[str, int]:
     """Sends some frames, and returns the received ones and the code of the close."""
-    heard = ""
+    received = ""
     with suppress(ConnectionClosed, TimeoutError):
         for _ in range(chance.choice((0, 1, 3, 10))):
             frame: str | bytes = chance.choice((chance.choice(TEXTS), "{", "[" * 9_000, os.urandom(50), b""))
             socket.send(frame)
-        heard = str(socket.recv(timeout=0.2))
+        received = str(socket.recv(timeout=0.2))
     socket.close(code=chance.choice(OURS))
-    return heard, socket.protocol.close_rcvd.code if socket.protocol.close_rcvd else 1006
+    return received, socket.protocol.close_rcvd.code if socket.protocol.close_rcvd else 1006

@@ -55,9 +55,9 @@ class Bout:
         found = learn()
         calls, tokens, seconds = self.calls - calls, self._tokens - tokens, time.perf_counter() - began
         success, texts = judge(found)
-        heard = self.world.heard("\n".join(texts))
-        told = {effect: sum(one.effect == effect for one in heard) for effect in ("helpful", "useless", "harmful")}
-        return found, {"success": success, "calls": calls, "ktokens": tokens / 1000, "seconds": seconds, **told}
+        advice = self.world.advice_in("\n".join(texts))
+        effects = {effect: sum(one.effect == effect for one in advice) for effect in ("helpful", "useless", "harmful")}
+        return found, {"success": success, "calls": calls, "ktokens": tokens / 1000, "seconds": seconds, **effects}
 
     @property
     def calls(self) -> int:

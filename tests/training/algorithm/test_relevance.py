@@ -64,12 +64,12 @@ def test_it_is_the_posterior_of_a_gaussian_process(monkeypatch: pytest.MonkeyPat
     effects = np.array([[0.3, 0, 0, 0, 0, -0.1], [0, 0.2, 0, 0, 0, -0.1], [0.1, 0, 0, 0, 0, -0.1]])
     z, reward, group, vectors = rollouts(effects, groups=20)
     found = query_effects(z, reward, group, vectors)
-    told, y = centred(z.astype(float), group), centred(reward[:, None], group)[:, 0]
+    included, y = centred(z.astype(float), group), centred(reward[:, None], group)[:, 0]
     noise = y @ y / (len(y) - 20)
     at = QueryVectors.fitted(QUERIES).all(QUERIES[::9])
-    inverse = np.linalg.inv((told @ told.T) * (0.01 + 0.04 * vectors @ vectors.T) + noise * np.eye(len(y)))
+    inverse = np.linalg.inv((included @ included.T) * (0.01 + 0.04 * vectors @ vectors.T) + noise * np.eye(len(y)))
     for k in range(6):
-        across = (0.01 + 0.04 * at @ vectors.T) * told[:, k]
+        across = (0.01 + 0.04 * at @ vectors.T) * included[:, k]
         mean, sd = found.at(at)
         np.testing.assert_allclose(mean[:, k], across @ inverse @ y, atol=1e-9)
         variance = 0.01 + 0.04 * (at**2).sum(1) - np.einsum("qn,nm,qm->q", across, inverse, across)

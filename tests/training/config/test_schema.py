@@ -1,4 +1,4 @@
-"""One schema for every door: ranges, presets, and messages that say what to do."""
+"""One schema for every interface: ranges, presets, and messages that say what to do."""
 
 from __future__ import annotations
 

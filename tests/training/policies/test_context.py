@@ -98,9 +98,9 @@ def test_the_probabilities_of_all_sets_sum_to_one() -> None:
 def test_scores_and_entropies_are_the_derivatives_of_what_they_belong_to() -> None:
     theta, step = np.array([-4.0, -0.3, 0.0, 1.1, 5.0]), 1e-6
     for z in ([True] * 5, [False] * 5):
-        told = np.array([z])
-        slope = (bits(told, theta + step, FLOOR).logp - bits(told, theta - step, FLOOR).logp) / (2 * step)
-        assert bits(told, theta, FLOOR).score == pytest.approx(slope, abs=1e-8)
+        included = np.array([z])
+        slope = (bits(included, theta + step, FLOOR).logp - bits(included, theta - step, FLOOR).logp) / (2 * step)
+        assert bits(included, theta, FLOOR).score == pytest.approx(slope, abs=1e-8)
     slope = (entropy(theta + step, FLOOR)[0] - entropy(theta - step, FLOOR)[0]) / (2 * step)
     assert entropy(theta, FLOOR)[1] == pytest.approx(slope, abs=1e-8)
     assert logit_of(probabilities(theta, FLOOR), FLOOR) == pytest.approx(theta)
@@ -110,10 +110,10 @@ def test_scores_and_entropies_are_the_derivatives_of_what_they_belong_to() -> No
 def test_each_place_in_a_group_draws_each_lesson_with_its_own_probability(place: int) -> None:
     p, n = np.array([0.05, 0.3, 0.5, 0.62, 0.95]), 6_000
     rng = np.random.default_rng(place)
-    told = np.array([balanced(rng, p, 8)[place] for _ in range(n)])
-    chi_square = ((told.sum(axis=0) - n * p) ** 2 / (n * p * (1 - p))).sum()
+    included = np.array([balanced(rng, p, 8)[place] for _ in range(n)])
+    chi_square = ((included.sum(axis=0) - n * p) ** 2 / (n * p * (1 - p))).sum()
     assert chi_square < 20.5  # the 99.9 % quantile with 5 degrees of freedom
-    apart = np.corrcoef(told.T)[~np.eye(5, dtype=bool)]
+    apart = np.corrcoef(included.T)[~np.eye(5, dtype=bool)]
     assert np.abs(apart).max() < 4 / math.sqrt(n)  # lessons are drawn independently of each other
 
 
@@ -138,10 +138,10 @@ def test_a_draw_follows_from_its_key_and_from_nothing_else() -> None:
 def test_a_pruned_lesson_is_never_drawn_and_does_not_count() -> None:
     policy = policy_of([3.0] * 4)
     policy.library = policy.library.moved(["x1"], "pruned").moved(["x2"], "quarantined")
-    told = [policy.exploring(SEED, 8).context_for(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
-    assert {handle for one in told for handle in one.note["lessons"]} == {"x0", "x3"}
+    contexts = [policy.exploring(SEED, 8).context_for(RolloutKey(1, s, r), "") for s in range(20) for r in range(8)]
+    assert {handle for one in contexts for handle in one.note["lessons"]} == {"x0", "x3"}
     least = 2 * math.log(FLOOR + (1 - 2 * FLOOR) / (1 + math.exp(-3)))
-    assert max(one.note["logprob"] for one in told) == pytest.approx(least)
+    assert max(one.note["logprob"] for one in contexts) == pytest.approx(least)
 
 
 # -- learning ----------------------------------------------------------------------------------------------------------
@@ -403,10 +403,10 @@ def test_a_rollouts_first_step_holds_its_context_and_the_contexts_probability(se
         theta = policy.theta.copy()
         for group in next(run).groups:
             for one in group.trajectories:
-                if (told := one.steps[0].state.get("told")) is not None:
-                    z = np.array([lesson.handle in told["lessons"] for lesson in policy.library])
+                if (noted := one.steps[0].state.get("told")) is not None:
+                    z = np.array([lesson.handle in noted["lessons"] for lesson in policy.library])
                     assert z.tolist() == policy_at(policy, theta).drawn(setup.seed, 4, one.key).tolist()
-                    assert told["logprob"] == pytest.approx(bits(z[None], theta, FLOOR).logp.sum(), abs=1e-12)
+                    assert noted["logprob"] == pytest.approx(bits(z[None], theta, FLOOR).logp.sum(), abs=1e-12)
                     seen += 1
     run.close()
     assert seen > 50
@@ -476,10 +476,10 @@ def test_each_validation_is_played_again_and_no_call_has_the_name_of_another(ser
     setup, meter = setup_at(server, algorithm="tfgrpo")
     state = setup.fresh_state()
     list(going_on(setup, state))
-    looks = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
-    assert {"selection.0", "selection.2", "selection.4", "selection.6"} <= set(looks)
-    look = len(setup.selection) * setup.validation_samples
-    assert all(count % look == 0 and count <= 5 * look for count in looks.values())
+    calls_by_validation = Counter(key.split("/")[1] for key in meter.calls if key.split("/")[1].startswith("selection"))
+    assert {"selection.0", "selection.2", "selection.4", "selection.6"} <= set(calls_by_validation)
+    rollouts = len(setup.selection) * setup.validation_samples
+    assert all(count % rollouts == 0 and count <= 5 * rollouts for count in calls_by_validation.values())
     assert len(set(meter.calls)) == len(meter.calls)
 
 
@@ -508,9 +508,9 @@ def test_a_checkpoint_without_kept_validations_plays_its_start_again_and_once(se
     setup, meter = setup_at(server, context={"propose": False}, eval_interval=2)
     resumed = setup.state_of(pack(stored))
     assert resumed.baseline_steps is None and resumed.baseline_success is not None
-    looks = [report.selection for report in going_on(setup, resumed) if report.selection is not None]
+    validations = [report.selection for report in going_on(setup, resumed) if report.selection is not None]
     rate = float(resumed.baseline_success.mean())
-    assert [(look.success_rate, look.improvement) for look in looks] == [(rate, 0.0)] * 3
+    assert [(look.success_rate, look.improvement) for look in validations] == [(rate, 0.0)] * 3
     again = [key for key in meter.calls if key.split("/")[1] == "selection.0"]
     assert len(again) == len(set(again)) == len(setup.selection) * setup.validation_samples
 
@@ -560,7 +560,7 @@ def decided(setup: TrainerSetup, state: TrainerState, rate: float) -> Any:
     return gate.decide(setup, state, policy, policy.candidate(0.8), compared)
 
 
-def looked_at(setup: TrainerSetup, state: TrainerState, rate: float) -> Any:
+def epoch_ended(setup: TrainerSetup, state: TrainerState, rate: float) -> Any:
     """The end of an epoch."""
     policy: Any = state.policy
     return gate.keep(setup, state, policy, policy.candidate(0.8), played(rate))
@@ -570,14 +570,14 @@ def never(first: int, samples: int) -> Played:
     raise AssertionError("there are samples enough")
 
 
-def texts_told(policy: Any) -> str:
+def texts_served(policy: Any) -> str:
     return policy.context_for(RolloutKey(1, 0, 0), "").text
 
 
 def test_a_library_that_measures_worse_goes_back_to_the_kept_one() -> None:
     setup, state, policy = at_gate()
     texts = {lesson.handle: lesson.text for lesson in policy.supported}
-    report = looked_at(setup, state, 0.3)
+    report = epoch_ended(setup, state, 0.3)
     assert not report.kept and not report.final and "worse" in report.why and report.rolled_back == ["x9"]
     assert {one.handle: (one.text, one.status) for one in policy.library.live} == {
         handle: (text, "active") for handle, text in texts.items()
@@ -589,21 +589,21 @@ def test_a_library_that_measures_worse_goes_back_to_the_kept_one() -> None:
 @pytest.mark.parametrize("rate", [0.51, 0.8])
 def test_an_epoch_keeps_its_library_for_the_search_and_ships_nothing(rate: float) -> None:
     setup, state, policy = at_gate()
-    before = texts_told(policy)
-    report = looked_at(setup, state, rate)
+    before = texts_served(policy)
+    report = epoch_ended(setup, state, rate)
     assert report.kept and not report.accepted and not report.final
     assert policy.kept == ("x0", "x1", "x9") and policy.kept_library == policy.library
-    assert policy.shipped == ("x0", "x1") and texts_told(policy) == before
+    assert policy.shipped == ("x0", "x1") and texts_served(policy) == before
     # What comes next is compared with this one, and no longer with what the run began with.
     policy.take(policy.library.having(Lesson("x10", "When late, do less.")))
-    assert looked_at(setup, state, rate - 0.2).rolled_back == ["x10"]
+    assert epoch_ended(setup, state, rate - 0.2).rolled_back == ["x10"]
     assert policy.library.get("x1").version == 2
 
 
 def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
     setup, state, policy = at_gate()
     began = {one.handle: one for one in policy.supported}
-    looked_at(setup, state, 0.51)
+    epoch_ended(setup, state, 0.51)
     report = decided(setup, state, 0.5)
     assert not report.accepted and report.rolled_back == ["x9"] and policy.shipped == policy.start == ("x0", "x1")
     assert report.needs is None  # it is no better: however many queries decide, there is nothing to find
@@ -619,18 +619,18 @@ def test_the_context_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others(
     policy.selects = False
     policy.library = policy.library.moved(["x0"], "pruned")
     began = [one.text for one in library(2)]
-    said = texts_told(policy)
+    said = texts_served(policy)
     assert [one.text for one in policy.shipped_lessons] == began and all(text in said for text in began)
     assert (
         "otherwise" not in said
         and "otherwise" in policy.as_candidate(policy.candidate(0.8)).context_for(RolloutKey(1, 0, 0), "").text
     )
     decided(setup, state, 0.5)
-    assert texts_told(policy) == said
+    assert texts_served(policy) == said
     setup, state, policy = at_gate(algorithm)
     policy.selects = False
     assert decided(setup, state, 0.8).accepted
-    assert "otherwise" in texts_told(policy) and "When new" in texts_told(policy)
+    assert "otherwise" in texts_served(policy) and "When new" in texts_served(policy)
 
 
 def test_the_rows_of_lessons_that_are_shipped_change_when_a_gate_ships_and_not_before() -> None:
@@ -651,11 +651,11 @@ def test_the_rows_of_lessons_that_are_shipped_change_when_a_gate_ships_and_not_b
     reworded = next(one for one in states_of(policy, str, earlier) if one.handle == "x1")
     assert (reworded.effect, reworded.weight, reworded.rollouts) == (0.1, 0.7, 40)  # of the text that the row has
     policy.library = policy.library.moved(["x0"], "proposed")
-    looked_at(setup, state, 0.6)
+    epoch_ended(setup, state, 0.6)
     assert rows() == began | {"x9": new}
     assert decided(setup, state, 0.8).accepted
-    told = "When told otherwise, do otherwise."
-    assert rows() == {"x0": began["x0"], "x1": (told, "active", 2), "x9": (new[0], "active", 1)}
+    text = "When told otherwise, do otherwise."
+    assert rows() == {"x0": began["x0"], "x1": (text, "active", 2), "x9": (new[0], "active", 1)}
 
 
 def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> None:
@@ -667,10 +667,10 @@ def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> No
     last = list(going_on(setup, state))[-1].gate
     assert last is not None and last.final and last.looks > 0
     played = Counter(tuple(key.split("/")[1:3]) for key in meter.calls if key.split("/")[1].startswith("selection"))
-    look, n, m = setup.validation_samples, len(setup.selection), len(setup.search_queries)
+    samples, n, m = setup.validation_samples, len(setup.selection), len(setup.search_queries)
     gate_s, search_s = (lambda at: played[(f"selection.{at}", "0")]), (lambda at: played[(f"selection.{at}", "1")])
-    assert [search_s(at) for at in (0, 2, 4, 6)] == [look * m] * 4
-    assert gate_s(2) == gate_s(4) == 0 and gate_s(0) == gate_s(6) == last.looks * look * n
+    assert [search_s(at) for at in (0, 2, 4, 6)] == [samples * m] * 4
+    assert gate_s(2) == gate_s(4) == 0 and gate_s(0) == gate_s(6) == last.looks * samples * n
 
 
 def test_a_checkpoint_of_an_earlier_release_is_read_and_what_its_epochs_shipped_is_the_searchs() -> None:
@@ -693,7 +693,7 @@ def test_a_checkpoint_of_an_earlier_release_is_read_and_what_its_epochs_shipped_
 
 def test_an_erasure_reaches_the_texts_that_are_shipped_and_those_that_the_search_kept() -> None:
     setup, state, policy = at_gate()
-    looked_at(setup, state, 0.6)
+    epoch_ended(setup, state, 0.6)
     cleaned = without_lessons(policy.state_dict(), lambda text: "case 1" in text or "otherwise" in text)
     assert cleaned is not None and "case 1" not in str(cleaned) and "otherwise" not in str(cleaned)
     again = ContextPolicy.from_state_dict(cleaned)

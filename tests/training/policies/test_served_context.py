@@ -92,19 +92,19 @@ def test_a_job_reads_a_playbook_as_production_does(library: Library) -> None:
     items = [one for one in library.live if one.category]
     given_out = playbook_context([PlaybookItem(one.handle, one.category, one.text) for one in items])  # type: ignore[arg-type]
     assert context_of(items) == given_out
-    told = context_of(library.live)
-    assert told.startswith(given_out)
-    assert (HEAD in told[len(given_out) :]) == any(not one.category for one in library.live)
+    context = context_of(library.live)
+    assert context.startswith(given_out)
+    assert (HEAD in context[len(given_out) :]) == any(not one.category for one in library.live)
 
 
 def test_items_stand_by_category_with_their_names_and_lessons_after_them() -> None:
-    told = [
+    contexts = [
         Lesson("x1", "When a\ncomes,  do b."),
         Lesson("s10", "Two\n\nlines", kind="section", category="failures"),
         Lesson("s9", "one", kind="section", category="failures"),
         Lesson("s2", "first", kind="section", category="strategies"),
     ]
-    assert context_of(told) == (
+    assert context_of(contexts) == (
         "## Strategies\n- [s2] first\n\n## Failures\n- [s9] one\n- [s10] Two\n  lines\n\n"
         + f"{HEAD}\n- When a comes, do b."
     )

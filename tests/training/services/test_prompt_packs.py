@@ -384,8 +384,8 @@ def test_a_whole_run_has_its_pack_in_the_prompt_and_its_lessons_hold_for_it(
     pack_update(Actor(adam), billing, system="You answer about bills, briefly.", keep_lessons=True)
     assert run_to_end(run.job).status == Status.COMPLETED
     assert run_to_end(Job.objects.get(kind="evaluation")).status == Status.COMPLETED
-    told = {str(one["content"]).split("\n")[0] for call in server.requests for one in call.body["messages"][:1]}
-    assert {one for one in told if one.startswith("You answer")} == {"You answer about bills."}, "to the last proof"
+    prompts = {str(one["content"]).split("\n")[0] for call in server.requests for one in call.body["messages"][:1]}
+    assert {one for one in prompts if one.startswith("You answer")} == {"You answer about bills."}, "to the last proof"
     rows = list(Experience.objects.filter(agent=reader))
     assert rows and {stamps(rows)[row.pk].pack for row in rows} == {billing}
     manifest = run_manifest(TrainingRun.objects.get(pk=run.pk))

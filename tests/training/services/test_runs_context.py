@@ -201,9 +201,9 @@ def test_an_outage_in_any_stage_pauses_it_and_it_goes_on(operator: Actor, agent:
     assert rollouts.count() == 12 * 8 * 6 and not rollouts.exclude(error="").exists()
     # What the server did beside what was kept: an outage wastes no answer that had come.
     answered = sum(account.answered for account in server.accounts.values())
-    looks = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection").count()
+    validations = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection").count()
     asked = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
-    assert answered <= rollouts.count() + looks + asked + 4 * sum(waits.values())
+    assert answered <= rollouts.count() + validations + asked + 4 * sum(waits.values())
     assert differences() == []
 
 
@@ -279,9 +279,9 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     proven = dict(Experience.objects.filter(agent=agent, status="active").values_list("handle", "effect"))
     before, after = checkpoints.latest(nothing), checkpoints.latest(first)
     assert before is not None and after is not None
-    told = checkpoint_comparison(before, after)["told"]
-    assert {row["handle"] for row in told} == set(proven)
-    assert all(row["a"] is None and row["b"] for row in told)
+    differences = checkpoint_comparison(before, after)["told"]
+    assert {row["handle"] for row in differences} == set(proven)
+    assert all(row["a"] is None and row["b"] for row in differences)
     # A lesson adopted into the playbook is not served twice; an item of a person's own is weighed like a lesson.
     playbook_adopt(operator_admin(agent), agent, list(Experience.objects.filter(agent=agent, status="active")))
     playbook_edit(operator_admin(agent), agent.playbook, type="add", category="strategies", content="Read it twice.")
@@ -329,14 +329,14 @@ def test_an_erasure_reaches_the_lessons_of_runs_and_checkpoints(operator: Actor,
     run_to_end(second.job)
     for evaluation in EvaluationRun.objects.filter(agent=agent):
         run_to_end(evaluation.job)
-    told = [checkpoints.latest(run) for run in (first, second)]
+    stored = [checkpoints.latest(run) for run in (first, second)]
     PolicyCheckpoint.objects.filter(run=second).update(run=None)  # it outlives its run
     admin = operator_admin(agent)
     found = subject_erase(admin, [word], dry_run=True).found
     assert found["lessons"] > 0 and found["checkpoints that tell of it"] > 0
     report = subject_erase(admin, [word])
     assert not any(report.left.values())
-    for latest in told:
+    for latest in stored:
         assert latest is not None
         latest.refresh_from_db()
         policy: Any = policy_of(checkpoint_load(latest))
@@ -349,7 +349,7 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with
     def knowing(policy: ContextPolicy, *_: Any) -> QueryRule:
         """The true effects of the lessons, but the first one that helps is served to some queries only."""
         live = [one for one in policy.library if one.live]
-        helps = [any(one.effect == "helpful" for one in WORLD.heard(lesson.text)) for lesson in live]
+        helps = [any(one.effect == "helpful" for one in WORLD.advice_in(lesson.text)) for lesson in live]
         mean = np.zeros((len(live), 1 + policy.vectors.size))
         mean[:, 0] = np.where(helps, 0.1, [0.1 if one.kind == "section" else -0.1 for one in live])
         mean[helps.index(True), :3] = 0.0, 0.0, 1.0  # the first direction is about the same for all
@@ -379,9 +379,9 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with
         query: set(of) for query, of in shipped.items()
     }
     # A later run serves the model the context of the measured candidate, to the letter.
-    heard = {str(message["content"]) for call in server.requests for message in call.body["messages"]}
+    contents = {str(message["content"]) for call in server.requests for message in call.body["messages"]}
     served = {one.query: began.serves.text_for(one.query) for one in run_pools(first).selection}
-    assert all(any(text in content for content in heard) for text in served.values())
+    assert all(any(text in content for content in contents) for text in served.values())
     assert {query: policy.serves.text_for(query) for query in served} == served
     assert any(text.startswith("## Strategies\n- [s1] Read it twice.") for text in served.values())
     # So is what is released, of the checkpoint as of the agent's rows, and the release says how it was proven.

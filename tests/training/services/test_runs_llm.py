@@ -374,13 +374,13 @@ def test_an_agent_that_drops_its_context_is_noticed_in_training_and_refused_unle
     again = start(operator, agent, context=CONFIG["context"] | {"accept_dropped_context": True})
     assert again.job.status == Status.QUEUED
     job_cancel(operator, again.job)
-    told = [step["state"]["told"]["lessons"] for row in kept_of(trained(passes_on)) for step in row.steps[:1]]
-    assert agent.context_arrives is True and any(told)
+    served = [step["state"]["told"]["lessons"] for row in kept_of(trained(passes_on)) for step in row.steps[:1]]
+    assert agent.context_arrives is True and any(served)
     Agent.objects.filter(pk=agent.pk).update(context_arrives=False)
     agent = agent_update(Actor(adam), agent, inject_context=True)
     job_cancel(operator, start(operator, agent).job)  # not refused: the gateway will put the context into its calls
-    told = [step["state"]["told"]["lessons"] for row in kept_of(trained(drops)) for step in row.steps[:1]]
-    assert agent.context_arrives is True and any(told)
+    served = [step["state"]["told"]["lessons"] for row in kept_of(trained(drops)) for step in row.steps[:1]]
+    assert agent.context_arrives is True and any(served)
 
 
 def kept_of(run: TrainingRun) -> list[Any]:

@@ -26,14 +26,14 @@ pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def heard() -> InMemorySpanExporter:
+def exporter() -> InMemorySpanExporter:
     return InMemorySpanExporter()
 
 
 @pytest.fixture
-def spans(operator: Actor, agent: Agent, heard: InMemorySpanExporter) -> RunSpans:
+def spans(operator: Actor, agent: Agent, exporter: InMemorySpanExporter) -> RunSpans:
     provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(heard))
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     run = queued_run(operator, agent)
     run.policy_kind = "llm"
     return RunSpans.of(run, provider.get_tracer("test"))
@@ -58,14 +58,14 @@ def answered(stage: str) -> ModelAnswer:
     return ModelAnswer(f"{stage}/7", stage, 7, "a", True, {}, tokens=90, cost_micros=400, latency_ms=800.0, own_ms=2.0)
 
 
-def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, heard: InMemorySpanExporter) -> None:
+def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, exporter: InMemorySpanExporter) -> None:
     for stage in ("summary", "lessons"):
         spans.asked(answered(stage))
     spans.iteration(report())
-    found = {span.name: span for span in heard.get_finished_spans()}
+    found = {span.name: span for span in exporter.get_finished_spans()}
     assert set(found) == {"iteration", "tool int_calc", "reflection", "question summary", "question lessons"}
     iteration, reflection = found["iteration"], found["reflection"]
-    for span in heard.get_finished_spans():
+    for span in exporter.get_finished_spans():
         attributes: Any = span.attributes
         assert attributes["tfgrpo_epoch"] == 2 and attributes["group_size"] == 4
         assert attributes["tool_cost_usd"] > 0 and attributes["latency_ms"] > 0
@@ -78,11 +78,11 @@ def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, h
     assert iteration.attributes["tool_cost_usd"] == pytest.approx(8 * 0.00025)  # type: ignore[index]
 
 
-def test_each_tool_call_is_a_span_and_questions_count_once(spans: RunSpans, heard: InMemorySpanExporter) -> None:
+def test_each_tool_call_is_a_span_and_questions_count_once(spans: RunSpans, exporter: InMemorySpanExporter) -> None:
     spans.asked(answered("summary"))
     spans.iteration(report())
     spans.iteration(report(epoch=3))
-    names = [span.name for span in heard.get_finished_spans()]
+    names = [span.name for span in exporter.get_finished_spans()]
     assert names.count("tool int_calc") == 2 * 2 * 4 and names.count("question summary") == 1
 
 
@@ -98,7 +98,7 @@ def test_no_span_is_made_without_a_listener(operator: Actor, agent: Agent, setti
 
 
 def test_agents_that_choose_actions_make_none(
-    operator: Actor, agent: Agent, heard: InMemorySpanExporter, spans: RunSpans
+    operator: Actor, agent: Agent, exporter: InMemorySpanExporter, spans: RunSpans
 ) -> None:
     run = TrainingRun.objects.get()
     assert RunSpans.of(run, spans.tracer).tracer is None
@@ -131,10 +131,10 @@ def test_spans_arrive_at_the_endpoint_that_is_set(settings: Any, fresh_tracer: N
 
 
 def test_a_rollout_that_was_kept_from_before_a_crash_is_inside_its_iteration(
-    spans: RunSpans, heard: InMemorySpanExporter
+    spans: RunSpans, exporter: InMemorySpanExporter
 ) -> None:
     made = report()
     first: Trajectory = made.groups[0].trajectories[0]
     spans.iteration(made)
-    iteration = next(span for span in heard.get_finished_spans() if span.name == "iteration")
+    iteration = next(span for span in exporter.get_finished_spans() if span.name == "iteration")
     assert iteration.start_time <= first.started_at * 1e9  # type: ignore[operator]

@@ -122,8 +122,8 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     client.force_login(olivia)
     shown = html(client.get(f"/jobs/{second.pk}/?tab=learned"))
     assert f'href="/jobs/{first.pk}/?tab=learned"' in shown and "that its gate refused" in shown
-    told = client.get(f"/api/v1/training-jobs/{second.pk}").json()
-    assert told["continues"]["job_id"] == str(first.pk)
+    answer = client.get(f"/api/v1/training-jobs/{second.pk}").json()
+    assert answer["continues"]["job_id"] == str(first.pk)
     assert client.get(f"/api/v1/training-jobs/{first.pk}").json()["continues"] is None
 
 
@@ -168,8 +168,8 @@ def test_a_removed_lesson_is_not_tried_again_as_a_new_one(
     def known(run: TrainingRun) -> dict[str, str]:
         return {one.text: one.why for one in memory_of_run(run).lessons}
 
-    told = known(started(operator, agent))
-    assert told == {
+    estimates = known(started(operator, agent))
+    assert estimates == {
         by_person.summary: "a person took it out: it costs a day",
         measured.summary: "an earlier job measured it and took it out (-0.200 of reward, standard error 0.050)",
         waiting.summary: "a person has yet to decide about a lesson of an earlier job that says the same",

@@ -48,8 +48,8 @@ def test_a_trace_goes_from_the_request_to_the_model(
     lines: io.StringIO,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(heard))
+    exporter, provider = InMemorySpanExporter(), TracerProvider()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
     for module in (middleware, spans):
         monkeypatch.setattr(module, "tracer", lambda: provider.get_tracer("test"))
     client = Client()
@@ -63,7 +63,7 @@ def test_a_trace_goes_from_the_request_to_the_model(
     log = logging.getLogger("training.kept")
     monkeypatch.setattr(execution, "trajectory_collected", lambda *_, **__: log.warning("a rollout was kept"))
     run_to_end(job)
-    found = heard.get_finished_spans()
+    found = exporter.get_finished_spans()
     request = next(one for one in found if one.name == "POST /api/v1/training-jobs")
     iterations = [one for one in found if one.name == "iteration"]
     assert {f"{one.context.trace_id:032x}" for one in found} == {THEIRS}

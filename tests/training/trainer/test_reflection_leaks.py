@@ -66,9 +66,9 @@ def test_no_lesson_holds_an_answer_of_a_query_though_the_reflector_reads_them(
     ]
     lessons = [lesson.text for lesson in policy.library]
     assert len(said) > 20 and leaking(said, pools.train) > 0.05  # it did try, and was shown the answers
-    heard = [message["content"] for call in server.requests for message in call.body["messages"]]
-    assert any("RIGHT ANSWER" in text for text in heard)
+    advice = [message["content"] for call in server.requests for message in call.body["messages"]]
+    assert any("RIGHT ANSWER" in text for text in advice)
     assert lessons and leaking(lessons, pools.train) == 0
     assert leaking(lessons, [*pools.held_out, *pools.selection]) == 0
     # Its author received the fault of a lesson, and could mend it.
-    assert any(f": it {why} of the query that taught it" in text for text in heard for why in LEAKS)
+    assert any(f": it {why} of the query that taught it" in text for text in advice for why in LEAKS)

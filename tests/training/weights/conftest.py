@@ -1,4 +1,4 @@
-"""One model made at random, and one door to it, for all of these tests."""
+"""One model made at random, and one model server for it, for all of these tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
-from tests.support.weights_door import DoorProcess
+from tests.support.model_server_process import ModelServerProcess
 from training.weights.random_model import random_model
 
 PRICE = 1_000_000  # micro-dollars for a million tokens, of prompts, answers and training
@@ -26,23 +26,23 @@ def model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def door(model_folder: Path) -> Iterator[DoorProcess]:
-    with DoorProcess(model_folder) as running:
+def model_server(model_folder: Path) -> Iterator[ModelServerProcess]:
+    with ModelServerProcess(model_folder) as running:
         yield running
 
 
 def agent_at(
-    actor: Actor, door: DoorProcess, *, endpoint_options: dict[str, Any] | None = None, **changes: Any
+    actor: Actor, model_server: ModelServerProcess, *, endpoint_options: dict[str, Any] | None = None, **changes: Any
 ) -> Agent:
     organization = actor.user.memberships.get().organization
     price_set(actor, model="tiny", organization=organization, input=PRICE, output=PRICE)
     endpoint = endpoint_create(
         actor,
-        name="door",
+        name="model_server",
         kind="weights",
-        base_url=door.base_url,
+        base_url=model_server.base_url,
         model="tiny",
-        api_key=door.token,
+        api_key=model_server.token,
         options=endpoint_options or {},
     )
     given = {"philosophy": "cot", "environment": "dataset", "max_tokens": 4} | changes
@@ -50,5 +50,5 @@ def agent_at(
 
 
 @pytest.fixture
-def tiny_agent(adam: Any, door: DoorProcess) -> Agent:
-    return agent_at(Actor(adam), door)
+def tiny_agent(adam: Any, model_server: ModelServerProcess) -> Agent:
+    return agent_at(Actor(adam), model_server)

@@ -17,8 +17,8 @@ from evaluation.services import evaluation_of_finished_run
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset
 from tests.support.callers import Caller
+from tests.support.model_server_process import ModelServerProcess
 from tests.support.running import run_to_end
-from tests.support.weights_door import DoorProcess
 from tests.training.weights.conftest import PRICE, agent_at
 from tests.training.weights.test_kills import ROWS
 from tests.training.weights.test_learning import CONFIG as LEARNING
@@ -37,9 +37,9 @@ TRAIN_PRICE = 3 * PRICE
 
 
 @pytest.fixture
-def paid_agent(adam: Any, acme: Any, door: DoorProcess) -> Agent:
-    """Training has a price of its own, and the door's seconds cost money as well."""
-    agent = agent_at(Actor(adam), door, endpoint_options={"gpu_usd_per_hour": 3.6})
+def paid_agent(adam: Any, acme: Any, model_server: ModelServerProcess) -> Agent:
+    """Training has a price of its own, and the model server's seconds cost money as well."""
+    agent = agent_at(Actor(adam), model_server, endpoint_options={"gpu_usd_per_hour": 3.6})
     price_set(Actor(adam), model="tiny/train", organization=acme, input=TRAIN_PRICE, output=0)
     return agent
 
@@ -74,11 +74,11 @@ def test_the_plans_dollars_cover_what_a_job_of_weights_is_charged(
     for changes in ({"n_iterations": 9}, {"num_iterations": 2}):
         plan = run_estimate(operator, agent=paid_agent, dataset=queries, config=CONFIG | changes)
         _, charged, trained = whole(operator, paid_agent, queries, **changes)
-        told = plan["training_calls"]
+        planned = plan["training_calls"]
         assert (plan["cost_basis"], plan["measured"]) == ("factor", True)
         assert 0.5 * plan["cost_usd"] <= charged <= plan["cost_usd_p90"], (plan, charged)
-        assert told["updates"] in (9, 12) and 0.5 * told["cost_usd"] <= trained <= 1.5 * told["cost_usd"], (
-            told,
+        assert planned["updates"] in (9, 12) and 0.5 * planned["cost_usd"] <= trained <= 1.5 * planned["cost_usd"], (
+            planned,
             trained,
         )
 
@@ -90,9 +90,9 @@ def test_form_rest_and_rpc_show_the_training_calls_and_a_free_model_with_paid_se
     with_them = api.post(
         "training-jobs/estimate", {"agent": paid_agent.slug, "dataset_id": str(queries.pk), "config": CONFIG}
     ).json()
-    told = with_them["training_calls"]
-    assert told == {"model": "tiny", "updates": 6, "cost_usd": told["cost_usd"]}
-    assert 0 < told["cost_usd"] < with_them["cost_usd"] and with_them["reflection"] is None
+    planned = with_them["training_calls"]
+    assert planned == {"model": "tiny", "updates": 6, "cost_usd": planned["cost_usd"]}
+    assert 0 < planned["cost_usd"] < with_them["cost_usd"] and with_them["reflection"] is None
     client.force_login(operator.user)
     settings = {name: str(value) for name, value in CONFIG.items() if not isinstance(value, dict)}
     form = {"agent": paid_agent.pk, "source": "dataset", "dataset": queries.pk, "preset": "recommended"}

@@ -18,8 +18,8 @@ from budgets.ledger.settling import charge_expired
 from budgets.models import LedgerEntry, Reservation
 from experiences.models import TrajectoryRecord
 from tests.budgets.support import expire
+from tests.support.model_server_process import ModelServerProcess
 from tests.support.running import run_to_end
-from tests.support.weights_door import DoorProcess
 from tests.support.workers import Fleet, eventually
 from tests.training.weights.conftest import PRICE, agent_at
 from tests.training.weights.test_learning import weights_of
@@ -37,7 +37,7 @@ UPDATE_CALLS = 3  # of one update: log-probabilities, gradient, Adam's step
 KILLS, IN_UPDATES = 8, 4  # in all at least, and of those that a training call did not survive
 ITERATIONS = 24
 UPDATE_SECONDS = 0.3
-# Longer than the two seconds of other tests: the door may take both processors.
+# Longer than the two seconds of other tests: the model server may take both processors.
 LEASE = {"JOB_LEASE_SECONDS": "5"}
 # Every third answer or so is right by chance, so that no iteration is without something to learn.
 ROWS = [{"query": f"vowel {number}", "expected_outcome": {"regex": "[aeiou]"}} for number in range(40)]
@@ -98,10 +98,10 @@ def rollouts_of(run: TrainingRun) -> list[Any]:
 
 
 def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_update_costs(
-    operator: Actor, adam: Any, door: DoorProcess, fleet: Fleet
+    operator: Actor, adam: Any, model_server: ModelServerProcess, fleet: Fleet
 ) -> None:
     rng = random.Random(random.random())
-    agent = agent_at(Actor(adam), door, endpoint_options={"gpu_usd_per_hour": GPU_USD_PER_HOUR})
+    agent = agent_at(Actor(adam), model_server, endpoint_options={"gpu_usd_per_hour": GPU_USD_PER_HOUR})
     undisturbed = run_start(operator, agent=agent, rows=ROWS, config=CONFIG)
     assert run_to_end(undisturbed.job).status == Status.COMPLETED, undisturbed.job.error
     calls = training_calls(undisturbed.job)

@@ -1,5 +1,5 @@
 """A model made at random learns from reward alone: a job from the launch form, paid from its budget, that a worker's
-death and a door's death do not lose."""
+death and a model server's death do not lose."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ from evaluation.services import evaluation_of_finished_run
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, TrajectoryRecord
 from experiences.rollouts.captured import SampledTokens
+from tests.support.model_server_process import ModelServerProcess
 from tests.support.running import run_to_end, slices_of
-from tests.support.weights_door import DoorProcess
 from tests.training.weights.conftest import agent_at
 from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
@@ -117,7 +117,7 @@ def test_tokens_are_stored_with_the_steps_and_a_checkpoint_holds_the_weights(
 def test_a_killed_model_server_and_a_killed_worker_lose_nothing(
     operator: Actor, adam: Any, model_folder: Any, settings: Any
 ) -> None:
-    with DoorProcess(model_folder) as mortal, slices_of(settings, 0):
+    with ModelServerProcess(model_folder) as mortal, slices_of(settings, 0):
         agent = agent_at(Actor(adam), mortal, endpoint_options={"max_retries": 0})
         run = start(operator, agent, n_iterations=3)
         slice_of(run.job)
@@ -126,10 +126,10 @@ def test_a_killed_model_server_and_a_killed_worker_lose_nothing(
         slice_of(run.job)
         run.job.refresh_from_db()
         assert (run.job.status, run.job.status_reason) == (Status.PAUSED, "waiting_for_llm")
-        again = DoorProcess(model_folder, port=mortal.port).start()
+        again = ModelServerProcess(model_folder, port=mortal.port).start()
         try:
             job_resume(operator, run.job)
-            # Another worker goes on from the checkpoint: the door, which knows nothing, is brought the weights.
+            # Another worker goes on from the checkpoint: the model server, which knows nothing, is brought the weights.
             job = run_to_end(run.job)
         finally:
             again.stop()

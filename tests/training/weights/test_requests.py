@@ -1,4 +1,4 @@
-"""Requested trainings of weights run here, at a door, by each of the algorithms."""
+"""Requested trainings of weights run here, at a model server, by each of the algorithms."""
 
 from __future__ import annotations
 

@@ -504,12 +504,12 @@ async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted
     rng, said = random.Random(20), ""
     model = ScriptedModel(lambda _: said)
     asker, kept = asker_of(model)
-    told, reasons = [Message("user", "?")], Counter[str]()
+    messages, reasons = [Message("user", "?")], Counter[str]()
     for number in range(10_000):
         stage = rng.choice(list(STAGES))
         schema, value = STAGES[stage]
         said = spoiled(value, rng)
-        assert await asker.ask(schema, told, key=f"{stage}/{number}", stage=stage) is None, said[:300]
+        assert await asker.ask(schema, messages, key=f"{stage}/{number}", stage=stage) is None, said[:300]
         one = kept[-1]
         assert (one.stage, one.usable, one.reply, one.repaired) == (stage, False, None, True) and one.reason
         reasons[one.reason.split(":")[0]] += 1

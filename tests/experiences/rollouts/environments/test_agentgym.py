@@ -107,9 +107,11 @@ async def test_its_first_message_has_the_instructions_and_the_first_observation(
         episode = started(gym(server, instructions="Speak in commands."))
         assert isinstance(episode, TextEpisode) and not episode.one_answer
         assert server.opened == 0  # nothing is asked before the agent's first message
-        told = await episode.opening()
-        assert told.startswith("Speak in commands.\n\nCrafting commands:") and told.endswith("Goal: craft oak planks.")
-        assert await episode.opening() == told and server.opened == 1
+        opening = await episode.opening()
+        assert opening.startswith("Speak in commands.\n\nCrafting commands:") and opening.endswith(
+            "Goal: craft oak planks."
+        )
+        assert await episode.opening() == opening and server.opened == 1
         await episode.close()
         await episode.close()
     assert not server.sessions
@@ -129,7 +131,7 @@ async def test_it_does_not_ask_for_a_final_answer_in_a_world_that_answers_back()
 
 @BOTH
 async def test_it_asks_for_the_observation_where_a_reset_returns_none(dialect: str) -> None:
-    with GymServer(dialect, reset_tells=False) as server:
+    with GymServer(dialect, reset_observes=False) as server:
         episode = started(gym(server), 2)
         assert "Goal: craft crafting table." in await episode.opening()
         await episode.close()

@@ -198,15 +198,15 @@ class Conversation:
     one_answer = False
 
     def __init__(self) -> None:
-        self.heard = 0
+        self.spoken = 0
 
     async def opening(self) -> str:
         return "You stand before a door."
 
     async def say(self, text: str) -> StepOutcome:
-        self.heard += 1
-        result = {"success": True, "output": f"the door says {self.heard}", "error": ""}
-        return StepOutcome({"type": "action", "tool": "", "parameters": {"text": text}}, result, done=self.heard == 2)
+        self.spoken += 1
+        result = {"success": True, "output": f"the door says {self.spoken}", "error": ""}
+        return StepOutcome({"type": "action", "tool": "", "parameters": {"text": text}}, result, done=self.spoken == 2)
 
     def outcome(self) -> Outcome:
         return Outcome(1.0, True, {})

@@ -191,21 +191,21 @@ async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, t
     """Before its first words by the status, after them by an event; and the rollout waits for the model, as for any
     answer that did not come: sent events can't be taken back, so it is played again."""
     seen: list[Any] = []
-    heard = threading.Event()
+    received = threading.Event()
 
     def reads(asked: dict[str, Any], ask: Ask) -> str:
         try:
             seen.extend(ask.events(*chat("x")))
         except urllib.error.HTTPError as error:
             seen.append({"status": error.code, **json.loads(error.read())})
-        heard.set()
+        received.set()
         return "Answer: 391"
 
     with ModelServer(brain=lambda _: "one two three four five six") as model, AgentServer(reads) as agent:
         model.will(*[fault] * 5)
         with pytest.raises(Halted) as halted:
             await rolled(agent, model)
-        assert await asyncio.to_thread(heard.wait, 10)
+        assert await asyncio.to_thread(received.wait, 10)
     assert halted.value.reason == "waiting_for_llm"
     assert "error" in seen[-1] and ("status" in seen[-1]) != told, seen
     assert (words_of(seen[:-1]) != "") == told
@@ -375,9 +375,9 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
         ask.response(asked["query"], instructions="You multiply.")
         return "Answer: 391"
 
-    told = PromptContext("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
+    context = PromptContext("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
     with ModelServer() as model, AgentServer(drops) as agent:
-        given = {"system": "Be exact.", "context": lambda _key, _query: told}
+        given = {"system": "Be exact.", "context": lambda _key, _query: context}
         found = await rolled(agent, model, inject=True, **given)
         said = [one.body["messages"] for one in model.requests]
         sent = await rolled(agent, model, **given)
@@ -387,7 +387,9 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
         *[{"role": "system", "content": f"{head}\n\nYou multiply."}] * 2,
     ]
     assert [len(messages) for messages in said] == [2, 2, 2] and agent.asked[0]["system"] == ""
-    assert found.steps[0].state["told"] == dict(told.note) and found.steps[0].state["observation"] == ROWS[0]["query"]
+    assert (
+        found.steps[0].state["told"] == dict(context.note) and found.steps[0].state["observation"] == ROWS[0]["query"]
+    )
     assert agent.asked[1]["system"] == head and "dropped_context" in sent.steps[-1].state
 
 

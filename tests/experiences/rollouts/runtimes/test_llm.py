@@ -166,9 +166,9 @@ async def test_a_bad_tool_call_is_a_failed_result_that_the_model_reads(name: str
     with ModelServer(brain=calculating) as server:
         server.will(name)
         found = await rolled(server)
-        heard = server.requests[1].body["messages"][-1]
+        received = server.requests[1].body["messages"][-1]
     assert said in found.steps[0].result["error"] and not found.steps[0].result["success"]
-    assert heard["role"] == "tool" and said in heard["content"]
+    assert received["role"] == "tool" and said in received["content"]
 
 
 @pytest.mark.parametrize(

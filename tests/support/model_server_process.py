@@ -1,4 +1,4 @@
-"""A real door of weights in a process of its own, over a model made at random."""
+"""A real model server (docs/weights.md) in a process of its own, over a model made at random."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Self
 
 
-class DoorProcess:
-    """``with DoorProcess(folder) as door: door.base_url``. Ends with the test, or when it is killed."""
+class ModelServerProcess:
+    """``with ModelServerProcess(folder) as server: server.base_url``. Ends with the test, or when it is killed."""
 
     def __init__(self, model: Path, *options: str, token: str = "let-me-in", port: int = 0) -> None:
         self.command = [sys.executable, "manage.py", "weights_door", str(model), "--port", str(port), "--parent"]
