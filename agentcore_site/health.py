@@ -202,7 +202,7 @@ class Board:
         for name in CHECKS:
             # A check that still hangs from the last round is not started a second time.
             if name not in self._under_way:
-                self._under_way[name] = self._threads.submit(_looked_at, name)
+                self._under_way[name] = self._threads.submit(_checked, name)
         done, _ = wait(self._under_way.values(), DEADLINE)
         took = round(1000 * (time.monotonic() - began), 1)
         silent = {"status": DOWN, "detail": "does not answer", "milliseconds": took}
@@ -258,7 +258,7 @@ def _is_member(request: HttpRequest) -> bool:
 
 
 @everything()
-def _looked_at(name: str) -> dict[str, Any]:
+def _checked(name: str) -> dict[str, Any]:
     began = time.monotonic()
     try:
         finding = CHECKS[name]()

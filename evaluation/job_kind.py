@@ -7,7 +7,7 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_tell
+from budgets.alerts.job_stops import resume_check, stop_notify
 from evaluation.models import EvaluationRun
 from training.models import TrainingRun
 
@@ -31,7 +31,7 @@ class EvaluationKind:
     def stopped(job: Job) -> None:
         """Each part was committed when it ended."""
         run = TrainingRun.objects.filter(evaluations__job=job).select_related("job").first()
-        stop_tell(job, payer=None if run is None else run.job)
+        stop_notify(job, payer=None if run is None else run.job)
 
     @staticmethod
     def resume_check(job: Job) -> None:

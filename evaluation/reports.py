@@ -27,7 +27,7 @@ from training.algorithm.inference import (
 from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import TrainingRun
-from training.selectors.runs import WHERE_TO_LOOK
+from training.selectors.runs import NEXT_STEP
 from training.services.pools import run_pools
 from training.services.run_lessons import library_at_start
 
@@ -251,7 +251,7 @@ def _words(success: dict[str, Any], name: str, n: int, baseline: str) -> str:
         return f"Nothing was measured on {name}."
     gain, low, high = (100 * success[key] for key in ("improvement", "low", "high"))
     if not success["baseline"] and not success["trained"]:
-        return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {WHERE_TO_LOOK}"
+        return f"No query was ever solved on {name}: 0 of {n} in either arm, so nothing can be shown. {NEXT_STEP}"
     rates = f"{100 * success['baseline']:.1f} % → {100 * success['trained']:.1f} %"
     interval = minus(f"95 % interval {low:.1f} to {high:.1f}")
     evidence = f"{interval}, {p_words(success['p_value'])}, {counted(n, 'query', 'queries')}"

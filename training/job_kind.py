@@ -8,7 +8,7 @@ from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib import feedback_metrics
-from budgets.alerts.job_stops import resume_check, stop_tell
+from budgets.alerts.job_stops import resume_check, stop_notify
 from training.models import TrainingRun
 
 
@@ -30,7 +30,7 @@ class TrainingKind:
     @staticmethod
     def stopped(job: Job) -> None:
         """Notifies the owner if money stopped the job. The slice has saved its work."""
-        stop_tell(job)
+        stop_notify(job)
         if job.ended and job.started_at and job.finished_at:
             feedback_metrics.training_duration.observe((job.finished_at - job.started_at).total_seconds())
             samples = TrainingRun.objects.filter(job=job).values_list("trajectories", flat=True).first()

@@ -69,7 +69,7 @@ def streams_send() -> int:
     due = AuditStream.objects.filter(paused=False, try_after__lte=timezone.now()).order_by("try_after")
     sent = sum(map(_send, due.values_list("pk", flat=True)))
     for stream in AuditStream.objects.filter(paused=False, told_at=None, failing_since__lt=timezone.now() - STUCK):
-        _tell(stream)
+        _notify_admins(stream)
     return sent
 
 
@@ -222,7 +222,7 @@ def _signed(stream: AuditStream, id: UUID, type: str, lines: Sequence[bytes]) ->
     json_post(stream.url, body, standard_headers(secret, str(id), now, body))
 
 
-def _tell(stream: AuditStream) -> None:
+def _notify_admins(stream: AuditStream) -> None:
     """Notifies the admins once that the webhook accepts nothing, by mail and in the log itself."""
     if not AuditStream.objects.filter(pk=stream.pk, told_at=None).update(told_at=timezone.now()):
         return

@@ -17,7 +17,7 @@ class NotedQuery(QueryDict):
     """Parameters that record each name that was read. Copies and iterations record nothing."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        self.looked_at: set[str] = set()
+        self.read_keys: set[str] = set()
         super().__init__(*args, **kwargs)
 
     @classmethod
@@ -29,15 +29,15 @@ class NotedQuery(QueryDict):
         return noted
 
     def __getitem__(self, key: str) -> Any:
-        self.looked_at.add(key)
+        self.read_keys.add(key)
         return super().__getitem__(key)
 
     def __contains__(self, key: object) -> bool:
-        self.looked_at.add(str(key))
+        self.read_keys.add(str(key))
         return super().__contains__(key)
 
     def getlist(self, key: str, default: Any = None) -> Any:
-        self.looked_at.add(key)
+        self.read_keys.add(key)
         return super().getlist(key, default)
 
     def items(self) -> Iterable[tuple[str, Any]]:  # type: ignore[override]
@@ -46,12 +46,12 @@ class NotedQuery(QueryDict):
 
 def searched_for(request: HttpRequest) -> str:
     """The list's search text; "" if its view read no search."""
-    return str(request.GET.get(SEARCH, "")).strip() if SEARCH in _looked_at(request) else ""
+    return str(request.GET.get(SEARCH, "")).strip() if SEARCH in _read_keys(request) else ""
 
 
 def ignored(request: HttpRequest) -> list[str]:
     """The parameters of the address that the list did not read, so that they filter nothing."""
-    known = _looked_at(request)
+    known = _read_keys(request)
     return [name for name in request.GET if name not in known and name not in OF_LISTS]
 
 
@@ -63,6 +63,6 @@ def own_address(request: HttpRequest, wanted: str, otherwise: str) -> str:
     return wanted if own else otherwise
 
 
-def _looked_at(request: HttpRequest) -> frozenset[str]:
+def _read_keys(request: HttpRequest) -> frozenset[str]:
     given = request.GET
-    return frozenset(given.looked_at if isinstance(given, NotedQuery) else given)
+    return frozenset(given.read_keys if isinstance(given, NotedQuery) else given)

@@ -26,7 +26,7 @@ CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
 KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 # Longer than a busy loop is ever silent, and shorter than the wait for a frozen worker's job.
 HUNG_SECONDS = 30.0
-LOOK_SECONDS = 1.0
+CHECK_SECONDS = 1.0
 ASLEEP_SECONDS = 10.0  # between two checks: the whole machine slept, so no sign could be seen
 LOG_LIMIT = 16 * 1024 * 1024
 PR_SET_PDEATHSIG = 1
@@ -87,7 +87,7 @@ class Supervisor:
         self._started: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
-        self._silence, self._looked_at = Silence(), time.monotonic()
+        self._silence, self._checked_at = Silence(), time.monotonic()
         self.stopping = threading.Event()
 
     def start(self, process: Process) -> None:
@@ -107,10 +107,10 @@ class Supervisor:
     def watch(self) -> None:
         """Restarts dead processes, and kills hung ones. Call it a few times a second."""
         now = time.monotonic()
-        if now - self._looked_at > LOOK_SECONDS:
-            if now - self._looked_at > ASLEEP_SECONDS:
+        if now - self._checked_at > CHECK_SECONDS:
+            if now - self._checked_at > ASLEEP_SECONDS:
                 self._silence.forget()
-            self._looked_at = now
+            self._checked_at = now
             self._end_hung(now)
         for index, (process, handle) in enumerate(self.running):
             if self.stopping.is_set() or handle.poll() is None:

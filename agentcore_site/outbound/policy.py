@@ -88,7 +88,7 @@ class OutboundPolicy:
         target = self.target(address)
         host = host_of(target.url)
         if target.proxy is None and literal_of(host) is None:
-            for found in looked_up(host):
+            for found in resolved(host):
                 self.check(found, host=host)
 
     def _proxy(self, url: URL, host: str) -> URL | None:
@@ -167,7 +167,7 @@ def _is_written(host: str, text: str) -> bool:
 _look_ups: Final = ThreadPoolExecutor(max_workers=4, thread_name_prefix="outbound-names")
 
 
-def looked_up(host: str) -> list[Address]:
+def resolved(host: str) -> list[Address]:
     """The addresses of a name by the system's resolver; none where it is not known, or not in time."""
     try:
         found = _look_ups.submit(socket.getaddrinfo, host, None, type=socket.SOCK_STREAM).result(LOOK_UP_SECONDS)

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 ALIAS: Final = "replica"
 MOST_BEHIND: Final = 0.05  # seconds that a question waits for it
-LOOK: Final = 0.005
+POLL_SECONDS: Final = 0.005
 REST: Final = 2.0  # seconds for which one that was away or behind is not asked again
 
 reads = Counter(
@@ -88,7 +88,7 @@ def _caught_up() -> bool:
                 deadline = time.monotonic() + MOST_BEHIND
             elif time.monotonic() > deadline:
                 return False
-            time.sleep(LOOK)
+            time.sleep(POLL_SECONDS)
 
 
 def seconds_behind() -> float | None:

@@ -25,7 +25,7 @@ MONTHLY: Final = (Scope.ORGANIZATION, Scope.AGENT)
 AT_ONCE: Final = 500  # jobs that one sweep looks at
 
 
-def stop_tell(job: Job, payer: Job | None = None) -> None:
+def stop_notify(job: Job, payer: Job | None = None) -> None:
     """The bill of a job that a budget stopped, as an event and by mail. In the transaction of the stop.
 
     ``payer``: the job whose budget pays for this one, where that is another.

@@ -23,7 +23,7 @@ from evaluation.events.selectors import publisher_accounts
 
 log = logging.getLogger(__name__)
 
-LOOK_SECONDS: Final = 1.0
+POLL_SECONDS: Final = 1.0
 READING_SECONDS: Final = 0.3
 
 
@@ -34,7 +34,7 @@ async def accounts_keep(stopping: asyncio.Event) -> None:
             await lasting(accounts_write)()
         except (OSError, *TROUBLE) as error:
             log.warning("the accounts of publishers stay as they are: %s", error)
-        await pause(stopping, LOOK_SECONDS)
+        await pause(stopping, POLL_SECONDS)
 
 
 def accounts_wanted() -> str:

@@ -19,7 +19,7 @@ from budgets.meter_port import BudgetRefused
 from evaluation.events.models import EventKind, OutboxEvent, TrainingRequest
 from evaluation.events.spending import budget_hold, cost_book
 
-LOOK: Final = timedelta(minutes=1)  # a report wakes the job sooner
+POLL_INTERVAL: Final = timedelta(minutes=1)  # a report wakes the job sooner
 HANDED_OVER: Final = "handed_over"  # the type of the event
 REASONS: Final = {"CONVERGENCE": Reason.DIVERGED}
 
@@ -41,7 +41,7 @@ class ExternalTrainingKind:
         except BudgetRefused as refused:
             raise MustFail(Reason.BUDGET_EXCEEDED, str(refused)) from refused
         done = float((report.get("progress") or {}).get("percent_complete") or 0.0) / 100
-        with lease.fenced(progress=min(1.0, max(0.0, done)), not_before=Now() + LOOK):
+        with lease.fenced(progress=min(1.0, max(0.0, done)), not_before=Now() + POLL_INTERVAL):
             last = job.events.filter(type="reported").order_by("-seq").first()
             moment = "" if row.reported_at is None else row.reported_at.isoformat()
             if report and (last is None or last.data.get("reported_at") != moment):

@@ -22,7 +22,7 @@ from evaluation.events.stream_writer import MESSAGE_ID
 log = logging.getLogger(__name__)
 
 BATCH: Final = 500
-LOOK_SECONDS: Final = 2.0
+POLL_SECONDS: Final = 2.0
 ROUNDED: Final = timedelta(milliseconds=1)
 
 # One that was on its way waits until it is settled; then it has a sequence, or was never sent.
@@ -42,7 +42,7 @@ async def streams_erase(js: JetStreamContext, stopping: asyncio.Event) -> None:
                 pass
         except Exception as error:  # the client's own, those of sockets, and the database's
             log.warning("an erasure waits for its streams: %s", error or type(error).__name__)
-        await pause(stopping, LOOK_SECONDS)
+        await pause(stopping, POLL_SECONDS)
 
 
 async def erase_once(js: JetStreamContext) -> int:

@@ -7,14 +7,14 @@ from typing import Final
 from celery import shared_task
 
 from agentcore_site.lib.exclusive_lock import exclusive_lock
-from evaluation.serving.adapters.outbox import plans_tell
+from evaluation.serving.adapters.outbox import plans_send
 from evaluation.serving.deployments.advance import deployments_advance
 from evaluation.serving.deployments.edits import edits_advance
 from evaluation.serving.feedback.sweep import sessions_close, sweep
 from evaluation.serving.loop.advance import loops_advance
 
 SWEEPING: Final = "serving.feedback.sweep"
-TELLING: Final = "serving.plans.tell"
+PLAN_DELIVERY: Final = "serving.plans.tell"
 
 
 @shared_task(name="serving.feedback")
@@ -38,8 +38,8 @@ def sessions() -> int:
 def plans() -> int:
     """Delivers the current plans to webhooks, one after the other: of two workers the slower one could deliver the
     older plan last. Returns the number of delivered plans."""
-    with exclusive_lock(TELLING) as mine:
-        return plans_tell() if mine else 0
+    with exclusive_lock(PLAN_DELIVERY) as mine:
+        return plans_send() if mine else 0
 
 
 @shared_task(name="serving.deployments")

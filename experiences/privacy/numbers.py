@@ -20,7 +20,7 @@ _SSN: Final = re.compile(
     r"[0-8](?<![\w.+/].)(?<!\w-.)(?:(?<!0)|(?!00))(?:(?<!6)|(?!66))\d{2}"
     r"(?:-(?!00)\d{2}-|(?<!\d[ ]\d{3}) (?!00)\d{2} (?!\d{4} \d))(?!0000)\d{4}(?![\w/]|[-.]\w)"
 )
-_TOLD_SSN: Final = re.compile(
+_ANNOUNCED_SSN: Final = re.compile(
     r"s(?<!\w.)(?:sn|ocial security)(?: (?:number|no|num))?[\s.:=#\"'\\]{1,6}(?:is )?"
     r"(?P<number>(?!000|666|9)\d{3}(?!00)\d{2}(?!0000)\d{4})(?!\w)"
 )
@@ -51,7 +51,7 @@ def social_security(reading: Reading) -> Iterator[Span]:
         found = _SSN.match(reading.text, nine.start())
         if found is not None:
             yield Span(found.start(), found.end(), "ssn")
-    for found in _TOLD_SSN.finditer(reading.low):
+    for found in _ANNOUNCED_SSN.finditer(reading.low):
         yield Span(found.start("number"), found.end(), "ssn")
 
 

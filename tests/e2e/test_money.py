@@ -9,7 +9,7 @@ import pytest
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Mail
-from budgets.alerts.job_stops import stop_tell
+from budgets.alerts.job_stops import stop_notify
 from budgets.services import budget_set_limit
 from experiences.models import Agent, Dataset
 from tests.e2e.test_launch import chrome, sign_in  # noqa: F401
@@ -36,7 +36,7 @@ def test_a_refused_plan_is_repaired_and_a_stopped_job_asks(
     budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=reader.id, limit=0)
     Job.objects.filter(id=run.job_id).update(status=Status.PAUSED, status_reason="budget_exceeded", lease_until=None)
     run.job.refresh_from_db()
-    stop_tell(run.job)
+    stop_notify(run.job)
     watched = Watched(chrome.new_page(viewport={"width": 1440, "height": 900}))
     page = watched.page
     sign_in(page, live_site, "olivia")

@@ -208,7 +208,7 @@ def test_a_hung_process_is_killed_and_a_machines_sleep_is_no_hang(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(supervisor, "HUNG_SECONDS", 1.0)
-    monkeypatch.setattr(supervisor, "LOOK_SECONDS", 0.1)
+    monkeypatch.setattr(supervisor, "CHECK_SECONDS", 0.1)
     monkeypatch.setattr(supervisor, "ASLEEP_SECONDS", 0.5)
     said: list[str] = []
     keeper = Supervisor(folder, said.append)

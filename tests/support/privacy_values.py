@@ -155,7 +155,7 @@ def phone(rng: Random) -> str:
     return american(rng) if rng.random() < 0.45 else abroad(rng)
 
 
-def told_phone(rng: Random) -> str:
+def announced_phone(rng: Random) -> str:
     """National forms, which only the word before them makes a telephone number."""
     return re.sub(
         "#",
@@ -359,7 +359,7 @@ MUST_GO: dict[str, tuple[str, Callable[[Random], str]]] = {
     "email": ("email", email),
     "spelt_email": ("email", spelt_email),
     "phone": ("phone", phone),
-    "told_phone": ("phone", told_phone),
+    "announced_phone": ("phone", announced_phone),
     "ssn": ("ssn", ssn),
     "card": ("card", card),
     "iban": ("iban", iban),

@@ -43,8 +43,8 @@ SERIES_METRICS: Final = (
 SERIES_POINTS = 2000
 OF_AN_ID: Final = re.compile(r"[0-9a-fA-F-]{1,36}")
 _LOADED: Final[set[tuple[UUID, str]]] = set()  # checkpoints that this process has loaded
-WHERE_TO_LOOK: Final = "Check the expected outcomes and the scorer, or take easier queries."
-LOOKS: Final = 3  # that the moving average of the selection success is taken over
+NEXT_STEP: Final = "Check the expected outcomes and the scorer, or take easier queries."
+AVERAGED_VALIDATIONS: Final = 3  # that the moving average of the selection success is taken over
 RISING: Final = 0.9  # share of its steps that must go up for a run to count as improving
 PACE = 20  # iterations whose pace is that of the rest
 
@@ -220,7 +220,7 @@ def never_solved(run: TrainingRun) -> str:
         return ""
     if Iteration.objects.filter(run=run, selection__success_rate__gt=0).exists():
         return ""
-    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {WHERE_TO_LOOK}"
+    return f"No query was ever solved in validation: 0 of {seen['n_queries']}. Nothing can be shown. {NEXT_STEP}"
 
 
 def best_label(run: TrainingRun) -> str | None:
@@ -306,5 +306,5 @@ def _rising(run: TrainingRun) -> list[bool]:
     """For each validation after the first, whether the mean success of the latest ones rose; a constant is no rise."""
     validations = Iteration.objects.filter(run=run, selection__isnull=False).order_by("number")
     scores = [row["success_rate"] for row in validations.values_list("selection", flat=True)]
-    averages = [fmean(scores[max(0, n - LOOKS + 1) : n + 1]) for n in range(len(scores))]
+    averages = [fmean(scores[max(0, n - AVERAGED_VALIDATIONS + 1) : n + 1]) for n in range(len(scores))]
     return [b > a for a, b in pairwise(averages)]

@@ -45,7 +45,7 @@ from training.learners.gate import searches
 from training.models import Iteration, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
-from training.selectors.runs import WHERE_TO_LOOK, never_solved
+from training.selectors.runs import NEXT_STEP, never_solved
 from training.services import checkpoints
 from training.services.pools import run_pools
 from training.services.promotion import start_of_run
@@ -384,7 +384,7 @@ class TrainingSlice:
         if before is not None and not before.success_rate and self.run.calls_model:
             yield (
                 f"No selection query was solved before training (0 of {before.n_queries}): if that stays so, nothing"
-                f" can be shown. {WHERE_TO_LOOK}"
+                f" can be shown. {NEXT_STEP}"
             )
         if report.stop_reason and (text := never_solved(self.run)):
             yield text

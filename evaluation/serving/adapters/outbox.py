@@ -28,13 +28,13 @@ def plan_queue(deployment: Deployment) -> None:
         PlanDelivery.objects.create(deployment=deployment)
 
 
-def plans_tell() -> int:
+def plans_send() -> int:
     """Delivers due plans, in the order of the changes. Returns the number of delivered plans."""
     rows = PlanDelivery.objects.filter(settled_at=None, try_after__lte=timezone.now(), tries__lt=MOST_TRIES)
-    return sum(_tell(row) for row in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
+    return sum(_send(row) for row in rows.select_related("deployment__agent").order_by("id")[:AT_ONCE])
 
 
-def _tell(row: PlanDelivery) -> bool:
+def _send(row: PlanDelivery) -> bool:
     """Raises nothing: one bad address must not delay the others."""
     mine = PlanDelivery.objects.filter(pk=row.pk, settled_at=None, tries=row.tries)
     if not mine.update(tries=F("tries") + 1, try_after=next_try(timezone.now(), row.tries)):

@@ -72,7 +72,7 @@ from training.services.runs import run_start
 log = logging.getLogger(__name__)
 
 DAILY_AT: Final = 2  # o'clock, UTC
-LOOK_AFTER: Final = timedelta(minutes=5)  # between two analyses of drift
+DRIFT_INTERVAL: Final = timedelta(minutes=5)  # between two analyses of drift
 RIPE_AFTER: Final = timedelta(minutes=30)  # until then feedback may have changed a trace's reward
 # A job that is paused for one of these reasons goes on later; for any other reason its turn ends.
 WAITS: Final = (Reason.USER, *lifecycle.WAITS)
@@ -148,8 +148,8 @@ def _drifted(loop: LearningLoop) -> bool:
     known, now = loop.drift, timezone.now()
     if release is None or (known.get("release") == str(release.pk) and known.get("worse")):
         return False
-    looked_at = parse_datetime(known["at"]) if "at" in known else None
-    if looked_at is not None and now - looked_at < LOOK_AFTER:
+    analysed_at = parse_datetime(known["at"]) if "at" in known else None
+    if analysed_at is not None and now - analysed_at < DRIFT_INTERVAL:
         return False
     found = drift_of(loop.agent, release, before=now - RIPE_AFTER)
     loop.drift = found.as_json() | {"release": str(release.pk), "at": now.isoformat()}

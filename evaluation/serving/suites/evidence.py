@@ -58,7 +58,7 @@ def _candidates(release: Release, current: Release, runs: list[UUID]) -> int:
     """The number of runs of these versions that were compared with that of the current release."""
     versions = SuiteRun.objects.filter(pk__in=runs).values("version")
     others = SuiteRun.objects.filter(agent_id=release.agent_id, version__in=versions, job__status=Status.COMPLETED)
-    looked: dict[UUID, int] = {}
+    counts: dict[UUID, int] = {}
     for version in others.exclude(digest=current.digest).values_list("version", flat=True):
-        looked[version] = looked.get(version, 0) + 1
-    return max(looked.values(), default=1)
+        counts[version] = counts.get(version, 0) + 1
+    return max(counts.values(), default=1)

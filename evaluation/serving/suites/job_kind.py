@@ -7,7 +7,7 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_tell
+from budgets.alerts.job_stops import resume_check, stop_notify
 from evaluation.serving.models import SuiteRun
 
 
@@ -25,7 +25,7 @@ class SuiteKindOfJob:
     @staticmethod
     def stopped(job: Job) -> None:
         """Each part was committed as it was finished."""
-        stop_tell(job)
+        stop_notify(job)
 
     @staticmethod
     def resume_check(job: Job) -> None:

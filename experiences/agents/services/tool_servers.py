@@ -23,7 +23,7 @@ from experiences.models import ToolServer
 EDITABLE: Final = ("name", "transport", "url", "command", "tools")
 SECRETS: Final = ("token", "variables")
 # Others could make an allowed program load or fetch another one: LD_PRELOAD, NODE_OPTIONS, UV_INDEX_URL.
-ANEW: Final = "The command is another one now: enter its variables again, so that they go nowhere by mistake."
+ENTER_AGAIN: Final = "The command is another one now: enter its variables again, so that they go nowhere by mistake."
 VARIABLE: Final = re.compile(r"[A-Z][A-Z0-9_]{0,60}_(KEY|TOKEN|SECRET|PASSWORD|ID)")
 
 
@@ -120,7 +120,7 @@ def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "",
     if values.get("variables") is not None:
         server.variables = _sealed_variables(values["variables"], server.variables, moved=command != server.command)
     elif server.variables and command != server.command:
-        raise _bad_variables(ANEW)
+        raise _bad_variables(ENTER_AGAIN)
     if server.variables and server.transport != ToolServer.Transport.STDIO:
         raise _bad_variables("Variables are for a program (stdio); a server over HTTP takes a token.")
     if not isinstance(server.tools, list) or not all(isinstance(tool, str) for tool in server.tools):
@@ -158,7 +158,7 @@ def _sealed_variables(given: Any, stored: Mapping[str, str], *, moved: bool) -> 
         if not value and name not in stored:
             raise _bad_variables(f"{name} has no value.")
         if not value and moved:
-            raise _bad_variables(ANEW)
+            raise _bad_variables(ENTER_AGAIN)
         found[name] = sealed(value) if value else stored[name]
     return found
 

@@ -20,7 +20,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.learning.lessons.library import line_tokens
 from experiences.learning.lessons.states import summary_fault
 from experiences.lessons.job_prompt import with_pack
-from experiences.lessons.services.review_events import review_tell
+from experiences.lessons.services.review_events import review_notify
 from experiences.lessons.stamps import max_words_of, stamp_fault, stamp_of_agent, stamped, stamps
 from experiences.models import Experience, ExperienceChange, ExperienceStatus
 from experiences.privacy import redact
@@ -158,7 +158,7 @@ def _move(actor: Actor, experience: Experience, move: Move, why: str, version: i
     experience_log(actor, experience, move.action, {"status": before}, {"status": move.to})
     if before == QUARANTINED:
         page = reverse("experiences:experience", args=[experience.pk])
-        review_tell(actor, experience.agent, move.action, "a lesson", page=page)
+        review_notify(actor, experience.agent, move.action, "a lesson", page=page)
     return experience
 
 

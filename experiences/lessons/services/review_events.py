@@ -25,7 +25,7 @@ def review_ask(agent: Agent, count: int, noun: str, *, owner: Any = None) -> Non
     )
 
 
-def review_tell(actor: Actor, agent: Agent, decision: str, what: str, *, page: str) -> None:
+def review_notify(actor: Actor, agent: Agent, decision: str, what: str, *, page: str) -> None:
     """A person decided. In the transaction of the decision."""
     who = Actor.of(actor)
     event_record(

@@ -88,7 +88,7 @@ class EvolutionSlice:
                     curated = evolution_apply(
                         self.evolution, playbook, deltas, untrusted=untrusted_runs(texts, known), spent=self._spent()
                     )
-                    self._tell(curated, playbook)
+                    self._report(curated, playbook)
                     evolution_budget_alert(self.evolution)
                 return
             except VersionMoved:
@@ -99,7 +99,7 @@ class EvolutionSlice:
         sums = Question.objects.filter(job=self.job).aggregate(cost=Sum("cost_micros"), tokens=Sum("tokens"))
         return sums["cost"] or 0, sums["tokens"] or 0
 
-    def _tell(self, curated: Curated, playbook: Playbook) -> None:
+    def _report(self, curated: Curated, playbook: Playbook) -> None:
         taken = curated.count({State.APPLIED, State.MERGED})
         waiting = curated.count(WAITING)
         left = f", {waiting} left to a person" if waiting else ""

@@ -7,7 +7,7 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_tell
+from budgets.alerts.job_stops import resume_check, stop_notify
 from experiences.models import Evolution
 
 
@@ -27,7 +27,7 @@ class EvolutionKind:
         from experiences.playbooks.services.evolutions import evolution_stopped
 
         evolution_stopped(job)
-        stop_tell(job)
+        stop_notify(job)
 
     @staticmethod
     def resume_check(job: Job) -> None:

@@ -42,7 +42,7 @@ from experiences.playbooks.services.versions import (
     version_store,
 )
 
-NOBODY: Final = "evolution"
+EVOLUTION: Final = "evolution"
 EVOLVED: Final = "evolved"
 
 
@@ -178,7 +178,7 @@ def evolution_apply(
     Raises:
         VersionMoved: the playbook was changed meanwhile; nothing was written.
     """
-    by = f"{NOBODY} {str(evolution.job_id)[-6:]}"
+    by = f"{EVOLUTION} {str(evolution.job_id)[-6:]}"
     rules, effects = rules_of_evolution(playbook.agent, untrusted), effects_of(playbook)
     curated = curate(sections_of(playbook), deltas, rules, names_of(playbook), effects)
     before = playbook.version

@@ -13,7 +13,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.learning.playbooks.deltas import Delta
-from experiences.lessons.services.review_events import review_tell
+from experiences.lessons.services.review_events import review_notify
 from experiences.models import ContextDelta, DeltaState, Playbook
 from experiences.playbooks.selectors import WAITING
 from experiences.playbooks.services.playbooks import by_person
@@ -63,7 +63,7 @@ def delta_approve(
     )
     after = {"state": delta.state, "version": playbook.version, "edited": bool(delta.proposed)}
     record(actor, "delta.approved", delta, after=after)
-    review_tell(actor, delta.agent, "approved", "a change of its playbook", page=f"/reviews/{delta.pk}/")
+    review_notify(actor, delta.agent, "approved", "a change of its playbook", page=f"/reviews/{delta.pk}/")
     return delta
 
 
@@ -79,7 +79,7 @@ def delta_reject(actor: Actor, delta: ContextDelta, *, reason: str = "") -> Cont
     why = redact(reason.strip())[:300] or "a person refused it"
     _decide(actor, delta, state=DeltaState.REJECTED, reason=why)
     record(actor, "delta.rejected", delta, after={"reason": why})
-    review_tell(actor, delta.agent, "rejected", "a change of its playbook", page=f"/reviews/{delta.pk}/")
+    review_notify(actor, delta.agent, "rejected", "a change of its playbook", page=f"/reviews/{delta.pk}/")
     return delta
 
 

@@ -32,7 +32,7 @@ OPEN_TREE, MOVE_MOUNT, MOUNT_SETATTR = 428, 429, 442  # system calls without a f
 AT_FDCWD, AT_RECURSIVE, AT_EMPTY_PATH, CLONE, FROM_EMPTY_PATH = -100, 0x8000, 0x1000, 0x1, 0x4
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES = 1, 38
 INSIDE: Final = 1000  # uid and gid inside
-NOBODY: Final = 65534  # outside, where the launcher is root
+UNPRIVILEGED_ID: Final = 65534  # outside, where the launcher is root
 ROOT: Final = Path("/proc")  # exists everywhere, and nothing that is bound lies in it
 DEVICES: Final = (Path("/dev/null"), Path("/dev/zero"), Path("/dev/urandom"))
 
@@ -144,7 +144,7 @@ def _map(child: int) -> None:
     for kind, own in (("gid", os.getegid()), ("uid", os.geteuid())):
         if kind == "gid" and own != 0:
             (folder / "setgroups").write_text("deny")
-        (folder / f"{kind}_map").write_text(f"{INSIDE} {own or NOBODY} 1")
+        (folder / f"{kind}_map").write_text(f"{INSIDE} {own or UNPRIVILEGED_ID} 1")
 
 
 def _guarded(work: Any, *arguments: Any) -> None:

@@ -17,7 +17,7 @@ from experiences.rollouts.types import Trajectory
 
 NOUN: Final = "reward judge"
 PAYS: Final = ("score", "success")
-NOBODY: Final = "no language model was there to judge it"
+NO_JUDGE: Final = "no language model was there to judge it"
 SILENT: Final = "the judge gave no verdict"
 
 
@@ -32,7 +32,7 @@ class JudgeReward:
     def __call__(self, trajectory: Trajectory) -> Payment:
         verdict = trajectory.evidence.get(VERDICT)
         if not isinstance(verdict, Mapping):
-            return Payment([], unscored=NOBODY)
+            return Payment([], unscored=NO_JUDGE)
         if verdict.get("judge_error"):
             return Payment([], unscored=SILENT)
         score = float(verdict["score"])

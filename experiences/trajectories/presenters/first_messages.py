@@ -12,7 +12,7 @@ from experiences.rollouts.message_diff import PROMPT
 from experiences.trajectories.presenters.shape_of_steps import answer_of
 
 LONG: Final = 600
-LESSONS_LOOKED_AT: Final = 300
+LESSONS_CHECKED: Final = 300
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ def lessons_in(actor: Actor, row: TrajectoryRecord, messages: Sequence[FirstMess
     if not text:
         return []
     known = Experience.objects.visible_to(actor).filter(agent_id=row.agent_id).order_by("handle")
-    return [lesson for lesson in known[:LESSONS_LOOKED_AT] if lesson.summary and lesson.summary in text]
+    return [lesson for lesson in known[:LESSONS_CHECKED] if lesson.summary and lesson.summary in text]
 
 
 def evidence_of(row: TrajectoryRecord) -> Mapping[str, Any]:

@@ -18,7 +18,7 @@ from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail
-from budgets.alerts.job_stops import jobs_resume, stop_tell
+from budgets.alerts.job_stops import jobs_resume, stop_notify
 from budgets.alerts.raise_requests import raise_ask
 from budgets.job_chain import job_spent
 from budgets.ledger import reserve, settle
@@ -44,7 +44,7 @@ def stopped(job: Job, chain: Chain) -> JobEvent:
     settle("b", bill(30 * CENT))
     Job.objects.filter(id=job.id).update(status=Status.PAUSED, status_reason="budget_exceeded")
     job.refresh_from_db()
-    stop_tell(job)
+    stop_notify(job)
     return JobEvent.objects.get(job=job, type="bill")
 
 
@@ -79,7 +79,7 @@ def test_other_pauses_have_no_bill(job: Job, chain: Chain) -> None:
     for status, reason in (("paused", "user"), ("paused", "waiting_for_llm"), ("completed", "all_iterations")):
         Job.objects.filter(id=job.id).update(status=status, status_reason=reason)
         job.refresh_from_db()
-        stop_tell(job)
+        stop_notify(job)
     assert not JobEvent.objects.filter(job=job, type="bill").exists()
 
 
@@ -142,7 +142,7 @@ def test_a_job_that_was_refused_its_first_call_can_go_on_once_there_is_room(job:
     limits_set(chain, None, None, 0)
     Job.objects.filter(id=job.id).update(status=Status.PAUSED, status_reason="budget_exceeded")
     job.refresh_from_db()
-    stop_tell(job)
+    stop_notify(job)
     with pytest.raises(Conflict):
         job_resume(Actor(adam), job)
     budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS)
@@ -197,7 +197,7 @@ def test_the_page_offers_what_the_person_can_do(
     limits_set(chain_open(acme.id, agent_id=agent.id, job_id=run.job_id), None, None, 0)
     Job.objects.filter(id=run.job_id).update(status=Status.PAUSED, status_reason="budget_exceeded")
     run.job.refresh_from_db()
-    stop_tell(run.job)
+    stop_notify(run.job)
     address, budget = f"/jobs/{run.pk}/", Budget.objects.get(job_id=run.job_id)
     hers, his = (html(at_desk(one).get(address)) for one in (olivia, adam))
     for page in (hers, his):

@@ -27,7 +27,7 @@ RNG = np.random.default_rng(51)
 BASE = RNG.random((120, 8))
 
 
-def test_the_last_look_asks_for_half_of_alpha_and_earlier_ones_for_more() -> None:
+def test_the_last_analysis_requires_half_of_alpha_and_earlier_ones_more() -> None:
     looks = Looks(120)
     assert looks.critical(120) == pytest.approx(NORMAL.inv_cdf(0.975))
     assert looks.critical(30) == pytest.approx(2 * looks.critical(120))
@@ -352,7 +352,7 @@ def test_a_gain_is_shown_over_the_queries_of_all_suites_that_were_compared() -> 
     assert (found.figures["n"], found.figures["difference"]) == (120, pytest.approx(0.1))
 
 
-def test_the_looks_of_a_comparison_begin_at_one_query_and_one_candidate() -> None:
+def test_interim_analyses_begin_at_one_query_and_one_candidate() -> None:
     assert Looks(1).critical(1) == pytest.approx(NORMAL.inv_cdf(0.975))
     for n in (0, -1, 10):
         with pytest.raises(ValueError, match=f"9 queries were planned; got {n}"):

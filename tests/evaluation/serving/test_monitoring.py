@@ -121,7 +121,7 @@ def test_missing_values_change_nothing_and_a_wrong_share_is_refused() -> None:
 
 
 @pytest.mark.rounds
-def test_a_band_holds_the_truth_at_all_looks() -> None:
+def test_a_band_holds_the_truth_at_all_analyses() -> None:
     """Of 200 sequences of 1,500 sessions at most 1 in 20 leave it out at some look
     (here: at most 15; of 40, at most 7)."""
     rng = np.random.default_rng(17)

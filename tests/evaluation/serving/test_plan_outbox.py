@@ -12,7 +12,7 @@ from django.utils import timezone
 from agentcore_site.lib.backoff import MOST_TRIES
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
-from evaluation.serving.adapters.outbox import plans_tell
+from evaluation.serving.adapters.outbox import plans_send
 from evaluation.serving.adapters.webhook import serving_secret
 from evaluation.serving.deployments.services import (
     deployment_advance,
@@ -49,19 +49,19 @@ def test_each_change_is_sent_once_with_the_state_then_served(
     serving_change(operator, agent, **NO_GATE, webhook_url=receiver.url)
     assert plans() == 1 and plans() == 0
     ramp = deployment_start(operator, releases[1], strategy="canary", rule=RULE)
-    assert plans_tell() == 1
+    assert plans_send() == 1
     deployment_advance(operator, ramp)
-    assert plans_tell() == 1
+    assert plans_send() == 1
     deployment_advance(operator, ramp)
     release_restore(operator, agent)
     assert PlanDelivery.objects.filter(settled_at=None).count() > 1
-    assert plans_tell() == 1  # all later changes are sent as one
+    assert plans_send() == 1  # all later changes are sent as one
     shadow = deployment_start(operator, releases[1], strategy="shadow", rule=RULE)
     deployment_roll_back(operator, shadow)
-    assert plans_tell() == 0  # a shadow answers no caller
+    assert plans_send() == 0  # a shadow answers no caller
     ramp = deployment_start(operator, releases[1], strategy="canary", rule=RULE)
     deployment_roll_back(operator, ramp)
-    assert plans_tell() == 1
+    assert plans_send() == 1
     first, second = {"release-1": 1.0}, {"release-1": 0.9, "release-2": 0.1}
     assert shares(receiver) == [first, second, {"release-1": 0.5, "release-2": 0.5}, first, first]
     ids = [{name.lower(): value for name, value in one.items()}["webhook-id"] for one, _ in receiver.came]
@@ -76,14 +76,14 @@ def test_a_refused_delivery_is_in_the_timeline_and_is_tried_again(
     operator: Actor, agent: Agent, releases: list[Release], receiver: PlanReceiver, console: Client
 ) -> None:
     serving_change(operator, agent, **NO_GATE, webhook_url=receiver.url)
-    plans_tell()
+    plans_send()
     receiver.status = 500
     ramp = deployment_start(operator, releases[1], strategy="canary", rule=RULE)
-    assert plans_tell() == 0 == plans_tell()  # it waits a minute
+    assert plans_send() == 0 == plans_send()  # it waits a minute
     assert len(receiver.came) == 2
     for _ in range(MOST_TRIES):
         PlanDelivery.objects.update(try_after=timezone.now())
-        plans_tell()
+        plans_send()
     assert len(receiver.came) == 1 + MOST_TRIES  # and no more
     refused = "The webhook of clerk did not take it: It answered 500."
     assert [(kind, note.startswith(refused)) for kind, note in lines(ramp)] == [("untold", True)] * 2
@@ -92,7 +92,7 @@ def test_a_refused_delivery_is_in_the_timeline_and_is_tried_again(
     assert "Webhook not notified" in page and "It answered 500. It is tried again." in page
     receiver.status = 200
     PlanDelivery.objects.update(tries=3, try_after=timezone.now())
-    assert plans_tell() == 1 and lines(ramp)[-1] == ("told", "")
+    assert plans_send() == 1 and lines(ramp)[-1] == ("told", "")
 
 
 def test_the_address_is_set_on_the_page_which_shows_the_secret_to_those_who_deploy(

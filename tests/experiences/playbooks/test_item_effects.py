@@ -163,7 +163,7 @@ def test_a_sequence_is_wider_than_an_interval_and_both_hold_the_difference() -> 
 
 
 @pytest.mark.parametrize(("with_it", "without"), [(0.6, 0.7), (0.9, 0.8), (0.5, 0.5)])
-def test_a_sequence_holds_the_true_difference_at_every_look_of_95_in_100(with_it: float, without: float) -> None:
+def test_a_sequence_holds_the_true_difference_at_every_analysis_of_95_in_100(with_it: float, without: float) -> None:
     rng, missed = random.Random(4), 0
     for _ in range(60):
         included, left = Outcomes(), Outcomes()

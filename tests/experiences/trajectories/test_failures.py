@@ -29,7 +29,7 @@ def ended(n: int, iteration: int = 0, *, last: dict[str, Any] | None = None, **c
 
 
 TOOL = {"action": {"type": "tool", "tool": "search", "parameters": {}}, "result": {"success": False, "error": "away"}}
-LOOKED = {"action": {"type": "tool", "tool": "search", "parameters": {}}, "result": {"success": True, "output": "x"}}
+SEARCHED = {"action": {"type": "tool", "tool": "search", "parameters": {}}, "result": {"success": True, "output": "x"}}
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
             ended(1, last=TOOL, truncated=True),
             ended(2, truncated=True),
             ended(3, last=TOOL),
-            ended(4, last=LOOKED),
+            ended(4, last=SEARCHED),
             ended(5, steps=[]),
         ],
     )

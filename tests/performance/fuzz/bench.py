@@ -48,8 +48,8 @@ def one(interface: str, base: str, caller: Caller, n: int, number: int) -> Tally
     if interface in {"operations", "links", "methods"}:
         found: Callable[[], Tally] = getattr(rest.Rest(base, caller, n, number), interface)
         return found()
-    doors = {"rpc": rpc.rpc, "console": pages.console, "admin": pages.admin, "sockets": sockets.sockets}
-    return doors[interface](base, caller, n, number)
+    interfaces_by_name = {"rpc": rpc.rpc, "console": pages.console, "admin": pages.admin, "sockets": sockets.sockets}
+    return interfaces_by_name[interface](base, caller, n, number)
 
 
 def tasks(base: str, callers: list[Caller], n: int, interfaces: list[str]) -> list[Callable[[], Tally]]:
@@ -114,7 +114,7 @@ def asked(up: Up, base: str, n: int, interfaces: list[str]) -> int:
     with ProcessPoolExecutor(AT_ONCE, mp_context=get_context("spawn")) as pool:
         for tally in done([pool.submit(task) for task in asking]):
             tallies.append(tally)
-            tell(tally)
+            show(tally)
     ended.set()
     if len(tallies) < len(asking):
         print(f"The time was over: {len(tallies)} of {len(asking)} parts were asked.")
@@ -132,7 +132,7 @@ def done(waiting: list[Future[Tally]]) -> Iterator[Tally]:
     over.cancel()
 
 
-def tell(tally: Tally) -> None:
+def show(tally: Tally) -> None:
     """One line for what was asked, and the examples of what was wrong, as soon as they are known."""
     wrong = tally.wrong
     print(

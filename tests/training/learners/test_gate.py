@@ -83,7 +83,7 @@ def test_samples_are_drawn_by_the_step_while_the_comparison_is_open(
         assert (found.analysis.decision, found.analyses) == (decision, looks)
 
 
-def test_a_comparison_looks_at_the_samples_of_its_step_alone() -> None:
+def test_a_comparison_uses_the_samples_of_its_step_alone() -> None:
     """Samples beyond those of a look belong to later looks: both sides are compared over as many."""
     setup, state, _ = begun()
     late = np.hstack([np.zeros((24, 4)), np.ones((24, 12))])
@@ -144,7 +144,7 @@ def test_a_refused_candidate_leaves_the_start_and_says_how_many_queries_its_gain
     assert gate.decide(setup, state, policy, Choice(("x0", "x9")), equal).needs is None
 
 
-def test_a_step_of_the_search_keeps_what_looks_no_worse_and_ships_nothing() -> None:
+def test_a_step_of_the_search_keeps_an_equal_candidate_and_ships_nothing() -> None:
     setup, state, policy = begun()
     state.search_start = successes(0.4)
     after = played(successes(0.52))
@@ -161,7 +161,7 @@ def test_a_step_of_the_search_keeps_what_looks_no_worse_and_ships_nothing() -> N
     assert state.current_success is after.success
 
 
-def test_a_step_may_look_worse_by_the_margin_and_by_no_more() -> None:
+def test_a_step_may_be_worse_by_the_margin_and_by_no_more() -> None:
     """A step is rolled back beyond ``gate_margin``, and the success that it is compared with stays."""
     setup, state, policy = begun(gate_margin=0.25)
     before = state.current_success = np.tile([1.0, 0.0], (24, 8))

@@ -23,7 +23,7 @@ from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.judge import Judge, JudgingRuntime
 from experiences.rollouts.rewards import pay, rewards, settle
-from experiences.rollouts.rewards.judge import NOBODY, SILENT
+from experiences.rollouts.rewards.judge import NO_JUDGE, SILENT
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import Outcome, RolloutKey, Trajectory
@@ -170,7 +170,7 @@ async def test_without_money_for_the_judge_the_run_halts() -> None:
 def test_without_a_verdict_there_is_no_reward() -> None:
     one = Trajectory(RolloutKey(0, 0, 0), "q", [])
     pay(judge(), one)
-    assert math.isnan(one.reward) and one.error == "" and one.evidence["reward"]["unscored"] == NOBODY
+    assert math.isnan(one.reward) and one.error == "" and one.evidence["reward"]["unscored"] == NO_JUDGE
 
 
 async def test_siblings_are_ranked_by_what_the_judge_says() -> None:
