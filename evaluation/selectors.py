@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.db.models import QuerySet
@@ -48,22 +48,41 @@ def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:
     return report["lines"][report["primary"]]["metrics"] if report else None
 
 
-def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[dict[str, Any]]:
-    """Per query both arms' success rates, the largest changes first, with their trajectories."""
-    rows: dict[int, dict[str, Any]] = {}
+class ChangedQuery(TypedDict):
+    """The success rates of both arms on a query, and their trajectories."""
+
+    scenario: int
+    query: str
+    baseline: float
+    trained: float
+    difference: float
+    baseline_trajectories: list[UUID]
+    trained_trajectories: list[UUID]
+
+
+def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[ChangedQuery]:
+    """The queries that both arms have played, the largest changes first."""
+    queries: dict[int, str] = {}
+    rates: dict[tuple[str, int], float] = {}
     for result in EvaluationResult.objects.filter(evaluation=evaluation, line=line):
-        row = rows.setdefault(result.scenario, {"scenario": result.scenario, "query": result.query})
-        row[result.arm] = sum(result.successes) / len(result.successes)
-    whole = [row for row in rows.values() if "baseline" in row and "trained" in row]
-    for row in whole:
-        row["difference"] = row["trained"] - row["baseline"]
-    chosen = [row for row in whole if row["difference"] or not only_changed]
-    chosen.sort(key=lambda row: (-abs(row["difference"]), row["scenario"]))
+        queries.setdefault(result.scenario, result.query)
+        rates[result.arm, result.scenario] = sum(result.successes) / len(result.successes)
     ids = trajectory_ids(evaluation, line)
-    for row in chosen:
-        for arm in ("baseline", "trained"):
-            row[f"{arm}_trajectories"] = ids.get((arm, row["scenario"]), [])
-    return chosen
+    found: list[ChangedQuery] = [
+        {
+            "scenario": scenario,
+            "query": query,
+            "baseline": rates["baseline", scenario],
+            "trained": rates["trained", scenario],
+            "difference": rates["trained", scenario] - rates["baseline", scenario],
+            "baseline_trajectories": ids.get(("baseline", scenario), []),
+            "trained_trajectories": ids.get(("trained", scenario), []),
+        }
+        for scenario, query in queries.items()
+        if ("baseline", scenario) in rates and ("trained", scenario) in rates
+    ]
+    chosen = [one for one in found if one["difference"] or not only_changed]
+    return sorted(chosen, key=lambda one: (-abs(one["difference"]), one["scenario"]))
 
 
 def trajectory_ids(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from typing import Any
+from typing import Any, TypedDict, cast
 
 from django.db.models import QuerySet
 
@@ -104,7 +104,15 @@ def dataset_rows_visible(actor: Actor, dataset: Dataset) -> QuerySet[DatasetRow]
     return DatasetRow.objects.filter(dataset=dataset)
 
 
-def dataset_rows(dataset: Dataset) -> list[dict[str, Any]]:
-    """The dataset's rows as they were uploaded."""
+class UploadedRow(TypedDict):
+    """A row of a dataset, as it was uploaded."""
+
+    query: str
+    expected_outcome: dict[str, Any]
+    metadata: dict[str, Any]
+
+
+def dataset_rows(dataset: Dataset) -> list[UploadedRow]:
+    """The dataset's rows in their order."""
     rows = DatasetRow.objects.filter(dataset=dataset).order_by("index")
-    return list(rows.values("query", "expected_outcome", "metadata"))
+    return [cast(UploadedRow, row) for row in rows.values("query", "expected_outcome", "metadata")]

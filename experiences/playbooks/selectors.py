@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from django.db.models import F, QuerySet, Sum
 
@@ -282,7 +282,21 @@ def dead_letters(actor: Actor) -> QuerySet[Evolution]:
     return evolutions_visible(actor).filter(job__status=Status.FAILED).order_by("-job__finished_at")
 
 
-def evolution_status(playbook: Playbook) -> dict[str, Any]:
+class EvolutionStatus(TypedDict):
+    """Figures of a playbook's evolutions. ``average_confidence`` is None before the first delta."""
+
+    agent_id: uuid.UUID
+    last_evolution_at: datetime | None
+    evolution_count: int
+    success_count: int
+    failure_count: int
+    total_deltas_generated: int
+    total_deltas_applied: int
+    average_confidence: float | None
+    last_error: str | None
+
+
+def evolution_status(playbook: Playbook) -> EvolutionStatus:
     """Figures of a playbook's evolutions, under the names of the internal API."""
     return {
         "agent_id": playbook.agent_id,

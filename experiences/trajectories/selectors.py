@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Sequence
 from functools import reduce
 from operator import or_
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypedDict
 
 import orjson
 from django.db.models import Q, QuerySet, TextField
@@ -66,7 +66,15 @@ class TrajectoryPlace(NamedTuple):
     rollout: int
 
 
-def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str, Any]]:
+class LearnedFigures(TypedDict):
+    """What the update made of a trajectory; ``step_advantages`` is empty where steps have none of their own."""
+
+    advantage: float
+    normalized_reward: float
+    step_advantages: list[float]
+
+
+def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, LearnedFigures]:
     """The update's figures of each trajectory, by its id: advantage, normalised reward, advantage per step.
 
     One query a job. Trajectories whose group was not updated yet are left out.
@@ -74,13 +82,13 @@ def advantages_for(rows: Sequence[TrajectoryRecord]) -> dict[uuid.UUID, dict[str
     return advantages_at([TrajectoryPlace(r.id, r.purpose, r.job_id, r.iteration, r.scenario, r.rollout) for r in rows])
 
 
-def advantages_at(places: Sequence[TrajectoryPlace]) -> dict[uuid.UUID, dict[str, Any]]:
+def advantages_at(places: Sequence[TrajectoryPlace]) -> dict[uuid.UUID, LearnedFigures]:
     """The same by their places."""
     by_job: dict[uuid.UUID, list[TrajectoryPlace]] = {}
     for place in places:
         if place.purpose == "training":
             by_job.setdefault(place.job_id, []).append(place)
-    found = {}
+    found: dict[uuid.UUID, LearnedFigures] = {}
     for job_id, mine in by_job.items():
         groups = _groups(job_id, mine)
         for place in mine:

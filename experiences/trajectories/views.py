@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, JsonResponse
@@ -133,7 +133,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     return render(request, "trajectories/compare.html", context)
 
 
-def _side_by_side(rows: Sequence[TrajectoryRecord], learned: dict[uuid.UUID, dict[str, Any]]) -> dict[str, Any]:
+def _side_by_side(rows: Sequence[TrajectoryRecord], learned: Mapping[uuid.UUID, Mapping[str, Any]]) -> dict[str, Any]:
     found: list[Column] = best_first(columns(rows, learned))
     scale = max((abs(value) for column in found for value in column.advantages), default=0.0)
     lines = aligned(found, limit=MAX_ALIGNED_STEPS)

@@ -117,7 +117,7 @@ def dataset_from_annotated(
     )
 
 
-def _joined(before: Sequence[dict[str, Any]], new: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+def _joined(before: Sequence[Mapping[str, Any]], new: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     fresh = {normalized(row["query"]): row for row in new}
     kept = [fresh.pop(normalized(row["query"]), row) for row in before]
     return [*kept, *fresh.values()]

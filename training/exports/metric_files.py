@@ -15,7 +15,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.lib.row_streams import streamed
 from training.exports.manifests import OF_EPOCH, averages
 from training.models import Iteration, TrainingRun
-from training.selectors.run_lessons import run_epochs
+from training.selectors.run_lessons import EpochFigures, run_epochs
 
 CHUNK = 500  # iterations that are held at once: a run may have ten thousand
 
@@ -26,7 +26,7 @@ class MetricFile:
     tools. A run of an agent that chooses actions has no epochs. ``ends``: the last iteration of each of ``epochs``."""
 
     run: TrainingRun
-    epochs: Sequence[Mapping[str, Any]]
+    epochs: Sequence[EpochFigures]
     ends: Sequence[int]
 
     @classmethod

@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
-from training.selectors.run_lessons import costs_of_finding, goes_on_from, lessons_of_run, run_epochs
+from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
 CHANGES: Final = 200  # proposals of an epoch that are listed
@@ -64,21 +64,21 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
-def verdict(run: TrainingRun, epochs: Sequence[Mapping[str, Any]]) -> LessonVerdict:
+def verdict(run: TrainingRun, epochs: Sequence[EpochFigures]) -> LessonVerdict:
     """The last decision of the gate in a sentence: result, interval, lessons in use; before that, what is tried."""
     if not epochs:
         return LessonVerdict("No lessons yet.", "quiet")
-    seen = [epoch for epoch in epochs if epoch["gate"] is not None]
-    decided = [one for one in seen if outcome(one["gate"]) in ("accepted", "refused")]
+    seen = [(epoch["epoch"], epoch["gate"]) for epoch in epochs if epoch["gate"] is not None]
+    decided = [(number, gate) for number, gate in seen if outcome(gate) in ("accepted", "refused")]
     total = run.configuration.context.epochs
     if not seen:
         last = epochs[-1]
         tried = f"{_lessons(last['taken'])} taken up, {count(last['refused'])} proposals refused"
         return LessonVerdict(f"Epoch {last['epoch']} of {total}: {tried}; the gate has not decided yet.")
     if not decided:
-        return _searched(seen[-1], total)
-    gate = decided[-1]["gate"]
-    head = f"Epoch {decided[-1]['epoch']} of {total}: the gate"
+        return _searched(*seen[-1], total)
+    number, gate = decided[-1]
+    head = f"Epoch {number} of {total}: the gate"
     lessons = _lessons(len(gate["candidate"]))
     if not gate.get("looks", 1):
         return LessonVerdict(f"{head} had nothing to decide: the new context is {run.baseline}.")
@@ -107,13 +107,12 @@ def went_on_words(run: TrainingRun) -> str:
     return "; ".join(part for part in (again, counts) if part) or "nothing that it measured is left"
 
 
-def _searched(epoch: Mapping[str, Any], total: int) -> LessonVerdict:
+def _searched(number: int, gate: Mapping[str, Any], total: int) -> LessonVerdict:
     """State of the search after an epoch."""
-    gate = epoch["gate"]
     tried = _lessons(len(gate["candidate"]))
     came = f"keeps {tried}" if gate["kept"] else f"went back to {_lessons(len(gate['current']))} from {tried}"
     return LessonVerdict(
-        f"Epoch {epoch['epoch']} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
+        f"Epoch {number} of {total}: the search {came}, since {gate['why']}: {gain_words(gate)}; the gate"
         " decides at the end of the run, and the context stays the same until then."
     )
 
@@ -141,12 +140,12 @@ def search_words(gate: Mapping[str, Any]) -> str:
 
 def nothing_changed(run: TrainingRun) -> str:
     """The verdict of a run that ships what it began with, in which there is nothing to prove."""
-    epochs = [epoch for epoch in run_epochs(run) if epoch["gate"] is not None and epoch["gate"].get("looks", 1)]
-    epochs = [epoch for epoch in epochs if outcome(epoch["gate"]) in ("accepted", "refused")]
+    gates = [epoch["gate"] for epoch in run_epochs(run) if epoch["gate"] is not None]
+    decided = [gate for gate in gates if gate.get("looks", 1) and outcome(gate) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
-    if not epochs:
+    if not decided:
         return f"{head} No useful lesson was found."
-    gate = epochs[-1]["gate"]
+    gate = decided[-1]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
         " sure that it helps."

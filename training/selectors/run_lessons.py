@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from typing import Any
+from datetime import datetime
+from typing import Any, TypedDict, cast
 from uuid import UUID
 
 from django.contrib.postgres.aggregates import ArrayAgg
@@ -14,6 +15,69 @@ from agentcore_site.lib.money import dollars
 from experiences.models import Experience, Question
 from training.models import Epoch, Iteration, TrainingRun
 
+
+class ToolFigures(TypedDict):
+    """Calls of one tool; the model's own output counts as "model". ``latency_ms`` is the mean."""
+
+    tool: str
+    calls: int
+    tokens: int
+    latency_ms: float | None
+    cost_usd: float
+
+
+class StageFigures(TypedDict):
+    """Questions of one stage of reflection. Latencies are means; ``reasons`` counts the unusable answers."""
+
+    stage: str
+    asked: int
+    refused: int
+    repaired: int
+    calls: int
+    tokens: int
+    latency_ms: float | None
+    own_ms: float | None
+    models: list[str]
+    cost_usd: float
+    reasons: dict[str, int]
+
+
+class EpochFigures(TypedDict):
+    """One epoch. Means are None without rollouts; ``reflected``, ``changes`` and ``gate`` stand as the row has them."""
+
+    epoch: int
+    iterations: int
+    started_at: datetime
+    updated_at: datetime
+    rollouts: int
+    success_rate: float | None
+    reward_mean: float | None
+    steps_mean: float | None
+    tokens: int
+    tokens_mean: float | None
+    cost_usd: float
+    latency_ms: float | None
+    tools: list[ToolFigures]
+    reflected: dict[str, Any]
+    questions: list[StageFigures]
+    taken: int
+    refused: int
+    refusals: dict[str, int]
+    changes: list[dict[str, Any]]
+    gate: dict[str, Any] | None
+
+
+class ContinuedRun(TypedDict):
+    """The earlier run that a run goes on from, and what it took over: lessons ``refused`` by its gate, and the effects
+    of ``rollouts``, each at ``weight`` since the agent has ``changed``."""
+
+    job_id: str
+    refused: int
+    rollouts: int
+    weight: float
+    changed: list[str]
+
+
 STAGES = ("summary", "lessons", "operations", "merge")  # of reflection, in the order in which they are asked
 
 
@@ -22,7 +86,7 @@ def learns_context(run: TrainingRun) -> bool:
     return run.learns_context
 
 
-def run_epochs(run: TrainingRun) -> list[dict[str, Any]]:
+def run_epochs(run: TrainingRun) -> list[EpochFigures]:
     """The epochs of a run as JSON values: means, tools, questions, what became of every proposal, and the gate."""
     asked = _questions(run)
     validations = dict(Iteration.objects.filter(run=run, selection__isnull=False).values_list("number", "selection"))
@@ -40,13 +104,19 @@ def started_with(run: TrainingRun) -> list[str]:
     return [str(entry["lesson"]["handle"]) for entry in run.library]
 
 
-def goes_on_from(run: TrainingRun) -> dict[str, Any] | None:
+def goes_on_from(run: TrainingRun) -> ContinuedRun | None:
     """The earlier run of its agent that a run goes on from, as JSON values; None where it began from nothing but what
     is active."""
     if run.continues_id is None:
         return None
-    names = ("refused", "rollouts", "weight", "changed")
-    return {"job_id": str(run.continues_id), **{name: run.origin[name] for name in names}}
+    origin = run.origin
+    return {
+        "job_id": str(run.continues_id),
+        "refused": origin["refused"],
+        "rollouts": origin["rollouts"],
+        "weight": origin["weight"],
+        "changed": origin["changed"],
+    }
 
 
 def costs_of_finding(run: TrainingRun, rows: Iterable[Experience]) -> dict[UUID, int]:
@@ -69,7 +139,7 @@ def _group_of(key: str) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _epoch(row: Epoch, asked: list[dict[str, Any]], validations: Mapping[int, Mapping[str, Any]]) -> dict[str, Any]:
+def _epoch(row: Epoch, asked: list[StageFigures], validations: Mapping[int, Mapping[str, Any]]) -> EpochFigures:
     sums: Mapping[str, Any] = row.metrics
     rollouts = int(sums.get("rollouts", 0))
     taken = [change for change in row.changes if change["taken"]]
@@ -108,9 +178,9 @@ def _mean(sums: Mapping[str, Any], name: str, n: int) -> float | None:
     return float(sums.get(name, 0)) / n if n else None
 
 
-def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Calls by tool, the most expensive first; the model's own output counts as "model"."""
-    found = [
+def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[ToolFigures]:
+    """Calls by tool, the most expensive first."""
+    found: list[ToolFigures] = [
         {
             "tool": name,
             "calls": int(one["calls"]),
@@ -126,7 +196,7 @@ def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
 # -- what stands in other rows -----------------------------------------------------------------------------------------
 
 
-def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
+def _questions(run: TrainingRun) -> dict[int, list[StageFigures]]:
     """Questions of reflection, by epoch and stage. Two queries."""
     rows = Question.objects.filter(job_id=run.pk).order_by()
     sums = rows.values("epoch", "stage").annotate(
@@ -145,12 +215,11 @@ def _questions(run: TrainingRun) -> dict[int, list[dict[str, Any]]]:
         rows.filter(usable=False).values_list("epoch", "stage", "reason").annotate(n=Count("id")).order_by("-n")
     ):
         why.setdefault((epoch, stage), {})[reason] = n
-    found: dict[int, list[dict[str, Any]]] = {}
+    found: dict[int, list[StageFigures]] = {}
     for row in sorted(sums, key=lambda row: (row["epoch"], _stage_order(row["stage"]))):
         epoch, cost = row.pop("epoch"), row.pop("cost")
-        found.setdefault(epoch, []).append(
-            row | {"cost_usd": dollars(cost or 0), "reasons": why.get((epoch, row["stage"]), {})}
-        )
+        figures = row | {"cost_usd": dollars(cost or 0), "reasons": why.get((epoch, row["stage"]), {})}
+        found.setdefault(epoch, []).append(cast(StageFigures, figures))
     return found
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from django.core.files.storage import default_storage
@@ -201,7 +201,14 @@ def _kept(agent_id: UUID) -> set[UUID]:
     }
 
 
-def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> dict[str, Any]:
+class StoredBytes(TypedDict, total=False):
+    """The column that holds the bytes of a checkpoint: they themselves, or their path in the object storage."""
+
+    data: bytes
+    path: str
+
+
+def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> StoredBytes:
     """Columns that hold the bytes of a run or of a checkpoint without a run. While the storage is unavailable, the
     database holds large ones too (``checkpoints_move``)."""
     if len(data) <= DATABASE_LIMIT:

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from django.conf import settings
 
 from experiences.models import Agent
 
 
-def launch_defaults(agent: Agent | None, asked: Mapping[str, Any]) -> dict[str, Any]:
+class LaunchDefaults(TypedDict):
+    """Settings of ``GRPOConfig``; those of the reward only where the agent has one."""
+
+    max_budget_usd: float
+    checkpoint_interval: int
+    max_concurrent_rollouts: int
+    reward: NotRequired[str]
+    reward_options: NotRequired[dict[str, Any]]
+
+
+def launch_defaults(agent: Agent | None, asked: Mapping[str, Any]) -> LaunchDefaults:
     """Default settings by name, nested as in the schema; ``asked`` holds the settings of the launch itself.
 
     The agent's reward comes with its options. A launch that names another reward takes none of them, and options that
     a launch gives stand in the place of the agent's.
     """
-    found: dict[str, Any] = {
+    found: LaunchDefaults = {
         "max_budget_usd": settings.TRAINING_DEFAULT_BUDGET_USD,
         "checkpoint_interval": settings.TRAINING_CHECKPOINT_INTERVAL,
         "max_concurrent_rollouts": settings.TRAINING_MAX_CONCURRENT_ROLLOUTS,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.conf import settings
 
@@ -24,6 +24,7 @@ from training.splits import split_queries
 
 ALGORITHMS: Final[Mapping[str, str]] = {"tfgrpo": "tfgrpo", "grpo": "recommended"}  # and the presets they start from
 LEAST_GROUP, LEAST_SAMPLE = 2, 10
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True)
@@ -99,7 +100,7 @@ def pipeline_start(
             f"The pipeline teaches agents of language models; {agent.slug} chooses actions and reads nothing. "
             "Take `manage.py train`.",
         )
-    known = dataset_rows(dataset) if dataset is not None else clean_rows(list(rows or []))
+    known: Sequence[Mapping[str, Any]] = dataset_rows(dataset) if dataset is not None else clean_rows(list(rows or []))
     taken = sampled(known, options.sample_size, options.seed)
     whole = dataset is not None and len(taken) == len(known)
     if dataset is not None and not domain and not whole:
@@ -116,7 +117,7 @@ def pipeline_start(
     )
 
 
-def sampled(rows: Sequence[dict[str, Any]], size: int, seed: int) -> list[dict[str, Any]]:
+def sampled(rows: Sequence[Row], size: int, seed: int) -> list[Row]:
     """At most ``size`` rows, drawn by the seed alone, in their order."""
     if len(rows) <= size:
         return list(rows)

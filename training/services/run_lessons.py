@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Now
@@ -41,7 +41,17 @@ MEASURED = ("effect", "effect_error", "rollouts")
 SECTION_WEIGHT = 0.5  # a section may be right; only rollouts without it can show that
 
 
-def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> list[dict[str, Any]]:
+class LibraryEntry(TypedDict):
+    """A lesson (``Lesson.as_dict``) with its weight and its measured effect, as a run's row stores it."""
+
+    lesson: dict[str, Any]
+    weight: float
+    effect: NotRequired[float | None]
+    effect_error: NotRequired[float | None]
+    rollouts: NotRequired[int]
+
+
+def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = None) -> list[LibraryEntry]:
     """The library that a run of this agent starts with, as its row stores it: the active lessons of its domain, and the
     sections of its playbook (None: of its current version). Lessons whose stamps do not fit are left out.
 
@@ -53,22 +63,24 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     texts = [entry["lesson"]["text"] for entry in lessons]
     # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
     items = sections_of_agent(agent) if sections is None else sections
-    sections = [item for item in items if most_alike(item.content, texts)[1] < ALIKE]
-    return lessons + [
-        {
-            "lesson": Lesson(
-                section.id, section.content, kind="section", status="active", category=section.category
-            ).as_dict(),
-            "weight": SECTION_WEIGHT,
-        }
-        for section in sections
-    ]
+    others = [item for item in items if most_alike(item.content, texts)[1] < ALIKE]
+    return lessons + [{"lesson": _lesson_of(item).as_dict(), "weight": SECTION_WEIGHT} for item in others]
 
 
-def library_entry(row: Experience, status: Status) -> dict[str, Any]:
+def library_entry(row: Experience, status: Status) -> LibraryEntry:
     """A lesson with its measured effect, as a run's row stores it."""
     lesson = replace(_lesson(row), status=status)
-    return {"lesson": lesson.as_dict(), "weight": row.weight, **{name: getattr(row, name) for name in MEASURED}}
+    return {
+        "lesson": lesson.as_dict(),
+        "weight": row.weight,
+        "effect": row.effect,
+        "effect_error": row.effect_error,
+        "rollouts": row.rollouts,
+    }
+
+
+def _lesson_of(section: PlaybookItem) -> Lesson:
+    return Lesson(section.id, section.content, kind="section", status="active", category=section.category)
 
 
 def _fitting(agent: Agent) -> list[Experience]:

@@ -231,7 +231,7 @@ def _validated(agent: Agent, data: RequestedData, config: Mapping[str, Any] | No
     cleaned = clean_rows(list(data.rows)) if data.rows is not None else None
     from_rows = dataset is not None or cleaned is not None
     if from_rows:
-        known = dataset_rows(dataset) if dataset is not None else cleaned or []
+        known: Sequence[Mapping[str, Any]] = dataset_rows(dataset) if dataset is not None else cleaned or []
         warnings = [*warnings, *query_warnings([row["query"] for row in known])]
     name = "dataset" if from_rows else (data.environment or agent.environment)
     if name == "dataset" and not from_rows:

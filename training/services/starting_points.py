@@ -31,7 +31,7 @@ from training.policies.prior_estimates import PriorEstimates
 from training.schema import GRPOConfig
 from training.services.checkpoints import latest
 from training.services.pools import run_pools
-from training.services.run_lessons import library_entry, runs_under
+from training.services.run_lessons import LibraryEntry, library_entry, runs_under
 from training.splits import normalized
 
 CHANGED_WEIGHT: Final = 0.25  # of estimates for an agent that has another model, other tools or another prompt now
@@ -45,12 +45,12 @@ class StartingPoint:
     weight, later changes, and fingerprints of the agent."""
 
     run: TrainingRun | None = None
-    lessons: Sequence[dict[str, Any]] = ()
+    lessons: Sequence[LibraryEntry] = ()
     known: PriorEstimates | None = None
     origin: dict[str, Any] = field(default_factory=dict)
     warning: str = ""
 
-    def known_of(self, library: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    def known_of(self, library: Sequence[LibraryEntry]) -> dict[str, Any] | None:
         """Estimates for the lessons of a whole library, as a row stores them."""
         if self.known is None:
             return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable, Sequence
 from datetime import date
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from django.db.models import Exists, OuterRef, QuerySet
 from django.db.models.expressions import RawSQL
@@ -51,10 +51,28 @@ def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uu
     return found
 
 
-def as_noted(annotation: Annotation) -> dict[str, Any]:
-    """An annotation as it stands with its trajectory in an export."""
-    said = {name: getattr(annotation, name) for name in ("step", "label", "score", "comment", "answer", "by")}
-    return said | {"created_at": annotation.created_at.isoformat()}
+class ExportedAnnotation(TypedDict):
+    """An annotation as it stands with its trajectory in an export. ``step`` None: of the whole trajectory."""
+
+    step: int | None
+    label: str
+    score: float | None
+    comment: str
+    answer: str
+    by: str
+    created_at: str
+
+
+def as_noted(annotation: Annotation) -> ExportedAnnotation:
+    return {
+        "step": annotation.step,
+        "label": annotation.label,
+        "score": annotation.score,
+        "comment": annotation.comment,
+        "answer": annotation.answer,
+        "by": annotation.by,
+        "created_at": annotation.created_at.isoformat(),
+    }
 
 
 def labels_used(actor: Actor) -> Sequence[str]:

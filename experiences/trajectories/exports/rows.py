@@ -34,7 +34,7 @@ TIME: Final = "created_at"
 _READ: Final = ("id", "organization_id", "month", "cost_micros", *(one for one in PLAIN if one != TIME), TIME)
 _EMPTY: Final[dict[str, Any]] = dict.fromkeys(COLUMNS)
 _HIDDEN: Final = tuple(name for name in _READ if name not in _EMPTY)
-_NOTHING: Final[dict[str, Any]] = {}
+_NOTHING: Final[Mapping[str, Any]] = {}
 _attributes: Final = attrgetter(*_READ)
 
 
@@ -45,7 +45,7 @@ class ExportRow(NamedTuple):
     steps: str
     components: str
     evidence: str
-    learned: dict[str, Any]
+    learned: Mapping[str, Any]
     annotations: Sequence[Annotation]
 
     @property
@@ -119,9 +119,9 @@ def place_in(values: Mapping[str, Any]) -> TrajectoryPlace:
 
 
 def _whole(
-    values: dict[str, Any], learned: dict[str, Any], steps: list[dict[str, Any]], components: Any, evidence: Any
+    values: dict[str, Any], learned: Mapping[str, Any], steps: list[dict[str, Any]], components: Any, evidence: Any
 ) -> dict[str, Any]:
-    whole = _EMPTY | values | learned  # in the order of columns; what stands in none comes last, and goes
+    whole = {**_EMPTY, **values, **learned}  # in the order of columns; what stands in none comes last, and goes
     for name in _HIDDEN:
         del whole[name]
     whole["trajectory_id"] = values["id"]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import Any, Final, NotRequired, TypedDict
+from uuid import UUID
 
 from django.db.models import QuerySet
 
@@ -29,6 +30,26 @@ WORDS: Final = frozenset({"name", "by", "scale", "unscored"})  # texts of the ev
 MAX_DEPTH: Final = 6
 
 
+class TriedTrajectory(TypedDict):
+    """The reward of one trajectory, or of a ``sample`` (from 1), and the ``previous_reward``; None: unscored."""
+
+    trajectory_id: UUID | None
+    success: bool
+    reward: float | None
+    previous_reward: float | None
+    components: dict[str, float | None]
+    evidence: Any
+    error: str
+    sample: NotRequired[int]
+
+
+class RewardTrial(TypedDict):
+    """What a reward would have paid: the fields of ``RewardSummary``, and each trajectory."""
+
+    summary: dict[str, Any]
+    trajectories: list[TriedTrajectory]
+
+
 def reward_try(
     actor: Actor,
     *,  # the fields of the REST request
@@ -38,7 +59,7 @@ def reward_try(
     agent: Any = None,
     samples: Sequence[Any] | None = None,
     limit: int = MAX_TRIED,
-) -> dict[str, Any]:
+) -> RewardTrial:
     """Tries the reward on the latest ``limit`` trajectories of a job or of an agent's training, or on the ``samples``
     of the request. Nothing is stored, and no text of a trajectory is given out. A reward that wants a judge has
     ``MAX_JUDGED`` trajectories judged, and the agent's budget pays; samples have no agent, and are not judged.
@@ -78,7 +99,7 @@ def reward_try(
     return {"summary": asdict(summary(results)), "trajectories": [_result(result) for result in results]}
 
 
-def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
+def _on_samples(made: Reward, samples: Sequence[Any]) -> RewardTrial:
     if not 1 <= len(samples) <= MAX_TRIED:
         message = f"Give between 1 and {MAX_TRIED} samples; got {len(samples)}."
         raise Invalid(message, fields={"samples": message})
@@ -90,7 +111,9 @@ def _on_samples(made: Reward, samples: Sequence[Any]) -> dict[str, Any]:
     except ValueError as error:
         raise Invalid(str(error), fields={"samples": str(error)}) from error
     results = sorted(tried(made, [(place, (), one) for place, one in enumerate(given)]), key=lambda one: one.id)
-    shown = [_result(result) | {"trajectory_id": None, "sample": result.id + 1} for result in results]
+    shown: list[TriedTrajectory] = [
+        {**_result(result), "trajectory_id": None, "sample": result.id + 1} for result in results
+    ]
     return {"summary": asdict(summary(results)), "trajectories": shown}
 
 
@@ -110,7 +133,7 @@ def _of_agent(actor: Actor, name: Any) -> QuerySet[TrajectoryRecord]:
     return rows.order_by("-created_at", "-id")
 
 
-def _result(one: Tried) -> dict[str, Any]:
+def _result(one: Tried) -> TriedTrajectory:
     paid = one.paid
     return {
         "trajectory_id": one.id,
