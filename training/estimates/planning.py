@@ -6,7 +6,7 @@ import math
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, TypedDict
 
 from django.db.models import F, Sum
 
@@ -36,6 +36,29 @@ GAINS: Final = (0.05, 0.10, 0.15, 0.20)  # true gains for which the gate's power
 HARDLY, OFTEN = 0.2, 0.5  # shares of the runs in which the largest of them is found: a gate hardly ever ships, or often
 PAID: Final = (EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND)  # entries that sum up to what calls cost
 OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
+
+
+class Estimate(TypedDict):
+    """A plan as JSON values. ``measured``: from rollouts of this agent with this model. ``affordable_iterations`` None:
+    free. ``gate``, ``reflection``, ``training_calls``: as the methods of ``Planned`` say."""
+
+    cost_usd: float
+    cost_usd_p90: float
+    cost_basis: str
+    seconds: float
+    seconds_low: float
+    seconds_high: float
+    trajectories: int
+    n_train: int
+    n_selection: int
+    n_held_out: int
+    detectable_gain: float
+    measured: bool
+    affordable_iterations: int | None
+    gate: dict[str, Any] | None
+    reflection: dict[str, Any] | None
+    training_calls: dict[str, Any] | None
+    warnings: list[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,8 +142,7 @@ class Planned:
             "cost_usd": dollars(math.ceil(measured.learning_cost(asked, self.rates))),
         }
 
-    def as_json(self) -> dict[str, Any]:
-        """``measured``: from rollouts of this agent with this model."""
+    def as_json(self) -> Estimate:
         gain = measured.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
         buys = self.affordable
         return {
@@ -131,7 +153,9 @@ class Planned:
             "seconds_low": round(self.plan.seconds_low, 1),
             "seconds_high": round(self.plan.seconds_high, 1),
             "trajectories": self.plan.trajectories,
-            **self.pools,
+            "n_train": self.pools["n_train"],
+            "n_selection": self.pools["n_selection"],
+            "n_held_out": self.pools["n_held_out"],
             "detectable_gain": round(gain, 4),
             "measured": self.rates.measured,
             "affordable_iterations": buys,

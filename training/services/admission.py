@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any, Final, TypedDict
 
@@ -34,8 +34,12 @@ class Repair:
     value: float | bool
     text: str
 
-    def as_json(self) -> dict[str, Any]:
-        return {"setting": self.setting, "value": self.value, "text": self.text}
+
+class RefusalShown(TypedDict):
+    """A refusal as JSON values; ``repairs`` have the fields of ``Repair``."""
+
+    message: str
+    repairs: list[dict[str, Any]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,8 +49,8 @@ class LaunchRefusal:
     error: DomainError
     repairs: tuple[Repair, ...] = ()
 
-    def as_json(self) -> dict[str, Any]:
-        return {"message": self.error.message, "repairs": [repair.as_json() for repair in self.repairs]}
+    def as_json(self) -> RefusalShown:
+        return {"message": self.error.message, "repairs": [asdict(repair) for repair in self.repairs]}
 
 
 class JobSlot(TypedDict):

@@ -34,11 +34,11 @@ from training.config.versions import as_stored
 from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.data.uploads import clean_rows
 from training.estimates import planning
-from training.estimates.planning import Planned
+from training.estimates.planning import Estimate, Planned
 from training.learners import learner_of
 from training.models import TrainingRun
 from training.schema import GRPOConfig
-from training.services.admission import job_slot, refusals
+from training.services.admission import RefusalShown, job_slot, refusals
 from training.services.launch_defaults import groups_fault, launch_defaults
 from training.services.promotion import warm_start
 from training.services.run_lessons import starting_library, starting_rule
@@ -154,7 +154,7 @@ def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: Chos
         origin=start_from.origin,
         known=start_from.known_of(library),
         **planned.pools,
-        estimate=planned.as_json() | {"prompt": prompt.of(agent)},
+        estimate={**planned.as_json(), "prompt": prompt.of(agent)},
         starts_from=start.checkpoint,
         warnings=[*asked.warnings, *filter(None, [start_from.warning, start.warning])],
         library=library,
@@ -162,6 +162,15 @@ def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: Chos
         total_iterations=config.n_iterations,
         budget_micros=planned.budget,
     )
+
+
+class RunEstimate(Estimate):
+    """The estimate with the whole configuration, the prompt (None: several packs are for the domain, or the agent reads
+    none) and the reasons that refuse the launch."""
+
+    config: dict[str, Any]
+    prompt: dict[str, Any] | None
+    refusals: list[RefusalShown]
 
 
 def run_estimate(
@@ -174,7 +183,7 @@ def run_estimate(
     environment_options: Mapping[str, Any] | None = None,
     config: Mapping[str, Any] | None = None,
     preset: str = "recommended",
-) -> dict[str, Any]:
+) -> RunEstimate:
     """Cost, duration and statistical power of a run, its prompt, and the reasons that refuse its launch; nothing is
     stored. ``domain`` is the subject of queries without a dataset.
 
@@ -196,13 +205,13 @@ def run_estimate(
     estimate = planned.as_json()
     choose = cache(partial(prompt_for, agent, dataset.domain if dataset is not None else domain.strip()))
     refused = refusals(actor, planned, choose)
-    own = {
+    return {
+        **estimate,
         "warnings": warnings + estimate["warnings"],
         "config": parsed.model_dump(mode="json"),
         "prompt": _prompt(agent, choose),
-        "refusals": [one.as_json() for one in refused],
+        "refusals": [refusal.as_json() for refusal in refused],
     }
-    return estimate | own
 
 
 def _prompt(agent: Agent, choose: Callable[[], ChosenPrompt]) -> dict[str, Any] | None:
