@@ -67,7 +67,7 @@ class TrajectoryPlace(NamedTuple):
 
 
 class LearnedFigures(TypedDict):
-    """What the update made of a trajectory; ``step_advantages`` is empty where steps have none of their own."""
+    """The figures of a trajectory after its update; ``step_advantages`` is empty where steps have none of their own."""
 
     advantage: float
     normalized_reward: float

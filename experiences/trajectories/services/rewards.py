@@ -44,7 +44,7 @@ class TriedTrajectory(TypedDict):
 
 
 class RewardTrial(TypedDict):
-    """What a reward would have paid: the fields of ``RewardSummary``, and each trajectory."""
+    """The pay of a tried reward: the fields of ``RewardSummary``, and each trajectory."""
 
     summary: dict[str, Any]
     trajectories: list[TriedTrajectory]
