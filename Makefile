@@ -27,7 +27,7 @@ test: ## Every promise once, on real services (WORKERS=2 processes, each with se
 	@.ci/programs
 	@WORKERS=$(WORKERS) .ci/tests $(ARGS)
 
-test-all: test ## And the thorough ones: other programs, browsers, kills, whole runs, all seeds, branches of the core
+test-all: test docs ## And the thorough ones: other programs, browsers, kills, whole runs, all seeds, branches of the core
 	@WORKERS=$(WORKERS) .ci/tests --rest
 
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
