@@ -83,6 +83,7 @@ def test_neither_service_lets_anybody_in_without_the_password(folder: Path, own_
         stack.stop()
 
 
+@pytest.mark.thorough(reason="a service, killed")
 def test_the_warehouse_keeps_its_data_when_it_is_killed_and_lets_no_stranger_in(folder: Path) -> None:
     pytest.importorskip("chdb", reason="the extra [warehouse] is not installed")
     stack = Stack(folder, quiet, any_port=True)
@@ -235,6 +236,7 @@ def test_a_hung_process_is_killed_and_a_machines_sleep_is_no_hang(
         keeper.stop()
 
 
+@pytest.mark.thorough(reason="a service, killed")
 def test_a_killed_valkey_is_back_with_its_data(folder: Path, own_services: None) -> None:
     stack = Stack(folder, quiet)
     urls = stack.start()
@@ -259,6 +261,7 @@ def test_a_killed_valkey_is_back_with_its_data(folder: Path, own_services: None)
         stack.stop()
 
 
+@pytest.mark.thorough(reason="another program, killed")
 def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, own_services: None) -> None:
     script = (
         "import sys, time; from pathlib import Path; from agentcore_site.embedded.stack import Stack\n"

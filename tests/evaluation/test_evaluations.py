@@ -40,31 +40,41 @@ from training.services.runs import run_start
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-@pytest.fixture
-def run(operator: Actor, agent: Agent) -> TrainingRun:
-    config = SMALL | {"n_iterations": 40, "eval_samples": 2}
+def trained(operator: Actor, agent: Agent, iterations: int) -> TrainingRun:
+    config = SMALL | {"n_iterations": iterations, "eval_samples": 2}
     made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=config)
     run_to_end(made.job)
     return TrainingRun.objects.select_related("job", "agent", "organization", "dataset").get(job_id=made.job_id)
+
+
+@pytest.fixture
+def run(operator: Actor, agent: Agent) -> TrainingRun:
+    return trained(operator, agent, 4)
+
+
+@pytest.fixture
+def learned(operator: Actor, agent: Agent) -> TrainingRun:
+    """A run long enough that its gain is proven."""
+    return trained(operator, agent, 40)
 
 
 def final(run: TrainingRun) -> EvaluationRun:
     return EvaluationRun.objects.select_related("job").get(run=run, final=True)
 
 
-def test_a_finished_run_is_evaluated_on_held_out_queries(run: TrainingRun) -> None:
-    evaluation = final(run)
+def test_a_finished_run_is_evaluated_on_held_out_queries(learned: TrainingRun) -> None:
+    evaluation = final(learned)
     assert evaluation.lines == ["held_out", "harder_numbers", "unseen_wording"]
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     evaluation.refresh_from_db()
-    run.refresh_from_db()
+    learned.refresh_from_db()
     success = evaluation.report["lines"]["held_out"]["metrics"]["success_rate"]
     assert success["baseline"] < success["trained"]
     assert success["baseline_low"] <= success["baseline"] <= success["baseline_high"]
-    assert run.verdict["success_rate"] == success["trained"]
-    assert run_verdict(run) == evaluation.report["verdict"]
-    assert "on new items" in run_verdict(run) and "20 queries" in run_verdict(run)
-    assert {row["name"]: row["met"] for row in done_criteria(run)}["Best checkpoint loads"]
+    assert learned.verdict["success_rate"] == success["trained"]
+    assert run_verdict(learned) == evaluation.report["verdict"]
+    assert "on new items" in run_verdict(learned) and "20 queries" in run_verdict(learned)
+    assert {row["name"]: row["met"] for row in done_criteria(learned)}["Best checkpoint loads"]
     assert EvaluationResult.objects.filter(evaluation=evaluation, line="held_out").count() == 2 * 20
     assert TrajectoryRecord.objects.filter(job_id=evaluation.job_id, line="held_out").count() == 2 * 20 * 2
 
@@ -138,8 +148,8 @@ def test_given_queries_are_found_in_the_run_and_unknown_ones_refused(run: Traini
     assert run_to_end(given.job).status == Status.COMPLETED
 
 
-def test_changed_queries_lead_to_the_trajectories_of_both_arms(run: TrainingRun) -> None:
-    evaluation = final(run)
+def test_changed_queries_lead_to_the_trajectories_of_both_arms(learned: TrainingRun) -> None:
+    evaluation = final(learned)
     run_to_end(evaluation.job)
     rows = changed_queries(evaluation, "held_out")
     assert rows and abs(rows[0]["difference"]) >= abs(rows[-1]["difference"])
@@ -156,24 +166,24 @@ def test_each_role_evaluates_or_is_refused(run: TrainingRun, dan: Any, stella: A
 
 
 @pytest.fixture
-def uploaded(run: TrainingRun, operator: Actor) -> PolicyCheckpoint:
+def uploaded(learned: TrainingRun, operator: Actor) -> PolicyCheckpoint:
     """A checkpoint of one agent's job, uploaded to another agent that has had a job by other settings."""
-    twin = AgentFactory(organization=run.organization, created_by=operator.user, slug="twin")
+    twin = AgentFactory(organization=learned.organization, created_by=operator.user, slug="twin")
     made = run_start(operator, agent=twin, environment_options=SMALL_POOL, config=SMALL | {"optimizer": "sgd"})
     run_to_end(made.job)
-    data = checkpoint_load(checkpoint := best(run))
+    data = checkpoint_load(checkpoint := best(learned))
     return checkpoint_upload(operator, twin, data, sha256=checkpoint.sha256)
 
 
 def test_an_uploaded_checkpoint_is_evaluated_on_queries_of_its_agents_newest_job_and_released_with_the_proof(
-    run: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
+    learned: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
 ) -> None:
     before = release_make(operator, agent=uploaded.agent, checkpoint=uploaded)
     assert "was uploaded, and not evaluated here" in proof_of(before).text
     answer = Caller(operator.user).post("evaluations", {"checkpoint_id": str(uploaded.pk), "samples": 2})
     assert answer.status_code == 201
     newest = TrainingRun.objects.get(agent=uploaded.agent)
-    assert answer.json()["training_job_id"] == str(newest.pk) != str(run.pk)
+    assert answer.json()["training_job_id"] == str(newest.pk) != str(learned.pk)
     evaluation = EvaluationRun.objects.select_related("job").get(pk=answer.json()["evaluation_id"])
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     evaluation.refresh_from_db()
@@ -186,10 +196,10 @@ def test_an_uploaded_checkpoint_is_evaluated_on_queries_of_its_agents_newest_job
 
 
 def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(
-    run: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
+    learned: TrainingRun, uploaded: PolicyCheckpoint, operator: Actor
 ) -> None:
     with pytest.raises(Invalid, match="belongs to another run"):
-        evaluation_start(operator, run=run, checkpoint=uploaded)
+        evaluation_start(operator, run=learned, checkpoint=uploaded)
     newest, data = TrainingRun.objects.get(agent=uploaded.agent), checkpoint_load(uploaded)
     state = unpack(data)
     other = pack(state | {"policy/actions": [*state["policy/actions"][:-1], "fly"]})

@@ -154,8 +154,9 @@ async def test_a_wrong_address_is_closed_without_a_stack_trace(caplog: pytest.Lo
 
 @pytest.mark.parametrize("ended_by", ["everywhere", "sign-out", "password", "key", "membership", "disabled"])
 async def test_an_ended_credential_closes_its_open_sockets_within_one_poll(
-    job: Job, operator: Actor, ended_by: str
+    job: Job, operator: Actor, ended_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.4)
     key, secret = await database_sync_to_async(api_key_create)(operator, name="k", scopes=["training:view"])
     tokens = await database_sync_to_async(family_start)(operator)
     path = f"/ws/jobs/{job.id}/"
@@ -171,10 +172,10 @@ async def test_an_ended_credential_closes_its_open_sockets_within_one_poll(
         "membership": [of_key, of_token, of_session],
         "disabled": [of_key, of_token, of_session],
     }[ended_by]
-    codes = await asyncio.gather(*(one.closed(consumers.POLL_SECONDS + 2) for one in closing))
+    codes = await asyncio.gather(*(one.closed(2) for one in closing))
     assert set(codes) == {consumers.FORBIDDEN}
     for one in {of_key, of_token, of_session} - {*closing}:
-        assert await one.receive_nothing(0.5)
+        assert await one.receive_nothing(2 * consumers.POLL_SECONDS)
     await asyncio.gather(*(one.disconnect() for one in (of_key, of_token, of_session)))
 
 
@@ -195,7 +196,10 @@ def _end(by: str, operator: Actor, key: ApiKey, refresh: str) -> None:
         user.save()
 
 
-async def test_a_token_that_expires_closes_its_socket(job: Job, operator: Actor) -> None:
+async def test_a_token_that_expires_closes_its_socket(
+    job: Job, operator: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.4)
     access = AccessToken((await database_sync_to_async(family_start)(operator))["access"])
     access.set_exp(lifetime=timedelta(seconds=2))
     one = await opened(f"/ws/jobs/{job.id}/", authorization=f"Bearer {access}")
@@ -288,7 +292,10 @@ async def test_a_large_frame_closes_its_socket_at_every_server(
     assert pollers() == 0
 
 
-async def test_a_cut_or_a_failing_socket_leaves_no_poller(job: Job, operator: Actor) -> None:
+async def test_a_cut_or_a_failing_socket_leaves_no_poller(
+    job: Job, operator: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.4)
     token = await database_sync_to_async(share_create)(operator, job)
     cancelled, failing = [await opened(f"/ws/shared/{token}/") for _ in range(2)]
     assert pollers() == 2

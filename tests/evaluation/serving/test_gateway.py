@@ -239,6 +239,7 @@ def test_sessions_stay_with_their_arm_through_a_canary(shop: Production, adam: A
     assert {one.new for one in CanaryObservation.objects.all()} == {True, False}
 
 
+@pytest.mark.thorough(reason="another program, killed")
 def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
     shop: Production, fleet: Fleet, server: ModelServer
 ) -> None:

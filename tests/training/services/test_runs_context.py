@@ -271,6 +271,7 @@ def test_active_lessons_change_for_other_runs_and_people_only_when_a_gate_ships(
     assert run.verdict["changed"] is False
 
 
+@pytest.mark.thorough(reason="three whole runs")
 def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:
     nothing = start(operator, agent, n_iterations=1, context={"propose": False})
     run_to_end(nothing.job)
