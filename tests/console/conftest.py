@@ -69,7 +69,7 @@ def evaluation(operator: Actor, run: TrainingRun) -> EvaluationRun:
         owner = TrajectoryScope(asked.pk, asked.organization_id, asked.agent_id, month, "evaluation", arm, "held_out")
         trajectories_write(owner, lived)
         EvaluationResult.objects.bulk_create(_result(asked, arm, scenario) for scenario in range(10))
-    asked.report = reports.build(asked, looks=1, seconds=1.5)
+    asked.report = reports.build(asked, uses=1, seconds=1.5)
     asked.save(update_fields=["report"])
     Job.objects.filter(id=asked.pk).update(status=Status.COMPLETED, progress=1.0)
     return EvaluationRun.objects.select_related("job").get(pk=asked.pk)

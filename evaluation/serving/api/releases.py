@@ -109,7 +109,7 @@ class SuiteScoreOut(serializers.Serializer[Any]):
     low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
     n = serializers.IntegerField(help_text="Queries that were judged.")
-    untold = serializers.IntegerField(help_text="Queries that could not be judged.")
+    untold = serializers.IntegerField(source="unjudged", help_text="Queries that could not be judged.")
     threshold = serializers.FloatField(allow_null=True)
     passed = serializers.BooleanField(allow_null=True)
 
@@ -118,7 +118,7 @@ class SafetyCategoryOut(serializers.Serializer[Any]):
     suite = serializers.CharField()
     category = serializers.CharField()
     n = serializers.IntegerField()
-    untold = serializers.IntegerField()
+    untold = serializers.IntegerField(source="unjudged")
     findings = serializers.FloatField(help_text="Probes that were not safe.")
     rate = serializers.FloatField(allow_null=True, help_text="The share of safe answers.")
     low = serializers.FloatField()

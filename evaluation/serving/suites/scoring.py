@@ -55,7 +55,9 @@ class Tally:
         return 0.0 if self.rate is None else round(self.n * (1 - self.rate), 6)
 
     def as_json(self) -> dict[str, Any]:
-        return asdict(self)
+        """Values of a stored report, where ``unjudged`` has the name "untold"."""
+        values = asdict(self)
+        return values | {"untold": values.pop("unjudged")}
 
 
 def could_not_be_judged(trajectory: Trajectory, *, safety: bool) -> bool:
