@@ -35,14 +35,9 @@ from agentcore_site.notices.api import (
 from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 from agentcore_site.rest.problems import body_of
 from agentcore_site.views import api
-from budgets.api import (
-    AlertViewSet,
-    BudgetSettingsViewSet,
-    BudgetViewSet,
-    LedgerViewSet,
-    PriceViewSet,
-    RaiseRequestViewSet,
-)
+from budgets.api.alerts import AlertViewSet, BudgetSettingsViewSet
+from budgets.api.budgets import BudgetViewSet, LedgerViewSet, RaiseRequestViewSet
+from budgets.api.prices import PriceViewSet
 from evaluation.api import EvaluationViewSet
 from evaluation.events.api import (
     DeadLetterViewSet,

@@ -1,0 +1,1 @@
+"""REST: budgets, alerts and prices. Dollars are exact to a micro-dollar."""
