@@ -96,7 +96,7 @@ TEMPLATES: list[dict[str, Any]] = [
                 "django.contrib.messages.context_processors.messages",
                 "agentcore_site.views.context_processors.console",
             ],
-            "builtins": ["agentcore_site.templatetags.console"],
+            "builtins": ["agentcore_site.templatetags.console", "agentcore_site.templatetags.figures"],
         },
     }
 ]

@@ -11,7 +11,7 @@ from django.db.models.functions import Trunc
 
 from agentcore_site.lib.money_format import money
 from agentcore_site.lib.months import month_after
-from agentcore_site.templatetags.console import percent
+from agentcore_site.templatetags.figures import percent
 from budgets.forecasting import Forecast
 from budgets.ledger.accounts import month_over
 from budgets.models import Budget, LedgerEntry, Scope

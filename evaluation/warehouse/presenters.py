@@ -15,7 +15,7 @@ from django.utils.safestring import SafeString
 from agentcore_site.console.svg import Picture, share
 from agentcore_site.lib.figures import counted
 from agentcore_site.lib.spreadsheets import csv_line
-from agentcore_site.templatetags.console import count, duration, figure, percent, points, usd
+from agentcore_site.templatetags.figures import count, duration, figure, percent, points, usd
 from evaluation.warehouse.dashboards import ChartColumn, Row
 from evaluation.warehouse.selectors import DashboardFigures, ShownChart
 from experiences.models import Agent

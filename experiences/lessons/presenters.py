@@ -11,7 +11,7 @@ from uuid import UUID
 
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
-from agentcore_site.templatetags.console import count, points
+from agentcore_site.templatetags.figures import count, points
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.selectors import LibrarySummary, Z, experiences_visible, library_summary
 from experiences.lessons.stamps import stamp_faults, stamps

@@ -20,44 +20,44 @@ from agentcore_site.console.svg import (
     level,
     sparkline,
 )
-from agentcore_site.templatetags import console
+from agentcore_site.templatetags import console, figures
 
 
 @pytest.mark.parametrize(
     ("written", "expected"),
     [
-        (console.usd(12.4), "$12.40"),
-        (console.usd(1234.5), "$1,234.50"),
-        (console.usd(0.0042), "$0.0042"),
-        (console.usd(0.00001), "$0.00001"),
-        (console.usd(0.000_041_6), "$0.0000416"),
-        (console.money(3_120_000), "$3.12"),
-        (console.money(None), "–"),
-        (console.percent(0.842), "84.2 %"),
-        (console.percent(1, 0), "100 %"),
-        (console.points(0.182), "+18.2"),
-        (console.points(-0.05), "−5.0"),
-        (console.figure(0.12345), "0.123"),
-        (console.figure(1234.5), "1,234"),
-        (console.figure(85.0), "85"),
-        (console.figure(0), "0"),
-        (console.figure(float("nan")), "–"),
-        (console.signed(0.5), "+0.500"),
-        (console.signed(-0.5), "−0.500"),
-        (console.duration(0.25), "250 ms"),
-        (console.duration(75), "1 min 15 s"),
-        (console.duration(3600), "1 h"),
-        (console.duration(90_000), "1 d 1 h"),
-        (console.milliseconds(0.5), "0.5 ms"),
-        (console.milliseconds(0.003), "3 µs"),
-        (console.percent(-0.083), "−8.3 %"),
-        (console.usd(-1.5), "−$1.50"),
-        (console.day(date(2026, 11, 5)), "5 Nov 2026"),
-        (console.milliseconds(2500), "2.5 s"),
-        (console.p_value(0.0002), "<\u00a0.001"),
-        (console.p_value(0.034), ".034"),
-        (console.change(-2.25, "ms"), "−2.2 ms"),
-        (console.change(0.182, "rate"), "+18.2"),
+        (figures.usd(12.4), "$12.40"),
+        (figures.usd(1234.5), "$1,234.50"),
+        (figures.usd(0.0042), "$0.0042"),
+        (figures.usd(0.00001), "$0.00001"),
+        (figures.usd(0.000_041_6), "$0.0000416"),
+        (figures.money(3_120_000), "$3.12"),
+        (figures.money(None), "–"),
+        (figures.percent(0.842), "84.2 %"),
+        (figures.percent(1, 0), "100 %"),
+        (figures.points(0.182), "+18.2"),
+        (figures.points(-0.05), "−5.0"),
+        (figures.figure(0.12345), "0.123"),
+        (figures.figure(1234.5), "1,234"),
+        (figures.figure(85.0), "85"),
+        (figures.figure(0), "0"),
+        (figures.figure(float("nan")), "–"),
+        (figures.signed(0.5), "+0.500"),
+        (figures.signed(-0.5), "−0.500"),
+        (figures.duration(0.25), "250 ms"),
+        (figures.duration(75), "1 min 15 s"),
+        (figures.duration(3600), "1 h"),
+        (figures.duration(90_000), "1 d 1 h"),
+        (figures.milliseconds(0.5), "0.5 ms"),
+        (figures.milliseconds(0.003), "3 µs"),
+        (figures.percent(-0.083), "−8.3 %"),
+        (figures.usd(-1.5), "−$1.50"),
+        (figures.day(date(2026, 11, 5)), "5 Nov 2026"),
+        (figures.milliseconds(2500), "2.5 s"),
+        (figures.p_value(0.0002), "<\u00a0.001"),
+        (figures.p_value(0.034), ".034"),
+        (figures.change(-2.25, "ms"), "−2.2 ms"),
+        (figures.change(0.182, "rate"), "+18.2"),
         (console.shown(True), "on"),
         (console.shown(None), "off"),
         (console.shown(0.03), "0.03"),
@@ -80,7 +80,7 @@ def test_numbers_are_written_for_people(written: str, expected: str) -> None:
 )
 def test_times_are_relative_with_the_exact_one_on_hover(back: timedelta, expected: str) -> None:
     moment = timezone.now() - back
-    shown = str(console.ago(moment))
+    shown = str(figures.ago(moment))
     assert f">{expected}" in shown and f"{moment:%-d %b %Y, %H:%M:%S} UTC" in shown
 
 

@@ -14,7 +14,7 @@ from agentcore_site.audit.action_texts import ACTIONS, action_words
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.lib.money_format import apart, exact, money, usd
-from agentcore_site.templatetags import console as tags
+from agentcore_site.templatetags import figures
 from agentcore_site.tenancy.actors import Actor
 from budgets.meter_port import BudgetRefused
 from experiences.models import Agent
@@ -184,5 +184,5 @@ def test_amounts_that_are_compared_never_read_the_same() -> None:
 
 
 def test_the_exact_amount_is_shown_on_hover() -> None:
-    assert tags.money(148_083) == '<span title="$0.148083">$0.15</span>'
-    assert tags.money(150_000) == "$0.15" and tags.money_text(148_083) == "$0.15"
+    assert figures.money(148_083) == '<span title="$0.148083">$0.15</span>'
+    assert figures.money(150_000) == "$0.15" and figures.money_text(148_083) == "$0.15"

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.workers import workers_seen
-from agentcore_site.templatetags.console import change
+from agentcore_site.templatetags.figures import change
 from evaluation.models import EvaluationRun
 from tests.console.conftest import SignIn
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.figures import p_words
-from agentcore_site.templatetags.console import count, percent, points
+from agentcore_site.templatetags.figures import count, percent, points
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible

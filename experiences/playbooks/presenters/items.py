@@ -9,7 +9,7 @@ from typing import Any, Final
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.statistics import wilson_interval
-from agentcore_site.templatetags.console import count, percent, points
+from agentcore_site.templatetags.figures import count, percent, points
 from agentcore_site.tenancy.actors import Actor
 from budgets.llm.tokens import middle
 from experiences.learning.playbooks.deltas import Change
