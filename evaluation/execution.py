@@ -31,8 +31,8 @@ from experiences.trajectories.storage import TrajectoryScope
 from training.checkpoint_bytes import checkpoint_load
 from training.data.pools import Pools
 from training.learners import policy_of
-from training.services.execution import setup_of
 from training.services.pools import run_pools
+from training.services.run_setup import setup_of
 from training.services.runs import run_verdict_set
 from training.trainer import TrainerSetup, play
 

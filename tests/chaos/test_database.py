@@ -36,7 +36,7 @@ from tests.support.world import World
 from training.checkpoint_bytes import checkpoint_load
 from training.models import Iteration, TrainingRun
 from training.services import checkpoints
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 WORLD = World(7)

@@ -25,7 +25,7 @@ from tests.support.workers import Fleet, eventually
 from training.checkpoint_bytes import checkpoint_load
 from training.models import Iteration, TrainingRun
 from training.services import checkpoints
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)

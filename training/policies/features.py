@@ -36,7 +36,7 @@ V = TypeVar("V")
 
 @dataclass(frozen=True, slots=True)
 class FeatureOptions:
-    """See ``training.schema.FeatureConfig`` for what each does to learning."""
+    """See ``training.schema_sections.FeatureConfig`` for what each does to learning."""
 
     bits: int = 13
     bigrams: bool = False

@@ -34,8 +34,8 @@ from training.policies.query_rule import Choice
 from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
 from training.services.checkpoints import checkpoint_save, retention
-from training.services.execution import setup_of
 from training.services.promotion import checkpoint_stand, promoted
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db

@@ -19,7 +19,7 @@ from experiences.trajectories.storage import without_personal_data
 from tests.support.running import SMALL, run_to_end
 from training.checkpoint_bytes import checkpoint_load
 from training.services import checkpoints
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -11,7 +11,7 @@ from tests.support.context_runs import Finished, learned
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import simulated_server
 from tests.support.world import World
-from training import schema
+from training import schema_sections
 from training.config.applicability import counts_for
 from training.config.form import changes, fields
 from training.config.presets import preset_config
@@ -89,8 +89,8 @@ def test_every_setting_that_counts_is_read_by_a_run(algorithm: str, monkeypatch:
         monkeypatch.setattr(model, "__getattribute__", noted)
 
     watched(GRPOConfig, "")
-    watched(schema.ContextConfig, "context.")
-    watched(schema.EarlyStoppingConfig, "early_stopping.")
+    watched(schema_sections.ContextConfig, "context.")
+    watched(schema_sections.EarlyStoppingConfig, "early_stopping.")
     # Groups enough to see whether they are mixed, and a plateau at the second look.
     run({"algorithm": algorithm, "batch_size": 10, "early_stopping": {"patience": 1, "min_delta": 10}})
     counts = {name for name in fields() if counts_for(name, "llm", algorithm) and not name.startswith("shaping.")}

@@ -30,7 +30,7 @@ from training.policies.archive import pack, unpack
 from training.services import checkpoint_uploads
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, sha256_in
 from training.services.checkpoints import checkpoint_save, job_with_queries
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 
 pytestmark = pytest.mark.django_db
 

@@ -24,7 +24,7 @@ from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import PolicyCheckpoint
 from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 BUCKET = "agentcore-test"

@@ -39,8 +39,8 @@ from tests.support.simulated_model import simulated_server
 from tests.support.world import World
 from training.exports.manifests import run_manifest
 from training.models import TrainingRun
-from training.services.execution import setup_of
 from training.services.run_lessons import starting_rule
+from training.services.run_setup import setup_of
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db

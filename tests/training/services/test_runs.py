@@ -32,7 +32,7 @@ from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
 from training.presenters.shapes import StatusOut
 from training.selectors.runs import checkpoints_visible, run_series, runs_visible
 from training.services import checkpoints
-from training.services.execution import setup_of
+from training.services.run_setup import setup_of
 from training.services.runs import run_estimate, run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)

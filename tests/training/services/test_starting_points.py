@@ -29,9 +29,9 @@ from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.policies.context import ContextPolicy
 from training.presenters.epochs import went_on_words
 from training.services import checkpoints
-from training.services.execution import setup_of
 from training.services.pools import run_pools
 from training.services.removed_lessons import WAITING, memory_of_run
+from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)

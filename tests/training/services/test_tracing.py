@@ -23,7 +23,7 @@ from experiences.models import Agent
 from tests.support.llm_server import ModelServer
 from tests.support.running import run_to_end
 from tests.training.services.test_runs_llm import CONFIG, ROWS, model_agent, server
-from training.services import execution, spans
+from training.services import run_setup, spans
 
 __all__ = ["model_agent", "server"]
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -61,7 +61,7 @@ def test_a_trace_goes_from_the_request_to_the_model(
     job = Job.objects.get(pk=made.json()["job_id"])
 
     log = logging.getLogger("training.kept")
-    monkeypatch.setattr(execution, "trajectory_collected", lambda *_, **__: log.warning("a rollout was kept"))
+    monkeypatch.setattr(run_setup, "trajectory_collected", lambda *_, **__: log.warning("a rollout was kept"))
     run_to_end(job)
     found = exporter.get_finished_spans()
     request = next(one for one in found if one.name == "POST /api/v1/training-jobs")
