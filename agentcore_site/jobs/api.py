@@ -183,7 +183,7 @@ class JobViewSet(ReadViewSet):
             }
         )
 
-    @extend_schema(methods=["GET"], summary="A job's living links", responses=ShareLinkOut(many=True))
+    @extend_schema(methods=["GET"], summary="A job's active links", responses=ShareLinkOut(many=True))
     @extend_schema(methods=["POST"], summary="Make a read-only link", request=ShareIn, responses={201: ShareOut})
     @extend_schema(methods=["DELETE"], summary="Revoke every link")
     @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)

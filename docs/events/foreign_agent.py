@@ -20,16 +20,16 @@ async def main() -> None:
     stream = client.jetstream()
     statuses = await client.subscribe("agent.rl.training.status.v1")
 
-    async def tell(subject: str, payload: dict[str, object]) -> None:
+    async def publish(subject: str, payload: dict[str, object]) -> None:
         stored = await stream.publish(f"agent.rl.{subject}.v1", json.dumps(payload).encode())
         print(f"{subject}: message {stored.seq} of {stored.stream}")
 
     trajectory, job = str(uuid.uuid4()), str(uuid.uuid4())
     lived = {"trajectory_id": trajectory, "session_id": "s-1", "agent_id": AGENT}
-    await tell("trajectory", {**lived, "turns": [{"observation": QUESTION, "action": ANSWER}]})
-    await tell("reward", {"reward_id": str(uuid.uuid4()), "trajectory_id": trajectory, "total_reward": 1.0})
+    await publish("trajectory", {**lived, "turns": [{"observation": QUESTION, "action": ANSWER}]})
+    await publish("reward", {"reward_id": str(uuid.uuid4()), "trajectory_id": trajectory, "total_reward": 1.0})
     config = {"algorithm": "rloo", "base_model": MODEL}
-    await tell("training.request", {"training_job_id": job, "training_config": config})
+    await publish("training.request", {"training_job_id": job, "training_config": config})
     async for message in statuses.messages:
         status = json.loads(message.data)
         if status["training_job_id"] == job:
