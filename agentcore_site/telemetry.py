@@ -1,5 +1,5 @@
-"""Structured logs, one JSON object a line, with the ids that tie a line to its request and job, and the
-tracer of requests and jobs, where ``OTEL_EXPORTER_OTLP_ENDPOINT`` says where spans go."""
+"""Structured logs, one JSON object a line, with the ids that tie a line to its request and job. The
+tracer of requests and jobs sends spans to ``OTEL_EXPORTER_OTLP_ENDPOINT``."""
 
 from __future__ import annotations
 

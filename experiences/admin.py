@@ -127,7 +127,7 @@ list_page(
 @admin.register(TrajectoryRecord)
 class TrajectoryAdmin(LongTableAdmin):
     """Search takes ids: a trajectory's, a job's or an agent's. The table is partitioned and may hold millions of rows,
-    so it is neither counted nor searched by text here (the console and the API do that within a job), and the list
+    so it is neither counted nor searched by text here (the console and the API do that within a job). The list
     follows the primary key, newest month first; a job's rows come in the order of its training."""
 
     list_display = [

@@ -38,8 +38,8 @@ LARGEST_SEQ: Final = 2**63 - 1
 class JobConsumer(AsyncWebsocketConsumer):
     """``/ws/jobs/<id>/?after=<seq>`` for members, ``/ws/shared/<token>/`` for holders of a share link.
 
-    Closes with 4404 if there is no such job for this viewer, 4401 if the access has ended, 4429 if the viewer has too
-    many sockets open, 1009 after a frame that is too large, and 1013 if the database is unavailable.
+    Closes with 4404 if there is no such job for this viewer, and 4401 if the access has ended. The code is 4429 if the
+    viewer has too many sockets open, 1009 after a frame that is too large, and 1013 if the database is unavailable.
     """
 
     viewer: Viewer

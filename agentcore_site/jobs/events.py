@@ -1,6 +1,6 @@
 """A job's events: appended in the order of commits, then announced to watching pages and clients.
 
-``seq`` is taken by an update of the job's row in the same transaction, so that its order is the order of commits and a
+``seq`` is taken by an update of the job's row in the same transaction, so its order is the order of commits. A
 reader of ``seq > n`` can't miss an event.
 """
 

@@ -338,7 +338,7 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
     message until it is claimed, so there are never more messages than waiting jobs.
 
     Skips a row that another session keeps locked: a worker that froze in the middle of a write holds it for up to half
-    a minute, no worker can claim it meanwhile, and waiting for it would delay the others.
+    a minute. No worker can claim it meanwhile, and waiting for it would delay the others.
     """
     old = Q(nudged_at__lt=rung_before) | Q(lease_until__lt=Now(), nudged_at__isnull=False)
     with transaction.atomic():

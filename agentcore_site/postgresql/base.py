@@ -1,6 +1,6 @@
-"""Django's backend, which notes what a request may have changed (``agentcore_site.changes``), waits longer for a
-connection of the pool where the server is there and only busy, gives up a server that fell silent, also without a
-pool, and sets whose rows a statement may see."""
+"""Django's backend. It notes what a request may have changed (``agentcore_site.changes``). It waits longer for a
+connection of the pool where the server is there and only busy, and gives up a server that fell silent, also without a
+pool. It also sets the scope of rows that a statement may see."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """A read replica for lists and exports.
 
-It is asked only where it has replayed all that the primary had committed when the question came, so that what is read
+It is asked only where it has replayed all that the primary had committed when the question came. So an answer
 from it is never older than the question. Away, or further behind than a moment: the primary is asked.
 """
 

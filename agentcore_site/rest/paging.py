@@ -1,6 +1,6 @@
 """Cursor pages over any ordering: ``{"next", "previous", "results"}``.
 
-A cursor holds the last row's sorting values and its key, so a page costs the same wherever it stands, rows that
+A cursor holds the last row's sorting values and its key, so a page costs the same at any place. Rows that
 arrive meanwhile shift nothing, and rows with equal values are neither skipped nor repeated.
 """
 

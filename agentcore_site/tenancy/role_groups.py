@@ -2,8 +2,8 @@
 
 A right is a ``Permission``, a role a ``Group``; both are made after ``migrate``, by the table. A right that is new to
 the database goes to the roles that the table gives it; what was changed by hand stays. A role without a group has what
-the table says. The rights of a person's roles come with the query that reads the memberships (``rights_beside``), so
-that a change counts at the next request of every process, and nothing is asked twice for it.
+the table says. The rights of a person's roles come with the query that reads the memberships (``rights_beside``). So
+a change counts at the next request of every process, without a further query.
 
 Groups of roles are the site's: they hold in every organisation, so only a superuser changes them. No person is in one:
 who has which role in which organisation stands in ``Membership``.

@@ -1,7 +1,7 @@
 """Wrong passwords are counted wherever one is taken: console, admin and ``/api/v1/token`` all ask this backend.
 
 Within ``PERIOD`` an address may be wrong ``PER_ADDRESS`` times, and an account ``PER_ACCOUNT`` times from all addresses
-together. An address from which the account signed in within ``KNOWN_FOR`` has a counter of its own, so that strangers
+together. An address from which the account signed in within ``KNOWN_FOR`` has a counter of its own. So strangers
 who use up an account's tries do not lock its person out there. The counters live in Redis; while it is away the failed
 sign-ins of the audit log are counted instead.
 """

@@ -1,8 +1,8 @@
 """The wait before the next attempt, and when to stop.
 
 Exponential back-off with full jitter (M. Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015).
-``Retry-After`` (RFC 9110, 10.2.3) is a floor: a client that is asked to wait 10 s waits 10 s and a bit,
-and where that is longer than the time left the call fails at once, so that its job can pause instead of waiting.
+``Retry-After`` (RFC 9110, 10.2.3) is a floor: a client that is asked to wait 10 s waits 10 s and a bit.
+Where that is longer than the time left the call fails at once, so that its job can pause instead of waiting.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The bound: a byte-level BPE tokenizer (OpenAI's, Llama 3's, Qwen's, Mistral's Tekken, DeepSeek's) first has one token
 per byte and then only merges, so that a text has at most as many tokens as UTF-8 bytes. SentencePiece with byte
-fallback has at most one token per character that it knows and one per byte of one that it doesn't, and one more for
+fallback has at most one token per known character, one per byte of an unknown one, and one more for
 the space that it puts in front. Some tokenizers normalise first (Qwen: NFC), which can make a text longer: the bound
 is taken over the text and both composed forms of it. Around the texts a chat template writes special tokens per
 message and per call, and a preamble where there are tools; the constants below are above those of the templates that

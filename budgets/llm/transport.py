@@ -1,5 +1,5 @@
 """Requests to a model endpoint, with memory, time and secrets bounded. Errors are values here: nothing is raised but
-cancellation and what the caller's ``on_delta`` raises, so that no exception of the HTTP library, which holds the
+cancellation and what the caller's ``on_delta`` raises. So no exception of the HTTP library, which holds the
 request with its headers, ends in the context of one of ours.
 """
 

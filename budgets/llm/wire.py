@@ -1,7 +1,7 @@
 """Answers from the wire: any JSON becomes an ``Answer`` or a ``Malformed`` with a reason, and nothing else.
 
-What can be used is used and what was odd about it is noted: parts of content are joined, tool arguments that are no
-JSON are kept as text, names of tools that don't exist are kept too, because the runtime decides what to do about them.
+Usable parts are used, and their oddities are noted: parts of content are joined, tool arguments that are no
+JSON are kept as text. Names of unknown tools are kept too, because the runtime decides what to do about them.
 NUL and lone surrogates become U+FFFD, since no database takes them.
 """
 

@@ -387,7 +387,7 @@ def test_an_admin_sets_a_limit_and_it_is_in_the_history(spent: Chain, adam: Any)
 
 
 @pytest.mark.parametrize(
-    ("typed", "told"),
+    ("typed", "problem"),
     [
         ("abc", "Give dollars as a number"),
         ("-1", "be negative"),
@@ -400,10 +400,10 @@ def test_an_admin_sets_a_limit_and_it_is_in_the_history(spent: Chain, adam: Any)
         ("1\x000", "Give dollars as a number"),
     ],
 )
-def test_a_wrong_limit_is_kept_and_explained(typed: str, told: str, spent: Chain, adam: Any) -> None:
+def test_a_wrong_limit_is_kept_and_explained(typed: str, problem: str, spent: Chain, adam: Any) -> None:
     response = at_desk(adam).post(f"/budgets/{spent.job_budget}/", {"limit": typed, "note": "kept note"})
     assert response.status_code == 400
-    assert told in text(response)
+    assert problem in text(response)
     assert 'value="kept note"' in html(response)
     assert f'value="{typed}"' in html(response) or "\x00" in typed
     assert of(spent, "job").limit == MICROS

@@ -1,4 +1,4 @@
-"""Canaries: how often equal arms are taken back by mistake, after how many sessions a worse one is, and how many it
+"""Canaries: how often equal arms are taken back by mistake, after how many sessions a worse one is; and how many it
 takes to show that one is no worse by five points.
 
 ``python -m tests.performance.canary --ramps 1000``: simulated ramps, looked at after every session, with all

@@ -1,12 +1,12 @@
 """``make chaos-hosts`` or ``python -m tests.performance.chaos_hosts [faults] [jobs] [iterations] [seed]``: two hosts
 that share one site, under faults.
 
-Each host is a data folder and, where that can be had, a user of its own, with the roles web, worker, beat and events of
-``manage.py up`` at shipped settings. They share PostgreSQL behind PgBouncer, Valkey, RabbitMQ, three NATS nodes and an
-S3 server. Each seed trains once undisturbed and again under faults at random moments, one of which takes a whole host
-away. Policies, optimisers and rollouts of equal seeds have to be equal afterwards, and each event that was committed
-has to stand in the streams once. The last line is one JSON object; the status says whether that holds. Nothing outside
-a folder of its own is touched; it ends by itself.
+Each host is a data folder and, where that can be had, a user of its own. It has the roles web, worker, beat and
+events of ``manage.py up`` at shipped settings. They share PostgreSQL behind PgBouncer, Valkey, RabbitMQ, three NATS
+nodes and an S3 server. Each seed trains once undisturbed and again under faults at random moments, one of which takes
+a whole host away. Policies, optimisers and rollouts of equal seeds have to be equal afterwards, and each event that
+was committed has to stand in the streams once. The last line is one JSON object; the status says whether that holds.
+Nothing outside a folder of its own is touched; it ends by itself.
 """
 
 from __future__ import annotations

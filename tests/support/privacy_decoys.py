@@ -191,7 +191,7 @@ def near_iban(rng: Random) -> str:
     return f"{code[:2]}{(int(code[2:4]) + 1) % 100:02}{code[4:]}"
 
 
-def nobody(rng: Random) -> str:
+def impersonal_address(rng: Random) -> str:
     """Addresses that identify no person's device, and texts that resemble addresses."""
     return rng.choice(
         [
@@ -267,7 +267,7 @@ MAY_STAY: tuple[Callable[[Random], str], ...] = (
     near_card,
     near_ssn,
     near_iban,
-    nobody,
+    impersonal_address,
     harmless_code,
     host,
     number,

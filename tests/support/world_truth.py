@@ -18,8 +18,8 @@ MOST: Final = 6  # pieces of advice of which every combination is tried
 
 @dataclass(frozen=True)
 class Attainable:
-    """Mean success over some queries: ``base`` with an empty context, ``best`` when each query has the advice that
-    is best for it, ``fixed`` when all have the one set that is best for all together (a local search)."""
+    """Mean success over some queries: ``base`` with an empty context, ``best`` when each query has its best
+    advice, ``fixed`` when all have the one set that is best for all together (a local search)."""
 
     base: float
     best: float

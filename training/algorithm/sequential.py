@@ -3,7 +3,7 @@
 Each analysis compares the means of all samples so far, query by query, with Student's t over queries: effects differ
 between queries, so samples of one query are not evidence of their own. Bounds are O'Brien and Fleming's (1979): strict
 at first, nearly the fixed test's at the end. Between analyses only the noise of sampling shrinks and not the spread
-between queries, so that analyses are more alike than those bounds assume, and the error stays below what they promise.
+between queries. So analyses are more alike than those bounds assume, and the error stays below what they promise.
 Only NumPy and the standard library, so that workers stay small.
 """
 

@@ -1,7 +1,7 @@
 """Trains weights on a model server; each call is reserved and settled in the ledger like a model call.
 
-A training call costs its tokens at the price of ``<model>/train``, or at the model's own input price where the table
-has none, and its seconds at the endpoint's ``gpu_usd_per_hour``. So a job's budget also caps its training.
+A training call costs its tokens at the price of ``<model>/train``, or of the model's input where the table has none.
+Its seconds cost the endpoint's ``gpu_usd_per_hour``. So a job's budget also caps its training.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Both answer the same queries; the samples of a query are collapsed to their mean, since they are no evidence of their
 own. A look after ``n`` of ``planned`` queries asks for z * sqrt(planned / n) where a single look at the end would ask
 for z: O'Brien and Fleming's bounds (1979) for any number of looks. Sums of independent symmetric numbers ever reach a
-height with at most twice the probability with which they end above it (Lévy's inequality), so that alpha / 2 at the end
+height with at most twice the probability with which they end above it (Lévy's inequality). So alpha / 2 at the end
 is alpha over all analyses. Inverted they are repeated confidence bounds (Jennison and Turnbull 1989): one bound answers
 "no worse than by 5 points" and "better" alike. Several candidates share alpha in equal parts (Bonferroni), which holds
 under any dependence between them.

@@ -61,8 +61,8 @@ class GateRule:
 
 @dataclass(frozen=True, slots=True)
 class SuiteScores:
-    """Scores between 0 and 1 of a release in one version of a suite, (n,) or (n, k) with k samples of each query, and
-    those of the current release for the same queries in the same order (None: it has none). NaN: not answered."""
+    """Scores in [0, 1] of a release in one version of a suite, (n,) or (n, k) with k samples of each query.
+    ``current`` are those of the current release for the same queries, None without any. NaN: not answered."""
 
     candidate: ArrayLike
     current: ArrayLike | None = None

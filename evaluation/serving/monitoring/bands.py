@@ -1,6 +1,6 @@
 """The difference between two arms with an interval that holds at all interim analyses together.
 
-Sessions are given the new arm with a known share, so weighting each by the inverse of its probability estimates the
+Sessions are given the new arm with a known share. Weighting each by the inverse of its probability estimates the
 difference of the means without bias, under any traffic (Horvitz and Thompson 1952; centred by what was usual
 before, it varies less). The interval is the asymptotic confidence sequence of Waudby-Smith, Arbour, Sinha, Kennedy and
 Ramdas (Annals of Statistics 52, 2024), theorem 2.2.

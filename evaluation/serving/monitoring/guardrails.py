@@ -1,8 +1,8 @@
 """Guardrails of a new arm that takes traffic, and the evidence that rolls it back.
 
 Each guardrail has an e-value of its own (``evidence``). Their weighted mean is an e-value of "nothing got worse", under
-any dependence between them, so that the new arm is rolled back by mistake with probability ``ALPHA`` at most, over all
-guardrails and looks together. The rate of failure has most of the weight: it has to be found fast, and a change of
+any dependence between them. So the new arm is rolled back by mistake with probability ``ALPHA`` at most, over all
+guardrails and analyses together. The rate of failure has most of the weight: it has to be found fast, and a change of
 quality shows in every session. Cost and latency have evidence that is shown, and take nothing back.
 """
 

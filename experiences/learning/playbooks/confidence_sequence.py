@@ -6,7 +6,7 @@ taken for harmful ones.
 If an item changes nothing, then of the successes and of the failures the same share lacked it, even if success
 depends on other things. So the outcomes are taken as given, and what is tested is which executions lacked the item:
 
-1. An effect shifts the odds of lacking it among the successes by the ratio of the two shares of success, and among the
+1. An effect shifts the odds of lacking it: among the successes by the ratio of the two shares of success, among the
    failures by the ratio of the two shares of failure. A mixture over such shifts, for harm and for help alike, is the
    alternative (the method of mixtures: Robbins 1970; Howard, Ramdas, McAuliffe and Sekhon, Annals of Statistics 49,
    2021; for 2 x 2 tables: Turner, Ly and Grünwald, Journal of Statistical Planning and Inference 230, 2024).

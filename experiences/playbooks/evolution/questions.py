@@ -1,6 +1,6 @@
 """Questions of one evolution: to its reflector in rounds, if it has any, then to the model that suggests changes.
 
-Each question is held in the budget before it is sent, and its answer kept before the next is asked, so that a worker
+Each question is held in the budget before it is sent, and its answer kept before the next is asked. So a worker
 that dies, a budget that is empty or a person who pauses costs at most the one that was under way.
 """
 

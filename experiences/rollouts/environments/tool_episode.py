@@ -2,7 +2,7 @@
 
 Three rules decide whether this can be learned at all (measured before this was written):
 (a) a call that timed out leaves nothing in the history;
-(b) a verify that finds the result inconsistent discards it, together with what the history says about it, so that
+(b) a verify that finds the result inconsistent discards it, together with its history:
     the state is the one before and the retry needs no separate learning;
 (c) verify and answer are masked while there is no result, and verify also once it has passed.
 """

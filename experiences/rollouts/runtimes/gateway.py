@@ -1,7 +1,7 @@
 """A model endpoint for one worker's rollouts of foreign agents: each rollout has a key of its own, good while it lasts.
 
 It speaks OpenAI's chat completions and its Responses API (both also streamed, text as the model writes it) on a port of
-its own and passes calls to the metered client, so that calls of agents in any framework are paid for, bounded and
+its own and passes calls to the metered client. So calls of agents in any framework are paid for, bounded and
 recorded.
 """
 

@@ -1,5 +1,5 @@
-"""Archived rows read as if they were in the database: they stand in a table of the session for one transaction, in the
-place of the real one, so that lists, filters, pages and exports are the code that they always are."""
+"""Archived rows read as if they were in the database: they are in a table of the session for one transaction, in the
+place of the real one. So lists, filters, pages and exports need no code of their own."""
 
 from __future__ import annotations
 

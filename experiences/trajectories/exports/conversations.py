@@ -32,7 +32,7 @@ def sft_lines(steps: Steps) -> Iterator[bytes]:
 
 def dpo_lines(group: Sequence[Rewarded]) -> Iterator[bytes]:
     """Pairs of the rollouts of one query: the best with the worst, the second best with the second worst, and so on as
-    long as their rewards differ, so that each rollout stands in one pair at most.
+    long as their rewards differ. So each rollout is in one pair at most.
 
     Both must have had the same prompt, in one conversation. The later prompts of an agent of several parts are the work
     of its earlier ones, and a rollout with other lessons answered another prompt.

@@ -79,7 +79,7 @@ class Waterfall:
 
 
 def tree(steps: Sequence[Shown]) -> list[CallNode]:
-    """Steps of a model that asked for several tools at once stand under the first of them, and steps that were made
+    """Steps of a model that asked for several tools at once stand under the first of them; steps that were made
     within another one stand within it, where that one is shown. An agent without a model (no step has tokens) has one
     step after the other."""
     of_model = any(step.get("tokens") for step in steps)

@@ -200,7 +200,7 @@ EVENTS = (
 
 
 @pytest.mark.parametrize(
-    ("events", "attributes", "told"),
+    ("events", "attributes", "inputs"),
     [
         ((), {"gen_ai.input.messages": PARTS}, READ),
         ((), {"gen_ai.input.messages": json.dumps(PARTS)}, READ),
@@ -239,11 +239,11 @@ EVENTS = (
     ],
 )
 def test_input_messages_are_read_by_each_convention(
-    events: tuple[SpanEvent, ...], attributes: dict[str, Any], told: tuple[SpanMessage, ...]
+    events: tuple[SpanEvent, ...], attributes: dict[str, Any], inputs: tuple[SpanMessage, ...]
 ) -> None:
-    assert model(*events, **attributes).inputs == told
+    assert model(*events, **attributes).inputs == inputs
     system = {"gen_ai.system_instructions": '["Be kind.", {"type": "text", "content": "Be brief."}]'}
-    assert model(*events, **attributes, **system).inputs == (SpanMessage("system", "Be kind.\nBe brief."), *told)
+    assert model(*events, **attributes, **system).inputs == (SpanMessage("system", "Be kind.\nBe brief."), *inputs)
 
 
 def choice(**attributes: Any) -> SpanEvent:

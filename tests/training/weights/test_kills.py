@@ -1,5 +1,5 @@
 """kill -9 of a worker in the middle of updates of weights: the job goes on from what was committed, pays for no update
-of a committed iteration again, and ends with the very weights of a job that was left in peace."""
+of a committed iteration again, and ends with the weights of an undisturbed job."""
 
 from __future__ import annotations
 

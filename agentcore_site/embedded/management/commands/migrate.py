@@ -1,7 +1,7 @@
 """``manage.py migrate`` without blocking others: a change of a table gives up after seconds if others use the table,
 and is tried again.
 
-A session that waits for a lock on a table makes all later ones wait behind it, so that without a limit one long read
+A session that waits for a lock on a table makes all later ones wait behind it. Without a limit one long read
 would stop the whole site for its duration. Each migration is one transaction: applied migrations stay applied.
 """
 

@@ -186,8 +186,8 @@ async def test_the_first_words_are_through_before_the_last_are_made(path: str) -
     assert found.steps[0].result["output"] == "Answer: 391" and found.steps[0].tokens > 0
 
 
-@pytest.mark.parametrize(("fault", "told"), [("cut_stream", True), ("error_500", False)])
-async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, told: bool) -> None:
+@pytest.mark.parametrize(("fault", "begun"), [("cut_stream", True), ("error_500", False)])
+async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, begun: bool) -> None:
     """Before its first words by the status, after them by an event; and the rollout waits for the model, as for any
     answer that did not come: sent events can't be taken back, so it is played again."""
     seen: list[Any] = []
@@ -207,8 +207,8 @@ async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, t
             await rolled(agent, model)
         assert await asyncio.to_thread(received.wait, 10)
     assert halted.value.reason == "waiting_for_llm"
-    assert "error" in seen[-1] and ("status" in seen[-1]) != told, seen
-    assert (words_of(seen[:-1]) != "") == told
+    assert "error" in seen[-1] and ("status" in seen[-1]) != begun, seen
+    assert (words_of(seen[:-1]) != "") == begun
 
 
 async def test_more_calls_than_steps_are_refused_and_it_may_still_answer() -> None:
