@@ -20,6 +20,7 @@ from agentcore_site.tenancy.permissions import current_organization
 from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
 from evaluation.events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
 from evaluation.events.publishing import status_of
+from evaluation.events.request_settings import unused_here
 from evaluation.events.selectors import (
     dead_letter_get,
     dead_letters_visible,
@@ -35,7 +36,7 @@ from evaluation.events.services import (
     event_credential_revoke,
     publishing_set,
 )
-from evaluation.events.training import training_request, training_request_cancel, training_request_get, unused_here
+from evaluation.events.training import training_request, training_request_cancel, training_request_get
 from evaluation.serving.models import Release
 from evaluation.serving.releases.selectors import releases_visible
 from experiences.models.agent_lookup import agent_get
