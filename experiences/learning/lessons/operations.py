@@ -4,115 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final, Literal, NamedTuple
-
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from typing import Any, Final, NamedTuple
 
 from experiences.learning.lessons.exemplars import exemplar_fault
 from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault
 from experiences.learning.lessons.library import Kind as LessonKind
 from experiences.learning.lessons.library import Lesson, Library, Status, line_tokens, new_handle
+from experiences.learning.lessons.operation_answers import Operation
 from experiences.learning.lessons.prompt_injection import suspicion
 from experiences.learning.lessons.removed import NOTHING, RemovedLessons
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 
-Kind = Literal["ADD", "UPDATE", "DELETE", "MERGE", "NONE"]
-_SYNONYMS: Final = {"MODIFY": "UPDATE", "EDIT": "UPDATE", "REMOVE": "DELETE", "KEEP": "NONE", "NOOP": "NONE"}
-MAX_OPERATIONS: Final = 20
 FULL: Final = "the library is full, and none of its lessons is known to be of less use"
 REWRITTEN: Final = 0.5  # two texts that are so much alike are one that was written again
 UNDRAFTED: Final = "it matches no lesson that was drafted from attempts"
 DELETED_ITEMS, DELETED_TOKENS = 0.2, 0.3  # a batch that takes out a larger share is a rewrite, and refused
-
-
-@dataclass(frozen=True, slots=True)
-class Operation:
-    """One change that is proposed. ``id`` is what UPDATE and DELETE are about, ``ids`` what MERGE joins."""
-
-    op: Kind
-    text: str = ""
-    id: str = ""
-    ids: tuple[str, ...] = ()
-    reason: str = ""
-
-
-class _Said(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    reason: str = Field("", max_length=2000, description="Why, in a few words.")
-
-
-class Add(_Said):
-    """A lesson that is new."""
-
-    op: Literal["ADD"]
-    text: str = Field(min_length=1, max_length=2000, description="The new lesson's text.")
-
-
-class Update(_Said):
-    """A better text for a lesson that is there."""
-
-    op: Literal["UPDATE"]
-    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
-    text: str = Field(min_length=1, max_length=2000, description="The lesson's better text.")
-
-
-class Delete(_Said):
-    """A lesson that proved wrong."""
-
-    op: Literal["DELETE"]
-    id: str = Field(min_length=1, max_length=100, description="The id of the lesson.")
-
-
-class Merge(_Said):
-    """Lessons that say the same."""
-
-    op: Literal["MERGE"]
-    ids: list[str] = Field(min_length=2, max_length=10, description="The ids of the lessons.")
-    text: str = Field(min_length=1, max_length=2000, description="One text for all of them.")
-
-
-class Nothing(_Said):
-    """Nothing has to change."""
-
-    op: Literal["NONE"]
-
-
-class Operations(BaseModel):
-    """What a model answers when it is asked for changes."""
-
-    model_config = ConfigDict(extra="ignore")
-
-    operations: list[Add | Update | Delete | Merge | Nothing] = Field(
-        max_length=MAX_OPERATIONS, description="The changes, none if nothing is new."
-    )
-
-    @field_validator("operations", mode="before")
-    @classmethod
-    def _by_any_name(cls, value: Any) -> Any:
-        """Accepts the names that models use for operations, in any case, and their usual synonyms."""
-        if not isinstance(value, list):
-            return value
-        return [_named(one) for one in value]
-
-    def plain(self) -> list[Operation]:
-        return [
-            Operation(
-                operation.op,
-                getattr(operation, "text", ""),
-                getattr(operation, "id", ""),
-                tuple(getattr(operation, "ids", ())),
-                operation.reason,
-            )
-            for operation in self.operations
-        ]
-
-
-def _named(value: Any) -> Any:
-    if not isinstance(value, dict) or not isinstance(value.get("op"), str):
-        return value
-    named = value["op"].strip().upper()
-    return value | {"op": _SYNONYMS.get(named, named)}
 
 
 @dataclass(frozen=True, slots=True)

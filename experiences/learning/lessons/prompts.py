@@ -19,7 +19,7 @@ from experiences.learning.lessons.attempts import (
 )
 from experiences.learning.lessons.guards import MAX_WORDS
 from experiences.learning.lessons.library import Lesson, Library
-from experiences.learning.lessons.operations import Operation
+from experiences.learning.lessons.operation_answers import Operation
 from experiences.privacy import redact
 from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unused_mark
 from experiences.rollouts.types import Trajectory

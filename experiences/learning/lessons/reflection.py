@@ -26,15 +26,8 @@ from experiences.learning.lessons.attempts import (
 from experiences.learning.lessons.exemplars import exemplar
 from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault, words
 from experiences.learning.lessons.library import Library
-from experiences.learning.lessons.operations import (
-    REWRITTEN,
-    UNDRAFTED,
-    Lineage,
-    Operation,
-    Operations,
-    Receipt,
-    is_drafted,
-)
+from experiences.learning.lessons.operation_answers import Operation, Operations
+from experiences.learning.lessons.operations import REWRITTEN, UNDRAFTED, Lineage, Receipt, is_drafted
 from experiences.learning.lessons.prompts import Prompts, ReflectionOptions
 from experiences.learning.lessons.similarity import most_alike
 from experiences.rollouts.structured_output import Asker

@@ -13,7 +13,8 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.agents import agent_update
 from experiences.learning.lessons.library import Lesson, Library
-from experiences.learning.lessons.operations import Lineage, Operation, OperationRules, apply_operations
+from experiences.learning.lessons.operation_answers import Operation
+from experiences.learning.lessons.operations import Lineage, OperationRules, apply_operations
 from experiences.learning.lessons.prompt_injection import ordered_call, suspicion
 from experiences.lessons.provenance import acting_functions
 from experiences.models import Agent, ContextDelta, Playbook, ToolServer

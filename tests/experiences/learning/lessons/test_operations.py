@@ -10,14 +10,8 @@ from hypothesis import strategies as st
 
 from experiences.learning.lessons.guards import Source
 from experiences.learning.lessons.library import Lesson, Library
-from experiences.learning.lessons.operations import (
-    Applied,
-    Lineage,
-    Operation,
-    OperationRules,
-    Operations,
-    apply_operations,
-)
+from experiences.learning.lessons.operation_answers import Operation, Operations
+from experiences.learning.lessons.operations import Applied, Lineage, OperationRules, apply_operations
 from experiences.learning.lessons.removed import RemovedLessons, TakenOut
 from experiences.rollouts.structured_output import UnusableAnswer, read
 

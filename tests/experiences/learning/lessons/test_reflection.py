@@ -19,14 +19,8 @@ from budgets.meter_port import FreeMeter
 from experiences.learning.lessons.attempts import contrast, spread
 from experiences.learning.lessons.exemplars import HEAD
 from experiences.learning.lessons.library import Lesson, Library
-from experiences.learning.lessons.operations import (
-    Applied,
-    Lineage,
-    Operation,
-    OperationRules,
-    Operations,
-    apply_operations,
-)
+from experiences.learning.lessons.operation_answers import Operation, Operations
+from experiences.learning.lessons.operations import Applied, Lineage, OperationRules, apply_operations
 from experiences.learning.lessons.prompts import ReflectionOptions
 from experiences.learning.lessons.reflection import Lessons, Reflected, Reflector, Summary
 from experiences.rollouts.runtimes.llm import Sampling
