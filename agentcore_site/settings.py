@@ -1,4 +1,7 @@
-"""One settings file, fed by the typed environment (``env.py``). With nothing set, everything is embedded."""
+"""One settings file, fed by the typed environment (``env.py``). With nothing set, everything is embedded.
+
+It is long because Django reads one module, in which later values are derived from earlier ones.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 The model's weights can't be changed, but its lessons are drawn here with an exact log-probability. So GRPO applies as
 to any policy (docs/algorithms.md#lessons-in-the-context-of-a-rollout). The *shipped* set is fixed: it changes only when
 queries that were kept out of training support it.
+
+The module is one class: drawing, learning, choosing and storing work on the same arrays of one library.
 """
 
 from __future__ import annotations

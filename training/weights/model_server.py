@@ -3,7 +3,7 @@
 ``/v1/chat/completions`` and ``/v1/models`` are OpenAI's. A model is named ``base`` or ``base@digest``: the digest is
 the SHA-256 of a state that was uploaded to ``/weights/<digest>``. A client that gets a 404 uploads the state and asks
 again. A state uploaded with ``?keep=1`` (releases) survives a restart. ``/api/v1/...`` are the training calls of the
-Tinker API, as its SDK makes them.
+Tinker API, as its SDK makes them. The module is one server: all addresses share its states, its queue and its answers.
 """
 
 from __future__ import annotations
