@@ -30,7 +30,7 @@ PEOPLE: Final = {
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
 LOOP_SLUG: Final = "helper"
 WEIGHTS_SLUG: Final = "letters"
-DOOR, LETTERS_NAME = "Door of weights", "Letters"
+ENDPOINT_NAME, LETTERS_NAME = "Door of weights", "Letters"
 
 
 def passwords_file() -> Path:
@@ -65,10 +65,10 @@ def seed_weights(base_url: str, model: str, key: str) -> Agent:
     home, olivia = beside.organization, Actor(beside.created_by, interface="command")
     adam = Actor(get_user_model().objects.get(username="adam"), interface="command")
     given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
-    endpoint = ModelEndpoint.objects.filter(organization=home, name=DOOR).first()
+    endpoint = ModelEndpoint.objects.filter(organization=home, name=ENDPOINT_NAME).first()
     if endpoint is None:
         price_set(adam, model=model, organization=home, free=True)
-        endpoint = endpoint_create(adam, name=DOOR, **given)
+        endpoint = endpoint_create(adam, name=ENDPOINT_NAME, **given)
     else:
         endpoint_update(adam, endpoint, **given)
     if not Dataset.objects.filter(organization=home, name=LETTERS_NAME).exists():

@@ -36,7 +36,7 @@ class EndpointKind(models.TextChoices):
     OPENROUTER = "openrouter", "OpenRouter"
     VLLM = "vllm", "vLLM"
     OLLAMA = "ollama", "Ollama"
-    WEIGHTS = "weights", "Door of weights (models that are trained here)"
+    WEIGHTS = "weights", "Model server (models that are trained here)"
 
 
 class ModelEndpoint(Scoped):
