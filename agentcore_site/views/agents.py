@@ -1,4 +1,4 @@
-"""Agents as people look at them: with the runs, evaluations and checkpoints that belong to them."""
+"""Pages of agents, with the runs, evaluations and checkpoints that belong to them."""
 
 from __future__ import annotations
 

@@ -150,7 +150,7 @@ class DatabaseMeter:
         return self._chain
 
     async def _check_rate(self) -> None:
-        """Looks now and then how fast the job spends. Raises SpendingTooFast, LedgerUnavailable."""
+        """Checks now and then how fast the job spends. Raises SpendingTooFast, LedgerUnavailable."""
         if self.job_id is None or time.monotonic() < self._rate_due:
             if self._too_fast:
                 raise SpendingTooFast(self._too_fast)

@@ -66,7 +66,7 @@ def test_a_call_leads_to_a_trajectory_of_the_reader_only_and_to_none_that_is_not
     arm = (evaluation.pk, f"{evaluation.pk}/w1/evaluation/trained/0/4/1")
     [trained] = TrajectoryRecord.objects.filter(job_id=evaluation.pk, scenario=4, rollout=1, arm="trained")
     assert call_pages(operator, {arm}) == {arm: f"/trajectories/{trained.pk}/"}
-    # Looks at the selection queries, one after each so many iterations, give their rollouts the same numbers.
+    # Validations, one after each so many iterations, give their rollouts the same numbers.
     for validation in ("0", "12"):
         trajectories_write(replace(owner_of(run), purpose="selection", line=validation), group(0, 4, 2).trajectories)
         [row] = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection", line=validation, rollout=1)

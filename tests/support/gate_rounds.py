@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from evaluation.serving.gate.statistics import ALPHA, Looks, statistics
+from evaluation.serving.gate.statistics import ALPHA, InterimAnalyses, statistics
 from training.algorithm.sequential import BASE_LOGIT, BASE_SPREAD
 
 
@@ -34,7 +34,7 @@ def promoted_after(world: Round, seed: int, shared_by: int | None = None) -> int
     shape = world.candidates, world.queries
     candidates = rng.binomial(world.samples, np.clip(before + effect, 0, 1), shape)
     differences = (candidates - current) / world.samples
-    analyses = Looks(world.queries, shared_by or world.candidates, ALPHA)
+    analyses = InterimAnalyses(world.queries, shared_by or world.candidates, ALPHA)
     for n in range(1, world.queries + 1):
         if (statistics(differences[:, :n] - world.least) >= analyses.critical(n)).any():
             return n

@@ -1,8 +1,8 @@
 """Difference of a candidate to the current release, by bounds that hold over all interim analyses together.
 
 Both answer the same queries; the samples of a query are collapsed to their mean, since they are no evidence of their
-own. A look after ``n`` of ``planned`` queries asks for z * sqrt(planned / n) where a single look at the end would ask
-for z: O'Brien and Fleming's bounds (1979) for any number of looks. Sums of independent symmetric numbers ever reach a
+own. An analysis after ``n`` of ``planned`` queries requires z * sqrt(planned / n); a single analysis at the end would
+require z. These are O'Brien and Fleming's bounds (1979). Sums of independent symmetric numbers ever reach a
 height with at most twice the probability with which they end above it (Lévy's inequality). So alpha / 2 at the end
 is alpha over all analyses. Inverted they are repeated confidence bounds (Jennison and Turnbull 1989): one bound answers
 "no worse than by 5 points" and "better" alike. Several candidates share alpha in equal parts (Bonferroni), which holds
@@ -41,9 +41,9 @@ class Bounds(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Looks:
-    """Any number of looks while ``planned`` queries are answered, at each of ``candidates`` candidates; one-sided error
-    ``alpha`` over all of them together."""
+class InterimAnalyses:
+    """Any number of analyses while ``planned`` queries are answered, of each of ``candidates`` candidates. ``alpha`` is
+    the one-sided error over all of them together."""
 
     planned: int
     candidates: int = 1

@@ -16,7 +16,7 @@ from numpy.typing import ArrayLike
 from agentcore_site.lib.figures import counted, signed
 from agentcore_site.lib.money_format import usd
 from agentcore_site.lib.statistics import finite_or_none
-from evaluation.serving.gate.statistics import ALPHA, Bounds, Looks
+from evaluation.serving.gate.statistics import ALPHA, Bounds, InterimAnalyses
 from training.algorithm.inference import per_query
 
 MARGIN: Final = 0.05
@@ -209,7 +209,7 @@ def _bounds(rule: GateRule, measured: GateInputs, scores: SuiteScores) -> Bounds
     sides = [per_query(one) for one in (scores.candidate, scores.current)]
     if len(sides[0]) == len(sides[1]) and not np.isfinite(sides[0] - sides[1]).any():
         return None
-    return Looks(len(sides[0]), measured.candidates, rule.alpha).bounds(*sides)
+    return InterimAnalyses(len(sides[0]), measured.candidates, rule.alpha).bounds(*sides)
 
 
 def _interval(found: Bounds) -> str:

@@ -1,1 +1,1 @@
-"""Tests of a canary that hold however often one looks, as pure values."""
+"""Tests of a canary that hold with any number of analyses, as pure values."""

@@ -1,4 +1,4 @@
-"""Suites as people look at them: the list, one with its history, a run with its findings."""
+"""Pages of suites: the list, one with its history, a run with its findings."""
 
 from __future__ import annotations
 

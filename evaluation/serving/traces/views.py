@@ -1,4 +1,4 @@
-"""Production traces as people look at them, and the buttons by which they say what they think."""
+"""Pages of production traces, and the buttons by which they say what they think."""
 
 from __future__ import annotations
 

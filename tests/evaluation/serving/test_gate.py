@@ -1,4 +1,4 @@
-"""The gate: bounds that hold at any look and for any number of candidates, and one sentence that says why not."""
+"""The gate: bounds that hold at any analysis and for any number of candidates, and one sentence that says why not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from agentcore_site.lib.figures import signed
 from agentcore_site.lib.statistics import NORMAL
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.deployments.gate import MOST_UNSAFE, rule_of, rule_stored, verdict_of
-from evaluation.serving.gate.statistics import Looks, statistics
+from evaluation.serving.gate.statistics import InterimAnalyses, statistics
 from evaluation.serving.gate.verdict import GateFinding, GateInputs, GateRule, SafetyScore, SuiteScores, decide
 from evaluation.serving.models import AgentServing, ReleaseApproval
 from evaluation.serving.releases.services import release_make
@@ -28,25 +28,25 @@ BASE = RNG.random((120, 8))
 
 
 def test_the_last_analysis_requires_half_of_alpha_and_earlier_ones_more() -> None:
-    looks = Looks(120)
-    assert looks.critical(120) == pytest.approx(NORMAL.inv_cdf(0.975))
-    assert looks.critical(30) == pytest.approx(2 * looks.critical(120))
-    assert Looks(120, candidates=10).critical(120) == pytest.approx(NORMAL.inv_cdf(0.9975))
+    analyses = InterimAnalyses(120)
+    assert analyses.critical(120) == pytest.approx(NORMAL.inv_cdf(0.975))
+    assert analyses.critical(30) == pytest.approx(2 * analyses.critical(120))
+    assert InterimAnalyses(120, candidates=10).critical(120) == pytest.approx(NORMAL.inv_cdf(0.9975))
     with pytest.raises(ValueError, match="120 queries were planned; got 121"):
-        looks.critical(121)
+        analyses.critical(121)
     for wrong in ({"planned": 0}, {"candidates": 0}, {"alpha": 1.0}):
         with pytest.raises(ValueError, match="needs queries, candidates"):
-            Looks(**{"planned": 9, **wrong})  # type: ignore[arg-type]
+            InterimAnalyses(**{"planned": 9, **wrong})  # type: ignore[arg-type]
 
 
 def test_a_bound_says_what_the_test_says() -> None:
     rng = np.random.default_rng(52)
-    looks = Looks(40, candidates=3)
+    analyses = InterimAnalyses(40, candidates=3)
     for _ in range(40):
         current, gain = rng.random(40), rng.normal(0.1, 0.3, 40)
-        found = looks.bounds(current + gain, current)
+        found = analyses.bounds(current + gain, current)
         for least, shown in ((found.low - 1e-6, True), (found.low + 1e-6, False)):
-            assert (statistics(gain[None] - least)[0] >= looks.critical(40)) is np.bool_(shown)
+            assert (statistics(gain[None] - least)[0] >= analyses.critical(40)) is np.bool_(shown)
         assert found.low < found.difference < found.high
         assert (found.p_value < 0.05) is (found.low > 0)
 
@@ -54,10 +54,10 @@ def test_a_bound_says_what_the_test_says() -> None:
 def test_unanswered_queries_are_no_evidence() -> None:
     current, candidate = np.full(20, 0.5), np.full(20, np.nan)
     candidate[:4] = 1.0
-    found = Looks(20).bounds(candidate, current)
+    found = InterimAnalyses(20).bounds(candidate, current)
     assert (found.n, found.difference, found.low, found.p_value) == (4, 0.5, -math.inf, 1.0)
     with pytest.raises(ValueError, match="same queries"):
-        Looks(20).bounds(candidate, current[:5])
+        InterimAnalyses(20).bounds(candidate, current[:5])
 
 
 @pytest.mark.slow(reason="some hundred rounds, looked at after every query")
@@ -205,7 +205,7 @@ def test_a_rule_that_says_nothing_asks_for_safety_alone() -> None:
     assert (rule.suites, rule.safety, rule.most_unsafe, rule.margin, rule.alpha) == ({}, True, 0.0, 0.05, 0.05)
     assert (rule.gain, rule.most_cost, rule.most_latency, rule.approval) == (None, None, None, False)
     assert [one.check for one in decide(rule, GateInputs()).findings] == ["safety"]
-    assert GateInputs().candidates == 1 and Looks(9).candidates == 1 and Looks(9).alpha == 0.05
+    assert GateInputs().candidates == 1 and InterimAnalyses(9).candidates == 1 and InterimAnalyses(9).alpha == 0.05
 
 
 def finding(check: str, *, rule: GateRule = RULE, **change: Any) -> GateFinding:
@@ -323,7 +323,7 @@ def test_a_share_of_failed_probes_may_be_reached_and_not_exceeded() -> None:
 def test_a_bound_has_to_lie_beyond_the_margin_and_the_gain() -> None:
     """Strictly: a bound that reaches them shows neither."""
     suites = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) - 0.05, BASE)}
-    found = Looks(120, 10).bounds(suites["support"].candidate, BASE)
+    found = InterimAnalyses(120, 10).bounds(suites["support"].candidate, BASE)
     assert -0.1 < found.low < found.high < 0
     for margin, says in ((-found.low, "not shown to be no worse"), (-found.low + 1e-9, "no worse"),
                          (-found.high, "not shown to be no worse"), (-found.high - 1e-9, "worse")):  # fmt: skip
@@ -335,7 +335,7 @@ def test_a_bound_has_to_lie_beyond_the_margin_and_the_gain() -> None:
         assert said.sentence == f"on support it is {is_worse} {by} {points}" and said.passed is (says == "no worse")
         assert said.figures == {**found._asdict(), "candidates": 10}
     better = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) + 0.1, BASE)}
-    found = Looks(120, 10).bounds(better["support"].candidate, BASE)
+    found = InterimAnalyses(120, 10).bounds(better["support"].candidate, BASE)
     for gain, passes in ((found.low, False), (found.low - 1e-9, True)):
         said = finding("better", rule=GateRule({"support": 0.1}, gain=gain), suites=better)
         shown = "it is better than" if passes else "it is not shown to be better than"
@@ -353,36 +353,36 @@ def test_a_gain_is_shown_over_the_queries_of_all_suites_that_were_compared() -> 
 
 
 def test_interim_analyses_begin_at_one_query_and_one_candidate() -> None:
-    assert Looks(1).critical(1) == pytest.approx(NORMAL.inv_cdf(0.975))
+    assert InterimAnalyses(1).critical(1) == pytest.approx(NORMAL.inv_cdf(0.975))
     for n in (0, -1, 10):
         with pytest.raises(ValueError, match=f"9 queries were planned; got {n}"):
-            Looks(9).critical(n)
+            InterimAnalyses(9).critical(n)
     for wrong in ({"planned": -1}, {"candidates": -1}, {"alpha": 0.0}, {"alpha": -0.5}):
         with pytest.raises(ValueError, match="needs queries, candidates"):
-            Looks(**{"planned": 9, **wrong})  # type: ignore[arg-type]
+            InterimAnalyses(**{"planned": 9, **wrong})  # type: ignore[arg-type]
 
 
 def test_bounds_lie_where_the_statistic_is_the_critical_value_and_mirror_each_other() -> None:
     rng = np.random.default_rng(53)
-    looks = Looks(60, alpha=0.1)
+    analyses = InterimAnalyses(60, alpha=0.1)
     gain = rng.normal(0.2, 0.1, 45)
-    found = looks.bounds(gain, np.zeros(45))
-    assert statistics(gain[None] - found.low)[0] == pytest.approx(looks.critical(45), abs=1e-6)
-    assert statistics(found.high - gain[None])[0] == pytest.approx(looks.critical(45), abs=1e-6)
-    mirrored = looks.bounds(np.zeros(45), gain)
+    found = analyses.bounds(gain, np.zeros(45))
+    assert statistics(gain[None] - found.low)[0] == pytest.approx(analyses.critical(45), abs=1e-6)
+    assert statistics(found.high - gain[None])[0] == pytest.approx(analyses.critical(45), abs=1e-6)
+    mirrored = analyses.bounds(np.zeros(45), gain)
     assert (mirrored.low, mirrored.high) == (-found.high, -found.low)
     assert found.p_value < 0.001 and mirrored.p_value == 1.0
     # The smallest alpha at which the lower bound lies above 0 is the p-value.
     weak = rng.normal(0.04, 0.1, 45)
-    p = looks.bounds(weak, np.zeros(45)).p_value
+    p = analyses.bounds(weak, np.zeros(45)).p_value
     assert 1e-4 < p < 1
     for alpha, above in ((p * 1.001, True), (p * 0.999, False)):
-        assert (Looks(60, alpha=alpha).bounds(weak, np.zeros(45)).low > 0) is above
+        assert (InterimAnalyses(60, alpha=alpha).bounds(weak, np.zeros(45)).low > 0) is above
 
 
 def test_a_bound_of_differences_of_scores_is_no_less_than_minus_one() -> None:
     wide = np.array([-1.0, 1.0] * 3)
-    found = Looks(6, alpha=0.05).bounds(wide, np.zeros(6))
+    found = InterimAnalyses(6, alpha=0.05).bounds(wide, np.zeros(6))
     assert (found.low, found.high) == (-1.0, 1.0)
 
 

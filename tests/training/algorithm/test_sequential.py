@@ -1,4 +1,4 @@
-"""The comparison that is looked at several times: its bounds, its error in worlds without a gain, and its power."""
+"""The comparison with interim analyses: its bounds, its error in worlds without a gain, and its power."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ DEFAULT = Sequential(analyses=4, step=4, alpha=0.025)
 
 
 @pytest.mark.parametrize(
-    ("looks", "alpha", "bounds"),
-    # O'Brien & Fleming 1979, one-sided .025: 2.024 at the fourth of four looks, 2.004 at the third of three.
+    ("analyses", "alpha", "bounds"),
+    # O'Brien & Fleming 1979, one-sided .025: 2.024 at the fourth of four analyses, 2.004 at the third of three.
     [(1, 0.025, [1.960]), (3, 0.025, [3.471, 2.454, 2.004]), (4, 0.025, [4.049, 2.863, 2.337, 2.024])],
 )
-def test_bounds_are_those_of_the_literature(looks: int, alpha: float, bounds: list[float]) -> None:
-    b = boundary(looks, alpha)
-    assert [b / math.sqrt(k) for k in range(1, looks + 1)] == pytest.approx(bounds, abs=0.004)
+def test_bounds_are_those_of_the_literature(analyses: int, alpha: float, bounds: list[float]) -> None:
+    b = boundary(analyses, alpha)
+    assert [b / math.sqrt(k) for k in range(1, analyses + 1)] == pytest.approx(bounds, abs=0.004)
 
 
 def test_crossing_agrees_with_simulated_sums() -> None:
@@ -43,9 +43,9 @@ def test_the_p_value_agrees_with_the_decision() -> None:
     seen = set()
     for _ in range(300):
         at = int(rng.integers(1, 5))
-        look = DEFAULT.analyse(rng.normal(0.12, 0.3, 24), at)
-        seen.add(look.decision)
-        assert (look.decision == "better") is (look.p_value <= DEFAULT.alpha + 1e-9), look
+        analysis = DEFAULT.analyse(rng.normal(0.12, 0.3, 24), at)
+        seen.add(analysis.decision)
+        assert (analysis.decision == "better") is (analysis.p_value <= DEFAULT.alpha + 1e-9), analysis
     assert seen == {"better", "not_better", "open"}
     assert "open" not in {DEFAULT.analyse(rng.normal(0.1, 0.3, 24), 4).decision for _ in range(100)}
 
