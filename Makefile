@@ -46,7 +46,7 @@ bench: ## The table of measured figures
 	@.ci/setup dev
 	@exec .venv/bin/python -m tests.performance $(ARGS)
 
-lint: ## Format, lint, templates, types, import contracts
+lint: ## Format, lint, templates, types, import contracts, words
 	@.ci/setup dev
 	.venv/bin/ruff format . && .venv/bin/ruff check --fix . && .venv/bin/djlint templates --quiet && .venv/bin/mypy agentcore_site budgets experiences training evaluation && .venv/bin/lint-imports && .ci/words
 

@@ -85,7 +85,7 @@
     };
   }
 
-  function told() {
+  function context() {
     return {
       data: [xs(points.iterations), column("lessons"), column("told_tokens")],
       series: [line("Lessons", "c-blue", plain), line("Tokens", "c-orange", plain, { scale: "tokens" })],
@@ -101,7 +101,7 @@
     reward: () => simple("reward_mean", "Reward", "c-green", plain),
     cost,
     entropy,
-    told,
+    context,
     signal: () => ({ ...simple("frac_reward_zero_std", "Without signal", "c-red", percent), ...zeroToOne }),
     steps: () => simple("steps_mean", "Steps", "c-blue", plain),
   };

@@ -146,7 +146,7 @@ def with_gate(run: TrainingRun, gate: dict[str, Any]) -> TrainingRun:
 
 def test_the_charts_show_the_context_instead_of_steps(console: Client, learned: TrainingRun) -> None:
     shown = html(console.get(f"/jobs/{learned.pk}/"))
-    assert 'data-chart="told"' in shown and 'data-chart="steps"' not in shown
+    assert 'data-chart="context"' in shown and 'data-chart="steps"' not in shown
     Iteration.objects.filter(run=learned, number=2).update(metrics={"lessons": 2.0, "told_tokens": 105.0})
     point = console.get(f"/jobs/{learned.pk}/series/").json()["iterations"][-1]
     assert (point["lessons"], point["told_tokens"]) == (2.0, 105.0)

@@ -20,7 +20,7 @@ CHARTS: Final = (
     ("steps", "Steps per rollout", "Mean length of training rollouts."),
 )
 # For an agent with a context: its size instead of the length of rollouts.
-CONTEXT: Final = ("told", "Context", "Lessons that are tried, and their mean tokens per rollout.")
+CONTEXT: Final = ("context", "Context", "Lessons that are tried, and their mean tokens per rollout.")
 AXES: Final = (("n", "Iterations"), ("trajectories", "Trajectories"), ("cost_usd", "Dollars"), ("seconds", "Time"))
 
 
