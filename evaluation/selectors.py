@@ -48,7 +48,7 @@ def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:
     return report["lines"][report["primary"]]["metrics"] if report else None
 
 
-class ChangedQuery(TypedDict):
+class QueryChange(TypedDict):
     """The success rates of both arms on a query, and their trajectories."""
 
     scenario: int
@@ -60,7 +60,7 @@ class ChangedQuery(TypedDict):
     trained_trajectories: list[UUID]
 
 
-def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[ChangedQuery]:
+def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool = True) -> list[QueryChange]:
     """The queries that both arms have played, the largest changes first."""
     queries: dict[int, str] = {}
     rates: dict[tuple[str, int], float] = {}
@@ -68,7 +68,7 @@ def changed_queries(evaluation: EvaluationRun, line: str, *, only_changed: bool 
         queries.setdefault(result.scenario, result.query)
         rates[result.arm, result.scenario] = sum(result.successes) / len(result.successes)
     ids = trajectory_ids(evaluation, line)
-    found: list[ChangedQuery] = [
+    found: list[QueryChange] = [
         {
             "scenario": scenario,
             "query": query,

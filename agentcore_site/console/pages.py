@@ -310,7 +310,7 @@ def listing(
     sort = chosen_sort(sorts, request.GET.get("sort", ""))
     sorts = sorts if sort in sorts else (*sorts, sort)
     cursor = _decoded(request.GET.get("cursor", ""))
-    count, top, chosen, after = from_replica(rows, _Reading(sort, cursor, tie, size + 1, first, at_once).read)
+    count, top, chosen, after = from_replica(rows, _PageRead(sort, cursor, tie, size + 1, first, at_once).read)
     last = chosen[size - 1] if len(chosen) > size else None
     following = _encoded(last._at, last.pk) if last is not None else ""
     some = bool(count) or of is None or of.exists()
@@ -334,7 +334,7 @@ def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _PageRead:
     """One page of rows as ``listing`` reads it: at most ``most`` rows after the ``cursor``."""
 
     sort: Sort

@@ -38,7 +38,7 @@ PAID: Final = (EntryKind.SETTLE, EntryKind.CHARGE, EntryKind.REFUND)  # entries 
 OURS: Final = ("table", "estimate")  # sources of a cost that came of tokens and our price table
 
 
-class Estimate(TypedDict):
+class PlanEstimate(TypedDict):
     """A plan as JSON values. ``measured``: from rollouts of this agent with this model. ``affordable_iterations`` None:
     free. ``gate``, ``reflection``, ``training_calls``: as the methods of ``Planned`` say."""
 
@@ -142,7 +142,7 @@ class Planned:
             "cost_usd": dollars(math.ceil(measured.learning_cost(asked, self.rates))),
         }
 
-    def as_json(self) -> Estimate:
+    def as_json(self) -> PlanEstimate:
         gain = measured.detectable_gain(self.pools["n_held_out"], self.config.eval_samples)
         buys = self.affordable
         return {

@@ -34,7 +34,7 @@ from training.config.versions import as_stored
 from training.data.pools import Pools, dataset_pools, environment_pools, pool_sizes, shares
 from training.data.uploads import clean_rows
 from training.estimates import planning
-from training.estimates.planning import Estimate, Planned
+from training.estimates.planning import PlanEstimate, Planned
 from training.learners import learner_of
 from training.models import TrainingRun
 from training.schema import GRPOConfig
@@ -164,7 +164,7 @@ def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: Chos
     )
 
 
-class RunEstimate(Estimate):
+class RunEstimate(PlanEstimate):
     """The estimate with the whole configuration, the prompt (None: several packs are for the domain, or the agent reads
     none) and the reasons that refuse the launch."""
 

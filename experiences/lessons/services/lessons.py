@@ -35,7 +35,7 @@ LONGEST_WHY: Final = 2000
 
 
 @dataclass(frozen=True, slots=True)
-class Move:
+class LessonMove:
     """A step between the states of a lesson. ``vouched``: a person vouches for its text, whose stamp has to fit."""
 
     action: str
@@ -44,11 +44,11 @@ class Move:
     vouched: bool = False
 
 
-RESTORE: Final = Move("restored", frozenset({PRUNED}), PROPOSED, vouched=True)
-PRUNE: Final = Move("pruned", frozenset({PROPOSED, ACTIVE}), PRUNED)
-QUARANTINE: Final = Move("quarantined", frozenset({PROPOSED, ACTIVE, PRUNED}), QUARANTINED)
-APPROVE: Final = Move("approved", frozenset({QUARANTINED}), PROPOSED, vouched=True)
-REJECT: Final = Move("rejected", frozenset({QUARANTINED}), PRUNED)
+RESTORE: Final = LessonMove("restored", frozenset({PRUNED}), PROPOSED, vouched=True)
+PRUNE: Final = LessonMove("pruned", frozenset({PROPOSED, ACTIVE}), PRUNED)
+QUARANTINE: Final = LessonMove("quarantined", frozenset({PROPOSED, ACTIVE, PRUNED}), QUARANTINED)
+APPROVE: Final = LessonMove("approved", frozenset({QUARANTINED}), PROPOSED, vouched=True)
+REJECT: Final = LessonMove("rejected", frozenset({QUARANTINED}), PRUNED)
 UNMEASURED: Final[dict[str, Any]] = {"effect": None, "effect_error": None, "rollouts": 0}
 
 
@@ -145,7 +145,7 @@ def experience_edit(
 
 
 @transaction.atomic
-def _move(actor: Actor, experience: Experience, move: Move, why: str, version: int | None) -> Experience:
+def _move(actor: Actor, experience: Experience, move: LessonMove, why: str, version: int | None) -> Experience:
     require(actor, "agent.edit", experience.organization_id)
     check_version(experience, version)
     before, reason = experience.status, cleaned_reason(why)
