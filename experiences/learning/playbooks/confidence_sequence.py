@@ -1,6 +1,6 @@
-"""A confidence sequence for the difference of two shares: an interval that holds at all looks at once.
+"""A confidence sequence for the difference of two shares: an interval that holds at all analyses at once.
 
-Evolutions test each item again and again; by an interval for one look, items that do nothing would sooner or later be
+Evolutions test each item again and again; by an interval for one analysis, items without effect would some day be
 taken for harmful ones.
 
 If an item changes nothing, then of the successes and of the failures the same share lacked it, even if success
@@ -34,8 +34,8 @@ PRIOR: Final = 2.0  # successes, and failures, added to the share of all success
 
 @lru_cache(4096)
 def confidence_sequence(good: int, n: int, other_good: int, other_n: int) -> tuple[float, float]:
-    """The interval at one look: ``good`` of ``n`` against ``other_good`` of ``other_n``, as a difference of shares in
-    [-1, 1]; all of it where one of them has no outcomes.
+    """The interval at one analysis: ``good`` of ``n`` against ``other_good`` of ``other_n``, as a difference of shares
+    in [-1, 1]; all of it where one of them has no outcomes.
 
     Raises:
         ValueError: there are more successes than outcomes.
@@ -53,7 +53,7 @@ def confidence_sequence(good: int, n: int, other_good: int, other_n: int) -> tup
 
 
 class _Table:
-    """One look's counts, with the logarithm that a difference's likelihood has to exceed to stay in the interval."""
+    """The counts of one analysis, and the bound of the log-likelihood for a difference in the interval."""
 
     def __init__(self, good: int, n: int, other_good: int, other_n: int) -> None:
         self.successes = (other_good, good)  # (without, with)

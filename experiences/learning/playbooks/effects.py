@@ -50,12 +50,12 @@ class ItemEffect:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """The 95 % interval of the difference, for one look."""
+        """The 95 % interval of the difference, for one analysis."""
         return newcombe(self.included, self.left_out)
 
     @property
     def sequence(self) -> tuple[float, float]:
-        """The interval that holds at all looks at once, with 95 %: what is decided goes by it."""
+        """The interval that holds at all analyses at once, with 95 %; decisions go by it."""
         return confidence_sequence(self.included.good, self.included.n, self.left_out.good, self.left_out.n)
 
     @property

@@ -51,11 +51,11 @@ class EffectOut(serializers.Serializer[Any]):
     success_told = serializers.FloatField(source="included.share", help_text="Share of the former that succeeded.")
     success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
     difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
-    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one look.")
+    low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one analysis.")
     high = serializers.FloatField()
     sequence_low = serializers.FloatField(
-        help_text="Lower end of the 95 % confidence sequence, which holds at all looks at once. An evolution takes an"
-        " item out whose sequence lies below 0."
+        help_text="Lower end of the 95 % confidence sequence, which holds at all analyses at once. An evolution"
+        " takes an item out whose sequence lies below 0."
     )
     sequence_high = serializers.FloatField()
     known = serializers.BooleanField(help_text="Whether there are at least 20 executions of each kind.")
