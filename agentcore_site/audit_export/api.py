@@ -145,7 +145,7 @@ class AuditWebhookViewSet(ScopedViewSet):
     def _row(self) -> AuditStream:
         return stream_get(self.actor, current_organization(self.actor))
 
-    @extend_schema(summary="Where the audit log is sent")
+    @extend_schema(summary="The destination of the audit log")
     def retrieve(self, request: Request) -> Response:
         return self.answer(self._row())
 
@@ -163,7 +163,7 @@ class AuditWebhookViewSet(ScopedViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="Change where the audit log is sent, or pause it", request=AuditWebhookPatch)
+    @extend_schema(summary="Change the destination of the audit log, or pause it", request=AuditWebhookPatch)
     def partial_update(self, request: Request) -> Response:
         values, row = parsed(AuditWebhookPatch, request.data), self._row()
         if "url" in values:
@@ -172,7 +172,7 @@ class AuditWebhookViewSet(ScopedViewSet):
             stream_pause(self.actor, row, paused=values["paused"])
         return self.retrieve(request)
 
-    @extend_schema(summary="Send the audit log nowhere any more")
+    @extend_schema(summary="Stop sending the audit log")
     def destroy(self, request: Request) -> Response:
         stream_remove(self.actor, self._row())
         return Response(status=204)
@@ -183,7 +183,7 @@ class AuditWebhookViewSet(ScopedViewSet):
         stream_test(self.actor, self._row())
         return self.retrieve(request)
 
-    @extend_schema(summary="Go on from the beginning of the audit log, or from now", request=AuditRestartIn)
+    @extend_schema(summary="Send the audit log again from its beginning, or from now on", request=AuditRestartIn)
     def restart(self, request: Request) -> Response:
         beginning, row = parsed(AuditRestartIn, request.data)["beginning"], self._row()
 

@@ -52,7 +52,7 @@ class EncryptionViewSet(ScopedViewSet):
     idempotent = ("rotate", "end", "move", "stop")
     lookup_field = ""  # one of an organisation
 
-    @extend_schema(summary="How the organisation's texts are encrypted")
+    @extend_schema(summary="The state of the organisation's encryption")
     def retrieve(self, request: Request) -> Response:
         return self.answer(self._stand())
 

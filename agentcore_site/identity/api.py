@@ -138,7 +138,7 @@ class MeViewSet(ScopedViewSet):
     tag = "me"
     serializer_class = MeOut
 
-    @extend_schema(summary="Who am I, and what may I do")
+    @extend_schema(summary="The current user, with roles and rights")
     def retrieve(self, request: Request) -> Response:
         actor = self.actor
         me = {
@@ -176,7 +176,7 @@ class SignInViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="Where I am signed in")
+    @extend_schema(summary="My active sign-ins")
     def list(self, request: Request) -> Response:
         return Response(SignInOut(sign_ins_of(self.actor), many=True).data)
 

@@ -60,7 +60,7 @@ class OrganizationViewSet(ScopedViewSet):
     def retrieve(self, request: Request, pk: UUID) -> Response:
         return self.answer(self._mine(pk))
 
-    @extend_schema(summary="Say whether an organisation asks for a second factor", request=OrganizationPatch)
+    @extend_schema(summary="Set whether an organisation requires a second factor", request=OrganizationPatch)
     def partial_update(self, request: Request, pk: UUID) -> Response:
         found = self._mine(pk)
         requirement_set(self.actor, found, required=parsed(OrganizationPatch, request.data)["second_factor"])

@@ -125,7 +125,7 @@ class ShareLinkViewSet(ScopedViewSet):
     serializer_class = LivingLinkOut
     lookup_value_converter = "uuid"
 
-    @extend_schema(summary="Living links")
+    @extend_schema(summary="Active links")
     def list(self, request: Request) -> Response:
         return self.page(links_visible(self.actor), LivingLinkOut)
 
@@ -183,7 +183,7 @@ class JobViewSet(ReadViewSet):
             }
         )
 
-    @extend_schema(methods=["GET"], summary="A job's active links", responses=ShareLinkOut(many=True))
+    @extend_schema(methods=["GET"], summary="The active links of a job", responses=ShareLinkOut(many=True))
     @extend_schema(methods=["POST"], summary="Make a read-only link", request=ShareIn, responses={201: ShareOut})
     @extend_schema(methods=["DELETE"], summary="Revoke every link")
     @action(detail=True, methods=["get", "post", "delete"], pagination_class=None)

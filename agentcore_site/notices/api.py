@@ -173,7 +173,7 @@ class WebhookEndpointViewSet(ReadViewSet):
         """The former one signs too for a day, so that a receiver can change over."""
         return _made(endpoint_rotate(self.actor, endpoint_get(self.actor, pk)))
 
-    @extend_schema(summary="What was sent to a webhook", responses=WebhookDeliveryOut(many=True))
+    @extend_schema(summary="Deliveries of a webhook", responses=WebhookDeliveryOut(many=True))
     @action(detail=True)
     def deliveries(self, request: Request, pk: UUID) -> Response:
         rows = deliveries_of(endpoint_get(self.actor, pk))

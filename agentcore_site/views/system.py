@@ -21,7 +21,7 @@ from agentcore_site.tenancy.actors import Actor
 SORTS: Final = (
     Sort("host", "by host", "host", descending=False),
     Sort("name", "by process", "name", descending=False),
-    Sort("seen", "longest unseen first", "seen_at", descending=False),
+    Sort("seen", "longest silent first", "seen_at", descending=False),
     Sort("restarts", "most restarts first", "restarts"),
 )
 STATES: Final = ("running", "down", "hangs", "silent")

@@ -103,14 +103,14 @@ class BudgetSettingsViewSet(ScopedViewSet):
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
 
-    @extend_schema(summary="Where alerts go")
+    @extend_schema(summary="The settings of alerts and of the spending rate")
     def retrieve(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.edit", organization)
         return self.answer(settings_of(organization))
 
     @extend_schema(
-        summary="Change where alerts go, and how fast is spent",
+        summary="Change the settings of alerts and of the spending rate",
         description="What is not given stays.",
         request=BudgetSettingsPatch,
     )

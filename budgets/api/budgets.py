@@ -193,7 +193,7 @@ class BudgetViewSet(ReadViewSet):
         return self.answer(changed)
 
     @extend_schema(
-        summary="What the money went for",
+        summary="Spending by category",
         description="By day in order of time, else the most expensive first. The total is what the budgets booked.",
         parameters=[
             OpenApiParameter("by", str, enum=BYS, default="model"),

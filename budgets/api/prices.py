@@ -91,7 +91,7 @@ class PriceViewSet(ScopedViewSet):
     tiebreak = "id"
     lookup_value_converter = "int"
 
-    @extend_schema(summary="What models cost")
+    @extend_schema(summary="Prices of models")
     def list(self, request: Request) -> Response:
         organization = current_organization(self.actor)
         require(self.actor, "budget.view", organization)

@@ -206,7 +206,7 @@ class TrainingViewSet(ScopedViewSet):
             raise Invalid("The body is a JSON object.", fields={"request": "It is a JSON object."})
         return self.once(request, lambda: self._started(training_request(self.actor, given), status=201))
 
-    @extend_schema(summary="How a training stands", responses=OpenApiTypes.OBJECT)
+    @extend_schema(summary="The status of a training", responses=OpenApiTypes.OBJECT)
     def status(self, request: Request, pk: str) -> Response:
         """A payload of `agent.rl.training.status.v1` (docs/events)."""
         return Response(status_of(training_request_get(self.actor, pk)))

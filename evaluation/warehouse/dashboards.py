@@ -305,15 +305,15 @@ REWARD_LOW: Final = ChartColumn("reward_low", "from", "number")
 REWARD_HIGH: Final = ChartColumn("reward_high", "to", "number")
 DEVIATION: Final = ChartColumn("reward_deviation", "Deviation", "number")
 COST: Final = ChartColumn("cost_usd", "Cost", "usd")
-COST_EACH: Final = ChartColumn("cost_each_usd", "Cost of one", "usd")
-SECONDS: Final = ChartColumn("seconds_mean", "Took", "seconds")
+COST_EACH: Final = ChartColumn("cost_each_usd", "Cost per trajectory", "usd")
+SECONDS: Final = ChartColumn("seconds_mean", "Duration", "seconds")
 STEPS: Final = ChartColumn("steps_mean", "Steps", "number")
 TOKENS: Final = ChartColumn("tokens_mean", "Tokens", "count")
 ERRORS: Final = ChartColumn("error_rate", "Errors", "share")
 CUT_OFF: Final = ChartColumn("cut_off_rate", "Cut off", "share")
 FROM: Final = ChartColumn("from", "From", "text")
 STATUSES: Final = (
-    ChartColumn("trainings", "Begun", "count"),
+    ChartColumn("trainings", "Started", "count"),
     ChartColumn("completed", "Completed", "count"),
     ChartColumn("failed", "Failed", "count"),
     ChartColumn("cancelled", "Cancelled", "count"),
@@ -331,16 +331,16 @@ TRAINING: Final = Dashboard(
         DashboardChart("success", "Success", "Share of trajectories that succeeded, with its 95 % interval.", "lines",
             BY_TIME, (AT, SUCCESS, SUCCESS_LOW, SUCCESS_HIGH), lived, band=True),
         DashboardChart("cost", "Cost", "Of the calls of trajectories.", "bars", BY_TIME, (AT, COST), lived),
-        DashboardChart("agents", "By agent", "Trainings here, and of services elsewhere; the most first.", "table",
+        DashboardChart("agents", "By agent", "Trainings of this site and of external services, most first.", "table",
             TRAININGS_BY_AGENT, (AGENT, ChartColumn("place", "Where", "text"), *STATUSES,
-            ChartColumn("lived", "Trajectories", "count"), ChartColumn("seconds", "Worked", "seconds"), COST),
+            ChartColumn("lived", "Trajectories", "count"), ChartColumn("seconds", "Work time", "seconds"), COST),
             trainings),
     ),
 )  # fmt: skip
 MODELS: Final = Dashboard(
     "models",
     "Model comparison",
-    "Which model does better, for how much, and whether training helped.",
+    "Success, reward and cost of each model, and the gain by training.",
     (
         DashboardChart("models", "Models", "Of each agent, the most used first; intervals of 95 %.", "table", BY_MODEL,
             (AGENT, ChartColumn("model", "Model", "text"), TRAJECTORIES, SUCCESS, SUCCESS_LOW, SUCCESS_HIGH, REWARD,
@@ -359,15 +359,15 @@ MODELS: Final = Dashboard(
 QUALITY: Final = Dashboard(
     "trajectories",
     "Trajectory quality",
-    "Ends, lengths and faults of trajectories.",
+    "Outcomes, lengths and errors of trajectories.",
     (
         DashboardChart("ends", "End of trajectories", "Shares of all trajectories.", "lines", BY_TIME,
             (AT, SUCCESS, ERRORS, CUT_OFF), lived),
-        DashboardChart("steps", "Steps", "By their number of steps, from one mark to the next.", "bars",
+        DashboardChart("steps", "Steps", "Trajectories by number of steps.", "bars",
             _distribution("steps"), (FROM, TRAJECTORIES), bits),
-        DashboardChart("seconds", "Seconds", "By how long they took, from one mark to the next.", "bars",
+        DashboardChart("seconds", "Seconds", "Trajectories by duration.", "bars",
             _distribution("milliseconds"), (FROM, TRAJECTORIES), lambda rows: bits(rows, 1000)),
-        DashboardChart("tokens", "Tokens", "By how many they used, from one mark to the next.", "bars",
+        DashboardChart("tokens", "Tokens", "Trajectories by number of tokens.", "bars",
             _distribution("tokens"), (FROM, TRAJECTORIES), bits),
         DashboardChart("agents", "By agent", "", "table", BY_AGENT,
             (AGENT, TRAJECTORIES, SUCCESS, ERRORS, CUT_OFF, STEPS, SECONDS, TOKENS), by_most),

@@ -13,11 +13,11 @@ def warehouse() -> HealthFinding:
     more = {f"{sink}_behind_seconds": round(behind(sink), 1) for sink in ChangeSink.values}
     store = store_configured()
     if store is None:
-        return HealthFinding(OK, "off: dashboards ask the roll-ups", more)
+        return HealthFinding(OK, "off: dashboards read the roll-ups", more)
     try:
         store.execute("SELECT 1 AS one")
     except WarehouseError:
-        return HealthFinding(DEGRADED, "away: dashboards ask the roll-ups, and rows wait", more)
+        return HealthFinding(DEGRADED, "away: dashboards read the roll-ups, and rows wait", more)
     return HealthFinding(OK, "answers", more)
 
 

@@ -192,7 +192,7 @@ class DatasetViewSet(ReadViewSet):
     def restore(self, request: Request, pk: UUID) -> Response:
         return self.answer(dataset_restore(self.actor, dataset_get(self.actor, pk)))
 
-    @extend_schema(summary="What is wrong with a dataset's rows", responses=DatasetChecksOut)
+    @extend_schema(summary="Problems of a dataset's rows", responses=DatasetChecksOut)
     @action(detail=True)
     def checks(self, request: Request, pk: UUID) -> Response:
         """Duplicates, contradictions, possible attacks, one-sided outcomes. Flags are places to look."""

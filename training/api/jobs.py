@@ -122,13 +122,11 @@ class TrainingJobViewSet(ScopedViewSet):
     @extend_schema(
         methods=["PATCH"],
         operation_id="training_jobs_comment_partial_update",
-        summary="Edit a comment of one's own",
+        summary="Edit your comment",
         request=CommentIn,
         responses=CommentOut,
     )
-    @extend_schema(
-        methods=["DELETE"], operation_id="training_jobs_comment_destroy", summary="Remove a comment of one's own"
-    )
+    @extend_schema(methods=["DELETE"], operation_id="training_jobs_comment_destroy", summary="Remove your comment")
     @action(detail=True, methods=["patch", "delete"], url_path="comments/<uuid:comment>", pagination_class=None)
     def comment(self, request: Request, pk: UUID, comment: UUID) -> Response:
         run = run_get(self.actor, pk)

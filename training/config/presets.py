@@ -64,8 +64,8 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "flow_spec",
             "Original rule",
-            "Take this to compare with the rule that was first specified: positive advantages only, naive payment; "
-            "it learns slowly and can be farmed.",
+            "Take this to compare with the first specification: positive advantages only, naive payment; "
+            "it learns slowly, and a policy can collect payments without solving the task.",
             {
                 "advantage_filter": "positive",
                 "loss_type": "reinforce",
@@ -130,7 +130,7 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "gigpo",
             "GiGPO",
-            "Take this when siblings often stand in the same state: those steps are compared with each other too "
+            "Take this when siblings often reach the same state: those steps are compared with each other too "
             "(arXiv 2505.10978).",
             {"credit": "gigpo", "scale_rewards": "none", "entropy_coef": 0.005, "entropy_coef_failed_group": 0.025},
             {"action": _ACTION},
@@ -139,8 +139,8 @@ PRESETS: dict[str, Preset] = {
         Preset(
             "ppo",
             "PPO",
-            "Take this for weights whose rollouts can't be repeated: a learned value of what was asked and seen stands "
-            "in the place of siblings (arXiv 1707.06347).",
+            "Take this for weights whose rollouts can't be repeated: a learned value function "
+            "replaces the siblings (arXiv 1707.06347).",
             {
                 "credit": "value",
                 "baseline": "value",

@@ -33,7 +33,7 @@ class KeySpendingViewSet(ScopedViewSet):
     filterset_class = CallingKeyFilters
     orderings = {"-created_at": "created_at", "-spent": "spent", "-calls": "calls"}
 
-    @extend_schema(summary="What keys spent on calls of models")
+    @extend_schema(summary="Spending of keys on model calls")
     def list(self, request: Request) -> Response:
         month: Any = request.query_params.get("month")
         return self.page(calling_keys_visible(self.actor, month_read(month) if month else None), KeySpendingOut)

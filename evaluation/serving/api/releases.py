@@ -213,7 +213,7 @@ class ReleaseViewSet(ReadViewSet):
         release_approve(self.actor, release_get(self.actor, pk))
         return self.retrieve(request, pk=pk)
 
-    @extend_schema(summary="What a release serves otherwise", parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut)
+    @extend_schema(summary="Differences between two releases", parameters=[ReleaseDiffQuery], responses=ReleaseDiffOut)
     @action(detail=True, methods=["get"])
     def diff(self, request: Request, pk: UUID) -> Response:
         release = release_get(self.actor, pk)
@@ -238,7 +238,7 @@ class ReleaseViewSet(ReadViewSet):
         require(self.actor, "data.view", release.organization_id)
         return Response(ServingFilesOut(tensorzero_of(plan_of_release(release))).data)
 
-    @extend_schema(summary="What suites found of a release", responses=ReleaseResultsOut)
+    @extend_schema(summary="Suite results of a release", responses=ReleaseResultsOut)
     @action(detail=True, methods=["get"], pagination_class=None)
     def results(self, request: Request, pk: UUID) -> Response:
         """Of each suite the last completed run that played exactly what the release serves."""

@@ -142,7 +142,9 @@ class SuiteResultOut(Shape):
 
 
 NEW = OpenApiExample("One of the program's", {"built_in": "safety"}, request_only=True)
-RUN = OpenApiExample("An agent as it stands", {"suite": "safety", "agent": "support"}, request_only=True)
+RUN = OpenApiExample(
+    "The current configuration of an agent", {"suite": "safety", "agent": "support"}, request_only=True
+)
 
 
 class SuiteViewSet(ScopedViewSet):

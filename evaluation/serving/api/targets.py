@@ -131,11 +131,11 @@ class ServingSettingsViewSet(AgentVersions):
     serializer_class = ServingSettingsOut
     versioned = tuple(ServingSettingsPatch._declared_fields)
 
-    @extend_schema(summary="How an agent is served")
+    @extend_schema(summary="The serving settings of an agent")
     def retrieve(self, request: Request, agent: str) -> Response:
         return self._answer(serving_of(agent_get(self.actor, agent)))
 
-    @extend_schema(summary="Change how an agent is served", request=ServingSettingsPatch)
+    @extend_schema(summary="Change the serving settings of an agent", request=ServingSettingsPatch)
     def partial_update(self, request: Request, agent: str) -> Response:
         """Missing fields stay unchanged. A new webhook address is called at once."""
         values, found = parsed(ServingSettingsPatch, request.data), agent_get(self.actor, agent)
@@ -170,7 +170,7 @@ class ServingTargetViewSet(ScopedViewSet):
     idempotent = ("back",)
 
     @extend_schema(
-        summary="How an agent is served, for TensorZero",
+        summary="The serving settings of an agent, for TensorZero",
         description="The release that serves it, and the one on its way with its share of the sessions, as the"
         " configuration of TensorZero's gateway. It holds no key: the sentence names the variables that do.",
         responses={200: ServingFilesOut, 409: None},

@@ -121,7 +121,7 @@ class GateVerdict:
         """Why it may go out, or why it may not."""
         failed = [finding for finding in self.findings if not finding.passed]
         if not self.findings:
-            return "It may go out: nothing is asked of this agent's releases."
+            return "It may go out: this agent's releases need no check."
         if not failed:
             return f"It may go out: it passed {counted(len(self.findings), 'check')}."
         further = f"; {len(failed) - 1} more of {len(self.findings)} checks failed" if len(failed) > 1 else ""

@@ -100,7 +100,7 @@ class ToolServerViewSet(ArchivableViewSet):
     )
     documented = {"create": {"examples": [NEW]}, "destroy": {"summary": "Take a tool server out of use"}}
 
-    @extend_schema(summary="What a tool server offers", responses=OfferOut)
+    @extend_schema(summary="The tools of a tool server", responses=OfferOut)
     @action(detail=True, methods=["post"])
     def offer(self, request: Request, pk: UUID) -> Response:
         """Connects to it and lists the tools that agents would get."""

@@ -148,7 +148,7 @@ class ExperienceViewSet(ReadViewSet):
     versioned = ("status", "version")
     idempotent = ("bring", "restore", "prune", "quarantine", "approve", "reject", "merge")
     list_class = ExperienceOut
-    lists = ("List what agents learned", experiences_visible)
+    lists = ("List the lessons of agents", experiences_visible)
     reads = ("One lesson, with its history", experience_get)
 
     @extend_schema(summary="The active lessons that add most to the reward", parameters=[TopQuery], responses=TopOut)

@@ -233,4 +233,4 @@ class ExecutionViewSet(ReadViewSet):
     orderings = {"-recorded_at": "recorded_at", "duration_ms": "duration_ms"}
     list_class = ExecutionRow
     lists = ("List executions", lambda actor: traces_visible(actor).defer("inputs", "outputs"))
-    reads = ("One execution, with what came in and went out", trace_get)
+    reads = ("One execution, with its input and output", trace_get)

@@ -111,7 +111,7 @@ class PlaybookItemViewSet(AgentVersions):
         playbook_edit(self.actor, playbook, type="remove", target=handle)
         return Response(status=204)
 
-    @extend_schema(summary="Make an item what it was", request=RevertIn)
+    @extend_schema(summary="Restore an earlier version of an item", request=RevertIn)
     def revert(self, request: Request, agent: str, handle: str) -> Response:
         """Its text in an earlier version of the playbook: gone if it was not there then, or back again."""
         values, playbook = parsed(RevertIn, request.data), playbook_get(self.actor, agent)

@@ -321,7 +321,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="Its versions, the newest first", parameters=[VersionsQuery], responses=VersionsOut)
+    @extend_schema(summary="Versions of a playbook, newest first", parameters=[VersionsQuery], responses=VersionsOut)
     @action(detail=True, pagination_class=None)
     def versions(self, request: Request, agent: str) -> Response:
         rows = versions_of(playbook_get(self.actor, agent))
@@ -332,7 +332,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
         following = shown[-1].number if len(found) > len(shown) else None
         return Response({"results": VersionOut(shown, many=True).data, "next": following})
 
-    @extend_schema(summary="What two versions do not share", parameters=[DiffQuery], responses=DiffOut)
+    @extend_schema(summary="Differences between two versions", parameters=[DiffQuery], responses=DiffOut)
     @action(detail=True, pagination_class=None)
     def diff(self, request: Request, agent: str) -> Response:
         playbook = playbook_get(self.actor, agent)
@@ -341,7 +341,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
         return Response(DiffOut(asked | {"differences": found}).data)
 
     @extend_schema(
-        summary="Put what the agent learned into production",
+        summary="Put the agent's lessons into production",
         description="Active lessons become items, all of them or none, in one new version. A lesson that says what an"
         " item says is merged with it. Makes the playbook if there is none. 409 while a job changes the agent.",
         request=AdoptIn,
@@ -374,7 +374,7 @@ class ReviewViewSet(ScopedViewSet):
     versioned = ("state", "content", "category")
     idempotent = ("approve", "reject")
 
-    @extend_schema(summary="List what waits for a review")
+    @extend_schema(summary="List open reviews")
     def list(self, request: Request) -> Response:
         """The oldest first. Lessons in quarantine are at `/experiences?status=quarantined`."""
         rows = deltas_visible(self.actor)

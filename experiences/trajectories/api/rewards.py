@@ -107,7 +107,7 @@ class RewardTryViewSet(ScopedViewSet):
     pagination_class = None  # type: ignore[assignment]
 
     @extend_schema(
-        summary="Try a reward on trajectories that there are, or on samples",
+        summary="Try a reward on stored trajectories, or on samples",
         description=(
             "Pays the latest trajectories of a job or an agent again, or samples that are given with the request, and"
             " stores nothing. Groups are ranked as far as"
