@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from experiences.privacy import redact_value
+from experiences.privacy import is_clean, redact_value, values
+from experiences.privacy.values import secret_kind
 
 
 def test_it_cleans_lists_tuples_dicts_and_their_keys() -> None:
@@ -116,3 +117,83 @@ def test_it_finds_nothing_more_the_second_time(value: Any) -> None:
 @given(LEAKY_JSON)
 def test_it_leaves_no_address_in_any_shape(value: Any) -> None:
     assert "example.com" not in repr(redact_value(value)) and "901820" not in repr(redact_value(value))
+
+
+PASSWORD_KEYS = "password passwd pwd passphrase passcode user_password dbPassword my_passwd key-passphrase"
+SECRET_KEYS = (
+    "apikey x_api_key authorization Proxy-Authorization token secret credentials private_key secret_key signing_key"
+    " encryption_key cookie set-cookie my_api_key access_key aws_secret_key ssh_private_key auth_token access_token"
+    " refresh_token id_token session_token bearer_token api_token client_secret app_secret"
+)
+PLAIN_KEYS = (
+    "passwords pwd2 my_pwd user_passcode my_token tokens my_cookie author credential signing encryption_keys"
+    " my_signing_key set_cookies private_keys"
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        *((key, "password") for key in PASSWORD_KEYS.split()),
+        *((key, "api key") for key in SECRET_KEYS.split()),
+        *((key, "") for key in PLAIN_KEYS.split()),
+        ("client secret", "api key"),
+        ("x" * 56 + "password", "password"),
+        ("x" * 57 + "password", ""),
+    ],
+)
+def test_a_key_names_a_secret_by_its_words(key: str, kind: str) -> None:
+    assert secret_kind(key) == kind
+    assert is_clean({key: "quiet"}) is not bool(kind)
+
+
+def nested(value: Any, levels: int, kind: type = list) -> Any:
+    for _ in range(levels):
+        value = {"a": value} if kind is dict else kind([value])
+    return value
+
+
+@pytest.mark.parametrize("kind", [list, tuple, dict])
+def test_two_hundred_levels_are_read_and_no_more(kind: type) -> None:
+    for levels in (199, 200):
+        assert redact_value(nested("ann@example.com", levels, kind)) == nested("[email]", levels, kind)
+        clean = nested("quiet", levels, kind)
+        assert redact_value(clean) is clean and is_clean(clean)
+    assert redact_value(nested("quiet", 201, kind)) == nested("[left out: nested too deep]", 200, kind)
+    assert redact_value(nested(kind(), 200, kind)) == nested(kind(), 200, kind)
+    assert not is_clean(nested("quiet", 201, kind))
+
+
+def test_clean_values_are_those_in_which_nothing_is_replaced() -> None:
+    for value in ("plain", 4.5, None, ["a", ("b", {"c": True})], {"d": [], 7: "e", None: "f"}):
+        assert redact_value(value) is value and redact_value(value) is value
+    for value in ("plain", 4.5, None, ["a", ("b", {"c": True})], {"d": []}):
+        assert is_clean(value) and is_clean(value)
+    for value in ("a@b.co", ["x", "a@b.co"], {"a@b.co": 1}, {"x": ("a@b.co",)}, {"x": 1, "token": 2}, object(), {7: 1}):
+        assert not is_clean(value) and not is_clean(value)
+
+
+def test_numbers_behind_a_key_that_names_a_secret_are_taken_and_flags_are_not() -> None:
+    value = {"token": [1, 2.5, True, False, None, "", "[api key]", "x", (1,), {"id": 3}], "id": 4}
+    assert redact_value(value) == {
+        "token": ["[api key]", "[api key]", True, False, None, "", "[api key]", "[api key]", ("[api key]",),
+                  {"id": "[api key]"}], "id": 4,
+    }  # fmt: skip
+    assert redact_value({"password": {"secret": 1}}) == {"password": {"secret": "[password]"}}
+
+
+def test_keys_that_become_one_are_numbered_past_those_that_are_there() -> None:
+    value = {"a@b.co": 1, "[email] (2)": 2, "c@d.co": 3, "e@f.co": 4, 7: "g@h.co"}
+    assert redact_value(value) == {"[email]": 1, "[email] (2)": 2, "[email] (3)": 3, "[email] (4)": 4, 7: "[email]"}
+
+
+def test_what_is_remembered_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    clean: set[str] = set()
+    keys: set[str] = set()
+    for name, value in (("_clean", clean), ("_plain_keys", keys), ("_REMEMBERED", 3)):
+        monkeypatch.setattr(values, name, value)
+    for text in ("a", "b", "a@b.co", "c", "x" * 200, "y" * 201):
+        redact_value({text: text})
+    assert clean == keys == {"x" * 200}
+    redact_value(["z"])
+    assert clean == {"x" * 200, "z"}
