@@ -219,3 +219,11 @@ def test_the_size_of_a_context_is_the_mean_over_the_queries_of_training() -> Non
     assert report.where == gate.where(choice, QUERIES)
     nothing = gate.decide(replace(setup, train=[]), state, policy, Choice(("x0",)), found)
     assert (nothing.lessons_each, nothing.tokens, nothing.where) == (0.0, 0, {})
+
+
+@pytest.mark.parametrize("missing", ["search_start", "current_success"])
+def test_a_step_of_a_search_needs_the_success_of_its_start_and_of_its_present_context(missing: str) -> None:
+    setup, state, policy = begun()
+    setattr(state, missing, None)
+    with pytest.raises(AssertionError):
+        gate.keep(setup, state, policy, Choice(("x0",)), played(successes(0.5)))

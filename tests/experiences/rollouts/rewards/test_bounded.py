@@ -24,12 +24,13 @@ class Asking:
     """Asks a service, which ``does`` something first."""
 
     def __init__(self, does: Callable[[], object] = int, seconds: float | None = 5.0) -> None:
-        self.does, self.threads = does, set[str]()
+        self.does, self.threads, self.daemons = does, set[str](), set[bool]()
         if seconds is not None:
             self.timeout_seconds = seconds
 
     def __call__(self, one: Trajectory) -> Payment:
         self.threads.add(threading.current_thread().name)
+        self.daemons.add(threading.current_thread().daemon)
         self.does()
         return Payment.at_the_end(one, {"a": one.outcome})
 
@@ -71,7 +72,9 @@ async def test_a_reward_that_takes_too_long_halts_the_run_and_is_not_asked_again
             "The reward Asking ran out of time: it took more than 0.05 s. Mend it, then resume the job."
         )
         assert halted.value.reason == "reward_timeout"
-    assert len(reward.threads) == 1
+    assert len(reward.threads) == 1 and reward.daemons == {
+        True
+    }  # a hanging one does not hold up the end of the process
     done.set()
 
 

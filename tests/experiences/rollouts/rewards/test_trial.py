@@ -392,6 +392,7 @@ def test_a_rank_keeps_what_the_ranked_reward_paid_and_why() -> None:
     for one in group:
         pay(reward, one)
         kept = one.evidence["reward"]
+        assert (kept["name"], kept["by"]) == ("relative_rank", "reward")
         assert kept["components"] == {"ground_truth": one.outcome} and kept["measure"] == one.outcome
         assert kept["of"]["score"] == one.outcome and kept["unscored"] == "not ranked yet"
     payments = reward.settle(group)
@@ -422,3 +423,17 @@ def test_the_cheapest_success_is_first(by: str, first: int) -> None:
     for success_first, last in ((True, 0.0), (False, 1.0)):
         ranked: Any = rewards.get("relative_rank")({"by": by, "success_first": success_first})
         assert ranked.settle([*group, failed])[-1].components["relative_rank"] == last
+
+
+def test_the_evidence_of_the_composite_reward_holds_its_weights_and_what_was_measured() -> None:
+    one = recorded(1, 0, 0, 0.5, evidence={"scorer": "exact", "feedback": {"thumbs": "up"}})
+    pay(rewards.get("composite")({}), one)
+    kept = one.evidence["reward"]
+    raw = {"completion": 0.5, "efficiency": 0.5, "code_quality": None, "feedback": 1.0}
+    assert kept == {
+        "name": "composite", "raw": raw, "normalised": raw | {"code_quality": 0.0},
+        "weights": {"completion": 0.4, "efficiency": 0.2, "code_quality": 0.15, "feedback": 0.25},
+        "observed": dict.fromkeys(raw, 0),
+        "measured": {"completion": True, "efficiency": True, "code_quality": False, "feedback": True},
+        "turns": 1.0, "tokens": 0.0, "redundant_calls": 0.0, "task_type": "exact",
+    }  # fmt: skip
