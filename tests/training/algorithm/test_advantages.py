@@ -162,3 +162,11 @@ def test_it_prefers_risk_when_only_positive_advantages_count() -> None:
         chosen[advantage_filter] = float(p[0])
     assert chosen["none"] > 0.9
     assert chosen["positive"] < 0.1
+
+
+def test_an_entry_that_could_not_be_scored_is_normalised_to_nothing() -> None:
+    found = group_advantages([1.0, 0.0, math.nan, 2.0, 2.0], [0, 0, 0, 1, 1])
+    assert found.normalized[2:].tolist() == found.advantages[2:].tolist() == [0.0, 0.0, 0.0]
+    assert found.frac_zero_std == 0.5 and found.spread == pytest.approx(math.sqrt(0.5) / 2)
+    valued = group_advantages([1.0, math.nan], [0, 1], baseline="value", state_values=[0.5, 0.5])
+    assert valued.advantages[1] == valued.normalized[1] == 0.0 and valued.signal.tolist() == [True, False]

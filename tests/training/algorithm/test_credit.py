@@ -127,3 +127,7 @@ def test_the_mean_of_the_others_works_step_by_step_too(mode: Credit) -> None:
     plain = advantages(steps, mode, baseline="group_mean", scale_rewards="none")[1]
     others = advantages(steps, mode, baseline="loo", scale_rewards="none")[1]
     assert np.abs(others).max() > np.abs(plain).max()
+
+
+def test_a_rule_that_says_nothing_is_the_documented_one() -> None:
+    assert CreditRule() == CreditRule("reward_to_go", 0.99, "group", "group_mean", 0.1, 1, 1.0, 1.0)

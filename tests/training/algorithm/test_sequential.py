@@ -137,3 +137,24 @@ def test_it_says_how_many_queries_a_gain_would_take() -> None:
     assert few is not None and many is not None and few < many
     assert design.power(few, 0.2).found >= 0.8 > design.power(few - 1, 0.2).found
     assert design.queries_for(0.01, 0.8) is None
+
+
+def test_a_long_lower_tail_is_corrected_by_halls_completed_cube() -> None:
+    """Hall 1992, section 3, where the skewness g is below 0."""
+    d = np.array([0.4, 0.5, 0.6, 0.5, 0.4, -0.8])
+    n, mean, sd = 6, d.mean(), d.std(ddof=1)
+    g = ((d - mean) ** 3).mean() / sd**3
+    t = math.sqrt(n) * mean / sd
+    hall = t + g * t**2 / (3 * math.sqrt(n)) + g**2 * t**3 / (27 * n) + g / (6 * math.sqrt(n))
+    assert g < 0 and statistics(d[None])[0] == pytest.approx(float(normal_of_student(hall, 5)))
+    assert statistics(-d[None])[0] == pytest.approx(-float(normal_of_student(t, 5)))  # an upper tail is not corrected
+    alike = np.full(6, 0.5)  # their spread is that of a half of one sample: 1 / (2 n)
+    assert statistics(alike[None])[0] == pytest.approx(float(normal_of_student(math.sqrt(6) * 0.5 * 12, 5)))
+
+
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_statistic_at_a_bound_decides(at: int) -> None:
+    bound = boundary(4, 0.025) / math.sqrt(at)
+    futile = bound if at == 4 else 0.5 * at / 4
+    for z, decision in ((bound, "better"), (futile, "better" if at == 4 else "open"), (futile - 1e-9, "not_better")):
+        assert DEFAULT._decided(np.array([z]), at) == [decision]
