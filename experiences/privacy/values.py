@@ -15,18 +15,14 @@ _REMEMBERED, _REMEMBERED_LENGTH = 50_000, 200
 _clean: set[str] = set()
 _plain_keys: set[str] = set()
 
-_PASSWORDS: Final = frozenset({"password", "passwd", "pwd", "passphrase", "passcode", "userpassword", "dbpassword"})
+# Names by themselves; as the end of a longer one they may say another thing.
+_PASSWORDS: Final = frozenset({"pwd", "passcode"})
 _SECRETS: Final = frozenset(
     {
-        "apikey",
-        "xapikey",
         "authorization",
         "proxyauthorization",
         "token",
-        "secret",
         "credentials",
-        "privatekey",
-        "secretkey",
         "signingkey",
         "encryptionkey",
         "cookie",
@@ -48,7 +44,6 @@ _ENDS: Final = (
     ("sessiontoken", "api key"),
     ("bearertoken", "api key"),
     ("apitoken", "api key"),
-    ("clientsecret", "api key"),
     ("secret", "api key"),
 )
 

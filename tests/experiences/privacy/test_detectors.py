@@ -58,6 +58,7 @@ KEY40 = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
         ("db_pass: 12345", "db_pass: [password]"),
         ("db-pass=abcde", "db-pass=[password]"),
         ("bypass=12345", "bypass=12345"),
+        ("x bpass=12345", "x bpass=12345"),
         ("passphrase: ab1d", "passphrase: [password]"),
         ("my pwd=ab1d", "my pwd=[password]"),
         ("password: settings.password", "password: settings.password"),
