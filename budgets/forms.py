@@ -89,7 +89,7 @@ class NewLimitForm(NoteForm):
         """The arguments of ``services.budget_set_limit``."""
         given = self.cleaned_data
         agent_id = UUID(given["owner"]) if given["owner"] else None
-        return {"agent_id": agent_id, "limit": given["limit"], "note": given["note"]}
+        return {"agent_id": agent_id, "limit_micros": given["limit"], "note": given["note"]}
 
 
 class PriceForm(ServiceForm):

@@ -22,14 +22,14 @@ def chain_of(job: Job) -> list[Headroom]:
 
 def tightest(rooms: list[Headroom]) -> Headroom | None:
     """The budget with the least left: a call that was refused did not fit there."""
-    limited = [room for room in rooms if room.left is not None]
-    return min(limited, key=lambda room: (not room.debt, room.left), default=None)
+    limited = [room for room in rooms if room.left_micros is not None]
+    return min(limited, key=lambda room: (not room.debt_micros, room.left_micros), default=None)
 
 
 def has_room(room: Headroom, job: Job) -> bool:
     """Whether a call like the last one that the job made fits."""
     wanted = _last_call(job)
-    return wanted > 0 and not room.debt and (room.left or 0) >= wanted
+    return wanted > 0 and not room.debt_micros and (room.left_micros or 0) >= wanted
 
 
 def blocking(job: Job) -> Headroom | None:
@@ -41,11 +41,11 @@ def blocking(job: Job) -> Headroom | None:
     then = bill.data if bill is not None else {}
     payer = Job.objects.filter(id=then.get("paid_by")).first() or job
     room = tightest(chain_of(payer))
-    if room is None or room.left is None:
+    if room is None or room.left_micros is None:
         return None
     # Its call did not fit what was left then, so that it fits no less now.
-    as_then = room.scope == then.get("stopped_by") and dollars(room.left) <= (then.get("left_usd") or 0.0)
-    return room if room.debt or not room.left or as_then or _last_call(payer) > room.left else None
+    as_then = room.scope == then.get("stopped_by") and dollars(room.left_micros) <= (then.get("left_usd") or 0.0)
+    return room if room.debt_micros or not room.left_micros or as_then or _last_call(payer) > room.left_micros else None
 
 
 def _last_call(job: Job) -> int:

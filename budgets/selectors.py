@@ -40,18 +40,19 @@ BY: Final = {"job": "job_id", "agent": "agent_id", "model": "model", "purpose": 
 
 @dataclass(frozen=True, slots=True)
 class Headroom:
-    """The room left in one budget of a chain. ``budget`` is None where nothing was spent yet. Micro-dollars."""
+    """The room left in one budget of a chain. ``budget`` is None where nothing was spent yet."""
 
     scope: str
-    limit: int | None
-    spent: int
-    reserved: int
-    debt: int
+    limit_micros: int | None
+    spent_micros: int
+    reserved_micros: int
+    debt_micros: int
     budget: Budget | None = None
 
     @property
-    def left(self) -> int | None:
-        return None if self.limit is None else max(0, self.limit - self.spent - self.reserved - self.debt)
+    def left_micros(self) -> int | None:
+        taken = self.spent_micros + self.reserved_micros + self.debt_micros
+        return None if self.limit_micros is None else max(0, self.limit_micros - taken)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,12 +126,12 @@ def budget_chain(
 def budget_preflight(
     *,
     organization_id: uuid.UUID,
-    wanted: int,
+    wanted_micros: int,
     agent_id: uuid.UUID | None = None,
     job_id: uuid.UUID | None = None,
-    job_limit: int | None = None,
+    job_limit_micros: int | None = None,
 ) -> list[Headroom]:
-    """The chain, if ``wanted`` micro-dollars fit each budget of it. ``job_limit``: of a job that is yet to be made.
+    """The chain, if ``wanted_micros`` fit each budget of it. ``job_limit_micros``: of a job that is yet to be made.
 
     The check holds nothing: other jobs may take the room meanwhile, and each call is checked again.
 
@@ -138,22 +139,29 @@ def budget_preflight(
         Insufficient: one has less left; the message says which and how much, ``fields`` has ``budget``.
     """
     rooms = budget_chain(organization_id, agent_id=agent_id, job_id=job_id)
-    if job_id is None and job_limit is not None:
-        rooms.append(Headroom(Scope.JOB, job_limit, 0, 0, 0))
-    short = [room for room in rooms if room.left is not None and (room.left < wanted or room.debt)]
+    if job_id is None and job_limit_micros is not None:
+        rooms.append(Headroom(Scope.JOB, job_limit_micros, 0, 0, 0))
+    short = [
+        room
+        for room in rooms
+        if room.left_micros is not None and (room.left_micros < wanted_micros or room.debt_micros)
+    ]
     if short:
-        tightest = min(short, key=lambda room: room.left or 0)
-        raise Insufficient(_short(tightest, wanted), fields={"budget": f"{money(tightest.left or 0)} is left."})
+        tightest = min(short, key=lambda room: room.left_micros or 0)
+        raise Insufficient(
+            _short(tightest, wanted_micros), fields={"budget": f"{money(tightest.left_micros or 0)} is left."}
+        )
     return rooms
 
 
-def _short(room: Headroom, wanted: int) -> str:
-    held = f", {money(room.reserved)} on hold" if room.reserved else ""
-    debt = f", {money(room.debt)} owed" if room.debt else ""
-    most, left = apart(wanted, room.left or 0)
+def _short(room: Headroom, wanted_micros: int) -> str:
+    held = f", {money(room.reserved_micros)} on hold" if room.reserved_micros else ""
+    debt = f", {money(room.debt_micros)} owed" if room.debt_micros else ""
+    most, left = apart(wanted_micros, room.left_micros or 0)
     return (
         f"This may cost {most}, and {NAMES[Scope(room.scope)]} budget has {left} left of"
-        f" {money(room.limit or 0)} ({money(room.spent)} spent{held}{debt}). Ask for less, or raise that budget."
+        f" {money(room.limit_micros or 0)} ({money(room.spent_micros)} spent{held}{debt}). Ask for less, or raise that"
+        " budget."
     )
 
 

@@ -40,22 +40,22 @@ PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
 class ShownLimit:
     """The limit that a person saw before they changed it, in micro-dollars; None: not limited."""
 
-    limit: int | None
+    limit_micros: int | None
 
 
 def budget_set_limit(
     actor: Actor,
     *,
     organization: Organization | uuid.UUID,
-    limit: int | None,
+    limit_micros: int | None,
     agent_id: uuid.UUID | None = None,
     job: Job | None = None,
     note: str = "",
 ) -> Budget:
     """Sets the standing limit of an organisation, one of its agents or one of its jobs, from now on.
 
-    ``limit`` in micro-dollars; None: not limited. The running period gets it at once, and debt is paid from the room
-    that it makes. Returns the running period's budget.
+    ``limit_micros`` None: not limited. The running period gets the limit at once, and debt is paid from the room that
+    the limit makes. Returns the running period's budget.
 
     Raises:
         Missing, Forbidden: the actor may not edit budgets there, or there is no such agent or job in it.
@@ -63,11 +63,11 @@ def budget_set_limit(
     """
     organization_id = organization_id_of(organization)
     require(actor, "budget.edit", organization_id)
-    return limit_change(actor, limit_owner(organization_id, agent_id=agent_id, job=job), limit, note=note)
+    return limit_change(actor, limit_owner(organization_id, agent_id=agent_id, job=job), limit_micros, note=note)
 
 
 def budget_change_limit(
-    actor: Actor, budget: Budget, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
+    actor: Actor, budget: Budget, limit_micros: int | None, *, note: str = "", shown: ShownLimit | None = None
 ) -> Budget:
     """Sets the standing limit of a budget's owner, from now on. ``shown``: only if it is still the one that was shown.
 
@@ -76,7 +76,7 @@ def budget_change_limit(
         Missing, Forbidden, Invalid: as ``budget_set_limit``.
     """
     require(actor, "budget.edit", budget.organization_id)
-    return limit_change(actor, owner_of(budget), limit, note=note, shown=shown)
+    return limit_change(actor, owner_of(budget), limit_micros, note=note, shown=shown)
 
 
 def limit_owner(
@@ -110,17 +110,22 @@ def owner_of(budget: Budget) -> BudgetOwner:
 
 
 def budget_open_job(
-    actor: Actor | None, job: Job, *, agent_id: uuid.UUID | None, limit: int | None, note: str = ""
+    actor: Actor | None, job: Job, *, agent_id: uuid.UUID | None, limit_micros: int | None, note: str = ""
 ) -> Budget:
     """The budget that a job starts with, set by the person who starts it. In the transaction that makes the job, which
     checks who may start one."""
     owner = BudgetOwner(job.organization_id, Scope.JOB, job.id, agent_id)
-    return limit_change(actor, owner, limit, note=note or "set at the start")
+    return limit_change(actor, owner, limit_micros, note=note or "set at the start")
 
 
 @transaction.atomic
 def limit_change(
-    actor: Actor | None, owner: BudgetOwner, limit: int | None, *, note: str = "", shown: ShownLimit | None = None
+    actor: Actor | None,
+    owner: BudgetOwner,
+    limit_micros: int | None,
+    *,
+    note: str = "",
+    shown: ShownLimit | None = None,
 ) -> Budget:
     """Writes a limit with its history and its audit event. Who may is asked by the callers.
 
@@ -128,7 +133,7 @@ def limit_change(
         Conflict: the limit is not the one that was ``shown`` any more.
         Invalid: the limit is negative, beyond reason, or below what is spent and held already.
     """
-    if limit is not None and not 0 <= limit <= MOST_MICROS:
+    if limit_micros is not None and not 0 <= limit_micros <= MOST_MICROS:
         raise _wrong(f"A limit is between $0 and {money(MOST_MICROS)}.")
     # 1. The owner's turn: no row of theirs is opened meanwhile, so that the next month can't begin with the old limit.
     owner_lock(owner.id)
@@ -138,29 +143,29 @@ def limit_change(
     with connection.cursor() as cursor:
         # 2. The balances' locks: nothing is reserved between the comparison and the change.
         balances = lock(cursor, list(rows.values_list("id", flat=True)))
-        if shown is not None and balances[budget_id].limit_micros != shown.limit:
+        if shown is not None and balances[budget_id].limit_micros != shown.limit_micros:
             raise _moved(balances[budget_id].limit_micros)
         for balance in balances.values():
-            _fits(balance, limit)
+            _fits(balance, limit_micros)
         name = Actor.of(actor).name if actor is not None else "system"
         BudgetLimit.objects.create(
             organization_id=owner.organization_id,
             scope=owner.scope,
             owner_id=owner.id,
             before=before,
-            limit=limit,
+            limit=limit_micros,
             changed_by_id=getattr(Actor.of(actor).user, "pk", None),
             actor=name[:150],
             note=note[:200],
         )
-        rows.update(limit=limit)
+        rows.update(limit=limit_micros)
         # 3. Debt takes the room first; one alert says which share of the new limit is spent already.
         for balance in balances.values():
-            balance.limit_micros = limit
+            balance.limit_micros = limit_micros
         post(cursor, balances, [])
         alerts_raise(cursor, [Alert(one, max(_reached(one))) for one in balances.values() if _reached(one)])
     budget = Budget.objects.get(id=budget_id)
-    record(actor, "budget.changed", budget, before={"limit": before}, after={"limit": limit, "note": note[:200]})
+    record(actor, "budget.changed", budget, before={"limit": before}, after={"limit": limit_micros, "note": note[:200]})
     return budget
 
 

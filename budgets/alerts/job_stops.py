@@ -68,8 +68,9 @@ def resume_check(job: Job) -> None:
 def blocked(room: Headroom) -> str:
     """Why a job can't go on, as a sentence."""
     whose = NAMES[Scope(room.scope)].capitalize()
-    left = f"{money(room.debt)} is owed" if room.debt else f"{money(room.left or 0)} is left"
-    return f"{whose} budget has no room for the next call: {left} of {money(room.limit or 0)}. Raise it, then resume."
+    left = f"{money(room.debt_micros)} is owed" if room.debt_micros else f"{money(room.left_micros or 0)} is left"
+    limit = money(room.limit_micros or 0)
+    return f"{whose} budget has no room for the next call: {left} of {limit}. Raise it, then resume."
 
 
 def _bill(job: Job, payer: Job) -> dict[str, Any]:
@@ -83,8 +84,8 @@ def _bill(job: Job, payer: Job) -> dict[str, Any]:
         "text": text,
         "stopped_by": room.scope if room is not None else "",
         "paid_by": str(payer.id),
-        "limit_usd": None if room is None or room.limit is None else dollars(room.limit),
-        "left_usd": None if room is None or room.left is None else dollars(room.left),
+        "limit_usd": None if room is None or room.limit_micros is None else dollars(room.limit_micros),
+        "left_usd": None if room is None or room.left_micros is None else dollars(room.left_micros),
         "spent_usd": dollars(spent),
         "by_purpose": [_line(one) for one in by_purpose],
         "by_model": [_line(one) for one in by_model],

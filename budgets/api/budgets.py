@@ -178,7 +178,7 @@ class BudgetViewSet(ReadViewSet):
                 self.actor,
                 organization=agent.organization_id if agent else organization,
                 agent_id=agent.id if agent else None,
-                limit=values["limit_usd"],
+                limit_micros=values["limit_usd"],
                 note=values.get("note", ""),
             ),
         )

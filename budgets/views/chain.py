@@ -33,9 +33,13 @@ class Link:
 
     @property
     def used(self) -> float | None:
-        if self.room.limit is None:
+        if self.room.limit_micros is None:
             return None
-        return (self.room.spent + self.room.reserved + self.room.debt) / self.room.limit if self.room.limit else 1.0
+        return (
+            (self.room.spent_micros + self.room.reserved_micros + self.room.debt_micros) / self.room.limit_micros
+            if self.room.limit_micros
+            else 1.0
+        )
 
 
 @dataclass(frozen=True, slots=True)

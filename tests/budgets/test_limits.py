@@ -45,15 +45,15 @@ def test_only_an_admin_of_the_organisation_sets_a_limit(
 ) -> None:
     for person in (olivia, dan, stella):
         with pytest.raises(Forbidden):
-            budget_set_limit(person, organization=acme, limit=DOLLAR)
+            budget_set_limit(person, organization=acme, limit_micros=DOLLAR)
     with pytest.raises(Missing):
-        budget_set_limit(charlie, organization=acme, limit=DOLLAR)
-    assert budget_set_limit(adam, organization=acme, limit=DOLLAR).limit == DOLLAR
+        budget_set_limit(charlie, organization=acme, limit_micros=DOLLAR)
+    assert budget_set_limit(adam, organization=acme, limit_micros=DOLLAR).limit == DOLLAR
 
 
 def test_it_keeps_who_changed_what_and_why(acme: Organization, adam: Any) -> None:
-    budget_set_limit(adam, organization=acme, limit=5 * DOLLAR, note="pilot")
-    budget = budget_set_limit(adam, organization=acme, limit=None)
+    budget_set_limit(adam, organization=acme, limit_micros=5 * DOLLAR, note="pilot")
+    budget = budget_set_limit(adam, organization=acme, limit_micros=None)
     rows = limits_visible(adam, budget).order_by("id")
     assert [(row.before, row.limit, row.actor, row.note) for row in rows] == [
         (None, 5 * DOLLAR, "adam", "pilot"),
@@ -71,24 +71,24 @@ def test_it_refuses_a_limit_below_what_is_spent_and_held(chain: Chain, acme: Org
     settle("a", bill(20 * CENT))
     reserve(hold(chain, "b", 50 * CENT))
     with pytest.raises(Invalid) as refused:
-        budget_set_limit(adam, organization=acme, limit=70 * CENT - 1)
+        budget_set_limit(adam, organization=acme, limit_micros=70 * CENT - 1)
     assert "$0.20 is spent and $0.50 is on hold" in refused.value.message
     assert "$0.70" in refused.value.fields["limit"]
     assert not BudgetLimit.objects.exists()
-    assert budget_set_limit(adam, organization=acme, limit=70 * CENT).left == 0
+    assert budget_set_limit(adam, organization=acme, limit_micros=70 * CENT).left == 0
 
 
 @pytest.mark.parametrize("limit", [-1, 10**16])
 def test_it_refuses_limits_that_make_no_sense(acme: Organization, adam: Any, limit: int) -> None:
     with pytest.raises(Invalid):
-        budget_set_limit(adam, organization=acme, limit=limit)
+        budget_set_limit(adam, organization=acme, limit_micros=limit)
 
 
 def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_limit(job: Job, agent: Any) -> None:
     chain = chain_open(job.organization_id, job_id=job.id)
     assert Budget.objects.get(id=chain.job_budget).limit == 100 * DOLLAR
     other = Job.objects.create(organization=job.organization, kind="training")
-    budget = budget_open_job(job.created_by, other, agent_id=agent.id, limit=3 * DOLLAR)
+    budget = budget_open_job(job.created_by, other, agent_id=agent.id, limit_micros=3 * DOLLAR)
     assert (budget.limit, budget.period, budget.agent_id) == (3 * DOLLAR, "total", agent.id)
     assert [room.scope for room in chain_of(other)] == ["organization", "agent", "job"]
     assert BudgetLimit.objects.get().actor == "olivia"
@@ -106,11 +106,11 @@ def test_a_raised_limit_lets_the_next_call_through_and_pays_debt_first(chain: Ch
     reserve(hold(chain, "a", 100 * CENT))
     settle("a", bill(130 * CENT))
     assert balances(chain)[2] == (100 * CENT, 0, 30 * CENT)
-    budget_set_limit(adam, organization=job.organization_id, job=job, limit=120 * CENT)
+    budget_set_limit(adam, organization=job.organization_id, job=job, limit_micros=120 * CENT)
     assert balances(chain)[2] == (120 * CENT, 0, 10 * CENT)
     with pytest.raises(BudgetRefused):
         reserve(hold(chain, "b", 1))
-    budget_set_limit(adam, organization=job.organization_id, job=job, limit=140 * CENT)
+    budget_set_limit(adam, organization=job.organization_id, job=job, limit_micros=140 * CENT)
     assert balances(chain)[2] == (130 * CENT, 0, 0)
     assert reserve(hold(chain, "b", 10 * CENT)).fresh
     paid = LedgerEntry.objects.filter(kind="adjust", job_budget_id=chain.job_budget).order_by("id")
@@ -123,16 +123,16 @@ def test_a_raised_limit_lets_the_next_call_through_and_pays_debt_first(chain: Ch
 def test_a_lowered_limit_alerts_of_what_it_makes_of_the_spending(chain: Chain, acme: Organization, adam: Any) -> None:
     reserve(hold(chain, "a", 60 * CENT))
     settle("a", bill(60 * CENT))
-    budget_set_limit(adam, organization=acme, limit=80 * CENT)
+    budget_set_limit(adam, organization=acme, limit_micros=80 * CENT)
     assert [one.threshold for one in BudgetAlert.objects.all()] == [75]
-    budget_set_limit(adam, organization=acme, limit=65 * CENT)
+    budget_set_limit(adam, organization=acme, limit_micros=65 * CENT)
     assert sorted(one.threshold for one in BudgetAlert.objects.all()) == [75, 90]
 
 
 def test_a_new_month_begins_with_the_standing_limit_and_nothing_spent(
     chain: Chain, acme: Organization, adam: Any
 ) -> None:
-    budget_set_limit(adam, organization=acme, limit=7 * DOLLAR)
+    budget_set_limit(adam, organization=acme, limit_micros=7 * DOLLAR)
     reserve(hold(chain, "a", CENT))
     later = (chain.month + timedelta(days=40)).replace(day=1)
     next_chain = chain_open(acme.id, agent_id=chain.agent_id, job_id=chain.job_id, month=later)
@@ -157,19 +157,19 @@ def test_a_stranger_who_names_our_agent_changes_nothing_for_us(
 ) -> None:
     charlie.memberships.update(role="admin")
     with pytest.raises(Missing):
-        budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit=0)
+        budget_set_limit(charlie, organization=elsewhere, agent_id=chain.agent_id, limit_micros=0)
     limit_change(
         None, BudgetOwner(elsewhere.id, Scope.AGENT, chain.agent_id, chain.agent_id), 0
     )  # despite the answer of the service
     assert chain_open(chain.organization_id, agent_id=chain.agent_id, job_id=chain.job_id) == chain
     assert reserve(hold(chain, "a", CENT)).fresh
     with pytest.raises(Missing):
-        budget_set_limit(charlie, organization=elsewhere, job=Job.objects.get(id=chain.job_id), limit=0)
+        budget_set_limit(charlie, organization=elsewhere, job=Job.objects.get(id=chain.job_id), limit_micros=0)
 
 
 def test_a_limit_for_an_agent_that_is_not_there_is_refused_and_makes_no_budget(acme: Organization, adam: Any) -> None:
     with pytest.raises(Missing, match="Choose one of its agents"):
-        budget_set_limit(adam, organization=acme, agent_id=uuid4(), limit=CENT)
+        budget_set_limit(adam, organization=acme, agent_id=uuid4(), limit_micros=CENT)
     assert not Budget.objects.exists() and not BudgetLimit.objects.exists()
 
 
@@ -187,7 +187,7 @@ def test_a_raised_budget_keeps_only_the_alerts_of_its_new_limit(chain: Chain, jo
     reserve(hold(chain, "a", 100 * CENT))
     settle("a", bill(100 * CENT))
     assert [one.threshold for one in alerts_standing(adam, since=since, limit=9)] == [100]
-    budget_set_limit(adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit=200 * CENT)
+    budget_set_limit(adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit_micros=200 * CENT)
     assert alerts_standing(adam, since=since, limit=9) == []
     reserve(hold(chain, "b", 55 * CENT))
     settle("b", bill(55 * CENT))
@@ -200,7 +200,7 @@ def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, cha
     assert budgets_visible(stella, month=chain.month).count() == 3
     assert ledger_visible(stella).count() == 2 and Reservation.objects.visible_to(stella).count() == 1
     assert alerts_visible(stella).count() == 3
-    assert [link.room.spent for link in chain_shown(stella, job).links] == [100 * CENT] * 3
+    assert [link.room.spent_micros for link in chain_shown(stella, job).links] == [100 * CENT] * 3
     for rows in (budgets_visible, ledger_visible, Reservation.objects.visible_to, alerts_visible, limits_visible):
         assert rows(charlie).count() == 0
     for act in (lambda: budget_get(charlie, chain.job_budget), lambda: chain_shown(charlie, job)):
@@ -211,9 +211,11 @@ def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, cha
 
 def test_it_says_before_the_start_what_does_not_fit_and_where(chain: Chain, acme: Organization) -> None:
     def ask(wanted: int, job_limit: int | None = None) -> Any:
-        return budget_preflight(organization_id=acme.id, agent_id=chain.agent_id, wanted=wanted, job_limit=job_limit)
+        return budget_preflight(
+            organization_id=acme.id, agent_id=chain.agent_id, wanted_micros=wanted, job_limit_micros=job_limit
+        )
 
-    assert [room.left for room in ask(5 * DOLLAR)] == [10 * DOLLAR, 5 * DOLLAR]
+    assert [room.left_micros for room in ask(5 * DOLLAR)] == [10 * DOLLAR, 5 * DOLLAR]
     with pytest.raises(Insufficient) as refused:
         ask(5 * DOLLAR + 1)
     assert "this agent's budget has $5.00 left of $5.00" in refused.value.message
@@ -227,8 +229,12 @@ def test_it_says_before_the_start_what_does_not_fit_and_where(chain: Chain, acme
 
 
 def test_a_preflight_opens_no_budget(acme: Organization, agent: Any) -> None:
-    rooms = budget_preflight(organization_id=acme.id, agent_id=agent.id, wanted=DOLLAR, job_limit=DOLLAR)
-    assert [(room.scope, room.left) for room in rooms] == [("organization", None), ("agent", None), ("job", DOLLAR)]
+    rooms = budget_preflight(organization_id=acme.id, agent_id=agent.id, wanted_micros=DOLLAR, job_limit_micros=DOLLAR)
+    assert [(room.scope, room.left_micros) for room in rooms] == [
+        ("organization", None),
+        ("agent", None),
+        ("job", DOLLAR),
+    ]
     assert not Budget.objects.exists()
 
 

@@ -561,7 +561,7 @@ def test_a_paused_job_says_which_budget_stopped_it(spent: Chain, stella: Any, ad
     assert re.search(r"Breakdown of \$0\.\d+.*Purpose.*training.*Model.*small", text(page), re.S)
     assert "Raise it" in text(at_desk(adam).get(f"/budgets/of-job/{spent.job_id}/"))
     job = Job.objects.get(id=spent.job_id)
-    budget_set_limit(adam, organization=acme, agent_id=spent.agent_id, job=job, limit=4 * MICROS)
+    budget_set_limit(adam, organization=acme, agent_id=spent.agent_id, job=job, limit_micros=4 * MICROS)
     assert "resume the job" in text(client.get(f"/budgets/of-job/{spent.job_id}/"))
     assert stopping(client, spent.job_id) == [False, False, False]
 

@@ -33,7 +33,7 @@ def test_a_refused_plan_is_repaired_and_a_stopped_job_asks(
     adam.email = "adam@example.org"
     adam.save()
     run = run_start(olivia, agent=reader, dataset=rows, config=CONFIG)
-    budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=reader.id, limit=0)
+    budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=reader.id, limit_micros=0)
     Job.objects.filter(id=run.job_id).update(status=Status.PAUSED, status_reason="budget_exceeded", lease_until=None)
     run.job.refresh_from_db()
     stop_notify(run.job)
@@ -47,7 +47,7 @@ def test_a_refused_plan_is_repaired_and_a_stopped_job_asks(
     assert Mail.objects.filter(subject="olivia asks for a higher budget").count() == 1
     Job.objects.filter(id=run.job_id).update(status=Status.CANCELLED)
 
-    budget_set_limit(Actor(adam), organization=acme, limit=200_000)
+    budget_set_limit(Actor(adam), organization=acme, limit_micros=200_000)
     page.goto(f"{live_site.url}/launch/?agent={reader.pk}&dataset={rows.pk}&source=dataset")
     page.fill("[name=n_iterations]", "500")
     page.wait_for_selector("#plan button.primary[disabled]")

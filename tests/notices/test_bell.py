@@ -71,7 +71,7 @@ def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     adam: Any, stella: Any, acme: Organization, agent: Agent
 ) -> None:
     preferences_set(stella, acme, whose=Whose.ALL, bell=["budget.threshold", "budget.exceeded"], mail=[])
-    budget = budget_set_limit(adam, organization=acme, agent_id=agent.pk, limit=1_000_000)
+    budget = budget_set_limit(adam, organization=acme, agent_id=agent.pk, limit_micros=1_000_000)
     for threshold, kind in ((75, AlertKind.THRESHOLD), (100, AlertKind.THRESHOLD), (0, AlertKind.ABOVE_HOLD)):
         alert = BudgetAlert.objects.create(
             budget=budget, kind=kind, threshold=threshold, limit=1_000_000, spent=800_000

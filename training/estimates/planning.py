@@ -237,7 +237,7 @@ def _price(agent: Agent, endpoint: Callable[[Agent], Endpoint], whose: str = "")
 
 def _rooms(agent: Agent) -> list[tuple[Headroom, int]]:
     chain = budget_chain(agent.organization_id, agent_id=agent.id)
-    return [(room, 0 if room.debt else room.left) for room in chain if room.left is not None]
+    return [(room, 0 if room.debt_micros else room.left_micros) for room in chain if room.left_micros is not None]
 
 
 def _ratios(agent: Agent) -> list[float]:

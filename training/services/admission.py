@@ -144,7 +144,7 @@ def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
         )
     wanted = min(cost, budget)
     check = partial(
-        budget_preflight, organization_id=planned.agent.organization_id, agent_id=planned.agent.id, wanted=wanted
+        budget_preflight, organization_id=planned.agent.organization_id, agent_id=planned.agent.id, wanted_micros=wanted
     )
     if short := _error_of(check):
         yield LaunchRefusal(short, tuple(_fewer(planned)))

@@ -122,7 +122,7 @@ def run_start(
             actor, **job_slot(agent), title=title or f"Train {agent.name}", priority=priority, not_before=not_before
         )
         run.save(force_insert=True)
-        budget_open_job(actor, run.job, agent_id=agent.id, limit=planned.budget)
+        budget_open_job(actor, run.job, agent_id=agent.id, limit_micros=planned.budget)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run
 

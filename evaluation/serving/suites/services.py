@@ -182,7 +182,9 @@ def _queued(actor: Actor, run: SuiteRun, limit: int) -> SuiteRun:
     before = SuiteRun.objects.filter(version=version, agent=agent, job__status="completed").order_by("-pk").first()
     if paid:
         wanted = min(limit, before.cost_micros if before is not None else 0)
-        budget_preflight(organization_id=agent.organization_id, agent_id=agent.pk, wanted=wanted, job_limit=limit)
+        budget_preflight(
+            organization_id=agent.organization_id, agent_id=agent.pk, wanted_micros=wanted, job_limit_micros=limit
+        )
     partition_ensure(timezone.now().date().replace(day=1))
     run.job = lifecycle.submit(
         actor,
@@ -194,7 +196,7 @@ def _queued(actor: Actor, run: SuiteRun, limit: int) -> SuiteRun:
     )
     run.save(force_insert=True)
     if paid:
-        budget_open_job(actor, run.job, agent_id=agent.pk, limit=limit)
+        budget_open_job(actor, run.job, agent_id=agent.pk, limit_micros=limit)
     after = {"suite": version.suite.name, "version": version.number, "agent": agent.slug, "digest": run.digest}
     record(actor, "suite.run", run, after=after | {"limit_usd": dollars(limit) if paid else None})
     return run

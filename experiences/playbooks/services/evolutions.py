@@ -69,7 +69,7 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
     evolution = Evolution.objects.create(
         job=job, organization_id=agent.organization_id, playbook=playbook, agent=agent, trigger=trigger
     )
-    budget_open_job(actor, job, agent_id=agent.id, limit=limit, note="what is left for evolution this month")
+    budget_open_job(actor, job, agent_id=agent.id, limit_micros=limit, note="what is left for evolution this month")
     record(actor, "evolution.queued", evolution, after={"agent": agent.slug, "trigger": trigger})
     return evolution
 
@@ -143,7 +143,7 @@ def _affordable(agent: Agent) -> int:
             " (ACE_MONTHLY_BUDGET_USD, or the agent's own limit)."
         )
         raise Insufficient(message, fields={"budget": f"{money(left)} is left."})
-    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted=wanted)
+    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted_micros=wanted)
     return left
 
 

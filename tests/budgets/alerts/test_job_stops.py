@@ -85,7 +85,7 @@ def test_other_pauses_have_no_bill(job: Job, chain: Chain) -> None:
 
 def test_a_job_that_used_up_its_own_total_waits_for_a_person(job: Job, chain: Chain, adam: Any) -> None:
     stopped(job, chain)
-    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=9 * MICROS)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit_micros=9 * MICROS)
     assert jobs_resume() == 0
     job.refresh_from_db()
     assert job.status == Status.PAUSED
@@ -95,9 +95,9 @@ def test_a_job_that_the_month_stopped_goes_on_when_its_limit_is_raised(job: Job,
     limits_set(chain, MICROS, None, None)
     assert stopped(job, chain).data["stopped_by"] == "organization"
     assert jobs_resume() == 0  # nothing has changed
-    budget_set_limit(Actor(adam), organization=job.organization_id, limit=95 * CENT)
+    budget_set_limit(Actor(adam), organization=job.organization_id, limit_micros=95 * CENT)
     assert jobs_resume() == 0  # too little for a call like the last one
-    budget_set_limit(Actor(adam), organization=job.organization_id, limit=9 * MICROS)
+    budget_set_limit(Actor(adam), organization=job.organization_id, limit_micros=9 * MICROS)
     assert jobs_resume() == 1
     job.refresh_from_db()
     assert (job.status, job.status_reason) == (Status.QUEUED, "")
@@ -127,13 +127,13 @@ def test_resuming_a_job_without_room_is_refused_with_the_reason(job: Job, chain:
         job_resume(Actor(olivia), job)
     job.refresh_from_db()
     assert job.status == Status.PAUSED
-    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=2 * MICROS)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit_micros=2 * MICROS)
     assert job_resume(Actor(olivia), job).status == Status.QUEUED
 
 
 def test_a_raise_that_is_too_small_for_the_next_call_is_no_room(job: Job, chain: Chain, olivia: Any, adam: Any) -> None:
     stopped(job, chain)
-    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS + 20 * CENT)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit_micros=MICROS + 20 * CENT)
     with pytest.raises(Conflict, match="no room"):  # the last call held 40 cents
         job_resume(Actor(olivia), job)
 
@@ -145,7 +145,7 @@ def test_a_job_that_was_refused_its_first_call_can_go_on_once_there_is_room(job:
     stop_notify(job)
     with pytest.raises(Conflict):
         job_resume(Actor(adam), job)
-    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit=MICROS)
+    budget_set_limit(Actor(adam), organization=job.organization_id, job=job, limit_micros=MICROS)
     assert job_resume(Actor(adam), job).status == Status.QUEUED
 
 
@@ -208,5 +208,5 @@ def test_the_page_offers_what_the_person_can_do(
     assert pressed.status_code == 409 and "no room for the next call" in html(pressed)
     asked = html(at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True))
     assert "A mail is on its way to adam" in asked and 'id="ask"' not in asked and "Asked" in asked
-    budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit=MICROS)
+    budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit_micros=MICROS)
     assert 'id="resume" class="button primary"' in html(at_desk(olivia).get(address))

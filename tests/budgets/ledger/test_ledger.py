@@ -305,7 +305,9 @@ def test_the_thresholds_of_a_raised_limit_alert_again_and_those_of_an_unchanged_
         settle(key, bill(cents * CENT))
 
     def limited(cents: int) -> None:
-        budget_set_limit(adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit=cents * CENT)
+        budget_set_limit(
+            adam, organization=job.organization, job=job, agent_id=chain.agent_id, limit_micros=cents * CENT
+        )
 
     spend("a", 100)
     refused(chain, "b", CENT)

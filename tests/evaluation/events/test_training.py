@@ -192,7 +192,7 @@ def test_a_training_elsewhere_that_uses_its_budget_up_is_cancelled_there(
 def test_a_training_elsewhere_is_not_handed_over_without_room_in_a_budget(
     operator: Actor, adam: Any, acme: Any, agent: Any, django_capture_on_commit_callbacks: Any
 ) -> None:
-    budget_set_limit(Actor(adam), organization=acme, limit=5_000_000)
+    budget_set_limit(Actor(adam), organization=acme, limit_micros=5_000_000)
     with pytest.raises(Insufficient):
         training_request(operator, request(metadata={"max_cost_usd": 6}))
     first = training_request(operator, request(metadata={"max_cost_usd": 3}))

@@ -135,7 +135,7 @@ def test_the_gateway_refuses_unauthorised_and_malformed_requests_itself(
         assert answer.status_code == 400 and answer.json()["error"]["param"] == param
     assert shop.ask(model="agent:no-such").status_code == 404
     assert not server.requests
-    budget_set_limit(Actor(adam), organization=shop.agent.organization, limit=1, agent_id=shop.agent.pk)
+    budget_set_limit(Actor(adam), organization=shop.agent.organization, limit_micros=1, agent_id=shop.agent.pk)
     refused = shop.ask()
     assert refused.status_code == 402 and "budget does not allow this call" in refused.json()["error"]["message"]
     assert not server.requests and shop.traces(1)[0].http_status == 402

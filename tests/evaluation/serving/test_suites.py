@@ -148,7 +148,7 @@ def test_its_own_budget_stops_it_and_it_goes_on_when_there_is_more(
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     asked = server.owed.requests
     assert 0 < asked < 16
-    budget_set_limit(Actor(adam), organization=run.organization, job=job, agent_id=adder.pk, limit=10**6)
+    budget_set_limit(Actor(adam), organization=run.organization, job=job, agent_id=adder.pk, limit_micros=10**6)
     job_resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
     assert server.owed.requests == 16 and suite_run_get(operator, run.pk).score == 0.75

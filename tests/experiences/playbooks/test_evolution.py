@@ -351,7 +351,7 @@ def test_a_month_that_is_used_up_queues_nothing(operator: Actor, playbook: Playb
     with pytest.raises(Insufficient, match="left for this agent's evolutions"):
         evolution_queue(operator, playbook)
     settings.ACE_MONTHLY_BUDGET_USD = 100
-    budget_set_limit(Actor(adam), organization=playbook.organization_id, limit=1)
+    budget_set_limit(Actor(adam), organization=playbook.organization_id, limit_micros=1)
     with pytest.raises(Insufficient, match="your organisation's budget"):
         evolution_queue(operator, playbook)
 
@@ -376,11 +376,11 @@ def test_three_quarters_of_the_months_money_are_reported_once(operator: Actor, p
 def test_a_job_whose_budget_is_used_up_pauses(operator: Actor, playbook: Playbook, adam: Any) -> None:
     evolution = queued(operator, playbook)
     admin, limits = Actor(adam), {"organization": playbook.organization_id, "agent_id": playbook.agent_id}
-    budget_set_limit(admin, job=evolution.job, limit=10, **limits)
+    budget_set_limit(admin, job=evolution.job, limit_micros=10, **limits)
     job = run_to_end(evolution.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     assert status(playbook)["last_error"] and status(playbook)["failure_count"] == 0
-    budget_set_limit(admin, job=job, limit=1_000_000, **limits)
+    budget_set_limit(admin, job=job, limit_micros=1_000_000, **limits)
     lifecycle.resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
     assert Budget.objects.get(job_id=job.id).limit == 1_000_000

@@ -124,7 +124,7 @@ def test_a_first_guess_warns_and_is_taken(operator: Actor, reader: Agent, rows: 
 def test_the_months_budget_is_asked_by_both(
     operator: Actor, adam: Any, reader: Agent, rows: Dataset, measured: None
 ) -> None:
-    budget_set_limit(Actor(adam), organization=reader.organization_id, limit=60_000)
+    budget_set_limit(Actor(adam), organization=reader.organization_id, limit_micros=60_000)
     plan, error = both(operator, reader, rows)
     assert isinstance(error, Insufficient) and agrees(plan, error)
     assert "your organisation's budget has $0.06 left" in error.message

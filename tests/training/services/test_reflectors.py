@@ -165,7 +165,7 @@ def test_a_reflectors_answers_before_a_pause_are_not_paid_again(
         assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
         assert spent(run) <= limit and stops < 20
         limit, stops = limit + 60_000, stops + 1
-        budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=learner.id, limit=limit)
+        budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=learner.id, limit_micros=limit)
         job_resume(operator, run.job)
     asked = Question.objects.filter(job=run.job).aggregate(calls=Sum("calls"), cost=Sum("cost_micros"))
     assert stops > 1 and strong.owed.answered == asked["calls"] > 5  # two iterations, groups read whole

@@ -130,7 +130,9 @@ def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     needed = server.owed.micros
     limit = int(needed * 0.5) + 1_100  # the last call needs room for its worst case
     run = start(operator, model_agent)
-    budget_set_limit(Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit=limit)
+    budget_set_limit(
+        Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit_micros=limit
+    )
     before = server.owed.micros
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded"), job.error
@@ -140,7 +142,9 @@ def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     done = Iteration.objects.filter(run=run).count()
     kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").count()
     assert kept > 0
-    budget_set_limit(Actor(adam), organization=run.organization_id, job=job, agent_id=model_agent.id, limit=10 * needed)
+    budget_set_limit(
+        Actor(adam), organization=run.organization_id, job=job, agent_id=model_agent.id, limit_micros=10 * needed
+    )
     job_resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
     assert Iteration.objects.filter(run=run).count() == 3 >= done
@@ -190,7 +194,7 @@ def dear(operator: Actor, agent: Agent) -> float:
 
 
 def test_the_plan_sees_what_the_month_has_left(operator: Actor, adam: Any, model_agent: Agent) -> None:
-    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit=20_000)
+    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit_micros=20_000)
     found = run_estimate(operator, agent=model_agent, n_queries=len(ROWS), config=CONFIG)
     [refused] = found["refusals"]
     assert "your organisation's budget has $0.02 left of $0.02" in refused["message"]
@@ -229,7 +233,7 @@ def test_a_model_without_a_price_is_refused_at_the_start(operator: Actor, model_
 
 
 def test_a_month_that_is_used_up_refuses_the_start(operator: Actor, adam: Any, model_agent: Agent) -> None:
-    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit=1)
+    budget_set_limit(Actor(adam), organization=model_agent.organization_id, limit_micros=1)
     with pytest.raises(Insufficient, match="your organisation's budget"):
         start(operator, model_agent)
 
@@ -407,13 +411,13 @@ def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
     run_to_end(run.job)
     spent = Budget.objects.get(job_id=run.pk).spent
     limits = {"organization": run.organization_id, "job": run.job, "agent_id": model_agent.id}
-    budget_set_limit(Actor(adam), limit=spent + 1_200, **limits)
+    budget_set_limit(Actor(adam), limit_micros=spent + 1_200, **limits)
     job = run_to_end(evaluation_start(operator, run=run).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     client.force_login(operator.user)
     shown = html(client.get(f"/evaluations/{job.pk}/"))
     assert "Resume" in shown and "budget" in shown
-    budget_set_limit(Actor(adam), limit=spent + 1_000_000, **limits)
+    budget_set_limit(Actor(adam), limit_micros=spent + 1_000_000, **limits)
     assert client.post(f"/evaluations/{job.pk}/resume/").status_code == 302
     assert run_to_end(job).status == Status.COMPLETED
     assert differences() == []
@@ -484,7 +488,9 @@ def test_the_owner_of_a_job_sees_its_spending_when_its_budget_is_used_up(
     operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, model_agent)
-    budget_set_limit(Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit=3_500)
+    budget_set_limit(
+        Actor(adam), organization=run.organization_id, job=run.job, agent_id=model_agent.id, limit_micros=3_500
+    )
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     bill = job.events.get(type="bill")

@@ -144,7 +144,7 @@ def test_a_budget_that_is_used_up_stops_the_training_too(operator: Actor, adam: 
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     assert run.spent_micros <= 4_000
-    budget_set_limit(Actor(adam), organization=run.organization_id, limit=5_000_000, job=job)
+    budget_set_limit(Actor(adam), organization=run.organization_id, limit_micros=5_000_000, job=job)
     job_resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED and differences() == []
 
