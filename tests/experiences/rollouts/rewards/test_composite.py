@@ -326,3 +326,25 @@ def test_it_is_finite_for_any_evidence(evidence: dict[str, Any], outcome: float,
     json.dumps(one.evidence["reward"], allow_nan=False)
     reward.learn([one])
     assert np.isfinite(reward.state_dict()["usual/turns"]).all()
+
+
+@pytest.mark.parametrize(
+    ("share", "usual", "more", "place"),
+    # 29 of 30 take 3 and one takes 4: 4 lies 0.967 above the mean, in units of at least .5.
+    [("turns", 1, 1, (2 - 0.9667 / 0.5) / 4), ("tokens", 100, 20, 0.25), ("seconds", 1000, 500, 0.25)],
+)
+def test_what_hardly_varies_is_measured_by_a_floor(share: str, usual: int, more: int, place: float) -> None:
+    shares = dict.fromkeys(MEASURES, 0.0) | {share: 1.0}
+    reward = made(**{f"efficiency_{name}": value for name, value in shares.items()})
+
+    def lived(amount: int) -> Trajectory:
+        one = trajectory(turns=2 + amount if share == "turns" else 1, model="small")
+        if share == "tokens":
+            one.steps[0].tokens = amount
+        if share == "seconds":
+            one.steps[0].duration_ms = amount
+        return paid(reward, one)
+
+    reward.learn([lived(usual) for _ in range(29)] + [lived(usual + (more if share == "turns" else 0))])
+    found = lived(usual + more).evidence["reward"]["raw"]["efficiency"]
+    assert found == pytest.approx(place, abs=1e-4)
