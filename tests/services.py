@@ -15,6 +15,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 import pytest
+from redis import Redis
 
 from agentcore_site.embedded.stack import Stack
 from tests.support import database_snapshot
@@ -64,6 +65,9 @@ def start(*, serving: bool) -> None:
         if has_own_database():
             database_snapshot.restore(stack)
         os.environ.update({name.upper(): url for name, url in stack.start().items()})
+        if "REDIS_URL" not in given:
+            with Redis.from_url(os.environ["REDIS_URL"]) as client:
+                client.config_set("appendfsync", "no")  # a slow disk would hold up a command for seconds
     # The test database is made and migrated by the owner; conftest goes on with the application's role.
     os.environ["DATABASE_AS_OWNER"] = "1"
     os.environ.setdefault("JOB_LEASE_SECONDS", "2")

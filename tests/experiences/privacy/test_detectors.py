@@ -91,6 +91,7 @@ KEY40 = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
         ("api_key=get_key(abc12345)", "api_key=get_key(abc12345)"),
         ("api_key=your_key_123", "api_key=your_key_123"),
         ("api_key=two_words", "api_key=two_words"),
+        ("senha: Tr0ub4dor", "senha: [password]"),
         # Headers.
         ("Authorization: Bearer abc12345", "Authorization: Bearer [api key]"),
         ("Authorization: abcdef1", "Authorization: [api key]"),

@@ -25,7 +25,6 @@ GATES = {
         "the token 1",
         "the secret",
         "assword",
-        "senha: 1",
         "contrase=1",
         "cr: x",
         "bearer x: y",
@@ -163,7 +162,7 @@ GATES = {
         "aaaaaaaaaaaaaaaaaaa-[",
     ],
     "KEY ASSIGNED": ["bearer aaaaaaaaaa-aaaaaaaaaa"],
-    "PASSWORD": ["the password", "pass: 1", "pwd: 1", "senhá: senha", "contraseña: 1", "PASSWORD: 1"],
+    "PASSWORD": ["the password", "pass: 1", "pwd: 1", "senha: 1", "senhá: senha", "contraseña: 1", "PASSWORD: 1"],
     "PEM": ["-----BEGIN PRIVATE KEY-----"],
     "PLUS_PHONE": ["+1", "+(1"],
     "SPELT_EMAIL": [

@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+import pytest
+
 from training.algorithm.convergence import CollapseGuard, EarlyStopper, Vitals
 
 HEALTHY = Vitals(
@@ -61,6 +63,29 @@ def test_it_warns_of_reward_farming() -> None:
     for i in range(200):
         seen.update(guard.update(replace(HEALTHY, steps_mean=3.0 + i / 12, reward_mean=0.3 + i / 50)))
     assert any("farming" in warning for warning in seen)
+
+
+@pytest.mark.parametrize(
+    ("fast", "warning"),
+    [
+        ({"steps_mean": 8.9}, "Giving up"),
+        ({"steps_mean": 9.1}, ""),
+        ({"steps_mean": 8.9, "success_rate": 0.509}, "Giving up"),
+        ({"steps_mean": 8.9, "success_rate": 0.511}, ""),
+        ({"steps_mean": 11.1, "reward_mean": 0.311}, "Reward farming"),
+        ({"steps_mean": 11.1, "reward_mean": 0.309}, ""),
+        ({"steps_mean": 10.9, "reward_mean": 0.311}, ""),
+        ({"entropy": 0.049}, "Collapse"),
+        ({"entropy": 0.051}, ""),
+    ],
+)
+def test_trends_count_from_a_point_of_success_a_tenth_of_the_steps_and_a_hundredth_of_reward(
+    fast: dict[str, float], warning: str
+) -> None:
+    slow = {"success_rate": 0.5, "steps_mean": 10.0, "reward_mean": 0.3, "entropy": 1.0}
+    guard = CollapseGuard(initial_entropy=1.0, updates=1_000, fast=slow | fast, slow=slow)
+    unmeasured = replace(HEALTHY, **dict.fromkeys(slow, math.nan))  # moves no average
+    assert [found.split(":")[0] for found in guard.update(unmeasured)] == ([warning] if warning else [])
 
 
 def test_it_warns_of_divergence_at_once() -> None:
