@@ -87,6 +87,7 @@ def test_a_candidate_that_is_no_better_hardly_ever_passes(kind: str, most: float
 def test_few_queries_detect_nothing_and_thirty_detect_fifteen_points() -> None:
     assert DEFAULT.power(LEAST_QUERIES - 1, 0.3).found == 0.0
     assert statistics(np.ones((2, LEAST_QUERIES - 1))).tolist() == [-math.inf, -math.inf]
+    assert np.isfinite(statistics(np.ones((2, LEAST_QUERIES)))).all()
     assert DEFAULT.power(30, 0.15).found > 0.9 > 0.6 > DEFAULT.power(12, 0.15).found > 0.4
     assert DEFAULT.power(30, 0.0).found < 0.035
     assert DEFAULT.power(5_000, 0.05).rollouts > DEFAULT.power(200, 0.05).rollouts
