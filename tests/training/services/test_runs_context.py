@@ -272,7 +272,8 @@ def test_active_lessons_change_for_other_runs_and_people_only_when_a_gate_ships(
 
 
 @pytest.mark.thorough(reason="three whole runs")
-def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent) -> None:
+def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: Agent, settings: Any) -> None:
+    settings.ACE_MAX_SECTIONS = 60  # room for all lessons of a run
     nothing = start(operator, agent, n_iterations=1, context={"propose": False})
     run_to_end(nothing.job)
     first = start(operator, agent, **THOROUGH)
