@@ -23,6 +23,7 @@ from agentcore_site.tenancy.jwt_keys import AccessToken
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import api_key_create, api_key_revoke
 from agentcore_site.tenancy.tokens import family_end, family_start, sign_out_everywhere
+from tests.support.rounds import rounds
 from tests.support.sockets import Socket, browser_headers
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.asyncio]
@@ -152,11 +153,12 @@ async def test_a_wrong_address_is_closed_without_a_stack_trace(caplog: pytest.Lo
     assert caplog.records == []
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("ended_by", ["everywhere", "sign-out", "password", "key", "membership", "disabled"])
 async def test_an_ended_credential_closes_its_open_sockets_within_one_poll(
     job: Job, operator: Actor, ended_by: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.4)
+    monkeypatch.setattr(consumers, "POLL_SECONDS", rounds(0.4, consumers.POLL_SECONDS))
     key, secret = await database_sync_to_async(api_key_create)(operator, name="k", scopes=["training:view"])
     tokens = await database_sync_to_async(family_start)(operator)
     path = f"/ws/jobs/{job.id}/"
@@ -172,7 +174,7 @@ async def test_an_ended_credential_closes_its_open_sockets_within_one_poll(
         "membership": [of_key, of_token, of_session],
         "disabled": [of_key, of_token, of_session],
     }[ended_by]
-    codes = await asyncio.gather(*(one.closed(2) for one in closing))
+    codes = await asyncio.gather(*(one.closed(consumers.POLL_SECONDS + 2) for one in closing))
     assert set(codes) == {consumers.FORBIDDEN}
     for one in {of_key, of_token, of_session} - {*closing}:
         assert await one.receive_nothing(2 * consumers.POLL_SECONDS)
@@ -196,10 +198,7 @@ def _end(by: str, operator: Actor, key: ApiKey, refresh: str) -> None:
         user.save()
 
 
-async def test_a_token_that_expires_closes_its_socket(
-    job: Job, operator: Actor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(consumers, "POLL_SECONDS", 0.4)
+async def test_a_token_that_expires_closes_its_socket(job: Job, operator: Actor) -> None:
     access = AccessToken((await database_sync_to_async(family_start)(operator))["access"])
     access.set_exp(lifetime=timedelta(seconds=2))
     one = await opened(f"/ws/jobs/{job.id}/", authorization=f"Bearer {access}")
