@@ -169,16 +169,19 @@ def _sign_in_first(request: HttpRequest) -> HttpResponse:
 
 @dataclass(frozen=True)
 class Sort:
-    """One order of a list: by ``field`` (must not be null), then by ``tie`` so that the order is total."""
+    """One order of a list: by ``field`` (must not be null), then by ``tie`` so that the order is total. ``former``: the
+    key of earlier releases, which saved views and bookmarks still have."""
 
     key: str
     title: str
     field: str
     descending: bool = True
+    former: str = ""
 
     @property
     def reversed(self) -> Sort:
-        return Sort(f"-{self.key}", f"{self.title}, reversed", self.field, not self.descending)
+        former = self.former and f"-{self.former}"
+        return Sort(f"-{self.key}", f"{self.title}, reversed", self.field, not self.descending, former)
 
 
 @dataclass(frozen=True)
@@ -324,13 +327,9 @@ def listing(
 
 
 def chosen_sort(sorts: Sequence[Sort], key: str) -> Sort:
-    """The order with that key; a "-" in front reverses it. The first order if there is none."""
-    for sort in sorts:
-        if key == sort.key:
-            return sort
-        if key == sort.reversed.key:
-            return sort.reversed
-    return sorts[0]
+    """The order with that key or former key; a "-" in front reverses it. The first order if there is none."""
+    both = (order for sort in sorts for order in (sort, sort.reversed))
+    return next((order for order in both if key and key in (order.key, order.former)), sorts[0])
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,7 @@ CREDENTIAL_SORTS: Final = (
 )
 TRAINING_SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
-    Sort("dearest", "highest cost", "cost_micros"),
+    Sort("cost", "highest cost", "cost_micros", former="dearest"),
     Sort("model", "model", "base_model", descending=False),
 )
 LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 from django.test import Client
 
-from agentcore_site.console.pages import listing
+from agentcore_site.console.pages import Sort, chosen_sort, listing
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.datasets import dataset_create
@@ -280,6 +280,16 @@ def test_every_head_that_is_a_link_orders_its_list(signed_in: SignIn, adam: Any,
     for title, (order, link) in found.items():
         turned = heads(client, link)[title][0]
         assert turned in {"ascending", "descending"} - {order}, (title, link)
+
+
+def test_a_former_key_of_an_order_is_read_in_both_directions(console: Client, run: TrainingRun) -> None:
+    newest, cost = Sort("newest", "newest", "at"), Sort("cost", "highest cost", "cost_micros", former="dearest")
+    for key, order in (("dearest", cost), ("-dearest", cost.reversed), ("", newest), ("-", newest), ("x", newest)):
+        assert chosen_sort((newest, cost), key) == order, key
+    # The page shows the order by its present key.
+    former = "/trajectories/?sort=dearest"
+    assert heads(console, former) == heads(console, "/trajectories/?sort=cost")
+    assert '<option value="cost" selected' in html(console.get(former))
 
 
 def test_a_list_of_one_order_offers_no_choice_of_orders(console: Client, operator: Actor) -> None:

@@ -44,6 +44,12 @@ def test_a_view_shows_its_filters_search_and_order_again(console: Client, operat
     assert logged.after["asked"] == view.asked and logged.actor == "olivia"
 
 
+def test_a_view_with_the_former_key_of_an_order_opens_as_before(console: Client, run: TrainingRun) -> None:
+    kept = {"page": "experiences:trajectories", "name": "High cost", "query": "sort=dearest"}
+    opened = html(console.get(console.post("/views/save/", kept)["Location"]))
+    assert '<option value="cost" selected' in opened and "Change this view" in opened
+
+
 def test_a_list_opens_with_the_view_of_ones_choice_and_shows_everything_where_that_is_asked(
     console: Client, operator: Actor, agent: Agent, dan: Any, signed_in: SignIn
 ) -> None:

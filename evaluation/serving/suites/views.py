@@ -46,7 +46,10 @@ RUN_SORTS = (
     Sort("newest", "newest first", "job__created_at"),
     Sort("oldest", "oldest first", "job__created_at", descending=False),
 )
-RESULT_SORTS = (Sort("order", "as asked", "place", descending=False), Sort("dearest", "highest cost", "cost_micros"))
+RESULT_SORTS = (
+    Sort("order", "as asked", "place", descending=False),
+    Sort("cost", "highest cost", "cost_micros", former="dearest"),
+)
 COLUMNS = columns("id name kind description archived_at created_at")
 RUN_COLUMNS = columns(
     "job_id suite=version.suite.name version=version.number agent=agent.slug release_id status=job.status cost_micros"

@@ -33,7 +33,7 @@ SORTS: Final = (
     Sort("worst", "lowest reward", "known_reward", descending=False),
     Sort("best", "highest reward", "known_reward"),
     Sort("slowest", "slowest", "duration_ms"),
-    Sort("dearest", "highest cost", "cost_micros"),
+    Sort("cost", "highest cost", "cost_micros", former="dearest"),
 )
 FILTERS: Final = ("agent", "release", "arm", "status", "feedback", "session", "model")
 COLUMNS = columns("id agent=agent.slug created_at status arm session model release_id")

@@ -39,7 +39,7 @@ SORTS: Final = (
     Sort("best", "highest reward", "known_reward"),
     Sort("worst", "lowest reward", "known_reward", descending=False),
     Sort("longest", "most steps", "n_steps"),
-    Sort("dearest", "highest cost", "cost_micros"),
+    Sort("cost", "highest cost", "cost_micros", former="dearest"),
     Sort("slowest", "slowest", "duration_ms"),
 )
 

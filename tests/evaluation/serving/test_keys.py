@@ -162,7 +162,7 @@ def test_spending_is_listed_by_rest_and_on_a_page(
 
     client = Client()
     client.force_login(adam)
-    page = html(client.get("/keys/?sort=dearest"))
+    page = html(client.get("/keys/?sort=spent"))
     for shown in ("shop", "lab", "blind", "$0.80", "not limited", "of adam"):
         assert shown in page, shown
     assert page.index(">shop<") < page.index(">lab<")
