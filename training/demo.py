@@ -30,7 +30,8 @@ PEOPLE: Final = {
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
 LOOP_SLUG: Final = "helper"
 WEIGHTS_SLUG: Final = "letters"
-ENDPOINT_NAME, LETTERS_NAME = "Door of weights", "Letters"
+FORMER_ENDPOINT_NAME: Final = "Door of weights"  # of demos that an earlier release made
+ENDPOINT_NAME, LETTERS_NAME = "Model server", "Letters"
 
 
 def passwords_file() -> Path:
@@ -65,7 +66,8 @@ def seed_weights(base_url: str, model: str, key: str) -> Agent:
     home, olivia = beside.organization, Actor(beside.created_by, interface="command")
     adam = Actor(get_user_model().objects.get(username="adam"), interface="command")
     given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
-    endpoint = ModelEndpoint.objects.filter(organization=home, name=ENDPOINT_NAME).first()
+    names = (ENDPOINT_NAME, FORMER_ENDPOINT_NAME)
+    endpoint = ModelEndpoint.objects.filter(organization=home, name__in=names).first()
     if endpoint is None:
         price_set(adam, model=model, organization=home, free=True)
         endpoint = endpoint_create(adam, name=ENDPOINT_NAME, **given)

@@ -13,7 +13,7 @@ class ModelServerProcess:
     """``with ModelServerProcess(folder) as server: server.base_url``. Ends with the test, or when it is killed."""
 
     def __init__(self, model: Path, *options: str, token: str = "let-me-in", port: int = 0) -> None:
-        self.command = [sys.executable, "manage.py", "weights_door", str(model), "--port", str(port), "--parent"]
+        self.command = [sys.executable, "manage.py", "model_server", str(model), "--port", str(port), "--parent"]
         self.command += options
         self.token, self.base_url = token, ""
         self.process: subprocess.Popen[str] | None = None

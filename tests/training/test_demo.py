@@ -17,3 +17,10 @@ def test_an_agent_of_weights_is_made_once_and_its_endpoint_follows_the_model_ser
     [endpoint] = ModelEndpoint.objects.all()
     assert (endpoint.kind, endpoint.base_url, endpoint.pk) == ("weights", "http://127.0.0.1:8301/v1", again.endpoint_id)
     assert Dataset.objects.get().name == "Letters" and Agent.objects.count() == 2
+
+
+def test_the_demo_of_an_earlier_release_keeps_its_endpoint() -> None:
+    first = demo.seed_weights("http://127.0.0.1:8300/v1", "random", "key-1")
+    ModelEndpoint.objects.update(name=demo.FORMER_ENDPOINT_NAME)
+    assert demo.seed_weights("http://127.0.0.1:8301/v1", "random", "key-2") == first
+    assert ModelEndpoint.objects.get().base_url == "http://127.0.0.1:8301/v1"

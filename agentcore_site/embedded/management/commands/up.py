@@ -43,7 +43,7 @@ ROLES = {
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
-RANDOM_MODEL = "random"  # created by `weights_door` itself
+RANDOM_MODEL = "random"  # created by `model_server` itself
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
@@ -154,7 +154,7 @@ class Command(BaseCommand):
         }
         os.environ.update(known)
         self.say(f"model server: {known['WEIGHTS_URL']} (its key: {key})")
-        command = [*_manage(), "weights_door", model, "--port", str(port)]
+        command = [*_manage(), "model_server", model, "--port", str(port)]
         lean = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
         return Process("weights", command, ready=lambda: answers(port), environment=lean, cwd=str(env.ROOT))
 

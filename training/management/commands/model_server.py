@@ -1,0 +1,81 @@
+"""Starts a model server: a server over one base model that is trained and served here (docs/weights.md)."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Final
+
+from aiohttp import web
+from django.conf import settings
+from django.core.management.base import BaseCommand, CommandError, CommandParser
+
+from agentcore_site import env
+
+RANDOM: Final = "random"
+
+
+class Command(BaseCommand):
+    requires_system_checks: list[str] = []  # it has no pages and no tables
+    help = "Serves and trains the weights of one language model for jobs whose agents call it."
+
+    def add_arguments(self, parser: CommandParser) -> None:
+        parser.add_argument("model", help=f"Folder of a model as save_pretrained writes it; {RANDOM}: one made here.")
+        parser.add_argument("--name", default="", help="What agents call it; the folder's name by default.")
+        parser.add_argument("--host", default="127.0.0.1")
+        parser.add_argument("--port", type=int, default=8300)
+        parser.add_argument("--trainer", default="", help="Address of a server of the Tinker API that does the work.")
+        parser.add_argument("--parent", action="store_true", help="End when standard input is closed.")
+
+    def handle(self, *, model: str, name: str, host: str, port: int, trainer: str, parent: bool, **_: Any) -> None:
+        saved = Path(settings.DATA_DIR) / "weights"
+        folder = saved / "models" / RANDOM if model == RANDOM else Path(model)
+        if model != RANDOM and not folder.is_dir():
+            raise CommandError(f"{folder} is no folder. Give the folder of a model, as save_pretrained writes it.")
+        token = env.text("WEIGHTS_TOKEN")
+        if not token and host not in ("127.0.0.1", "localhost", "::1"):
+            raise CommandError("A model server that others can reach wants a key: set WEIGHTS_TOKEN.")
+        try:
+            from training.weights.chat import ChatTokens
+            from training.weights.model_server import ModelServer
+
+            if model == RANDOM and not folder.is_dir():
+                from training.weights.random_model import random_model
+
+                random_model(folder)
+            chat = ChatTokens(folder)
+            if trainer:
+                from training.weights.tinker_engine import TinkerEngine
+
+                engine: Any = TinkerEngine(trainer, name or folder.name, key=env.text("TINKER_API_KEY"))
+            else:
+                from training.weights.torch_engine import TorchEngine
+
+                engine = TorchEngine(folder)
+        except ImportError as error:
+            raise CommandError(f"The extra [weights] is not installed here: {error}") from error
+        server = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
+        with contextlib.suppress(KeyboardInterrupt):
+            asyncio.run(self._serve(server.application(), host, port, parent=parent))
+
+    async def _serve(self, app: web.Application, host: str, port: int, *, parent: bool) -> None:
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=2.0)
+        await runner.setup()
+        site = web.TCPSite(runner, host, port)
+        await site.start()
+        bound = runner.addresses[0]
+        self.stdout.write(f"http://{bound[0]}:{bound[1]}/v1")
+        self.stdout.flush()
+        ending, loop = asyncio.Event(), asyncio.get_running_loop()
+        for one in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(one, ending.set)
+        if parent:
+            threading.Thread(
+                target=lambda: (sys.stdin.read(), loop.call_soon_threadsafe(ending.set)), daemon=True
+            ).start()
+        await ending.wait()
+        await runner.cleanup()
