@@ -30,7 +30,7 @@ class RowPages:
     notices: ClassVar[tuple[str, str, str]]
     reads: ClassVar[tuple[Callable[[Actor], QuerySet[Any]], Callable[[Actor, Any], Any]]]
     writes: ClassVar[tuple[Callable[..., Any], Callable[..., Any], Callable[[Actor, Any], Any]]]
-    columns: ClassVar[Columns] = {}
+    columns: ClassVar[Columns | None] = None
     searched: ClassVar[tuple[str, ...]] = ("name",)
     sorts = (Sort("name", "name", "name", descending=False), Sort("newest", "newest first", "created_at"))
     readable = False  # whether members without the right see the form

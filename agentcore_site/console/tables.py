@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 import orjson
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
+from rest_framework.serializers import Serializer
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.async_db import briefly
@@ -23,14 +25,29 @@ ASKED: Final = "as"  # ?as=csv
 NOTED: Final = "_table"  # on the request: the list of its page
 MEDIA: Final = "text/csv; charset=utf-8"
 
-# A column's name, and the path of its value: attributes of the row and keys of its objects, joined by dots.
-Columns = Mapping[str, str]
+
+@dataclass(frozen=True)
+class Columns:
+    """Fields of ``shape``, the list's row in REST, and then values at ``paths`` by the column's name: attributes of the
+    row and keys of its objects, joined by dots. A field that costs a query for each row needs rows that have it."""
+
+    paths: Mapping[str, str]
+    shape: type[Serializer[Any]] = Serializer
+
+    @property
+    def names(self) -> list[str]:
+        return [*self.shape().fields, *self.paths]
+
+    def cells(self, actor: Actor, rows: Sequence[Any]) -> Iterator[list[Any]]:
+        shown = self.shape(rows, many=True, context={"actor": actor}).data
+        for row, fields in zip(rows, shown, strict=True):
+            yield [*map(cell, fields.values()), *(cell_at(row, path) for path in self.paths.values())]
 
 
-def columns(paths: str) -> Columns:
+def columns(paths: str = "", shape: type[Serializer[Any]] = Serializer) -> Columns:
     """Columns by a text such as ``"id agent=agent.slug"``: a column's path is its name, unless another one follows."""
     named = (one.partition("=") for one in paths.split())
-    return {name: path or name for name, _, path in named}
+    return Columns({name: path or name for name, _, path in named}, shape)
 
 
 @dataclass(frozen=True)
@@ -45,7 +62,7 @@ class Table:
     descending: bool = False
 
     @briefly
-    def batch(self, last: tuple[Any, Any] | None) -> tuple[tuple[Any, Any] | None, bytes]:
+    def batch(self, actor: Actor, last: tuple[Any, Any] | None) -> tuple[tuple[Any, Any] | None, bytes]:
         """(the last row's value and key, the next lines); no lines at the end."""
         sign, side = ("-", "lt") if self.descending else ("", "gt")
         rows = self.rows.annotate(_at=F(self.field)).order_by(f"{sign}_at", f"{sign}{self.tie}")
@@ -55,8 +72,7 @@ class Table:
         found = list(rows[:BATCH])
         if not found:
             return last, b""
-        lines = b"".join(csv_line(cell_at(row, path) for path in self.columns.values()) for row in found)
-        return (found[-1]._at, found[-1].pk), lines
+        return (found[-1]._at, found[-1].pk), b"".join(map(csv_line, self.columns.cells(actor, found)))
 
 
 def noted(request: HttpRequest, table: Table) -> None:
@@ -84,16 +100,22 @@ def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> Streaming
         after={"table": table.name, "filters": filters},
     )
     headers = {"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
-    return StreamingHttpResponse(streamed(table.batch, csv_line(table.columns)), content_type=MEDIA, headers=headers)
+    lines = streamed(partial(table.batch, actor), csv_line(table.columns.names))
+    return StreamingHttpResponse(lines, content_type=MEDIA, headers=headers)
 
 
 def cell_at(row: Any, path: str) -> Any:
-    """The value at a path as a cell shows it: an id as text, several values joined by semicolons, an object as JSON."""
+    """The value at a path, as a cell shows it."""
     value = row
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None if value is None else getattr(value, name)
+    return cell(value)
+
+
+def cell(value: Any) -> Any:
+    """A value as a cell shows it: an id as text, several values joined by semicolons, an object as JSON."""
     if isinstance(value, UUID):
         return str(value)
-    if isinstance(value, list | tuple):
+    if isinstance(value, list | tuple) and not any(isinstance(one, dict | list) for one in value):
         return "; ".join(map(str, value))
-    return orjson.dumps(value, default=str).decode() if isinstance(value, dict) else value
+    return orjson.dumps(value, default=str).decode() if isinstance(value, dict | list) else value

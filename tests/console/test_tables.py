@@ -8,6 +8,8 @@ import re
 from typing import Any
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.console import tables
@@ -19,7 +21,7 @@ from experiences.models import Agent
 from experiences.playbooks.services.playbooks import playbook_create
 from tests import factories
 from tests.console.conftest import SignIn
-from tests.support.callers import body_of
+from tests.support.callers import Caller, body_of
 from tests.support.playbooks import delta_waiting
 from tests.support.rows import lived_run
 from tests.support.suites import suite_run_stored
@@ -80,12 +82,38 @@ def test_every_list_is_had_as_csv_with_the_rows_that_its_page_has(
     assert "as=csv" in shown
 
 
+# Pages whose CSV has the rows of a REST list, and columns besides.
+OF_REST = {
+    "/jobs/": ("training-jobs", "preset"),
+}
+
+
+def test_a_row_is_that_of_rest_and_is_read_without_a_query_of_its_own(
+    adam: Any, signed_in: SignIn, rows: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client, rest, read = signed_in(adam), Caller(adam), tables.Columns.cells
+
+    def counted(*given: Any) -> list[list[Any]]:
+        with CaptureQueriesContext(connection) as asked:
+            found = list(read(*given))
+        assert not asked.captured_queries, asked.captured_queries
+        return found
+
+    monkeypatch.setattr(tables.Columns, "cells", counted)
+    for page, (address, more) in OF_REST.items():
+        found = table(client, page)[0]
+        shown = next(one for one in rest.get(address).json()["results"] if str(one["id"]) == found["id"])
+        assert [*found] == [*shown, *more.split()], page
+        line = tables.csv_line(map(tables.cell, shown.values())).decode()
+        assert [*found.values()][: len(shown)] == next(csv.reader(io.StringIO(line))), page
+
+
 def test_it_has_the_filters_and_the_order_of_the_page(
     console: Any, run: TrainingRun, operator: Actor, agent: Agent
 ) -> None:
     other = lived_run(operator, factories.AgentFactory(organization=agent.organization, slug="other"))
-    assert [one["job_id"] for one in table(console, "/jobs/", agent="other")] == [str(other.pk)]
-    assert [one["job_id"] for one in table(console, "/jobs/", sort="oldest")] == [str(run.pk), str(other.pk)]
+    assert [one["id"] for one in table(console, "/jobs/", agent="other")] == [str(other.pk)]
+    assert [one["id"] for one in table(console, "/jobs/", sort="oldest")] == [str(run.pk), str(other.pk)]
     assert table(console, "/jobs/", status="failed") == []
 
 

@@ -11,9 +11,9 @@ from typing import Any
 from rest_framework import serializers
 
 from agentcore_site.jobs.models import Reason, Status
-from agentcore_site.lib.money import dollars
 from agentcore_site.rest.shapes import Shape
 from training.models import PolicyCheckpoint, TrainingRun
+from training.presenters.shapes import JobRow
 
 
 class StartedOut(Shape):
@@ -60,18 +60,11 @@ def has_learned(run: TrainingRun) -> bool:
 
 
 class ListedJobOut(Shape):
+    part_of = JobRow, "job_id agent_id status status_reason progress_percent created_at cost_usd"
     job_id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
-    status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True, source="job.status_reason")
-    progress_percent = serializers.FloatField(source="job.percent")
     created_at = serializers.DateTimeField()
-    cost_usd = serializers.FloatField()
 
-    computed = {
-        "created_at": lambda run: run.job.created_at.isoformat(),
-        "cost_usd": lambda run: dollars(run.spent_micros),
-    }
+    computed = {"created_at": lambda run: run.job.created_at.isoformat()}
 
 
 class ListedJobsOut(serializers.Serializer[Any]):

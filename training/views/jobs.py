@@ -49,6 +49,7 @@ from training.models import Iteration, TrainingRun
 from training.presenters import panel
 from training.presenters.columns import column_choices
 from training.presenters.requests import again_call, watch_call
+from training.presenters.shapes import JobRow
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
 from training.selectors.notes import comments_of, pinned_jobs
@@ -63,20 +64,11 @@ SORTS = (
     Sort("cost", "cost", "cost_micros"),
     Sort("trajectories", "trajectories", "trajectories"),
 )
-COLUMNS = columns(
-    "job_id title=job.title agent=agent.slug status=job.status status_reason=job.status_reason preset note tags"
-    " iteration iterations=total_iterations trajectories cost_micros=spent_micros created_at=job.created_at"
-    " started_at=job.started_at finished_at=job.finished_at"
+COLUMNS = columns("preset", JobRow)
+SERIES_COLUMNS = columns(
+    "iteration=number trajectories cost_micros rollout_ms update_ms at=created_at "
+    + " ".join(f"{name}=metrics.{name}" for name in SERIES_METRICS)
 )
-SERIES_COLUMNS = {
-    "iteration": "number",
-    "trajectories": "trajectories",
-    "cost_micros": "cost_micros",
-    "rollout_ms": "rollout_ms",
-    "update_ms": "update_ms",
-    "at": "created_at",
-    **{name: f"metrics.{name}" for name in SERIES_METRICS},
-}
 
 
 @page
