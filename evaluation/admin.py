@@ -5,7 +5,7 @@ from __future__ import annotations
 from django.contrib import admin
 
 from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page
-from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
+from evaluation.models import EvaluationResult, EvaluationRun, HeldOutUse
 
 
 @admin.register(EvaluationRun)
@@ -36,7 +36,7 @@ list_page(
     deferred=("evaluation__checkpoint__data",),
 )
 list_page(
-    HeldOutLook,
+    HeldOutUse,
     "at agent evaluation fingerprint",
     list_select_related=["agent", "evaluation__checkpoint"],
     deferred=("evaluation__checkpoint__data",),

@@ -18,7 +18,7 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.notifications import job_page
 from agentcore_site.notices.events import event_record
 from evaluation import reports
-from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutLook, Split
+from evaluation.models import Against, EvaluationResult, EvaluationRun, HeldOutUse, Split
 from evaluation.parts import PART, PartsSlice
 from experiences.agents.consent import recording, recording_check
 from experiences.learning.lessons.library import Library
@@ -175,7 +175,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
             uses = 0
             if evaluation.split == Split.HELD_OUT:
                 fingerprint = self.pools.fingerprint
-                HeldOutLook.objects.get_or_create(
+                HeldOutUse.objects.get_or_create(
                     evaluation=evaluation,
                     defaults={
                         "organization_id": evaluation.organization_id,
@@ -183,7 +183,7 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
                         "fingerprint": fingerprint,
                     },
                 )
-                uses = HeldOutLook.objects.filter(
+                uses = HeldOutUse.objects.filter(
                     fingerprint=fingerprint, organization_id=evaluation.organization_id
                 ).count()
             worked = EvaluationRun.objects.filter(job=self.job).aggregate(ms=Sum("job__worked_ms"))["ms"] or 0

@@ -94,15 +94,16 @@ class EvaluationResult(models.Model):
         return f"{self.line} {self.scenario} {self.arm}"
 
 
-class HeldOutLook(Scoped):
+class HeldOutUse(Scoped):
     """One use of a held-out set. Uses are counted, because each further one makes a result less surprising."""
 
     fingerprint = models.CharField(max_length=64, db_index=True, help_text="SHA-256 of the held-out queries.")
-    evaluation = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="look")
+    evaluation = models.OneToOneField(EvaluationRun, on_delete=models.CASCADE, related_name="held_out_use")
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="+")
     at = models.DateTimeField(default=timezone.now)
 
     class Meta:
+        db_table = "evaluation_heldoutlook"  # the model's former name
         ordering = ["-at"]
 
     def __str__(self) -> str:

@@ -41,7 +41,7 @@ from agentcore_site.tenancy.models import (
 )
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
-from evaluation.models import EvaluationResult, HeldOutLook
+from evaluation.models import EvaluationResult, HeldOutUse
 from evaluation.services import evaluation_start
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import (
@@ -73,7 +73,7 @@ OURS = [model for model in apps.get_models() if model._meta.app_label in {
 OF_THE_SITE = {SiteFact, HostProcess, TableSize, Seal, ErasedWords}
 READ_ONLY = {
     "auditevent", "apikey", "job", "jobevent", "sharelink", "dataset", "datasetrow", "trajectoryrecord", "grouprecord",
-    "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutlook",
+    "trainingrun", "iteration", "policycheckpoint", "evaluationrun", "evaluationresult", "heldoutuse",
     "idempotencyrecord", "budgetlimit", "reservation", "ledgerentry", "budgetalert", "modelendpoint", "toolserver",
     "erasure", "tokenfamily", "sitefact", "mail", "hostprocess", "tablesize", "trajectoryarchive", "archivedjob",
     "trajectoryexport", "exportpart", "annotation", "archiverule", "seal", "erasedwords", "auditstream",
@@ -100,7 +100,7 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
         evaluation=evaluation, arm="trained", line="held_out", scenario=0, query="q", outcomes=[1.0], successes=[True],
         rewards=[1.0], steps=[2], tool_calls=[1], tool_errors=[0],
     )  # fmt: skip
-    HeldOutLook.objects.create(evaluation=evaluation, agent=agent, organization=run.organization, fingerprint="f")
+    HeldOutUse.objects.create(evaluation=evaluation, agent=agent, organization=run.organization, fingerprint="f")
     share_create(operator, run.job)
     api_key_create(operator, name="laptop", scopes=["training:view"])
     IdempotencyRecord.objects.create(

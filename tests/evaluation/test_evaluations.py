@@ -12,7 +12,7 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.tasks import run_slice
 from agentcore_site.lib.errors import Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
-from evaluation.models import EvaluationResult, EvaluationRun, HeldOutLook
+from evaluation.models import EvaluationResult, EvaluationRun, HeldOutUse
 from evaluation.reports import build
 from evaluation.rpc import EvaluatedOut
 from evaluation.selectors import changed_queries, evaluations_visible
@@ -93,7 +93,7 @@ def test_each_use_of_the_held_out_set_is_counted(run: TrainingRun, operator: Act
     again = evaluation_start(operator, run=run, samples=1)
     run_to_end(again.job)
     again.refresh_from_db()
-    assert HeldOutLook.objects.count() == 2
+    assert HeldOutUse.objects.count() == 2
     assert again.report["looks"] == 2
 
 
