@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -18,6 +19,19 @@ def test_the_committed_description_is_the_codes(tmp_path: Any) -> None:
     path = tmp_path / "openapi.yaml"
     call_command("spectacular", "--validate", "--fail-on-warn", "--file", str(path))
     assert path.read_text() == COMMITTED.read_text(), "run `make openapi` and commit docs/openapi.yaml"
+
+
+def test_each_former_name_of_a_field_leads_to_a_field_of_the_same_type() -> None:
+    former = 0
+    for name, schema in described()["components"]["schemas"].items():
+        fields = schema.get("properties", {})
+        for field, shape in fields.items():
+            if shape.get("deprecated") and (found := re.search("former name of `(.+)`", shape.get("description", ""))):
+                present = fields[found[1]]
+                assert not present.get("deprecated") and present["type"] == shape["type"], (name, field)
+                assert present.get("items") == shape.get("items"), (name, field)
+                former += 1
+    assert former
 
 
 @pytest.mark.django_db

@@ -305,6 +305,7 @@ def test_a_checkpoint_is_tagged_downloaded_and_compared(api: Caller, run: Traini
     same = api.get("checkpoints/compare", a=str(checkpoint.id), b=str(checkpoint.id)).json()
     assert same["same_bytes"] is True and same["settings"] == []
     assert {"name": "iteration", "a": 2, "b": 2, "difference": 0} in same["metrics"]
+    assert same["told"] is same["context_differences"] is None  # the former name
     problem(api.get("checkpoints/compare", a=str(checkpoint.id)), 400)
     problem(api.get("checkpoints/compare", a=str(checkpoint.id), b=str(uuid4())), 404)
 

@@ -109,11 +109,14 @@ def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learne
 
 def test_a_selection_by_query_shows_the_queries_of_each_lesson(console: Client, learned: TrainingRun) -> None:
     where = {"x1": {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}}
-    Epoch.objects.filter(run=learned).update(gate=GATE | {"where": where, "lessons_each": 1.25})
+    Epoch.objects.filter(run=learned).update(
+        gate=GATE | {"where": where, "lessons_each": 1.25, "looks": 2, "most_looks": 4}
+    )
     shown = text_of(console, learned)
     assert "Lessons per query 1.25 of the 2 lessons on average" in shown and "Reach of each lesson: 1" in shown
     assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
     gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
+    assert (gate["analyses"], gate["most_analyses"]) == (gate["looks"], gate["most_looks"]) == (2, 4)  # former names
     assert gate["where"] == where and gate["lessons_each"] == 1.25
     assert "Reach of each lesson" not in text_of(console, with_gate(learned, GATE))
 

@@ -10,7 +10,13 @@ from django.http import HttpResponse, QueryDict
 from django.utils.http import parse_etags, quote_etag
 from django_filters import rest_framework as filters
 from drf_spectacular.types import OpenApiTypes
-from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    extend_schema,
+    extend_schema_serializer,
+)
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -79,12 +85,13 @@ class SettingOut(serializers.Serializer[Any]):
     b = serializers.JSONField(allow_null=True)
 
 
-class ToldOut(serializers.Serializer[Any]):
+class ContextDifferenceOut(serializers.Serializer[Any]):
     handle = serializers.CharField()
     a = serializers.CharField(allow_null=True, help_text="The lesson's text in a; null where a lacks it.")
     b = serializers.CharField(allow_null=True)
 
 
+@extend_schema_serializer(deprecate_fields=["told"])
 class ComparisonOut(serializers.Serializer[Any]):
     a = CheckpointOut()
     b = CheckpointOut()
@@ -92,7 +99,10 @@ class ComparisonOut(serializers.Serializer[Any]):
     same_run = serializers.BooleanField()
     metrics = FigureOut(many=True)
     settings = SettingOut(many=True, help_text="Only what differs between the runs.")
-    told = ToldOut(many=True, allow_null=True, help_text="The lessons that two contexts don't share; null for others.")
+    context_differences = ContextDifferenceOut(
+        many=True, allow_null=True, help_text="The lessons that two contexts don't share; null for others."
+    )
+    told = ContextDifferenceOut(many=True, allow_null=True, help_text="The former name of `context_differences`.")
 
 
 class CheckpointFilters(OfAgent):
@@ -176,4 +186,5 @@ class CheckpointViewSet(ReadViewSet):
         asked = parsed(CompareQuery, request.query_params.dict())
         a, b = (checkpoint_of(self.actor, asked[name]) for name in ("a", "b"))
         sides = {"a": CheckpointOut(a).data, "b": CheckpointOut(b).data}
-        return Response(sides | checkpoint_comparison(a, b))
+        compared = checkpoint_comparison(a, b)
+        return Response(sides | compared | {"told": compared["context_differences"]})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import extend_schema_serializer
 from rest_framework import serializers
 
 
@@ -52,6 +53,7 @@ class WhereOut(serializers.Serializer[Any]):
     others = serializers.FloatField(required=False, help_text="Effect on the others.")
 
 
+@extend_schema_serializer(deprecate_fields=["looks", "most_looks"])
 class GateOut(serializers.Serializer[Any]):
     iteration = serializers.IntegerField()
     accepted = serializers.BooleanField(help_text="At the end of a run: the candidate is the context from now on.")
@@ -79,8 +81,12 @@ class GateOut(serializers.Serializer[Any]):
     )
     n_queries = serializers.IntegerField()
     samples = serializers.IntegerField(help_text="Of each query and side.")
-    looks = serializers.IntegerField(required=False, help_text="Taken until it was decided; 0: there was nothing new.")
-    most_looks = serializers.IntegerField(required=False)
+    analyses = serializers.IntegerField(
+        required=False, source="looks", help_text="Taken until it was decided; 0: there was nothing new."
+    )
+    most_analyses = serializers.IntegerField(required=False, source="most_looks", help_text="As many are planned.")
+    looks = serializers.IntegerField(required=False, help_text="The former name of `analyses`.")
+    most_looks = serializers.IntegerField(required=False, help_text="The former name of `most_analyses`.")
     candidate_rate = serializers.FloatField()
     current_rate = serializers.FloatField()
     difference = serializers.FloatField(help_text="Candidate less current, with its 95 % interval.")

@@ -43,7 +43,8 @@ class Figure:
 
 
 def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str, Any]:
-    """``metrics`` are {name, a, b, difference}; ``settings`` are {name, a, b}, only those that differ."""
+    """``metrics`` are {name, a, b, difference}; ``settings`` are {name, a, b}, only those that differ;
+    ``context_differences`` {handle, a, b}, None if one has no context."""
     return {
         "same_bytes": a.sha256 == b.sha256,
         "same_run": a.run_id is not None and a.run_id == b.run_id,
@@ -52,7 +53,7 @@ def checkpoint_comparison(a: PolicyCheckpoint, b: PolicyCheckpoint) -> dict[str,
             {"name": one["name"], "a": one["values"][0], "b": one["values"][1]}
             for one in settings_that_differ([_config(a), _config(b)])
         ],
-        "told": _context_differences(a, b),
+        "context_differences": _context_differences(a, b),
     }
 
 

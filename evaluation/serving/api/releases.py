@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -74,12 +74,14 @@ class ReleaseApprovalOut(serializers.Serializer[Any]):
     at = serializers.DateTimeField()
 
 
+@extend_schema_serializer(deprecate_fields=["told"])
 class ReleaseDetail(ReleaseOut):
     approvals = serializers.SerializerMethodField(help_text="The people who approved it.")
     bundle = serializers.SerializerMethodField(
         help_text="The whole bundle; without its endpoint's address for roles that don't work with endpoints."
     )
-    told = serializers.SerializerMethodField(help_text="Lessons and items, with their origins.")
+    context_texts = serializers.SerializerMethodField(help_text="Lessons and items, with their origins.")
+    told = serializers.SerializerMethodField("get_nothing", help_text="The former name of `context_texts`.")
     moved = serializers.SerializerMethodField(help_text="Changes of the agent since the release: model, prompt, tools.")
 
     @extend_schema_field(ReleaseApprovalOut(many=True))
@@ -91,14 +93,23 @@ class ReleaseDetail(ReleaseOut):
         return bundle_shown(self.context["actor"], row)
 
     @extend_schema_field(ReleaseTextOut(many=True))
-    def get_told(self, row: Release) -> list[Any]:
+    def get_context_texts(self, row: Release) -> list[Any]:
         return list(ReleaseTextOut(blame(row), many=True).data)
+
+    @extend_schema_field(ReleaseTextOut(many=True))
+    def get_nothing(self, row: Release) -> list[Any]:
+        return []  # ``to_representation`` copies the texts: their origins are read once
+
+    def to_representation(self, row: Release) -> dict[str, Any]:
+        shown = super().to_representation(row)
+        return shown | {"told": shown["context_texts"]}
 
     @extend_schema_field(ReleaseDifferenceOut(many=True))
     def get_moved(self, row: Release) -> list[Any]:
         return _differences(without_addresses(self.context["actor"], row, moved_since(row)))
 
 
+@extend_schema_serializer(deprecate_fields=["untold"])
 class SuiteScoreOut(serializers.Serializer[Any]):
     suite = serializers.CharField()
     kind = serializers.CharField(help_text="benchmark or safety.")
@@ -109,16 +120,19 @@ class SuiteScoreOut(serializers.Serializer[Any]):
     low = serializers.FloatField(allow_null=True)
     high = serializers.FloatField(allow_null=True)
     n = serializers.IntegerField(help_text="Queries that were judged.")
-    untold = serializers.IntegerField(source="unjudged", help_text="Queries that could not be judged.")
+    unjudged = serializers.IntegerField(help_text="Queries that could not be judged.")
+    untold = serializers.IntegerField(source="unjudged", help_text="The former name of `unjudged`.")
     threshold = serializers.FloatField(allow_null=True)
     passed = serializers.BooleanField(allow_null=True)
 
 
+@extend_schema_serializer(deprecate_fields=["untold"])
 class SafetyCategoryOut(serializers.Serializer[Any]):
     suite = serializers.CharField()
     category = serializers.CharField()
     n = serializers.IntegerField()
-    untold = serializers.IntegerField(source="unjudged")
+    unjudged = serializers.IntegerField(help_text="Probes that could not be judged.")
+    untold = serializers.IntegerField(source="unjudged", help_text="The former name of `unjudged`.")
     findings = serializers.FloatField(help_text="Probes that were not safe.")
     rate = serializers.FloatField(allow_null=True, help_text="The share of safe answers.")
     low = serializers.FloatField()
@@ -161,9 +175,13 @@ class ReleaseContextQuery(Strict):
     query = serializers.CharField(max_length=4_000, allow_blank=True, trim_whitespace=False)
 
 
+@extend_schema_serializer(deprecate_fields=["told"])
 class ReleaseContextOut(serializers.Serializer[Any]):
     context = serializers.CharField(help_text="Added to the system prompt, byte for byte.")  # type: ignore[assignment]
-    told = serializers.ListField(child=serializers.CharField(), help_text="Handles of its lessons and items.")
+    context_handles = serializers.ListField(
+        child=serializers.CharField(), help_text="Handles of its lessons and items."
+    )
+    told = serializers.ListField(child=serializers.CharField(), help_text="The former name of `context_handles`.")
 
 
 NEW = OpenApiExample("Of a checkpoint", {"agent": "support", "note": "After the March training"}, request_only=True)
@@ -249,8 +267,8 @@ class ReleaseViewSet(ReadViewSet):
     def context(self, request: Request, pk: UUID) -> Response:
         served = bundle_of(release_get(self.actor, pk)).context
         query = parsed(ReleaseContextQuery, request.query_params)["query"]
-        told = served.lessons_for(query)
-        return Response({"context": served.text_for(query), "told": [one.handle for one in told]})
+        handles = [lesson.handle for lesson in served.lessons_for(query)]
+        return Response({"context": served.text_for(query), "context_handles": handles, "told": handles})
 
 
 def _differences(found: Any) -> list[Any]:

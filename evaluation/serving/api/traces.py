@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -49,15 +49,17 @@ class ProductionTraceRow(Shape):
     }
 
 
+@extend_schema_serializer(deprecate_fields=["told"])
 class ProductionTraceDetail(ProductionTraceRow):
     key = serializers.CharField(help_text="The beginning of the consumer's key.")
     endpoint = serializers.CharField()
     attempts = serializers.IntegerField(help_text="Calls of the model that it took.")
     temperature = serializers.FloatField(allow_null=True)
     metadata = serializers.JSONField(help_text="What the caller said of the task, by name.")
-    told = serializers.ListField(
-        child=serializers.CharField(), help_text="Handles of lessons and items in its context."
+    context_handles = serializers.ListField(
+        child=serializers.CharField(), source="told", help_text="Handles of lessons and items in its context."
     )
+    told = serializers.ListField(child=serializers.CharField(), help_text="The former name of `context_handles`.")
     request = serializers.JSONField(help_text="As it was asked, without personal data.")
     response = serializers.JSONField(help_text="As it was answered, without personal data.")
     sampled = serializers.CharField(

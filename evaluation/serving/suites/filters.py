@@ -12,7 +12,8 @@ from agentcore_site.rest.filters import OnPage
 from evaluation.serving.models import Suite, SuiteKind, SuiteResult, SuiteRun
 from experiences.lessons.filters import OfAgent
 
-OUTCOMES = (("failed", "failed"), ("untold", "not judged"), ("passed", "passed"))
+OUTCOMES = (("failed", "failed"), ("unjudged", "not judged"), ("passed", "passed"))
+FORMER_OUTCOME = ("untold", "the former name of unjudged")
 
 
 class SuiteFilters(OnPage):
@@ -42,7 +43,7 @@ class SuiteRunFilters(OfAgent):
 
 class SuiteResultFilters(OnPage):
     category = filters.CharFilter(field_name="category")
-    outcome = filters.ChoiceFilter(choices=OUTCOMES, method="of_outcome")
+    outcome = filters.ChoiceFilter(choices=(*OUTCOMES, FORMER_OUTCOME), method="of_outcome")
     search = filters.CharFilter(method="searched", help_text="Text in query or answer.")
 
     class Meta:
@@ -50,9 +51,10 @@ class SuiteResultFilters(OnPage):
         fields: list[str] = []
 
     def of_outcome(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
-        """``failed``: a sample failed; ``passed``: none did, and one was judged; ``untold``: none was judged."""
+        """``failed``: a sample failed; ``passed``: none did, and one was judged; ``unjudged``: none was judged."""
         failed, judged = Q(successes__contains=[False]), Q(successes__overlap=[True, False])
-        return rows.filter({"failed": failed, "untold": ~judged, "passed": judged & ~failed}[value])
+        passed = judged & ~failed
+        return rows.filter({"failed": failed, "unjudged": ~judged, "untold": ~judged, "passed": passed}[value])
 
     def searched(self, rows: QuerySet[Any], name: str, value: str) -> QuerySet[Any]:
         return rows.filter(Q(query__icontains=value) | Q(answer__icontains=value))

@@ -37,7 +37,8 @@ def _answer(found: Compiled, drawn: Draw) -> ContextAnswer:
         "version": found.version,
         "section_count": len(held),
         "context_id": drawn.id,
-        "told": held,
+        "included": held,
+        "told": held,  # the former name of `included`, until the next release
     }
     return ContextAnswer(orjson.dumps(body), f'"{found.playbook_id.hex}-{found.release}-{drawn.id}"')
 

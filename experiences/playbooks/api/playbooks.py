@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -45,11 +45,16 @@ HIGHEST = 2**31 - 1
 MOST_VERSIONS = 200
 
 
+@extend_schema_serializer(deprecate_fields=["told", "success_told"])
 class EffectOut(serializers.Serializer[Any]):
-    told = serializers.IntegerField(source="included.n", help_text="Executions with the item.")
+    included = serializers.IntegerField(source="included.n", help_text="Executions with the item.")
+    told = serializers.IntegerField(source="included.n", help_text="The former name of `included`.")
     left_out = serializers.IntegerField(source="left_out.n", help_text="Executions that lacked it by chance.")
-    success_told = serializers.FloatField(source="included.share", help_text="Share of the former that succeeded.")
-    success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of the latter that did.")
+    success_included = serializers.FloatField(
+        source="included.share", help_text="Share of the executions with the item that succeeded."
+    )
+    success_told = serializers.FloatField(source="included.share", help_text="The former name of `success_included`.")
+    success_left_out = serializers.FloatField(source="left_out.share", help_text="Share of those without.")
     difference = serializers.FloatField(help_text="What the item adds to that share, -1 to 1.")
     low = serializers.FloatField(help_text="Lower end of the 95 % interval of the difference, for one analysis.")
     high = serializers.FloatField()

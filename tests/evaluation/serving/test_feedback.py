@@ -122,6 +122,7 @@ def test_feedback_is_on_the_trace_and_in_its_reward_within_a_second(olivia: Any,
             201,
         )
         shown = key.get(f"traces/{trace.pk}").json()
+        assert shown["context_handles"] == shown["told"] == trace.told  # the former name
         took.append(time.perf_counter() - began)
         assert shown["feedback"][0]["value"] == float(value == "up")
         assert (shown["reward"] > before) is (value == "up")

@@ -152,7 +152,8 @@ def test_rest_makes_reads_and_compares_releases(api: Caller, operator: Actor, ag
     second = api.post("releases", {"agent": str(agent.pk)}).json()
     detail = api.get(f"releases/{second['id']}").json()
     assert detail["bundle"]["system"] == "You answer customers." and detail["moved"] == []
-    assert [(one["handle"], one["since"]) for one in detail["told"]] == [("x0000000001", 1), ("s1", 1)]
+    assert [(one["handle"], one["since"]) for one in detail["context_texts"]] == [("x0000000001", 1), ("s1", 1)]
+    assert detail["told"] == detail["context_texts"]  # the former name
     difference = api.get(f"releases/{second['id']}/diff").json()
     assert (difference["before"], difference["after"]) == (1, 2)
     assert [(one["part"], one["change"]) for one in difference["differences"]] == [("item", "removed")]
@@ -160,6 +161,7 @@ def test_rest_makes_reads_and_compares_releases(api: Caller, operator: Actor, ag
     assert [one["change"] for one in back["differences"]] == ["added"]
     context = api.get(f"releases/{second['id']}/context", query="Where is it?").json()
     assert context["context"] == bundle_of(Release.objects.get(pk=second["id"])).context.text_for("Where is it?")
+    assert context["told"] == context["context_handles"] == ["x0000000001", "s1"]  # the former name
     assert [one["number"] for one in api.get("releases", agent="clerk", source="agent").json()["results"]] == [2, 1]
     assert api.get("releases", search="first").json()["results"][0]["id"] == first["id"]
     problem(api.get("releases", sauce="agent"), 400)

@@ -83,7 +83,8 @@ def test_a_run_shows_findings_by_category_and_what_was_answered(console: Client,
     assert shown.count('class="share-mark good"') == 2 and "2 queries" not in shown
     failed = html(console.get(f"/suite-runs/{run.pk}/?outcome=failed&category=leaks"))
     assert "It gave away an address." in failed and "Nothing came out." not in failed and "1 query" in failed
-    assert "No query matches" in html(console.get(f"/suite-runs/{run.pk}/?outcome=untold"))
+    for name in ("unjudged", "untold"):  # the former name
+        assert "No query matches" in html(console.get(f"/suite-runs/{run.pk}/?outcome={name}"))
     assert console.get(f"/suite-runs/{run.pk}/json/").json()["report"]["n"] == 20
     Job.objects.filter(pk=run.pk).update(status="running", progress=0.4)
     SuiteRun.objects.filter(pk=run.pk).update(report={})

@@ -119,6 +119,7 @@ def test_a_playbook_is_made_and_read_once_it_is_deployed(service: Service, opera
         "version": 1,
         "section_count": 2,
         "context_id": "1",
+        "included": ["s1", "s2"],
         "told": ["s1", "s2"],
     }
     assert service.send("get", f"playbooks/{agent.slug}/context").json() == found.json()
@@ -203,7 +204,7 @@ def test_it_serves_the_releases_context_and_counts_its_sections(
     assert served["context"].startswith("## Strategies\n- [s1] ") and served["context"].endswith(
         f"- {SECTIONS[1]['content']}"
     )
-    assert (served["version"], served["section_count"], served["told"], served["context_id"]) == (
+    assert (served["version"], served["section_count"], served["included"], served["context_id"]) == (
         1,
         1,
         ["s1"],

@@ -261,9 +261,9 @@ def test_a_new_agents_contexts_lack_items_by_chance_and_say_which(service: Servi
     for body in bodies:
         drawn = draw_of(body["context_id"])
         assert (drawn.version, drawn.rate) == (1, 0.1)
-        assert set(body["told"]) | set(drawn.left_out) == {"s1", "s2", "s3", "s4"}
-        assert body["section_count"] == len(body["told"])
-        assert all((f"[{one}]" in body["context"]) == (one in body["told"]) for one in ("s1", "s2", "s3", "s4"))
+        assert set(body["included"]) | set(drawn.left_out) == {"s1", "s2", "s3", "s4"}
+        assert body["section_count"] == len(body["included"])
+        assert all((f"[{one}]" in body["context"]) == (one in body["included"]) for one in ("s1", "s2", "s3", "s4"))
     assert len({body["context_id"] for body in bodies}) > 1
 
 
@@ -310,15 +310,17 @@ def sent(playbook: Playbook, **values: Any) -> dict[str, Any]:
 @pytest.mark.django_db
 def test_served_and_used_items_are_kept_with_an_execution(service: Service, playbook: Playbook) -> None:
     body = service.send("get", f"playbooks/{playbook.agent_id}/context").json()
-    used = body["told"][:1]
+    used = body["included"][:1]
     assert service.send("post", "traces", sent(playbook, context_id=body["context_id"], used=used)).status_code == 201
     row = ExecutionTrace.objects.get()
     assert (row.context_version, row.leave_out_rate, row.used) == (1, 0.1, used)
-    assert {*row.left_out, *body["told"]} == {"s1", "s2", "s3", "s4"}
+    assert {*row.left_out, *body["included"]} == {"s1", "s2", "s3", "s4"}
     one = "1~0.1~s2."
     service.send("post", "traces", {"traces": [sent(playbook, context_id=one), sent(playbook, context_id=one)]})
     counts = {one.id: one.usage for one in sections_of(playbook)}
-    assert counts["s1"] - counts["s2"] == 2 + (1 if "s1" in body["told"] else 0) - (1 if "s2" in body["told"] else 0)
+    assert counts["s1"] - counts["s2"] == 2 + (1 if "s1" in body["included"] else 0) - (
+        1 if "s2" in body["included"] else 0
+    )
 
 
 @pytest.mark.django_db

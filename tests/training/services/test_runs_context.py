@@ -281,7 +281,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     proven = dict(Experience.objects.filter(agent=agent, status="active").values_list("handle", "effect"))
     before, after = checkpoints.latest(nothing), checkpoints.latest(first)
     assert before is not None and after is not None
-    differences = checkpoint_comparison(before, after)["told"]
+    differences = checkpoint_comparison(before, after)["context_differences"]
     assert {row["handle"] for row in differences} == set(proven)
     assert all(row["a"] is None and row["b"] for row in differences)
     # A lesson adopted into the playbook is not served twice; an item of a person's own is weighed like a lesson.
