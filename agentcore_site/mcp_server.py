@@ -1,8 +1,8 @@
 """The MCP server (modelcontextprotocol.io, streamable HTTP): the methods of JSON-RPC as tools, for the same callers
 with the same rights.
 
-A request stands for itself: no session is kept, so any process answers, and nothing is lost with one. Loaded when the
-first client comes (``agentcore_site.mcp_path``).
+A request needs no session, so any process answers, and nothing is lost with one. Loaded when the first
+client comes (``agentcore_site.mcp_path``).
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ Respond = Callable[[HttpRequest], HttpResponse]
 
 
 class RequestId:
-    """Takes the caller's ``X-Request-Id`` or makes one; it stands in the logs and in the response."""
+    """Takes the caller's ``X-Request-Id`` or makes one; the id is in the logs and in the response."""
 
     def __init__(self, get_response: Respond) -> None:
         self.get_response = get_response

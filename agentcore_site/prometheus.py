@@ -1,4 +1,4 @@
-"""``/metrics``: what web and workers counted, and how the jobs stand in the database at this moment."""
+"""``/metrics``: what web and workers counted, and the present states of jobs in the database."""
 
 from __future__ import annotations
 

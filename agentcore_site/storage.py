@@ -19,7 +19,7 @@ WINDOW = timedelta(days=14)  # over which growth is measured
 
 
 @dataclass(frozen=True)
-class TableStand:
+class TableUsage:
     """A table (a partitioned one with all of its partitions): bytes with indexes, and bytes a day; None: not known."""
 
     name: str
@@ -28,10 +28,10 @@ class TableStand:
 
 
 @dataclass(frozen=True)
-class StorageStand:
+class StorageUsage:
     """``free``: bytes on the disk of the data folder; None where that can't be asked. ``days``: until it is full."""
 
-    tables: list[TableStand]
+    tables: list[TableUsage]
     free: int | None
     days: float | None
 
@@ -58,7 +58,7 @@ def sizes() -> dict[str, int]:
 
 
 def sizes_note(today: date | None = None) -> None:
-    """Keeps today's sizes: the last reading of a day stands."""
+    """Keeps today's sizes: the last reading of a day is kept."""
     day = today or timezone.now().date()
     TableSize.objects.bulk_create(
         [TableSize(day=day, name=name, size=size) for name, size in sizes().items()],
@@ -68,20 +68,20 @@ def sizes_note(today: date | None = None) -> None:
     )
 
 
-def storage_stand() -> StorageStand:
+def storage_usage() -> StorageUsage:
     """As it is now; growth is since the first reading of the last two weeks that is at least a day old."""
     today = timezone.now().date()
     before = TableSize.objects.filter(day__gte=today - WINDOW, day__lt=today)
     first = before.aggregate(day=Min("day"))["day"]
     old = dict(before.filter(day=first).values_list("name", "size")) if first else {}
     tables = [
-        TableStand(name, size, (size - old.get(name, 0)) / (today - first).days if first else None)
+        TableUsage(name, size, (size - old.get(name, 0)) / (today - first).days if first else None)
         for name, size in sizes().items()
     ]
     tables.sort(key=lambda one: -one.size)
-    found = StorageStand(tables, _free(), None)
+    found = StorageUsage(tables, _free(), None)
     rate = found.growth
-    return found if not rate or rate <= 0 or found.free is None else StorageStand(tables, found.free, found.free / rate)
+    return found if not rate or rate <= 0 or found.free is None else StorageUsage(tables, found.free, found.free / rate)
 
 
 def _free() -> int | None:

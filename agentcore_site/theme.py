@@ -15,7 +15,7 @@ from django.urls import reverse
 from unfold.apps import DefaultAppConfig
 from unfold.sites import UnfoldAdminSite
 
-# In this order. A model stands under the heading of its app unless it is named itself.
+# In this order. A model is under the heading of its app unless it is named itself.
 HEADINGS: Final[Mapping[str, Sequence[str]]] = {
     "People": (
         "auth",
@@ -57,7 +57,7 @@ _HEADING_OF: Final = {label: title for title, labels in HEADINGS.items() for lab
 
 
 def heading_of(model: Any) -> str:
-    """That of the model, or of its app. An app that a site adds stands under the last one."""
+    """That of the model, or of its app. An app that a site adds is under the last heading."""
     named = _HEADING_OF.get(model._meta.label_lower)
     return named or _HEADING_OF.get(model._meta.app_label, [*HEADINGS][-1])
 

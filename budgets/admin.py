@@ -73,7 +73,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
 
     known_agents: QuerySet[Any] | None = None
 
-    shown: ShownLimit  # the limit that the page showed, which may not be the one that stands by now
+    shown: ShownLimit  # the limit that the page showed, which may not be the present one
     limit_usd = forms.DecimalField(
         label="Limit in dollars", help_text="Empty: not limited.", show_hidden_initial=True, **DOLLARS
     )
@@ -85,7 +85,7 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         help_text="None: the organisation's own budget.",
     )
     note = forms.CharField(
-        max_length=200, required=False, widget=UnfoldAdminTextInputWidget, help_text="Why; it stands in the history."
+        max_length=200, required=False, widget=UnfoldAdminTextInputWidget, help_text="Why; it is kept in the history."
     )
 
     class Meta:
@@ -330,7 +330,7 @@ class BudgetSettingsAdmin(ServiceAdmin):
         return self._secret_shown(request, obj) if obj.secret_is_new else super().response_change(request, obj)
 
     def _secret_shown(self, request: HttpRequest, obj: Any) -> HttpResponse:
-        """The one page that shows it: a new secret stands in no message and no cookie, as in the console."""
+        """The one page that shows it: a new secret is in no message and no cookie, as in the console."""
         context = {
             **self.admin_site.each_context(request),
             "title": "The new signing secret, shown only now",

@@ -5,4 +5,4 @@ class BudgetsConfig(AppConfig):
     name = "budgets"
 
     def ready(self) -> None:
-        from budgets import erasure, retention, sealing  # noqa: F401  (where personal data may stand, what is kept and sealed)
+        from budgets import erasure, retention, sealing  # noqa: F401  (where personal data may be, what is kept and sealed)

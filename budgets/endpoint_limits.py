@@ -1,7 +1,7 @@
 """The circuit breaker and the pace that all calls to one endpoint of an organisation share.
 
 A slice of a job has a client of its own. Without this each would have to find out for itself that an endpoint is down,
-and a limit of requests a minute would be one per worker. The breaker is one per process; the pace stands in Redis.
+and a limit of requests a minute would be one per worker. The breaker is one per process; the pace is in Redis.
 """
 
 from __future__ import annotations

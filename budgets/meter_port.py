@@ -1,7 +1,7 @@
 """``Meter``, which holds and settles the money of calls: the port between client and ledger. Pure, no Django.
 
 The client holds the worst case with ``Meter.reserve``, sends the request, and reports the attempt's cost with
-``Meter.settle``. The ledger stands behind the protocol in production, ``FreeMeter`` in tests and tools.
+``Meter.settle``. The ledger implements the protocol in production, ``FreeMeter`` in tests and tools.
 """
 
 from __future__ import annotations

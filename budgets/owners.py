@@ -1,4 +1,4 @@
-"""Owners of budgets that stand above this app: the app that has agents says here how they are found."""
+"""Owners of budgets that are above this app: the app that has agents says here how they are found."""
 
 from __future__ import annotations
 

@@ -239,7 +239,7 @@ list_page(
     "agent job trigger tries version_before version_after settled_at",
     list_filter=["trigger", "organization"],
 )
-# Written, dropped and deleted by the work alone: a file stands behind each.
+# Written, dropped and deleted by the work alone: each has a file.
 list_page(
     TrajectoryArchive,
     "month agent organization state rows size archived_at deleted_at",
@@ -247,7 +247,7 @@ list_page(
     search_fields=["agent__name", "sha256"],
 )
 list_page(ArchivedJob, "job_id archive rows restored_at", KeyedTableAdmin, key_fields=("job_id",))
-# Written and deleted by the work alone: files stand behind it.
+# Written and deleted by the work alone: an archive has files.
 list_page(
     TrajectoryExport,
     "job organization format rows size deleted_at",

@@ -5,7 +5,7 @@ class ExperiencesConfig(AppConfig):
     name = "experiences"
 
     def ready(self) -> None:
-        # They say where personal data may stand, listen to agents, and register the kind of job.
+        # They say where personal data may be, listen to agents, and register the kind of job.
         from agentcore_site.lib.redaction import redactor_register
         from budgets.owners import agents_register, trajectory_pages_register
         from experiences import erasure  # noqa: F401

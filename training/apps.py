@@ -5,4 +5,4 @@ class TrainingConfig(AppConfig):
     name = "training"
 
     def ready(self) -> None:
-        from training import erasure, job_kind, retention  # noqa: F401  (registers the kind; says where personal data may stand)
+        from training import erasure, job_kind, retention  # noqa: F401  (registers the kind; says where personal data may be)

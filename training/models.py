@@ -154,7 +154,7 @@ class TrainingRun(Scoped):
             return with_prompt(self.agent, self.prompt)
         return with_pack(self.agent, self.prompt_pack)
 
-    # Money stands in the ledger, which is read with the run where a list needs it (``with_money``).
+    # Money is in the ledger, which is read with the run where a list needs it (``with_money``).
 
     @property
     def limit_micros(self) -> int:
@@ -254,7 +254,7 @@ class PolicyCheckpoint(Scoped):
     """A policy that can be loaded again: parameters, optimiser, random state. Checked by SHA-256 on load.
 
     ``data`` holds up to 10 MB, ``path`` names an object in storage; exactly one of the two is set. Without a ``run`` it
-    was uploaded. The one of an agent's that was promoted last is where the agent stands.
+    was uploaded. An agent uses its checkpoint that was promoted last.
     """
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
@@ -316,7 +316,7 @@ class JobComment(Scoped):
 
 
 class JobPin(Scoped):
-    """A job that stands first in one person's list."""
+    """A job that comes first in one person's list."""
 
     person = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="+")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="+")

@@ -7,4 +7,4 @@ class AuditExportConfig(AppConfig):
     verbose_name = "Audit log elsewhere"
 
     def ready(self) -> None:
-        from agentcore_site.audit_export import erasure  # noqa: F401  (registers where personal data may stand)
+        from agentcore_site.audit_export import erasure  # noqa: F401  (registers where personal data may be)

@@ -139,7 +139,7 @@ class Supervisor:
         return found
 
     def _end_hung(self, now: float) -> None:
-        """Kills a process whose loop stands still, and a child of it that was stopped and never continued."""
+        """Kills a process whose loop hangs, and a child of it that was stopped and never continued."""
         for process, handle in self.running:
             if not process.heartbeats or self.stopping.is_set() or handle.poll() is not None:
                 continue

@@ -11,7 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.encryption.models import DataKey
-from agentcore_site.encryption.selectors import EncryptionStand, encryption_stand
+from agentcore_site.encryption.selectors import EncryptionState, encryption_state
 from agentcore_site.encryption.services import encryption_end, job_stop, key_rotate, texts_move
 from agentcore_site.jobs.models import Job
 from agentcore_site.rest.shapes import Shape
@@ -54,7 +54,7 @@ class EncryptionViewSet(ScopedViewSet):
 
     @extend_schema(summary="The state of the organisation's encryption")
     def retrieve(self, request: Request) -> Response:
-        return self.answer(self._stand())
+        return self.answer(self._state())
 
     @extend_schema(summary="Encrypt with a new key")
     def rotate(self, request: Request) -> Response:
@@ -78,12 +78,12 @@ class EncryptionViewSet(ScopedViewSet):
         """All rows can be read as before."""
         return self._act(request, job_stop)
 
-    def _stand(self) -> EncryptionStand:
-        return encryption_stand(self.actor, current_organization(self.actor))
+    def _state(self) -> EncryptionState:
+        return encryption_state(self.actor, current_organization(self.actor))
 
     def _act(self, request: Request, service: Callable[[Any, Organization], Job]) -> Response:
         def work() -> Response:
             service(self.actor, current_organization(self.actor))
-            return self.answer(self._stand())
+            return self.answer(self._state())
 
         return self.once(request, work)

@@ -25,7 +25,7 @@ class CountedRows:
 
 
 @dataclass(frozen=True)
-class EncryptionStand:
+class EncryptionState:
     """``active``: the version that encrypts now, None for none. ``counted_at``: when the last job counted ``rows``."""
 
     active: DataKey | None
@@ -35,7 +35,7 @@ class EncryptionStand:
     counted_at: datetime | None
 
 
-def encryption_stand(actor: Actor, organization: Organization) -> EncryptionStand:
+def encryption_state(actor: Actor, organization: Organization) -> EncryptionState:
     """Raises:
     Missing, Forbidden: the actor may not see it."""
     require(actor, "encryption.edit", organization)
@@ -44,7 +44,7 @@ def encryption_stand(actor: Actor, organization: Organization) -> EncryptionStan
     last = counted.order_by("-at", "-seq").first()
     rows = _rows(last.data["rows"]) if last else []
     active = next((key for key in keys if key.active), None)
-    return EncryptionStand(active, keys, job_active(organization.pk), rows, last and last.at)
+    return EncryptionState(active, keys, job_active(organization.pk), rows, last and last.at)
 
 
 def _rows(counted: Mapping[str, Mapping[str, int]]) -> list[CountedRows]:

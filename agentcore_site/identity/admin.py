@@ -104,7 +104,7 @@ class UserAdmin(ForSuperusers, BaseUserAdmin, AuditedAdmin):  # type: ignore[typ
         return self.inlines if obj is not None else []
 
     def formfield_for_manytomany(self, db_field: Any, request: HttpRequest, **kwargs: Any) -> Any:
-        """Neither groups of roles nor their rights: who has a role in an organisation stands in its memberships."""
+        """Neither groups of roles nor their rights: who has a role in an organisation is in its memberships."""
         if db_field.name == "groups":
             kwargs["queryset"] = Group.objects.exclude(name__startswith=PREFIX)
         if db_field.name == "user_permissions":

@@ -63,7 +63,7 @@ class KnownChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]
 
 
 class AuditedAdmin(ModelAdmin):  # type: ignore[misc]
-    """Each change of a row by hand stands in the audit log, with what it was before."""
+    """Each change of a row by hand is in the audit log, with what it was before."""
 
     organization_path = ""
 

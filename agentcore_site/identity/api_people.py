@@ -129,7 +129,7 @@ class InvitationIn(Strict):
 
 
 class InvitationOut(serializers.Serializer[Any]):
-    """Its link stands in the mail alone."""
+    """The link of an invitation is in the mail alone."""
 
     id = serializers.UUIDField()
     email = serializers.CharField()

@@ -191,7 +191,7 @@ def challenge_taken(state: State | None, answer: str, *, person: Any = None) -> 
     except REFUSED:
         return None
     assert row is not None  # of none nothing was signed
-    # A counter that stands still or falls: a copy of the passkey was used elsewhere. Many passkeys don't count (0).
+    # A counter that stays the same or falls: a copy of the passkey was used elsewhere. Many passkeys don't count (0).
     newer = Q(sign_count=0) if counter == 0 else Q(sign_count__lt=counter)
     moved = Passkey.objects.filter(newer, pk=row.pk).update(sign_count=counter, used_at=timezone.now())
     return row if moved else None

@@ -1,7 +1,7 @@
 """The only writer of a job's status. Every transition is one conditional update; zero rows mean that another writer was
 first.
 
-All transitions stand in one module, so that those of people and those of workers can be read against each other.
+All transitions are in one module, so that those of people and those of workers can be read against each other.
 """
 
 from __future__ import annotations

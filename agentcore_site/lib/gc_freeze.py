@@ -25,7 +25,7 @@ def before_fork() -> None:
 def settle() -> None:
     """Takes all that is alive out of the collector's sight, once in a process: modules, settings, caches.
 
-    A full collection of a worker walks 180,000 such objects, and an event loop with 500 agents stands still for
+    A full collection of a worker walks 180,000 such objects, and an event loop with 500 agents is blocked for
     0.13 s meanwhile. Call it when everything is loaded, after the first piece of work.
     """
     global _settled_in

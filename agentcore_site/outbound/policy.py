@@ -158,7 +158,7 @@ def _authority(text: str) -> str:
 
 
 def _is_written(host: str, text: str) -> bool:
-    """Whether a numeric host stands in the text as it is: no look-alike digits, no dot behind it."""
+    """Whether the text has a numeric host as it is: no look-alike digits, no dot behind it."""
     authority = _authority(text)
     return authority.startswith("[") or re.fullmatch(re.escape(host) + r"(:\d*)?", authority) is not None
 

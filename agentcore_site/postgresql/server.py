@@ -1,7 +1,7 @@
 """Whether a database server answers, asked on a connection of its own.
 
 Every PostgreSQL answers at once to "do you speak TLS?", before a client has signed in. A pooler such as PgBouncer
-answers that itself, also for a server that fell silent behind it: where one stands between, a statement is asked
+answers that itself, also for a server that fell silent behind it: where a pooler is between, a statement is asked
 instead. A pooler shows by the number of the session, which it makes up.
 """
 
@@ -34,7 +34,7 @@ TLS_REQUEST: Final = struct.pack("!ii", 8, 80877103)
 class DatabaseServer:
     """One server, or the pooler before it. Threads that ask at once share the question.
 
-    ``pooled``: whether a pooler stands between; None until a connection has shown it. ``conninfo``: how a statement is
+    ``pooled``: whether a pooler is between; None until a connection has shown it. ``conninfo``: how a statement is
     asked, as libpq takes it; empty until the first connection.
     """
 

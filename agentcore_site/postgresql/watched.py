@@ -48,7 +48,7 @@ class WatchedConnection(ScopedConnection):
         return server_at(self.info.hostaddr or self.info.host, self.info.port)
 
     def _meet_server(self) -> None:
-        """Finds out once in each process whether a pooler stands between."""
+        """Finds out once in each process whether a pooler is between."""
         server = self.server
         server_named(self.info.host, server)
         if server.pooled is not None:

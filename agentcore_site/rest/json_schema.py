@@ -30,7 +30,7 @@ class ResultSchemas(AutoSchema):
         return dict(self.resolve_serializer(serializer, "response").ref)
 
     def components(self) -> dict[str, Any]:
-        """Schemas by name, as they stand under ``#/components/schemas``."""
+        """Schemas by name, as they are under ``#/components/schemas``."""
         found: dict[str, Any] = self.registry.build({}).get("schemas", {})
         return {name: _closed(json_schema(schema)) for name, schema in found.items()}
 

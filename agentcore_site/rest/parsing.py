@@ -107,7 +107,7 @@ class Strict(serializers.Serializer):  # type: ignore[type-arg]
 
 
 def _texts_only(field: Any, value: Any) -> bool:
-    """Whether a value has strings where the field stands for text; other mistakes are the field's to find."""
+    """Whether a value has strings where the field is of text; other mistakes are the field's to find."""
     if isinstance(field, serializers.ListField) and isinstance(value, list):
         return all(_texts_only(field.child, one) for one in value)
     return not isinstance(field, _OF_TEXT) or not isinstance(value, int | float)

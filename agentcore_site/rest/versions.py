@@ -43,7 +43,7 @@ def match(header: str, etag: str | None) -> None:
         message = 'Give the ETag of your last answer, with its quotes: If-Match: "9f1c…".'
         raise Invalid(message, fields={"if_match": message})
     if etag is None:
-        raise Changed("What stands under this address has no version. Leave If-Match out.")
+        raise Changed("The resource at this address has no version. Leave If-Match out.")
     if given != ["*"] and etag not in given:
         raise Changed("It was changed since you read it. Read it again, and send your change with the new ETag.")
 

@@ -56,7 +56,7 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
     versioned: ClassVar[tuple[str, ...]] = ()
     # Names in an address of parts of a row, whose version is that of the row.
     parts: ClassVar[tuple[str, ...]] = ()
-    locks: ClassVar[type[Model] | None] = None  # whose row stands for a version; default: that of ``queryset``
+    locks: ClassVar[type[Model] | None] = None  # whose row has the version; default: that of ``queryset``
 
     @property
     def actor(self) -> Actor:
@@ -90,14 +90,14 @@ class ScopedViewSet(GenericViewSet):  # type: ignore[type-arg]
         return final
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
-        """The row whose changes are versions of what stands under this address."""
+        """The row whose changes are the versions of the resource."""
         view: Any = self
         model: Any = view.locks or view.queryset.model
         rows: QuerySet[Any] = model._base_manager.filter(pk=place[self.lookup_field])
         return rows
 
     def _version(self, request: Request, place: dict[str, Any]) -> str | None:
-        """The tag of what stands here now, and its row held; None where nothing has a version."""
+        """The resource's present tag, and its row locked; None if it has no version."""
         of_row = {name: value for name, value in place.items() if name not in self.parts}
         if not self.versioned or set(of_row) != {self.lookup_field} - {""}:
             return None

@@ -101,7 +101,7 @@ def erasures_visible(actor: Actor) -> QuerySet[Erasure]:
 
 
 def digest(identifier: str) -> str:
-    """The keyed digest under which an identifier stands in a report."""
+    """The keyed digest that a report has for an identifier."""
     return hmac.new(settings.SECRET_KEY.encode(), identifier.casefold().encode(), hashlib.sha256).hexdigest()
 
 
@@ -110,7 +110,7 @@ def holding(rows: QuerySet[Any], words: Sequence[str], *, texts: Sequence[str], 
     holds none here (``agentcore_site.encryption.search``)."""
     rows = rows.annotate(**{f"_{name}_text": readable(name) for name in values})
     wanted = [Q(**{f"{name}__icontains": word}) for name in texts for word in words]
-    # A word inside JSON stands there as JSON writes it.
+    # A word inside JSON is there as JSON writes it.
     wanted += [
         Q(**{f"_{name}_text__icontains": json.dumps(word, ensure_ascii=False)[1:-1]})
         for name in values

@@ -6,7 +6,7 @@ the table says. The rights of a person's roles come with the query that reads th
 a change counts at the next request of every process, without a further query.
 
 Groups of roles are the site's: they hold in every organisation, so only a superuser changes them. No person is in one:
-who has which role in which organisation stands in ``Membership``.
+who has which role in which organisation is in ``Membership``.
 """
 
 from __future__ import annotations

@@ -178,7 +178,7 @@ def _events(action: str, within: timedelta) -> QuerySet[AuditEvent]:
 
 
 def code_refused(request: Any, person: Any) -> None:
-    """Notes a wrong code after a right password, where failed sign-ins stand."""
+    """Notes a wrong code after a right password, with the failed sign-ins."""
     after = {"username": person.get_username(), "step": "second factor"}
     record(Actor(None, ip=client_address(request), interface="console"), FAILED, after=after)
 

@@ -118,7 +118,7 @@ def sign_out_everywhere(actor: Actor) -> None:
         raise Forbidden("A key or a narrowed token can't sign its person out. Sign in for that.")
     with transaction.atomic():
         families = TokenFamily.objects.filter(user=actor.user, ended_at=None).update(ended_at=timezone.now())
-        # A session's person stands inside its signed content, so that all have to be looked at: 20 microseconds each.
+        # A session's person is inside its signed content, so that all have to be looked at: 20 microseconds each.
         living = Session.objects.filter(expire_date__gt=timezone.now()).iterator()
         mine = [row.pk for row in living if row.get_decoded().get("_auth_user_id") == str(actor.user.pk)]
         Session.objects.filter(pk__in=mine).delete()

@@ -36,7 +36,7 @@ class AnswerLine:
 
 @dataclass(frozen=True, slots=True)
 class OperationPage:
-    """One operation. ``call``: a request of it, with an example for a body and names for what stands in the path."""
+    """One operation. ``call``: a request of it, with an example for a body and names for the parts of the path."""
 
     id: str
     verb: str

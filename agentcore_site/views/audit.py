@@ -112,7 +112,7 @@ def stream_act(request: HttpRequest, actor: Actor, action: str) -> HttpResponse:
 
 
 def _secret_shown(request: HttpRequest, organization: Organization, row: AuditStream) -> HttpResponse:
-    """The one page that shows it: a new secret stands in no message and no cookie."""
+    """The one page that shows it: a new secret is in no message and no cookie."""
     response = _stream_shown(request, organization, secret=stream_secret(row.pk, row.secret_version))
     response["Cache-Control"] = "no-store, private"
     return response

@@ -48,7 +48,7 @@ PAGES: Final[dict[str, Callable[[Any], str]]] = {
     "budgets.budget": _at("budgets:budget"),
     "notices.webhookendpoint": _at("webhook"),
 }
-# By kind of row: the list in which it stands, or stood.
+# By kind of row: the list in which the row is, or was.
 LISTS: Final = {
     "audit_export.auditstream": "audit_stream",
     "auth.user": "people",

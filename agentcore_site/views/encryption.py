@@ -1,4 +1,4 @@
-"""Encryption of an organisation's texts, for its admins: how it stands, on, off, another key."""
+"""Encryption of an organisation's texts, for its admins: its state, on, off, another key."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import page, post_page
-from agentcore_site.encryption.selectors import encryption_stand
+from agentcore_site.encryption.selectors import encryption_state
 from agentcore_site.encryption.services import encryption_end, job_stop, key_rotate, texts_move
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.tenancy.actors import Actor
@@ -24,8 +24,8 @@ def encryption(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRe
     if job_id is not None:
         job_get(actor, job_id)
     organization = current_organization(actor)
-    stand = encryption_stand(actor, organization)
-    return render(request, "agentcore_site/encryption.html", {"stand": stand, "organization": organization})
+    state = encryption_state(actor, organization)
+    return render(request, "agentcore_site/encryption.html", {"state": state, "organization": organization})
 
 
 @post_page

@@ -125,7 +125,7 @@ def _webhook_page(
     secret: str = "",
     said: str = "",
 ) -> HttpResponse:
-    """Its page. A secret is shown on the answer that made it, and stands in no message and no cookie."""
+    """Its page. A secret is shown on the answer that made it, and is in no message and no cookie."""
     form = form or WebhookForm.of(row)
     # The page of a secret is the answer to a POST: its address has no list to search or to turn the pages of.
     everything = deliveries_of(row).none() if secret else deliveries_of(row)

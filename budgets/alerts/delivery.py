@@ -112,7 +112,7 @@ def advice(alert: BudgetAlert) -> str:
     """Says what the alert means and what to do."""
     if alert.kind == AlertKind.ABOVE_HOLD:
         return (
-            "The excess is spent or owed and stands in the ledger as debt. A provider that bills more than its price"
+            "The excess is spent or owed and is in the ledger as debt. A provider that bills more than its price"
             " allows has another price than ours, or bills what was not asked for: compare its bill with Budgets →"
             " Prices. This alert is sent once a period."
         )

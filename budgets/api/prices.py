@@ -50,7 +50,9 @@ class PriceIn(Strict):
     output_usd = UsdIn(required=False, help_text="Per million answer tokens; needed unless the model is free.")
     per_call_usd = UsdIn(default=0, help_text="For each call.")
     valid_from = serializers.DateField(required=False, help_text="From today on, unless given.")
-    price_source = serializers.CharField(max_length=200, required=False, allow_blank=True, help_text="Where it stands.")
+    price_source = serializers.CharField(
+        max_length=200, required=False, allow_blank=True, help_text="Where the price is published."
+    )
 
     def validate(self, attrs: dict[str, Any]) -> dict[str, Any]:
         missing = [name for name in ("input_usd", "output_usd") if not attrs["free"] and name not in attrs]

@@ -105,7 +105,7 @@ class ContextTooLong(Permanent):
 
 
 class Malformed(LLMError):
-    """``quoted`` is what the provider wrote; ``{}`` in the message stands for its first ``most`` characters.
+    """``quoted`` is what the provider wrote; ``{}`` in the message is replaced by its first ``most`` characters.
     ``broken``: it is no answer of a model API (``BrokenAnswer`` is what the client makes of it)."""
 
     def __init__(

@@ -68,7 +68,7 @@ def encode(
     if endpoint.kind == "openrouter":
         settings["usage"] = {"include": True}  # without it there is no usage.cost
     # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
-    # What is said here wins: a name that stood in both would stand in the body twice.
+    # What is said here wins: a name in both would be in the body twice.
     extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
     prompt = dumped({**extra, **asked})
     return ModelRequest(

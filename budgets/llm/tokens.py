@@ -25,7 +25,7 @@ BYTES_PER_TOKEN: Final = 4.0
 
 
 def upper_bytes(text: str) -> int:
-    """The most UTF-8 bytes that ``text`` has, as it stands or normalised to NFC or NFKC."""
+    """The most UTF-8 bytes that ``text`` has, as it is or normalised to NFC or NFKC."""
     if text.isascii():
         return len(text)
     forms = (text, unicodedata.normalize("NFC", text), unicodedata.normalize("NFKC", text))

@@ -79,7 +79,7 @@ def read(value: object) -> Answer:
 
 
 def error_in(value: object) -> Malformed:
-    """The error that stands in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
+    """The error in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
     code: object = None
     message = value
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""The meter that stands on the ledger, for one job, one agent's tests, or another spender."""
+"""The meter that uses the ledger, for one job, one agent's tests, or another spender."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ FIRST_OF_CALL: Final = Q(kind=EntryKind.RESERVE) | Q(reservation_id=None)
 @dataclass(frozen=True, slots=True)
 class PaidCall:
     """One call. ``first``: the entry by which it is listed; ``entries``: all of it, as they were written. Amounts are
-    micro-dollars; ``settled`` is None while its hold stands. ``page``: of its trajectory, or ""."""
+    micro-dollars; ``settled`` is None while the call is held. ``page``: of its trajectory, or ""."""
 
     first: LedgerEntry
     entries: Sequence[LedgerEntry]

@@ -78,7 +78,7 @@ def prices_load(
 ) -> Loaded:
     """Adds the prices of a file to the table; the same file twice changes nothing.
 
-    ``valid_from`` is for files that don't say; ``name`` stands in the source of such prices. A price that differs from
+    ``valid_from`` is for files that don't say; ``name`` is in the source of such prices. A price that differs from
     the one that is valid on its day is a new row of that day, or corrects the row of that very day. Where the valid one
     was set by a person it is kept, unless ``replace``: every start loads the seed, and must not undo a correction.
 
@@ -91,7 +91,7 @@ def prices_load(
         known.setdefault(row.model, []).append(row)
     seen: set[str] = set()
     for line in parse(raw, name=name):
-        why = line.why or ("it stands in the file twice" if line.model in seen else "")
+        why = line.why or ("it is in the file twice" if line.model in seen else "")
         if why:
             loaded.skipped[line.model] = why
             continue

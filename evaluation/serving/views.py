@@ -169,11 +169,11 @@ def _taken_up(
         else:
             agent = made.agent.name
             messages.success(
-                request, f"{agent} stands at {checkpoint.label} now. Release {made.number} holds what it serves there."
+                request, f"{agent} uses {checkpoint.label} now. Release {made.number} holds what it serves there."
             )
             return redirect("serving:release", release_id=made.pk)
     context = {"checkpoint": checkpoint, "agent": checkpoint.agent, "verb": verb, "problem": problem}
-    context |= {"stands_at": promoted(checkpoint.agent), "note": request.POST.get("note", "")[:MOST_TYPED]}
+    context |= {"promoted": promoted(checkpoint.agent), "note": request.POST.get("note", "")[:MOST_TYPED]}
     try:
         latest = Release.objects.filter(agent=checkpoint.agent).order_by("-number").first()
         found = differences(bundle_of(latest) if latest else Bundle(runtime=""), bundle_of_checkpoint(checkpoint))

@@ -1,6 +1,6 @@
 """The four dashboards as data: their queries, the same for PostgreSQL and ClickHouse, and what each chart shows of it.
 
-A query stands over ``warehouse_measure`` (``measures.py``) or ``warehouse_training``. Its answer is a list of rows of
+A query reads ``warehouse_measure`` (``measures.py``) or ``warehouse_training``. Its answer is a list of rows of
 sums, from which ``figures`` makes means, rates and intervals: one arithmetic for both stores.
 """
 
@@ -41,7 +41,7 @@ class DashboardQuestion:
 @dataclass(frozen=True, slots=True)
 class DashboardQuery:
     """``by`` are the columns that identify its rows; ``at`` is the hour or the day. ``first``: the sum by
-    which the largest rows stand first; of such a query a few rows may be asked for."""
+    which the largest rows come first; of such a query a few rows may be asked for."""
 
     sums: Mapping[str, str]
     by: tuple[str, ...] = ()
@@ -50,7 +50,7 @@ class DashboardQuery:
     first: str = ""
 
     def sql(self, asked: DashboardQuestion, moments: Mapping[str, str], most: int | None = None) -> str:
-        """``moments``: by table, the column that stands for a row's moment where it is not its hour. ``most``: of so
+        """``moments``: by table, the column of a row's moment where it is not its hour. ``most``: of so
         many rows, each of which says in ``groups`` how many there are."""
         keys = {key: ("hour" if asked.hourly else "day") if key == "at" else key for key in self.by}
         sums = self.sums if most is None else {**self.sums, "groups": "COUNT(*) OVER ()"}
@@ -89,7 +89,7 @@ class ChartColumn:
 @dataclass(frozen=True, slots=True)
 class DashboardChart:
     """One picture or table: ``made`` turns the query's rows into those that are shown. The first column of a picture is
-    what its points stand over. ``band``: whether the next two columns are an interval around the second one."""
+    the quantity of the x axis. ``band``: whether the next two columns are an interval around the second one."""
 
     key: str
     title: str

@@ -37,7 +37,7 @@ def warehouse(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
         raise Conflict(
             "A warehouse was set up and CLICKHOUSE_URL does not name it. Set it, or `warehouse_setup --off`."
         )
-    # Inside of JSON a word stands as JSON writes it.
+    # Inside of JSON a word is as JSON writes it.
     wanted = [*words, *(json.dumps(word, ensure_ascii=False)[1:-1] for word in words)]
     given = {"organization": organization_id, "words": list(dict.fromkeys(wanted))}
     try:

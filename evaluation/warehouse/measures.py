@@ -4,7 +4,7 @@ Both give the relation ``warehouse_measure``: of an organisation, agent, purpose
 the number of values ``n``, their sum ``total`` and the sum of their squares ``squares``. Sums of it are means, rates,
 deviations and distributions of any span of hours: every dashboard is queries of it, the same for both.
 
-Buckets. ``tenths``: of a reward and its components, ``floor(10 x)`` between -50 and 50; what is beyond stands at the
+Buckets. ``tenths``: of a reward and its components, ``floor(10 x)`` between -50 and 50; what is beyond is at the
 end. ``bits``: of counts and durations, how many binary digits the whole number has: bucket b holds 2^(b-1) to 2^b - 1.
 Values beyond 1e100, whose squares are no numbers any more, are not counted.
 """
@@ -87,7 +87,7 @@ ARRAY JOIN arrayFilter(one -> abs(one.3) <= {LIMIT}, arrayConcat(
 )) AS m
 """  # noqa: S608  (our own words)
 
-# A training, here or elsewhere, as one row: ``warehouse_training``. PostgreSQL reads it as it stands: there are few.
+# A training, here or elsewhere, as one row: ``warehouse_training``. PostgreSQL reads the row as it is: there are few.
 # A job's budget is joined by the columns that are unique (its period is ``budgets.models.EVER``), so that what asks for
 # no money does not read it.
 PG_TRAININGS: Final = """

@@ -66,7 +66,7 @@ class WarehouseStore(models.Model):
 class HourlyMeasure(models.Model):
     """The roll-up of one measure of trajectories in one hour, by agent, purpose, arm and model.
 
-    ``n`` values with the sum ``total`` and the sum of their squares ``squares``. ``bucket`` is where a value stands in
+    ``n`` values with the sum ``total`` and the sum of their squares ``squares``. ``bucket`` is the place of a value in
     the distribution of its measure (``warehouse/measures.py``).
     """
 

@@ -116,7 +116,7 @@ def dashboard_get(key: str) -> Dashboard:
 
 
 def dashboard_figures(dashboard: Dashboard, asked: DashboardQuestion, *, most: int | None = None) -> DashboardFigures:
-    """All charts, of one store: figures of two would not fit together. ``most``: rows of tables whose largest stand
+    """All charts, of one store: figures of two would not fit together. ``most``: rows of tables whose largest come
     first; all where it is None."""
     store, note = _store()
     if store is not None:

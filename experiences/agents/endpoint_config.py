@@ -40,7 +40,7 @@ PORTKEY: Final = ("portkey_provider", "portkey_config", "portkey_custom_host", "
 
 
 class BadEndpoint(ValueError):
-    """The endpoint can't be used as it stands; ``field`` says where to look."""
+    """The endpoint can't be used as it is; ``field`` says where to look."""
 
     def __init__(self, message: str, field: str = "options") -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
 
 
 def options_check(options: Mapping[str, Any]) -> None:
-    """Options are shown to all who may see the endpoint, so that nothing secret may stand among them.
+    """Options are shown to all who may see the endpoint, so that nothing secret may be among them.
 
     Raises:
         BadEndpoint: an option is unknown, of another shape, or holds what looks like a key.

@@ -27,7 +27,7 @@ FETCH: Final = "fetch"
 
 
 class BadToolServer(ValueError):
-    """The server can't be used as it stands; ``field`` says where to look."""
+    """The server can't be used as it is; ``field`` says where to look."""
 
     def __init__(self, message: str, field: str = "command") -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""Which prompt stands before the queries of a job: the pack of the domain that its data have, or the agent's own; and
+"""The prompt before the queries of a job: the pack of the domain that its data have, or the agent's own; and
 its text, which a job keeps as it was at the launch."""
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def with_pack(agent: Agent, chosen: PromptPack | None) -> Agent:
 
 
 def prompt_frozen(agent: Agent) -> dict[str, Any]:
-    """The text that stands before the tasks of this agent now, with its stamp, as a job's row keeps it."""
+    """The present text before the tasks of this agent, with its stamp, as a job's row keeps it."""
     pack = agent.prompt_pack
     if pack is None:
         return {"pack_id": None, "system": agent.system_prompt, "stamp": pack_stamp(agent.system_prompt)}

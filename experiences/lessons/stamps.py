@@ -73,7 +73,7 @@ def sources_of(pack: PromptPack) -> tuple[PackSource, ...]:
 
 
 def stamp_of_agent(agent: Agent) -> str:
-    """The stamp of what stands before an agent's lessons: its pack's, else the one of its own system prompt.
+    """The stamp of the prompt before an agent's lessons: its pack's, else the one of its own system prompt.
 
     Raises:
         Conflict: its pack was altered.

@@ -100,7 +100,7 @@ class TrajectoryRecord(models.Model):
 
     The id is derived from (job, arm, line, iteration, scenario, rollout), so that the same rollout can't be kept
     twice. ``month`` is constant for a job, which lets the primary key of the partitioned table be (month, id).
-    Advantages stand in the group's row: they are known only once the group is complete.
+    Advantages are in the group's row: they are known only once the group is complete.
     """
 
     id = models.UUIDField(primary_key=True, editable=False)

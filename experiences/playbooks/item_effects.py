@@ -60,7 +60,7 @@ def _ended(rows: QuerySet[ExecutionTrace]) -> Ended:
 
 
 def _ended_by_item(rows: QuerySet[ExecutionTrace], field: str) -> dict[str, Ended]:
-    """By item, the executions in whose list ``field`` it stands."""
+    """By item, the executions whose list ``field`` has it."""
     each = Func(F(field), function="unnest", output_field=CharField())
     counted = rows.order_by().annotate(item=each).values_list("item", "context_version", "success")
     found: dict[str, Ended] = {}

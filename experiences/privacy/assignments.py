@@ -1,4 +1,4 @@
-"""Secrets that are known by what stands before them: ``password=...``, ``"api_key": "..."``, ``Bearer ...``."""
+"""Secrets that are known by the words before them: ``password=...``, ``"api_key": "..."``, ``Bearer ...``."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ _NEXT_PAIR: Final = re.compile(r"[,;]\s?[\w.-]{1,40}[=:]")
 _TAIL: Final = ",;:.)}]\\"
 _LONGEST: Final = 512
 
-# What code and prose say where no secret stands.
+# What code and prose say where no secret is.
 _TYPES: Final = re.compile(
     r"(?:none|null|nil|true|false|undefined|str|string|int|bool|bytes|text|any|optional|password|passwd|pwd|secret|token"
     r"|input|env|nan|secretstr|char|varchar|unset|redacted|masked)(?!\w)",

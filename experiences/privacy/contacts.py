@@ -165,7 +165,7 @@ def plus_phones(reading: Reading) -> Iterator[Span]:
 
 
 def zeros_phones(reading: Reading) -> Iterator[Span]:
-    """00CC forms; the country's code must stand apart, or else it is a number with leading zeros."""
+    """00CC forms; the country's code must be apart, or else it is a number with leading zeros."""
     for found in _ZEROS.finditer(reading.text):
         if found["code"] in COUNTRY_CODES and is_e164(_digits(found["number"])):
             yield Span(found.start(), found.end(), "phone")

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 _HYPHENS: Final = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63"
 _SPACES: Final = "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
-_UNSEEN: Final = "\u00ad\u200b\u2060\ufeff"  # of no width; the joiner, which stands for them, is a part of a word
+_UNSEEN: Final = "\u00ad\u200b\u2060\ufeff"  # of no width; the joiner, which replaces them, is a part of a word
 _SINGLE: Final = "\u2018\u2019\u201a\u2039\u203a"
 _DOUBLE: Final = "\u201c\u201d\u201e\u00ab\u00bb"
 

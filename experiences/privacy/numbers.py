@@ -34,7 +34,7 @@ _CARD: Final = re.compile(
     r"|\d{5}[ -]\d{10,13})(?!\w|[-.]\d)"
 )
 
-# Nothing that could itself be replaced stands in between.
+# Nothing that could itself be replaced is in between.
 _SAYS_CARD: Final = re.compile(
     r"(?:(?<!\[)card|visa|maestro|amex|discover|unionpay|\bpan\b|\bcc\b|karte|carte|tarjeta|carta|cartão|карт|卡)"
     r"[^\d@\[\]]{0,20}\Z",

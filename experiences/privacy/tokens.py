@@ -27,7 +27,7 @@ _KEY: Final = re.compile(
     # The rest could be words: "sk-container-id-1" is a class of a style sheet.
     r"|(?:[spr]k[-_]|gsk_|r8_|xai-|pplx-|nvapi-|tvly-|fw_|csk-|ntn_|lin_api_|key-)(?P<value>[\w-]{16,512}))"
 )
-# Those in several parts, known by what stands before the last one: SendGrid, Google, Telegram, Slack's webhooks.
+# Those in several parts, known by what comes before the last one: SendGrid, Google, Telegram, Slack's webhooks.
 _HEAD: Final = re.compile(
     r"(?:(?<![A-Za-z0-9])(?:SG\.(?:[\w-]{16,32}\.)?|ya29\.)"
     r"|(?<=\d{8}:)|(?<=hooks\.slack\.com/services/)T[A-Z0-9]{6,12}/B[A-Z0-9]{6,12}/)\Z"
@@ -110,5 +110,5 @@ _BLANK: Final = re.compile(
 
 
 def is_blank(value: str) -> bool:
-    """A mask, a variable or one of our own placeholders stands where a secret would."""
+    """A mask, a variable or one of our own placeholders is in the place of a secret."""
     return bool(_BLANK.fullmatch(value)) or ("[" in value and any(mark in value for mark in PLACEHOLDERS))

@@ -15,7 +15,7 @@ _BEHIND: Final = 12_288  # characters behind the cut: the longest value that is 
 
 def cut_short(text: str, most: int) -> str:
     """The first characters of ``text``, at most so many, up to the last whole word; a personal value or a secret that
-    begins there and ends behind the cut is left out. What stands in full is not redacted here."""
+    begins there and ends behind the cut is left out. What is there in full is not redacted here."""
     if len(text) <= most:
         return text
     end = most

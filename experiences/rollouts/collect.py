@@ -284,7 +284,7 @@ async def collect_groups(
     kept: Mapping[RolloutKey, Trajectory],
     keep: Keep,
 ) -> list[TrajectoryGroup]:
-    """``group_size`` rollouts of each scenario, as groups in the order of ``scenarios``. A scenario that stands
+    """``group_size`` rollouts of each scenario, as groups in the order of ``scenarios``. A scenario that is
     in the list twice gets other rollouts, not the same again. Raises what ``collect`` raises."""
     work: list[tuple[RolloutKey, Scenario]] = []
     seen: dict[int, int] = {}

@@ -1,7 +1,7 @@
 """A language model as the judge of answers: a score from 0 to 10 by a rubric, as an environment's verdict. Pure.
 
-What is judged was written by the one who is paid for a good score. So it stands between markers that it can't contain,
-and the instructions say that all text there is data (the marking is "spotlighting", arXiv 2403.14720).
+What is judged was written by the one who is paid for a good score. So the text is between markers that it can't
+contain, and the instructions say that all text there is data (the marking is "spotlighting", arXiv 2403.14720).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ HEAD, TAIL = 6_000, 2_000  # characters of an answer that are judged; what lies 
 MAX_KEPT: Final = 10_000  # characters of an answer in the evidence
 MAX_REASON: Final = 500
 JUDGE_TOKENS: Final = 1024  # of a verdict; a model that reasons needs most of them
-LIMIT_SECONDS: Final = 600.0  # for a verdict; the rollout's own time stands still meanwhile
+LIMIT_SECONDS: Final = 600.0  # for a verdict; the rollout's own time is stopped meanwhile
 
 INSTRUCTIONS: Final = """You grade an answer to a question by a rubric.
 What you are given stands in blocks. A block begins with the line <<<NAME {nonce}>>> and ends with the line

@@ -1,4 +1,4 @@
-"""The time that a rollout has for itself. It stands still while a model's service is waited for: retries, queues and a
+"""The time that a rollout has for itself. The clock stops while a model's service is waited for: retries, queues and a
 judge's verdict are not the agent's doing. Pure."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Clock:
         self._ends = time.monotonic() + seconds
         self._timeout: asyncio.Timeout | None = None
         self._waits = 0
-        self._stood_at = self._counted = 0.0
+        self._paused_at = self._counted = 0.0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -38,21 +38,21 @@ class Clock:
     def over(self) -> bool:
         return not self._waits and time.monotonic() >= self._ends
 
-    def stand(self) -> None:
-        """A service is waited for from now on. Each call is followed by one of ``go``."""
+    def pause(self) -> None:
+        """A service is waited for from now on. Each call is followed by one of ``resume``."""
         self._waits += 1
         if self._waits == 1:
-            self._stood_at, self._counted = time.monotonic(), 0.0
+            self._paused_at, self._counted = time.monotonic(), 0.0
             self._reschedule(None)
 
-    def go(self, counted: float = 0.0) -> None:
+    def resume(self, counted: float = 0.0) -> None:
         """The wait is over; ``counted`` seconds of it were the rollout's own time. Overlapping waits count once."""
         self._waits -= 1
         self._counted += counted
         if self._waits == 0:
             now = time.monotonic()
-            stood = now - self._stood_at
-            self._ends += stood - min(self._counted, stood)
+            paused = now - self._paused_at
+            self._ends += paused - min(self._counted, paused)
             self._reschedule(max(self._ends, now + GRACE_S))
 
     def _reschedule(self, ends: float | None) -> None:
@@ -71,10 +71,10 @@ class _Endless(Clock):
     def __init__(self) -> None:
         super().__init__(float("inf"))
 
-    def stand(self) -> None:
+    def pause(self) -> None:
         pass
 
-    def go(self, counted: float = 0.0) -> None:
+    def resume(self, counted: float = 0.0) -> None:
         pass
 
 

@@ -10,7 +10,7 @@ from django.db.models.sql.compiler import SQLCompiler
 
 
 class Condition(Func):
-    """A condition in which columns of the row stand in braces: a query within another calls its table by another
+    """A condition in which columns of the row are in braces: a query within another calls its table by another
     name."""
 
     output_field = BooleanField()

@@ -235,7 +235,7 @@ def _number(value: float | None) -> str:
 def without_personal_data(trajectory: Trajectory) -> Trajectory:
     """The trajectory as it may be stored; the same object where nothing had to go.
 
-    What was changed stands in its evidence under "redacted".
+    What was changed is in its evidence under "redacted".
     """
     if _is_clean(trajectory):
         return trajectory

@@ -158,7 +158,7 @@
   function redraw() {
     for (const chart of charts.values()) chart.destroy();
     charts.clear();
-    if (root && points.iterations.length) draw(); // before the first answer the page says how it stands
+    if (root && points.iterations.length) draw(); // before the first answer the page shows the job's state
   }
 
   const sizes = follow(charts, [], redraw);

@@ -1,4 +1,4 @@
-// Curves of several jobs over each other. Each job's series is fetched once; which curve is shown and over what stands in the
+// Curves of several jobs over each other. Each job's series is fetched once; which curve is shown and over what is in the
 // address.
 "use strict";
 

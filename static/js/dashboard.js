@@ -17,7 +17,7 @@
   };
   const shown = (unit) => (value) => (value == null ? "–" : (SHOW[unit] || plain)(value));
 
-  // The numbers of a table: its first column is what the points stand over.
+  // The numbers of a table: its first column is the x axis.
   function read(figure) {
     const heads = [...figure.querySelectorAll("thead th")].map((cell) => ({ title: cell.textContent.trim(), unit: cell.dataset.unit }));
     const rows = [...figure.querySelectorAll("tbody tr")].map((row) => [...row.cells]);
@@ -49,7 +49,7 @@
       const hue = colour(HUES[i % HUES.length]);
       const common = { label: head.title, stroke: edge ? "transparent" : hue, value: (_, value) => shown(head.unit)(value), spanGaps: true };
       if (!bars) return { ...common, width: edge ? 0 : 2, points: { show: !edge && few, size: 5, fill: hue } };
-      // Bars of several columns stand beside each other, as far as the first is wide.
+      // Bars of several columns are beside each other, as far as the first is wide.
       return { ...common, width: 1, fill: colour(HUES[i % HUES.length], 0.75), points: { show: false }, paths: uPlot.paths.bars({ size: [0.8 / (heads.length - 1), 40], align: heads.length > 2 ? 1 : 0 }) };
     });
     const shifted = bars && heads.length > 2;

@@ -25,7 +25,7 @@ window.plots = (function () {
   const percent = (value) => (value == null ? "–" : `${(100 * value).toFixed(1)} %`);
   const dollars = (value) => (value == null ? "–" : `$${value.toFixed(value && value < 0.1 ? 4 : 2)}`);
 
-  // What curves of jobs can stand over.
+  // Quantities of the x axis of jobs' curves.
   const AXES = {
     n: { label: "Iteration", show: plain },
     trajectories: { label: "Trajectories", show: plain },
@@ -65,7 +65,7 @@ window.plots = (function () {
     return watch;
   }
 
-  // What is chosen stands in the address, so that it can be shared.
+  // The choice is in the address, so that it can be shared.
   function remember(name, value) {
     const address = new URL(location);
     address.searchParams.set(name, value);

@@ -56,7 +56,7 @@ def test_a_checkpoint_goes_out_and_comes_back(
         page.goto(f"{live_site.url}/checkpoints/{one.pk}/promote/")
         page.fill("#note", "It is good")
         page.click(f"button:has-text('Promote {one.label}')")
-        page.wait_for_selector(f"text=Router stands at {one.label} now")
+        page.wait_for_selector(f"text=Router uses {one.label} now")
     for width in (1440, 390):
         page.set_viewport_size({"width": width, "height": 900})
         for path in (f"/checkpoints/?agent={agent.pk}", f"/agents/{agent.pk}/roll-back/", "/checkpoints/"):
@@ -65,6 +65,6 @@ def test_a_checkpoint_goes_out_and_comes_back(
     page.goto(f"{live_site.url}/checkpoints/?agent={agent.pk}")
     page.click(f"text=Roll back to {first.label}")
     page.click(f"button:has-text('Roll back to {first.label}')")
-    page.wait_for_selector(f"text=Router stands at {first.label} now")
+    page.wait_for_selector(f"text=Router uses {first.label} now")
     assert promoted(agent) == first
     assert not [one for one in watched.complaints if "400" not in one]

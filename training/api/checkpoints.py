@@ -48,7 +48,7 @@ class CheckpointOut(serializers.Serializer[Any]):
     validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
     tags = serializers.ListField(child=serializers.CharField())
     promoted_at = serializers.DateTimeField(
-        allow_null=True, help_text="An agent stands at the one that was promoted last."
+        allow_null=True, help_text="An agent uses the checkpoint that was promoted last."
     )
     created_at = serializers.DateTimeField()
 

@@ -144,7 +144,7 @@ class CommentOut(serializers.Serializer[Any]):
     author = serializers.CharField(allow_null=True, source="author.username", help_text="Null: the account is gone.")
     text = serializers.CharField()
     created_at = serializers.DateTimeField()
-    edited_at = serializers.DateTimeField(allow_null=True, help_text="Null: it stands as it was written.")
+    edited_at = serializers.DateTimeField(allow_null=True, help_text="Null: it was never edited.")
 
 
 class JobFilters(OfAgent):

@@ -41,7 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "early_stopping",
     ),
 }  # fmt: skip
-PLAIN: Final = ("n_iterations", "max_budget_usd")  # stand above the advanced settings
+PLAIN: Final = ("n_iterations", "max_budget_usd")  # are above the advanced settings
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def changes(config: Mapping[str, Any], runtime: str) -> list[tuple[Field, Any, A
 
 
 def is_set(config: Mapping[str, Any], name: str) -> bool:
-    """Whether something stands under a dotted name, be it null."""
+    """Whether there is a value under a dotted name, be it null."""
     *path, last = name.split(".")
     inner = value_at(config, ".".join(path)) if path else config
     return isinstance(inner, Mapping) and last in inner

@@ -260,7 +260,7 @@ def _number(value: Any) -> str:
 
 
 def _quoted(value: Any) -> str:
-    """A value as it may stand in a message: JSON, cut to 60 characters."""
+    """A value as a message may have it: JSON, cut to 60 characters."""
     try:
         text = json.dumps(value, ensure_ascii=False)
     except (TypeError, ValueError):

@@ -173,7 +173,7 @@ class Planned:
             )
 
     def _tight(self, buys: int | None) -> Iterator[str]:
-        """Warnings of a launch that is taken and may stop early. Refusals stand in ``services.admission``."""
+        """Warnings of a launch that is taken and may stop early. Refusals are in ``services.admission``."""
         budget, plan = self.budget, self.plan
         if buys is None:
             return

@@ -59,7 +59,7 @@ def metric_lines(file: MetricFile) -> AsyncIterator[bytes]:
 
 def per_epoch(run: TrainingRun) -> dict[str, Any]:
     """``per-epoch.json``: each epoch's means and tools, and the means over all of them. An epoch that a run broke off
-    in stands here with the figures it had by then."""
+    in is here with the figures it had by then."""
     epochs = run_epochs(run)
     return {
         "job_id": str(run.pk),

@@ -72,7 +72,7 @@ def _note(run: TrainingRun) -> str:
 
 
 def _await_verdict(run: TrainingRun) -> TrainingRun:
-    """The run once its held-out evaluation stands in its row, or after a quarter of an hour."""
+    """The run once its held-out evaluation is in its row, or after a quarter of an hour."""
     deadline = time.monotonic() + EVALUATION_SECONDS
     while time.monotonic() < deadline:
         run = TrainingRun.objects.select_related("job").get(job_id=run.job_id)

@@ -23,7 +23,7 @@ from training.policies.base import Decision
 from training.policies.exploration import FailureMemory
 from training.policies.features import STATUSES, Encoding, FeatureOptions, TextEncoder, own_history
 
-_UNSEEN = 0  # row 0 stays zero: it stands for every feature that was never trained on
+_UNSEEN = 0  # row 0 stays zero: it is used for every feature that was never trained on
 _CHOICES_LIMIT = 50_000
 MOST_BITS = 20  # as FeatureConfig allows
 _IMPOSSIBLE = -1e30  # logit of a masked action: exp() is exactly 0
@@ -304,7 +304,7 @@ def _check_stored(state: Mapping[str, Any], options: FeatureOptions) -> None:
         if np.shape(state[name]) != shape or not np.isfinite(state[name]).all():
             raise ValueError(f"{name} must be numbers of shape {shape}.")
     if len(np.unique(ids)) < n or (n and not 0 <= ids.min() <= ids.max() < 1 << options.bits):
-        raise ValueError("A feature's id stands twice, or is out of range.")
+        raise ValueError("A feature's id is there twice, or is out of range.")
 
 
 def _allowed(observations: Sequence[Observation], actions: int) -> BoolArray | None:

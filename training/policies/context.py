@@ -139,7 +139,7 @@ class ContextPolicy:
         return all(mine.text_for(query) == theirs.text_for(query) for query in queries)
 
     def outside(self, lesson: Lesson) -> Lesson:
-        """A lesson of the library as it stands outside of the run: where it is shipped, with the text and the status
+        """A lesson of the library as it is outside of the run: where it is shipped, with the text and the status
         that it was shipped with, also while the run tries others."""
         shipped = self.supported.get(lesson.handle) if lesson.handle in self.shipped else None
         if shipped is None:

@@ -8,8 +8,8 @@ a whole kind of question can stay on a wrong tool for good. So the behaviour pol
 a count-based bonus over features (in the manner of phi-pseudocounts, Martin et al. 2017, arXiv 1706.08090), where
 e_i is how characteristic term i of the question is of its kind. The second term is constant within an iteration and a
 function of the state, so log-probabilities and gradients of pi_b are exact. A success on such questions halves their
-counts: the bonus fades where it is no longer needed, and the policy has to stand on its own. Evaluation and production
-use pi without it.
+counts: the bonus fades where it is no longer needed, and the policy has to succeed on its own. Evaluation and
+production use pi without it.
 """
 
 from __future__ import annotations

@@ -21,8 +21,8 @@ CHANGES: Final = 200  # proposals of an epoch that are listed
 # Why a proposal was refused, in more words than its receipt has: the first that the receipt contains.
 EXPLAINED: Final[Mapping[str, str]] = {
     "words": "A long lesson says several things, whose effects can't be measured separately.",
-    "it is known": "Nearly the same words stand in the library, where the new evidence was added.",
-    "would be the same": "Nearly the same words stand in the library already.",
+    "it is known": "Nearly the same words are in the library, where the new evidence was added.",
+    "would be the same": "Nearly the same words are in the library already.",
     "at once are enough": "The same rollouts can't separate the effects of too many new lessons at once.",
     "the library is full": "A lesson makes room only where evidence speaks against it.",
     "in quarantine": "It reads like an order to the agent, and not like advice: a person has to look at it.",

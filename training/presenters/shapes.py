@@ -95,7 +95,7 @@ class PlannedTrainingCallsOut(serializers.Serializer[Any]):
 
 
 class PromptOut(serializers.Serializer[Any]):
-    """The prompt that stands before the queries of a job, as it was chosen at the launch."""
+    """The prompt before the queries of a job, as it was chosen at the launch."""
 
     pack_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent's system prompt.")
     pack = serializers.CharField(allow_null=True, help_text="The name of the prompt pack.")
@@ -219,7 +219,7 @@ class StatusOut(Shape):
     trajectories = serializers.IntegerField()
     best_checkpoint = serializers.CharField(allow_null=True)
     best_checkpoint_id = serializers.UUIDField(allow_null=True)
-    verdict = serializers.CharField(help_text="How it stands, in words.")
+    verdict = serializers.CharField(help_text="Result or status, as a sentence.")
     estimated_completion_time = serializers.DateTimeField(allow_null=True)
     error = serializers.CharField(allow_null=True)
 

@@ -67,7 +67,7 @@ def tab_context(request: HttpRequest, actor: Actor, run: TrainingRun, tab: str) 
 def groups(request: HttpRequest, actor: Actor, run: TrainingRun) -> dict[str, Any]:
     """A window of iterations: rows are queries, a row's cells its groups in the order of iterations.
 
-    A batch draws a few of the queries, so most (query, iteration) places are empty; cells therefore stand at the
+    A batch draws a few of the queries, so most (query, iteration) places are empty; cells are therefore at the
     query's first, second, third … visit, and carry their iteration's number.
     """
     window = max(1, CELLS // max(run.configuration.batch_size, 1))

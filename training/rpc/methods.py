@@ -178,7 +178,7 @@ def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
 
 METHODS: Final[Table] = {
     "training.start_grpo": Method(StartParams, "run.start", start_grpo, "Queue a training job.", StartedOut),
-    "training.get_status": Method(JobParams, "view", get_status, "How a job stands.", StatusOut),
+    "training.get_status": Method(JobParams, "view", get_status, "State of a job.", StatusOut),
     # The owner of a job may cancel it without the operator's role, so the service alone decides.
     "training.cancel": Method(JobParams, "view", cancel, "Cancel a job.", CancelledOut),
     "training.pause": Method(JobParams, "run.pause", pause, "Pause a job.", MovedOut),

@@ -16,5 +16,5 @@ def comments_of(actor: Actor, run: TrainingRun) -> QuerySet[JobComment]:
 
 
 def pinned_jobs(actor: Actor) -> set[UUID]:
-    """The jobs that stand first in the actor's own list."""
+    """The jobs that come first in the actor's own list."""
     return set(JobPin.objects.visible_to(actor).filter(person=actor.user).values_list("run_id", flat=True))

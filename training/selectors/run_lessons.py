@@ -43,7 +43,7 @@ class StageFigures(TypedDict):
 
 
 class EpochFigures(TypedDict):
-    """One epoch. Means are None without rollouts; ``reflected``, ``changes`` and ``gate`` stand as the row has them."""
+    """One epoch. Means are None without rollouts; ``reflected``, ``changes`` and ``gate`` are as the row has them."""
 
     epoch: int
     iterations: int
@@ -193,7 +193,7 @@ def _tools(sums: Mapping[str, Mapping[str, Any]]) -> list[ToolFigures]:
     return sorted(found, key=lambda one: (-one["cost_usd"], one["tool"]))
 
 
-# -- what stands in other rows -----------------------------------------------------------------------------------------
+# -- what is in other rows -----------------------------------------------------------------------------------------
 
 
 def _questions(run: TrainingRun) -> dict[int, list[StageFigures]]:

@@ -66,7 +66,7 @@ def checkpoint_upload(actor: Actor, agent: Agent, data: bytes, *, sha256: str) -
     disk.require_room()
     sha256 = sha256.strip().lower()
     if not _SHA256.fullmatch(sha256):
-        message = "Give the SHA-256 of the file, 64 hexadecimal digits: it stands beside the checkpoint, and in the"
+        message = "Give the SHA-256 of the file, 64 hexadecimal digits: it is shown beside the checkpoint, and in the"
         raise Invalid(f"{message} name of a download.", fields={"sha256": "Must be 64 hexadecimal digits."})
     if (actual := PolicyCheckpoint.digest(data)) != sha256:
         raise _refused(f"at least one byte differs: its SHA-256 is {actual}, and should be {sha256}")

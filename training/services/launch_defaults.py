@@ -24,7 +24,7 @@ def launch_defaults(agent: Agent | None, asked: Mapping[str, Any]) -> LaunchDefa
     """Default settings by name, nested as in the schema; ``asked`` holds the settings of the launch itself.
 
     The agent's reward comes with its options. A launch that names another reward takes none of them, and options that
-    a launch gives stand in the place of the agent's.
+    a launch gives take the place of the agent's.
     """
     found: LaunchDefaults = {
         "max_budget_usd": settings.TRAINING_DEFAULT_BUDGET_USD,

@@ -54,7 +54,7 @@ def before_promoted(agent: Agent) -> PolicyCheckpoint | None:
 
 
 @transaction.atomic
-def checkpoint_stand(actor: Actor, checkpoint: PolicyCheckpoint) -> None:
+def promoted_checkpoint_set(actor: Actor, checkpoint: PolicyCheckpoint) -> None:
     """Promotes a checkpoint.
 
     Raises:
@@ -83,8 +83,8 @@ def agent_step_back(actor: Actor, agent: Agent) -> PolicyCheckpoint:
     """Rolls the last promotion back and returns the checkpoint that is promoted now.
 
     Raises:
-        Missing, Forbidden, Damaged, ObjectsUnavailable: as for ``checkpoint_stand``.
-        Conflict: nothing was promoted before; or as for ``checkpoint_stand``.
+        Missing, Forbidden, Damaged, ObjectsUnavailable: as for ``promoted_checkpoint_set``.
+        Conflict: nothing was promoted before; or as for ``promoted_checkpoint_set``.
     """
     require(actor, "checkpoint.edit", agent.organization_id)
     hold_row(agent)

@@ -77,7 +77,7 @@ def _listed(
         "agent": agent,
         "tag": tag,
         "show_agent": agent is None,
-        "stands_at": promoted(agent) if agent else None,
+        "promoted": promoted(agent) if agent else None,
         "goes_back_to": before_promoted(agent) if agent else None,
     }
     status = 400 if again else 200

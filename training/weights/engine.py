@@ -14,7 +14,7 @@ class UnknownWeights(LookupError):
 
 
 class BadInput(ValueError):
-    """The request can't be carried out as it stands; the message says why."""
+    """The request can't be carried out as it is; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)

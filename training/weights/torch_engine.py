@@ -21,7 +21,7 @@ from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, Toke
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
 TOKENS_AT_ONCE: Final = 16_384  # of a padded batch, forward and backward
-FULL: Final = 0  # the rank that stands for a full copy
+FULL: Final = 0  # the rank that means a full copy
 
 Tensors = dict[str, torch.Tensor]
 

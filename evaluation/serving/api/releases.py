@@ -203,7 +203,7 @@ class ReleaseViewSet(ReadViewSet):
 
     @extend_schema(
         summary="Make a release",
-        description="Of a checkpoint, with a version of the playbook, or of the agent as it stands. It changes nothing"
+        description="Of a checkpoint, with a version of the playbook, or of the agent as it is now. It changes nothing"
         " of what is served.",
         request=ReleaseIn,
         responses={201: ReleaseOut},

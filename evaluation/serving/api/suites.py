@@ -114,7 +114,7 @@ class SuiteRunIn(Strict):
     version = serializers.IntegerField(
         required=False, min_value=1, max_value=2**31 - 1, help_text="Default: the newest."
     )
-    agent = serializers.CharField(max_length=60, required=False, help_text="As it stands; by id or slug.")
+    agent = serializers.CharField(max_length=60, required=False, help_text="As it is now; by id or slug.")
     release = serializers.UUIDField(required=False, help_text="This or agent.")
     judge_model = serializers.CharField(max_length=120, required=False, allow_blank=True)
     max_budget_usd = serializers.FloatField(min_value=0.0001, max_value=MOST_BUDGET_USD, default=DEFAULT_BUDGET_USD)
@@ -218,7 +218,7 @@ class SuiteRunViewSet(ScopedViewSet):
 
     @extend_schema(summary="Run a suite", request=SuiteRunIn, examples=[RUN])
     def create(self, request: Request) -> Response:
-        """On a release, or on an agent as it stands. It is paid from a budget of its own."""
+        """On a release, or on an agent as it is now. The run has a budget of its own."""
         values = parsed(SuiteRunIn, request.data)
 
         def work() -> Response:

@@ -61,7 +61,7 @@ def feedback_withdraw(actor: Actor, row: Feedback) -> None:
     """
     require(actor, "feedback.give", row.organization_id)
     if row.giver != giver_of(actor):
-        raise Forbidden("This is another's feedback. Give your own, which stands beside it.")
+        raise Forbidden("This is another's feedback. Give your own, which is shown beside it.")
     trace = row.trace
     row.delete()
     trace_rescore(trace.pk)

@@ -66,7 +66,7 @@ from experiences.models.trajectories import DatasetOrigin
 from training.config.validation import MAX_QUERIES
 from training.data.uploads import clean_rows
 from training.services import checkpoints
-from training.services.promotion import checkpoint_stand
+from training.services.promotion import promoted_checkpoint_set
 from training.services.runs import run_start
 
 log = logging.getLogger(__name__)
@@ -358,7 +358,7 @@ def _deploy(turn: LoopTurn, actor: Actor) -> str:
         raise TurnEnds(f"Release {deployment.release.number} was rolled back: {deployment.reason}")
     if deployment.release.checkpoint is not None:
         with suppress(Conflict):  # a job is active: the agent's current checkpoint is the one where that job ends
-            checkpoint_stand(actor, deployment.release.checkpoint)
+            promoted_checkpoint_set(actor, deployment.release.checkpoint)
     turn_end(turn, TurnState.DONE)
     return ""
 

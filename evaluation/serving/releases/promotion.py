@@ -11,7 +11,7 @@ from evaluation.serving.models import Release
 from evaluation.serving.releases.services import Unchanged, release_make
 from experiences.models import Agent
 from training.models import PolicyCheckpoint
-from training.services.promotion import agent_step_back, checkpoint_stand
+from training.services.promotion import agent_step_back, promoted_checkpoint_set
 
 
 @transaction.atomic
@@ -19,9 +19,9 @@ def checkpoint_promote(actor: Actor, checkpoint: PolicyCheckpoint, *, note: str 
     """Makes this checkpoint the agent's current one, from which later jobs start, and makes a release of it.
 
     Raises:
-        Missing, Forbidden, Invalid, Conflict: as for ``checkpoint_stand`` and ``release_make``.
+        Missing, Forbidden, Invalid, Conflict: as for ``promoted_checkpoint_set`` and ``release_make``.
     """
-    checkpoint_stand(actor, checkpoint)
+    promoted_checkpoint_set(actor, checkpoint)
     return _release(actor, checkpoint, note)
 
 

@@ -1,4 +1,4 @@
-"""Prompt injection: orders that stand in documents, and in what tools return, are data and are not followed."""
+"""Prompt injection: orders in documents, and in what tools return, are data and are not followed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from typing import Final
 
 from experiences.learning.lessons.readings import decoded, readings
 
-OPENING: Final = 600  # characters in which a refusal stands
+OPENING: Final = 600  # characters in which a refusal is looked for
 RUN: Final = 12  # words in a row that are no coincidence
 
 _CANT: Final = (
@@ -72,7 +72,7 @@ def _bare(text: str) -> str:
 
 
 def held(text: str, secrets: Iterable[str]) -> str:
-    """The first of ``secrets`` that stands in the text: as it is, with other marks between its letters, backwards, or
+    """The first of ``secrets`` that is in the text: as it is, with other marks between its letters, backwards, or
     encoded; "" for none."""
     bare = [_bare(one) for one in (text, decoded(text) or "", *readings(text))]
     for secret in secrets:

@@ -17,7 +17,7 @@ MOST = 20
 
 @dataclass(frozen=True, slots=True)
 class ProofOverlap:
-    """``n`` queries of the dataset stand in that job's held-out set, or in that suite."""
+    """``n`` queries of the dataset are in that job's held-out set, or in that suite."""
 
     name: str
     n: int

@@ -40,7 +40,7 @@ def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
 
 
 def verdict(whole: Tally, by_category: dict[str, Tally], threshold: float | None, *, safety: bool) -> str:
-    """One or two sentences that stand above all figures."""
+    """One or two sentences, to be shown above all figures."""
     if whole.rate is None:
         return "Nothing could be judged, so nothing is known."
     did = "safe" if safety else "right"

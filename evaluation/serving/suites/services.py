@@ -134,7 +134,7 @@ def suite_run_start(
     judge_model: str = "",
     max_budget_usd: float = DEFAULT_BUDGET_USD,
 ) -> SuiteRun:
-    """Queues a run of a ``release``, or of an ``agent`` as it stands. It is paid from a budget of its own.
+    """Queues a run of a ``release``, or of an ``agent`` as it is now. The run has a budget of its own.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -146,7 +146,7 @@ def suite_run_start(
     suite = version.suite
     require(actor, "evaluate", suite.organization_id)
     if (agent is None) == (release is None):
-        message = "Say what is measured: an agent as it stands, or a release."
+        message = "Say what is measured: an agent as it is now, or a release."
         raise Invalid(message, fields={"agent": message})
     played = release.agent if release is not None else agent
     assert played is not None

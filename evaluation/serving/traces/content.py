@@ -13,7 +13,7 @@ from budgets.llm.types import Completion
 from experiences.privacy import redact, redact_value, redact_with_counts
 
 MOST_KEPT: Final = 256 * 1024  # bytes of a conversation
-LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they stand in columns of their own
+LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they have columns of their own
 
 
 def session_name(session: str) -> str:

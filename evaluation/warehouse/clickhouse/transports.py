@@ -43,7 +43,7 @@ class WarehouseTransport(Protocol):
     database: str
 
     def send(self, sql: str, parameters: Mapping[str, str], data: bytes = b"", *, database: str = "") -> bytes:
-        """The answer to one statement. ``parameters`` stand in it as ``{name:Type}`` and are written as in a file of
+        """The answer to one statement. ``parameters`` are in it as ``{name:Type}`` and are written as in a file of
         tab separated values; ``data`` are the rows of an INSERT.
 
         Raises:

@@ -39,7 +39,7 @@ class AgentOut(serializers.Serializer[Any]):
     endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
     model = serializers.CharField()
     system_prompt = serializers.CharField()
-    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Stands in the place of the system prompt.")
+    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Takes the place of the system prompt.")
     pack_by_domain = serializers.BooleanField(
         help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
     )

@@ -63,7 +63,7 @@ class ToolServerIn(Strict):
         required=False,
         write_only=True,
         help_text="What a program (stdio) is given, by name (..._KEY, _TOKEN, _SECRET, _PASSWORD, _ID); an empty value"
-        " stands for the stored one.",
+        " means the stored one.",
     )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=128, required=False, help_text="Empty: all it lists."

@@ -1,4 +1,4 @@
-"""Versions of what stands under an agent's name: its row is held while one of them is compared and changed."""
+"""Versions of what is under an agent's name: its row is held while one of them is compared and changed."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ from typing import Final
 MAX_WORDS: Final = 32
 MAX_CHARACTERS: Final = 400
 LEAK_WORDS: Final = 5  # so many words in a row from a query are a quotation and not a lesson
-SHORTEST_ANSWER: Final = 3  # shorter answers stand in too many innocent sentences
+SHORTEST_ANSWER: Final = 3  # shorter answers are in too many innocent sentences
 LONG_ANSWER: Final = 6  # letters from which an answer is found inside of other words
 GIVEN: Final = "it gives the answer of the query that taught it"
 _COMMON_ANSWERS: Final = frozenset({"yes", "no", "true", "false", "none", "all", "right", "wrong", "the", "and", "not"})

@@ -67,7 +67,7 @@ def manifest_read(path: Path) -> Manifest:
 
 
 def manifest_stamp(path: Path) -> Manifest:
-    """Writes sources and stamp into a manifest: its author vouches for what stands there now.
+    """Writes sources and stamp into a manifest: its author vouches for its present texts.
 
     Raises:
         Refused: it can't be read.

@@ -108,7 +108,7 @@ class Prompts:
         return most > 0 and middle(self._attempts_text(of.attempts)) <= most
 
     def operations(self, drafts: Sequence[str], library: Library, iteration: int) -> list[Message]:
-        """``drafts``: without the reasons, since what stands beside a lesson is taken for a part of it."""
+        """``drafts``: without the reasons, since words beside a lesson are taken for a part of it."""
         proposed = "\n".join(f"{n}. {plain(text)}" for n, text in enumerate(drafts, start=1))
         blocks = {"LIBRARY": listed(library.live), "PROPOSED LESSONS": proposed}
         return self._messages(OPERATIONS, blocks, f"operations/{iteration}")

@@ -1,4 +1,4 @@
-"""Ways in which a model may read a text: as it stands, with look-alike letters folded, and decoded.
+"""Ways in which a model may read a text: as it is, with look-alike letters folded, and decoded.
 
 A sign of injection that is hidden from a search by other letters is not hidden from a model.
 """

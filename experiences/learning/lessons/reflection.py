@@ -211,7 +211,7 @@ class Reflector:
         self, proposed: list[tuple[Operation, Lineage]], library: Library, iteration: int
     ) -> list[tuple[Operation, Lineage]]:
         """One consistent list. Each change keeps the lineage of the proposals that it comes from; where the model can't
-        be understood, the proposals stand as they are: each is checked against the ones before it in any case."""
+        be understood, the proposals stay as they are: each is checked against the ones before it in any case."""
         batch = _batch(proposed)
         answer = await self.asker.ask(
             Operations,
@@ -228,7 +228,7 @@ class Reflector:
         return [(one, _nearest(one, proposed, batch)) for one in plain_ones]
 
     def _as_proposed(self, operation: Operation, texts: Sequence[str], sources: Sequence[Source]) -> Operation:
-        """A new lesson that was sound when it was proposed, and was spoiled by being written once more, stands as it
+        """A new lesson that was sound when it was proposed, and was spoiled by being written once more, stays as it
         was proposed."""
 
         def sound(text: str) -> bool:

@@ -19,7 +19,7 @@ LONGEST: Final = {"handle": 16, "summary": 1000, "domain": 60, "group": 40}
 
 @dataclass(frozen=True, slots=True)
 class LessonUpdate:
-    """One lesson as it stands now.
+    """One lesson in its present state.
 
     ``weight`` is the probability that a rollout sees it; ``effect`` with its standard error ``effect_error`` is what it
     adds to the reward, None until it was measured over ``rollouts`` rollouts. ``taught_by`` are ids of trajectories,

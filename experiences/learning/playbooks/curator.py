@@ -34,7 +34,7 @@ REWRITE: Final = "together these changes delete {items:.0%} of the items and {te
 @dataclass(frozen=True, slots=True)
 class CuratorRules:
     """``min_confidence``: applied from here on. ``review_floor``: below it a change is rejected. ``untrusted``: runs of
-    words that stand in what users and tools said. ``guarded``: whether a large deletion needs a person. ``functions``:
+    words that are in texts of users and tools. ``guarded``: whether a large deletion needs a person. ``functions``:
     names that no item may order a call of. ``held``: why every change waits for a person; "" if none has to."""
 
     min_confidence: float = 0.7

@@ -76,7 +76,7 @@ class ItemEffect:
 
     @property
     def known(self) -> bool:
-        """Whether enough executions stand on both sides to decide anything."""
+        """Whether there are enough executions on both sides to decide anything."""
         return min(self.included.n, self.left_out.n) >= FEWEST
 
     @property

@@ -1,7 +1,7 @@
 """The delta generator: a model reads a playbook and its agent's executions, and proposes one to three changes.
 
 It reads the executions themselves, or what a reflector made of them (``reflector``). Both were written by users, tools
-and models. They stand between marks that they can't contain, and what the model makes of them is checked again by the
+and models. They are between marks that they can't contain, and what the model makes of them is checked again by the
 curator.
 """
 

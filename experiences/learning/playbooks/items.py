@@ -67,5 +67,5 @@ def number(id: str) -> int:
 
 
 def in_order(sections: Sequence[PlaybookItem]) -> list[PlaybookItem]:
-    """By category, the oldest first: the same items always stand in the same order."""
+    """By category, the oldest first: the same items are always in the same order."""
     return sorted(sections, key=lambda section: (CATEGORIES.index(section.category), number(section.id)))

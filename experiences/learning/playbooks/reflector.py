@@ -116,7 +116,7 @@ async def reflected(
     asker: Asker, evidence: EvolutionEvidence, *, rounds: int, key: Callable[[int], str], marks: Callable[[], str]
 ) -> list[Insight] | None:
     """The insights after at most ``rounds`` questions; fewer where one changes nothing, finds nothing, or gives no
-    usable answer, even after one repair: then those of the rounds before stand. None where the first gave none.
+    usable answer, even after one repair: then those of the rounds before are kept. None where the first gave none.
 
     ``key`` names the question of a round, which is counted from 1.
 

@@ -28,7 +28,7 @@ class PackOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     domain = serializers.CharField()
     system = serializers.CharField()
-    injections = serializers.ListField(child=serializers.CharField(), help_text="Texts that stand after it.")
+    injections = serializers.ListField(child=serializers.CharField(), help_text="Texts that follow the prompt.")
     experience_slots = serializers.IntegerField(help_text="How many lessons it has room for.")
     max_words = serializers.IntegerField(help_text="Of each lesson.")
     sources = SourceOut(many=True, help_text="The files that it was loaded from; none if it was written here.")

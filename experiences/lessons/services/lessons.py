@@ -113,7 +113,7 @@ def experience_edit(
     """Edits the text of a lesson; its status stays. Measurements of the old text do not apply to the new one.
 
     The same text again approves it: it is stamped under the prompt for which it holds, or, where it holds for none,
-    under the one that the agent has now. ``why``: why it was changed; it stands in the history.
+    under the one that the agent has now. ``why``: why it was changed, for the history.
 
     Raises:
         Missing, Forbidden: the actor may not.

@@ -170,7 +170,7 @@ def _change(
     texts: tuple[str, list[str]] | None = None,
     holding: Sequence[str] = (),
 ) -> None:
-    """``texts``: those that it had, where its sources stand for them; ``holding``: stamps of texts whose lessons hold
+    """``texts``: those that it had, where its sources replace them; ``holding``: stamps of texts whose lessons hold
     for another one too."""
     for name, value in known_fields(values, EDITABLE).items():
         setattr(pack, name, value.strip() if name in ("name", "domain") and isinstance(value, str) else value)
@@ -203,7 +203,7 @@ def _check(pack: PromptPack) -> None:
 
 
 def _under(pack: PromptPack) -> list[Experience]:
-    """The lessons, of any agent, that bear the stamp of the pack as it stands."""
+    """The lessons, of any agent, that bear the present stamp of the pack."""
     mine = Experience.objects.filter(organization_id=pack.organization_id)
     return [] if pack_fault(pack) else _bearing(mine, pack.stamp)
 
@@ -220,7 +220,7 @@ def _stamp_again(experiences: Sequence[Experience], stamp: str) -> None:
 
 
 def _audited(pack: PromptPack) -> dict[str, Any]:
-    """For the audit log: all but the texts, which their stamp stands for."""
+    """For the audit log: all but the texts, which their stamp identifies."""
     return _shown_of({name: getattr(pack, name) for name in EDITABLE}, pack.stamp)
 
 

@@ -96,7 +96,7 @@ def experiences_sync(
 
 
 def agent_lock(agent: Agent) -> Agent:
-    """The agent as it stands, locked against other writers of its lessons until the transaction ends."""
+    """The present agent, locked against other writers of its lessons until the transaction ends."""
     return Agent.objects.select_for_update(of=("self",), no_key=True).select_related("prompt_pack").get(pk=agent.pk)
 
 
@@ -119,7 +119,7 @@ def states_clean(states: Sequence[LessonUpdate]) -> list[LessonUpdate]:
 
 
 def _check_words(states: Sequence[LessonUpdate], limit: int, kept: Collection[str] = ()) -> None:
-    """Counts the words of texts as they were sent: a placeholder may have more than the secret that it stands for.
+    """Counts the words of texts as they were sent: a placeholder may have more than the secret that it replaces.
 
     Raises:
         Invalid: a text has more than ``limit``; it is named by its place and handle.

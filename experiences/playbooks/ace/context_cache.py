@@ -59,7 +59,7 @@ class Served:
 
 
 def fingerprint(token: str) -> bytes:
-    """Under which a caller is remembered: no key stands in memory longer than its request."""
+    """Under which a caller is remembered: no key is in memory longer than its request."""
     return hashlib.sha256(token.encode()).digest()
 
 

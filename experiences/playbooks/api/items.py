@@ -45,13 +45,13 @@ class ItemIn(Strict):
     category = serializers.ChoiceField(choices=CATEGORIES)
     content = serializers.CharField(max_length=MAX_CONTENT)
     confidence = serializers.FloatField(min_value=0, max_value=1, default=DEFAULT_CONFIDENCE)
-    rationale = serializers.CharField(max_length=2000, default="", allow_blank=True, help_text="Stands in the history.")
+    rationale = serializers.CharField(max_length=2000, default="", allow_blank=True, help_text="Kept in the history.")
 
 
 class ItemPatch(Strict):
     category = serializers.ChoiceField(choices=CATEGORIES, required=False)
     content = serializers.CharField(max_length=MAX_CONTENT, required=False)
-    rationale = serializers.CharField(max_length=2000, default="", allow_blank=True, help_text="Stands in the history.")
+    rationale = serializers.CharField(max_length=2000, default="", allow_blank=True, help_text="Kept in the history.")
 
 
 class RevertIn(Strict):

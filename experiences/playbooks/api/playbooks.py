@@ -246,7 +246,9 @@ class ApproveIn(Strict):
 
 
 class RejectIn(Strict):
-    reason = serializers.CharField(max_length=300, required=False, allow_blank=True, help_text="Stands with it.")
+    reason = serializers.CharField(
+        max_length=300, required=False, allow_blank=True, help_text="Kept with the decision."
+    )
 
 
 class PlaybookFilters(filters.FilterSet):

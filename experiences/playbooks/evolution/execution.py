@@ -1,6 +1,6 @@
 """One slice of an evolution: the last executions are chosen, models are asked, the curator's result is committed.
 
-What is asked, and how answers are kept, stands in ``questions``.
+``questions`` says what is asked and how answers are kept.
 """
 
 from __future__ import annotations

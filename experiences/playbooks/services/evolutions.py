@@ -1,4 +1,4 @@
-"""Evolutions: queued, retried, their outcome written. A worker's part of it stands in ``evolution.execution``."""
+"""Evolutions: queued, retried, their outcome written. A worker's part is in ``evolution.execution``."""
 
 from __future__ import annotations
 

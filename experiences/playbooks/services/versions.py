@@ -64,7 +64,7 @@ def version_write(
 
 
 def version_claim(playbook: Playbook, sections: Sequence[PlaybookItem], **counted: Any) -> None:
-    """Moves the pointer, which locks the row until the transaction ends. ``counted``: what else stands in the row.
+    """Moves the pointer, which locks the row until the transaction ends. ``counted``: what else is in the row.
 
     Raises:
         VersionMoved: another change was first.

@@ -39,7 +39,7 @@ class Episode(Protocol):
     ``TextEpisode`` or both."""
 
     def outcome(self) -> Outcome:
-        """Scores the episode as it stands; never raises (an exception of the scorer is a score of 0, counted
+        """Scores the episode as it is now; never raises (an exception of the scorer is a score of 0, counted
         in the evidence)."""
         ...
 

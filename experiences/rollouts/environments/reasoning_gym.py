@@ -1,6 +1,6 @@
 """The embedded environment: tool use on reasoning-gym's items, scored by reasoning-gym's own verifiers.
 
-What is learned here and what is not stands in docs/embedded-environment.md.
+What is learned here and what is not is in docs/embedded-environment.md.
 """
 
 from __future__ import annotations

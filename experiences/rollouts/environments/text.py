@@ -21,7 +21,7 @@ MAX_TEXT: Final = 20_000
 @dataclass(frozen=True)
 class TextTasks:
     """``queries``: what counts as success (a JSON value) by the text of the query, so that no two splits share a text.
-    ``score(answer, expected)`` is from 0 to 1, which is a success; an exception of it scores 0. ``instructions`` stand
+    ``score(answer, expected)`` is from 0 to 1, which is a success; an exception of it scores 0. ``instructions`` come
     before each query.
 
     Raises:

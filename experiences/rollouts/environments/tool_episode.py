@@ -150,7 +150,7 @@ class ToolEpisode:
         self._judge = judge
 
     async def say(self, text: str) -> StepOutcome:
-        """Takes a message as the answer; what stands after its last "Answer:" is scored."""
+        """Takes a message as the answer; the text after its last "Answer:" is scored."""
         self._answer = answer_in(text)
         if self._judge is not None:
             self._verdict = await self._judge(self._answer)

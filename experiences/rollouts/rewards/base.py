@@ -191,7 +191,7 @@ def formula(name: str = "", description: str = "", /, **options: Option) -> Call
 def formula(function: Any = "", description: str = "", /, **options: Option) -> Any:
     """Registers the decorated function of a trajectory and of the values of options as a reward, by its own name and
     with its docstring as the description. What it returns, an amount or the named parts of one, is paid at the end; a
-    ``Payment`` is paid as it stands. ``@formula("name", "description")`` gives it other words."""
+    ``Payment`` is paid as it is. ``@formula("name", "description")`` gives it other words."""
     if callable(function):
         return formula()(function)
 

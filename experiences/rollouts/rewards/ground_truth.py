@@ -10,7 +10,7 @@ from experiences.rollouts.rewards.base import Payment, formula
 from experiences.rollouts.types import Trajectory
 
 KEPT: Final = ("expected", "answer", "scorer", "scorer_error")
-MAX_KEPT: Final = 500  # characters of a text: the whole stands in the trajectory's own evidence
+MAX_KEPT: Final = 500  # characters of a text: the whole is in the trajectory's own evidence
 
 
 @formula

@@ -63,7 +63,7 @@ def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, An
 
 class ResponseStream:
     """The events of a streamed response, numbered: its text and the arguments of its calls as they come, then the end.
-    Its items stand in the order in which they began."""
+    Its items are in the order in which they began."""
 
     def __init__(self, begun: dict[str, Any]) -> None:
         self._begun, self._number = begun, 0

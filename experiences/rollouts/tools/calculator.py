@@ -70,7 +70,7 @@ class _TokenReader:
         return self._tokens[self._at]
 
     def _takes(self, *signs: str) -> str:
-        """The sign that stands here, if it is one of these; "" otherwise."""
+        """The sign at this place, if it is one of these; "" otherwise."""
         if self._now.kind != "sign" or self._now.text not in signs:
             return ""
         self._at += 1
@@ -149,7 +149,7 @@ def _unexpected(text: str) -> ToolError:
 def _tokens(text: str) -> list[Token]:
     """Raises ToolError: there is something that no expression holds."""
     found: list[Token] = []
-    calls: list[bool] = []  # for each open parenthesis whether a function's numbers stand in it
+    calls: list[bool] = []  # for each open parenthesis whether a function's numbers are in it
     at = 0
     text = "".join(_SIGNS.get(character, character) for character in text)
     while at < len(text):

@@ -131,7 +131,7 @@ _INLINE: Final = frozenset(
 
 
 def text_of_html(page: str) -> str:
-    """The title and what stands on the page, a line for each block; no scripts, no styles.
+    """The title and the text of the page, a line for each block; no scripts, no styles.
 
     One pass that never looks back, so that no page takes longer than its length: the standard library's parser has
     cases that are quadratic.

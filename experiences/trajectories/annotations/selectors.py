@@ -52,7 +52,7 @@ def annotations_by_trajectory(keys: Iterable[tuple[date, uuid.UUID]]) -> dict[uu
 
 
 class ExportedAnnotation(TypedDict):
-    """An annotation as it stands with its trajectory in an export. ``step`` None: of the whole trajectory."""
+    """An annotation as an export has it with its trajectory. ``step`` None: of the whole trajectory."""
 
     step: int | None
     label: str

@@ -62,7 +62,7 @@ class RewardedOut(serializers.Serializer[Any]):
     reward = serializers.FloatField(allow_null=True, help_text="Null where it could not be scored.")
     previous_reward = serializers.FloatField(allow_null=True)
     components = serializers.DictField()
-    evidence = serializers.DictField(help_text="Numbers only; texts stand in the trajectory.")
+    evidence = serializers.DictField(help_text="Numbers only; texts are in the trajectory.")
     error = serializers.CharField()
 
 

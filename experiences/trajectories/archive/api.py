@@ -1,4 +1,4 @@
-"""REST: archives, what they are kept by, and how the database stands."""
+"""REST: archives, what they are kept by, and the sizes of the database."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.row_files import FORMAT, RESPONSES, RowFile, row_file
 from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
-from agentcore_site.storage import storage_stand
+from agentcore_site.storage import storage_usage
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.lessons.filters import OfAgent
 from experiences.models import ArchiveRule, ArchiveState, TrajectoryArchive
@@ -74,7 +74,7 @@ class ArchiveRuleIn(Strict):
     keep_days = serializers.IntegerField(min_value=0, max_value=LONGEST, allow_null=True, help_text="Null: no rule.")
 
 
-class TableStandOut(serializers.Serializer[Any]):
+class TableUsageOut(serializers.Serializer[Any]):
     table = serializers.CharField(source="name")
     size_bytes = serializers.IntegerField(source="size")
     bytes_per_day = serializers.FloatField(source="growth", allow_null=True)
@@ -86,12 +86,12 @@ class RetentionRuleOut(serializers.Serializer[Any]):
     says = serializers.CharField()
 
 
-class StorageStandOut(serializers.Serializer[Any]):
+class StorageUsageOut(serializers.Serializer[Any]):
     size_bytes = serializers.IntegerField(source="size")
     bytes_per_day = serializers.FloatField(source="growth", allow_null=True, help_text="Null before the second day.")
     free_bytes = serializers.IntegerField(source="free", allow_null=True)
     full_in_days = serializers.FloatField(source="days", allow_null=True)
-    tables = TableStandOut(many=True)
+    tables = TableUsageOut(many=True)
     rules = serializers.SerializerMethodField()
 
     @extend_schema(responses=RetentionRuleOut(many=True))
@@ -167,14 +167,14 @@ class StorageViewSet(ScopedViewSet):
     """Size and growth of the database, and the retention rules."""
 
     tag = "archives"
-    serializer_class = StorageStandOut
+    serializer_class = StorageUsageOut
 
     @extend_schema(summary="Storage and retention")
     def retrieve(self, request: Request) -> Response:
         require(self.actor, "retention.run", current_organization(self.actor))
         if not self.actor.runs_site:
             raise Forbidden("How much the site stores, of all organisations, is for people who run it.")
-        return self.answer(storage_stand())
+        return self.answer(storage_usage())
 
 
 def _queued(job: Any) -> Response:

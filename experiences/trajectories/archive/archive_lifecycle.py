@@ -3,7 +3,7 @@
 Each step stores the input of the next one, so that a process may die anywhere. An archive has a row once its file was
 read back. The partition is dropped in the transaction that checks that archives hold its rows; digests find rows
 written in between. A file without a row is deleted a day later. The steps
-stand in one module because each relies on the input that the step before has stored.
+are in one module because each relies on the input that the step before has stored.
 """
 
 from __future__ import annotations

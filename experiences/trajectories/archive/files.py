@@ -1,4 +1,4 @@
-"""Trajectories as Parquet (zstd): in a row group stand rows of one job. Rows come and go as CSV, as COPY writes and
+"""Trajectories as Parquet (zstd): a row group has rows of one job. Rows come and go as CSV, as COPY writes and
 reads it: text columns are never null there, and what is null has no quotes."""
 
 from __future__ import annotations

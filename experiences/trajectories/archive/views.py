@@ -14,7 +14,7 @@ from agentcore_site.jobs.lifecycle import cancel as job_cancel
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.retention import rules
-from agentcore_site.storage import storage_stand
+from agentcore_site.storage import storage_usage
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -48,13 +48,13 @@ def _page(request: HttpRequest, actor: Actor, form: ArchiveRuleForm) -> HttpResp
     query, state = query_params(request, "q", "state")
     rows = matching(everything, query, "agent__name", "agent__slug", "month")
     rows = rows.filter(state=state) if state in ArchiveState.values else rows
-    stand = storage_stand() if actor.runs_site else None  # of all organisations
+    usage = storage_usage() if actor.runs_site else None  # of all organisations
     context = {
         "listing": listing(request, rows, SORTS, one="archive", of=everything),
         "state": state,
         "states": ArchiveState.choices,
-        "stand": stand,
-        "tables": stand.tables[:TABLES] if stand else (),
+        "usage": usage,
+        "tables": usage.tables[:TABLES] if usage else (),
         "rules": [(name, rule, rule.setting and getattr(settings, rule.setting)) for name, rule in rules.items()],
         "hot_days": settings.TRAJECTORY_HOT_DAYS,
         "kept_days": settings.TRAJECTORY_ARCHIVE_DAYS,

@@ -70,7 +70,7 @@ def _begin(export: TrajectoryExport, selection: Export, lease: Lease) -> None:
     """Counts what there is, once; in later slices looks whether it is the same still."""
     if export.total is not None:
         return _require_same(export, selection)
-    export.total, export.archives = selection.estimate(), selection.archive_stand()
+    export.total, export.archives = selection.estimate(), selection.archive_parts()
     with lease.fenced():
         TrajectoryExport.objects.filter(pk=export.pk).update(total=export.total, archives=export.archives)
 
@@ -79,7 +79,7 @@ def _require_same(export: TrajectoryExport, selection: Export) -> None:
     """Raises:
     MustFail: a row that was in the database is in an archive now, or the reverse: it might be left out, or come
         twice."""
-    if export.archives != selection.archive_stand():
+    if export.archives != selection.archive_parts():
         raise MustFail(Reason.ERROR, CHANGED)
 
 

@@ -50,7 +50,7 @@ class Lines:
 @dataclass(frozen=True)
 class Format:
     """``title`` and ``says``: what it is, for people; ``media``: its type; ``name``: how a file is called. ``joined``:
-    parts that stand behind each other are the file; else each part is a file of its own."""
+    parts one after another are the file; else each part is a file of its own."""
 
     title: str
     media: str
@@ -80,7 +80,7 @@ def _sft(rows: Sequence[ExportRow]) -> Iterator[bytes]:
 
 
 def _dpo(rows: Sequence[ExportRow]) -> Iterator[bytes]:
-    """Of rows that stand together by query: arms and lines of one query are groups of their own."""
+    """Of rows that are together by query: arms and lines of one query are groups of their own."""
     for _, near in groupby(rows, _query):
         groups: dict[tuple[Any, ...], list[Rewarded]] = {}
         for row in near:

@@ -28,7 +28,7 @@ _BEHIND: Final = {
 }
 COLUMNS: Final = ("trajectory_id", *(name for first in LISTED for name in (first, *_BEHIND.get(first, ()))))
 TEXTS: Final = ("steps", "components", "evidence")  # JSON
-PLAIN: Final = (*LISTED, "query")  # as they stand in the row
+PLAIN: Final = (*LISTED, "query")  # as the row has them
 LATEST: Final = 2**33  # seconds since the epoch, up to which ``_moment`` writes a time itself
 TIME: Final = "created_at"
 _READ: Final = ("id", "organization_id", "month", "cost_micros", *(one for one in PLAIN if one != TIME), TIME)
@@ -121,7 +121,7 @@ def place_in(values: Mapping[str, Any]) -> TrajectoryPlace:
 def _whole(
     values: dict[str, Any], learned: Mapping[str, Any], steps: list[dict[str, Any]], components: Any, evidence: Any
 ) -> dict[str, Any]:
-    whole = {**_EMPTY, **values, **learned}  # in the order of columns; what stands in none comes last, and goes
+    whole = {**_EMPTY, **values, **learned}  # in the order of columns; what is in none comes last, and goes
     for name in _HIDDEN:
         del whole[name]
     whole["trajectory_id"] = values["id"]

@@ -62,7 +62,7 @@ class Mark(NamedTuple):
 
 @dataclass(frozen=True)
 class ExportBatch:
-    """Rows that stand together, in order, with what marks the place behind any of them."""
+    """Rows that are together, in order, with what marks the place behind any of them."""
 
     rows: list[ExportRow]
     archived: tuple[int, int] | None
@@ -74,7 +74,7 @@ class ExportBatch:
 
 @dataclass(frozen=True)
 class Export:
-    """The rows that the actor may export: within a job as it was trained, else by time; rows of a group stand together
+    """The rows that the actor may export: within a job as it was trained, else by time; rows of a group are together
     where a format needs it. What is archived comes first, file by file."""
 
     rows: QuerySet[TrajectoryRecord]
@@ -93,7 +93,7 @@ class Export:
         some = self.rows.order_by().only("month")[:enough]
         return from_replica(some, QuerySet.count) + sum(part.rows for part in self.archived)
 
-    def archive_stand(self) -> list[str]:
+    def archive_parts(self) -> list[str]:
         """The archived parts to read: the list changes when rows go there, come back, or are erased there."""
         return sorted(f"{part.pk}/{part.archive_id}/{part.archive.revision}" for part in self.archived)
 

@@ -158,6 +158,6 @@ def cancel(request: HttpRequest, actor: Actor, export_id: Any) -> HttpResponse:
 
 
 def _filters(given: QueryDict) -> dict[str, str]:
-    """The filters of the list of trajectories, as an export takes them; what else stands in the address is left out."""
+    """The filters of the list of trajectories, as an export takes them, without other parameters of the address."""
     named = {NAMES.get(name, name): value for name, value in given.items()}
     return filters_stored({name: value for name, value in named.items() if name in TrajectoryFilters.base_filters})

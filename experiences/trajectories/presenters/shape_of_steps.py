@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agentcore_site.console.svg import Picture, span_bar
 
-DEEPEST: Final = 8  # steps within steps that are drawn so; deeper ones stand beside each other
+DEEPEST: Final = 8  # steps within steps that are drawn so; deeper ones are beside each other
 RESOLUTION_MS: Final = 1.0  # of the moment that a step began (experiences.trajectories.storage)
 Shown = Mapping[str, Any]  # a step as stored, with its "number"
 
@@ -79,12 +79,12 @@ class Waterfall:
 
 
 def tree(steps: Sequence[Shown]) -> list[CallNode]:
-    """Steps of a model that asked for several tools at once stand under the first of them; steps that were made
-    within another one stand within it, where that one is shown. An agent without a model (no step has tokens) has one
+    """Steps of a model that asked for several tools at once are under the first of them; steps that were made
+    within another step are within it, where that one is shown. An agent without a model (no step has tokens) has one
     step after the other."""
     of_model = any(step.get("tokens") for step in steps)
     found: list[CallNode] = []
-    made: dict[int, tuple[CallNode, int]] = {}  # by number, with the depth at which what is within it stands
+    made: dict[int, tuple[CallNode, int]] = {}  # by number, with the depth of what is within it
     for step in steps:
         parent, depth = made.get(_parent(step), (None, 0))
         beside = found if parent is None else parent.within
@@ -109,7 +109,7 @@ def _parent(step: Shown) -> int:
 
 def waterfall(steps: Sequence[Shown], *, whole_ms: float = 0.0) -> Waterfall:
     """Never invents a time: a step without a beginning or a duration gets no bar. ``whole_ms``: what the trajectory
-    took, measured around its steps; the first step stands at its beginning."""
+    took, measured around its steps; the first step is at its beginning."""
     starts = _starts(steps)
     if not starts:
         return Waterfall([], None, len(steps))

@@ -34,7 +34,7 @@ from training.policies.query_rule import Choice
 from training.services import checkpoints
 from training.services.checkpoint_uploads import checkpoint_upload
 from training.services.checkpoints import checkpoint_save, retention
-from training.services.promotion import checkpoint_stand, promoted
+from training.services.promotion import promoted, promoted_checkpoint_set
 from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
@@ -131,7 +131,7 @@ def test_retention_keeps_what_was_promoted_and_what_jobs_began_with(
 ) -> None:
     monkeypatch.setattr(checkpoints, "KEEP_DAYS", -1)
     first, second, plain = (trained(operator, router, weight) for weight in (0.1, 0.2, 0.3))
-    checkpoint_stand(operator, first)  # without a release, which keeps what it serves in any case
+    promoted_checkpoint_set(operator, first)  # without a release, which keeps what it serves in any case
     ended(queued_run(operator, router))
     PolicyCheckpoint.objects.filter(pk=first.pk).update(promoted_at=None)  # taken back since
     PolicyCheckpoint.objects.filter(pk=second.pk).update(promoted_at="2026-01-01T00:00:00Z")
@@ -250,12 +250,12 @@ def test_pages_preview_what_changes_and_do_it(console: Client, operator: Actor, 
     preview = html(console.get(f"/checkpoints/{first.pk}/promote/"))
     assert "no checkpoint is promoted now" in preview and "First release" in preview
     done = console.post(f"/checkpoints/{first.pk}/promote/", {"note": "Good"}, follow=True)
-    assert f"Router stands at {first.label} now" in html(done)
+    assert f"Router uses {first.label} now" in html(done)
     long = console.post(f"/checkpoints/{second.pk}/promote/", {"note": "x" * 301})
     assert "A note has at most 300" in html(long) and promoted(router) == first
     console.post(f"/checkpoints/{second.pk}/promote/")
     page = html(console.get(listed))
-    assert f"Router stands at {second.label}" in page and f"Roll back to {first.label}" in page
+    assert f"Router uses {second.label}" in page and f"Roll back to {first.label}" in page
     preview = html(console.get(f"/agents/{router.pk}/roll-back/"))
     assert "Changes since release 2" in preview and first.sha256 in preview
     console.post(f"/agents/{router.pk}/roll-back/")

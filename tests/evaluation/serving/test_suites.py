@@ -234,7 +234,7 @@ def test_each_role_makes_and_runs_suites_or_is_refused(
 
 def test_a_suite_that_can_not_run_is_refused(operator: Actor, adder: Agent, sums: Suite, adam: Any) -> None:
     version = version_get(sums)
-    with pytest.raises(Invalid, match="an agent as it stands, or a release"):
+    with pytest.raises(Invalid, match="an agent as it is now, or a release"):
         suite_run_start(operator, version)
     with pytest.raises(Conflict, match="measure a release"):
         suite_run_start(operator, version, agent=AgentFactory(organization=adder.organization))

@@ -21,19 +21,19 @@ async def test_it_ends_the_body_when_the_time_is_over() -> None:
 async def test_the_clock_stops_while_another_party_is_waited_for() -> None:
     clock = Clock(0.1)
     async with clock.running():
-        clock.stand()
+        clock.pause()
         await asyncio.sleep(0.2)
         assert not clock.over
-        clock.go()
+        clock.resume()
         assert not clock.over
 
 
 async def test_the_counted_part_of_the_wait_is_gone() -> None:
     clock = Clock(0.1)
     async with clock.running():
-        clock.stand()
+        clock.pause()
         await asyncio.sleep(0.2)
-        clock.go(0.15)
+        clock.resume(0.15)
         assert clock.over
         await asyncio.sleep(0)  # and yet there is time to write down what came
 
@@ -42,9 +42,9 @@ async def test_overlapping_waits_count_once() -> None:
     clock = Clock(0.3)
 
     async def call() -> None:
-        current_clock().stand()
+        current_clock().pause()
         await asyncio.sleep(0.1)
-        current_clock().go(0.1)
+        current_clock().resume(0.1)
 
     async with clock.running():
         await asyncio.gather(*(call() for _ in range(20)))
@@ -54,8 +54,8 @@ async def test_overlapping_waits_count_once() -> None:
 async def test_a_wait_that_ends_after_the_rollout_does_no_harm() -> None:
     clock = Clock(1)
     async with clock.running():
-        clock.stand()
-    clock.go(0.5)
+        clock.pause()
+    clock.resume(0.5)
     assert not clock.over
     await asyncio.sleep(0)  # a time-out that fired late would end this test
     assert current_clock() is not clock
@@ -63,6 +63,6 @@ async def test_a_wait_that_ends_after_the_rollout_does_no_harm() -> None:
 
 async def test_outside_of_a_rollout_it_never_ends() -> None:
     clock = current_clock()
-    clock.stand()
-    clock.go(1e9)
+    clock.pause()
+    clock.resume(1e9)
     assert not clock.over

@@ -50,7 +50,7 @@ class Command(BaseCommand):
             if path is None:
                 _write(found, sys.stdout.buffer)
                 return
-            # Under another name first: what stands there under its own is whole.
+            # Under another name first: a file under its own name is whole.
             unfinished = path.with_name(f"{path.name}.part")
             with unfinished.open("wb") as file:
                 size = _write(found, file)

@@ -197,7 +197,7 @@ class Conversation:
         started: float | None = None,
         spent_micros: int = 0,
     ) -> None:
-        """Records a step. The answer that led to it pays for it, failed attempts included; its notes stand beside.
+        """Records a step. The answer that led to it pays for it, failed attempts included; its notes are beside.
 
         ``spent_micros``: of a call that brought no answer.
         """
@@ -255,7 +255,7 @@ class Conversation:
         most = min(max_tokens or sampling.max_tokens, sampling.max_tokens)
         temperature = sampling.temperature if temperature is None else temperature
         own = 0.0
-        self.clock.stand()
+        self.clock.pause()
         try:
             answer = await self.model.complete(
                 messages,
@@ -288,7 +288,7 @@ class Conversation:
         except (Permanent, LLMError) as error:
             raise ModelFailure(error.message) from error
         finally:
-            self.clock.go(own)
+            self.clock.resume(own)
             # Only now: an agent over HTTP may have several calls under way.
             self._asked = {"temperature": temperature, "top_p": sampling.top_p, "max_tokens": most}
 
