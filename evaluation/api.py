@@ -16,43 +16,15 @@ from rest_framework.response import Response
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.rest.money import Usd
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from evaluation.models import Against, EvaluationRun, Split
+from evaluation.presenters.shapes import AGAINST, EvaluationRow
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
 from experiences.lessons.filters import OfAgent
 from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of, job_with_queries
-
-AGAINST = "Context of the baseline. `nothing`, for agents of language models: no lessons and no playbook."
-
-
-@extend_schema_serializer(deprecate_fields=["evaluation_id"])
-class EvaluationRow(serializers.Serializer[Any]):
-    id = serializers.UUIDField(source="job_id")
-    evaluation_id = serializers.UUIDField(source="job_id", help_text="The former name of `id`.")
-    agent_id = serializers.UUIDField()
-    training_job_id = serializers.UUIDField(source="run_id")
-    checkpoint_id = serializers.UUIDField()
-    checkpoint = serializers.CharField(source="checkpoint.label")
-    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
-    progress_percent = serializers.SerializerMethodField()
-    split = serializers.ChoiceField(choices=Split.choices)
-    against = serializers.ChoiceField(choices=Against.choices, help_text=AGAINST)
-    samples = serializers.IntegerField(help_text="Rollouts of each query and arm.")
-    final = serializers.BooleanField(help_text="Requested at the end of its run.")
-    verdict = serializers.SerializerMethodField(help_text="The finding as a sentence; empty until it is done.")
-    cost_usd = Usd(source="cost_micros")
-    created_at = serializers.DateTimeField(source="job.created_at")
-    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
-
-    def get_progress_percent(self, row: EvaluationRun) -> float:
-        return row.job.percent
-
-    def get_verdict(self, row: EvaluationRun) -> str:
-        return str(row.report.get("verdict", ""))
 
 
 @extend_schema_serializer(deprecate_fields=["evaluation_id"])

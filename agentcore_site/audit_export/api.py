@@ -17,6 +17,7 @@ from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start, audit_get, audit_jsonl, audit_visible
 from agentcore_site.audit_export.filters import AuditEventFilters
 from agentcore_site.audit_export.models import AuditStream
+from agentcore_site.audit_export.presenters import AuditEventOut
 from agentcore_site.audit_export.sending import lines_waiting, stream_secret
 from agentcore_site.audit_export.services import (
     stream_get,
@@ -38,24 +39,6 @@ from agentcore_site.tenancy.permissions import current_organization, require
 SITE = OpenApiParameter(
     "site", bool, default=False, description="The whole site's log. For superusers with a token of their own, no key."
 )
-
-
-class AuditEventOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    number = serializers.IntegerField()
-    at = serializers.DateTimeField()
-    organization_id = serializers.UUIDField()
-    user_id = serializers.IntegerField(allow_null=True)
-    actor = serializers.CharField()
-    door = serializers.CharField(help_text="By which interface.")
-    ip = serializers.CharField()
-    request_id = serializers.CharField()
-    action = serializers.CharField()
-    target_type = serializers.CharField()
-    target_id = serializers.CharField()
-    target = serializers.CharField()
-    before = serializers.JSONField(allow_null=True)
-    after = serializers.JSONField(allow_null=True)
 
 
 class AuditEventViewSet(ReadViewSet):

@@ -11,7 +11,7 @@ from uuid import UUID
 import orjson
 from django.db.models import F, Q, QuerySet
 from django.http import HttpRequest, StreamingHttpResponse
-from rest_framework.serializers import Serializer
+from rest_framework.serializers import Field, Serializer
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.async_db import briefly
@@ -26,28 +26,31 @@ NOTED: Final = "_table"  # on the request: the list of its page
 MEDIA: Final = "text/csv; charset=utf-8"
 
 
-@dataclass(frozen=True)
-class Columns:
-    """Fields of ``shape``, the list's row in REST, and then values at ``paths`` by the column's name: attributes of the
-    row and keys of its objects, joined by dots. A field that costs a query for each row needs rows that have it."""
-
-    paths: Mapping[str, str]
-    shape: type[Serializer[Any]] = Serializer
-
-    @property
-    def names(self) -> list[str]:
-        return [*self.shape().fields, *self.paths]
-
-    def cells(self, actor: Actor, rows: Sequence[Any]) -> Iterator[list[Any]]:
-        shown = self.shape(rows, many=True, context={"actor": actor}).data
-        for row, fields in zip(rows, shown, strict=True):
-            yield [*map(cell, fields.values()), *(cell_at(row, path) for path in self.paths.values())]
+# Columns of a list as CSV are the fields of its row, which is the list's row in REST where there is one.
+Columns = type[Serializer[Any]]
 
 
-def columns(paths: str = "", shape: type[Serializer[Any]] = Serializer) -> Columns:
-    """Columns by a text such as ``"id agent=agent.slug"``: a column's path is its name, unless another one follows."""
+class At(Field):  # type: ignore[type-arg]
+    """The value at a path: attributes of the row and keys of its objects, joined by dots; None where it ends early."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(read_only=True)
+        self.path = path.split(".")
+
+    def get_attribute(self, row: Any) -> Any:
+        for name in self.path:
+            row = row.get(name) if isinstance(row, Mapping) else None if row is None else getattr(row, name)
+        return row
+
+    def to_representation(self, value: Any) -> Any:
+        return value
+
+
+def columns(paths: str, shape: Columns = Serializer) -> Columns:
+    """The columns of ``shape``, and then others by a text such as ``"id agent=agent.slug"``: a column's path is its
+    name, unless another one follows."""
     named = (one.partition("=") for one in paths.split())
-    return Columns({name: path or name for name, _, path in named}, shape)
+    return type("Row", (shape,), {name: At(path or name) for name, _, path in named})
 
 
 @dataclass(frozen=True)
@@ -72,7 +75,11 @@ class Table:
         found = list(rows[:BATCH])
         if not found:
             return last, b""
-        return (found[-1]._at, found[-1].pk), b"".join(map(csv_line, self.columns.cells(actor, found)))
+        return (found[-1]._at, found[-1].pk), b"".join(map(csv_line, self.cells(actor, found)))
+
+    def cells(self, actor: Actor, rows: Sequence[Any]) -> Iterator[Iterator[Any]]:
+        shown = self.columns(rows, many=True, context={"actor": actor}).data
+        return (map(cell, row.values()) for row in shown)
 
 
 def noted(request: HttpRequest, table: Table) -> None:
@@ -100,16 +107,8 @@ def table_csv(actor: Actor, table: Table, asked: Mapping[str, str]) -> Streaming
         after={"table": table.name, "filters": filters},
     )
     headers = {"Content-Disposition": f'attachment; filename="{table.name}.csv"'}
-    lines = streamed(partial(table.batch, actor), csv_line(table.columns.names))
+    lines = streamed(partial(table.batch, actor), csv_line(table.columns().fields))
     return StreamingHttpResponse(lines, content_type=MEDIA, headers=headers)
-
-
-def cell_at(row: Any, path: str) -> Any:
-    """The value at a path, as a cell shows it."""
-    value = row
-    for name in path.split("."):
-        value = value.get(name) if isinstance(value, Mapping) else None if value is None else getattr(value, name)
-    return cell(value)
 
 
 def cell(value: Any) -> Any:

@@ -14,9 +14,10 @@ from rest_framework.response import Response
 from rest_framework_simplejwt.serializers import TokenObtainSerializer
 from rest_framework_simplejwt.views import TokenViewBase
 
+from agentcore_site.identity.presenters import ApiKeyOut
 from agentcore_site.identity.sign_ins import program_of, sign_in_end, sign_ins_of
 from agentcore_site.lib.errors import Missing
-from agentcore_site.rest.money import Usd, UsdIn
+from agentcore_site.rest.money import UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.throttling import TokenThrottle
 from agentcore_site.rest.views import ScopedViewSet
@@ -185,23 +186,6 @@ class SignInViewSet(ScopedViewSet):
         """The session, or all tokens of it, open nothing from the next request on."""
         sign_in_end(self.actor, pk)
         return Response(status=204)
-
-
-class ApiKeyOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    prefix = serializers.CharField(help_text="How the key begins; the rest is not kept.")
-    organization_id = serializers.UUIDField()
-    scopes = serializers.ListField(child=serializers.CharField())
-    per_minute = serializers.IntegerField(allow_null=True, help_text="Calls of models a minute; null: not limited.")
-    monthly_usd = Usd(source="monthly_micros", allow_null=True, help_text="For calls of models; null: not limited.")
-    addresses = serializers.ListField(
-        child=serializers.CharField(), help_text="From which alone it may be used; none: from everywhere."
-    )
-    created_at = serializers.DateTimeField()
-    expires_at = serializers.DateTimeField()
-    revoked_at = serializers.DateTimeField(allow_null=True)
-    last_used_at = serializers.DateTimeField(allow_null=True)
 
 
 class NewApiKeyOut(ApiKeyOut):

@@ -19,6 +19,7 @@ from agentcore_site.identity.invitations import (
     invitations_open,
     link_at,
 )
+from agentcore_site.identity.presenters import MemberOut
 from agentcore_site.identity.second_factor import factor_take_off, requirement_set
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.parsing import Strict, parsed
@@ -71,15 +72,6 @@ class OrganizationViewSet(ScopedViewSet):
         if row is None:
             raise Missing(f"There is no organisation {pk}.")
         return row
-
-
-class MemberOut(serializers.Serializer[Any]):
-    id = serializers.IntegerField()
-    username = serializers.CharField(source="user.username")
-    email = serializers.CharField(source="user.email")
-    role = serializers.ChoiceField(choices=Role.choices)
-    can_export = serializers.BooleanField()
-    created_at = serializers.DateTimeField()
 
 
 class MemberIn(Strict):

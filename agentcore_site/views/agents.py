@@ -10,9 +10,9 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Listing, Sort, allowed, listing, matching, page, query_params
-from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
+from experiences.agents.presenters import AgentOut
 from experiences.lessons.presenters import overview_of
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get, agents_visible
@@ -26,7 +26,6 @@ SORTS = (
     Sort("changed", "last changed", "updated_at"),
 )
 SHOWN = 10
-COLUMNS = columns("id name slug runtime philosophy environment model evolves archived_at created_at")
 
 
 def agents_listed(
@@ -41,9 +40,9 @@ def agents_listed(
 @page
 def agents(request: HttpRequest, actor: Actor) -> HttpResponse:
     [show] = query_params(request, "show")
-    everything = agents_visible(actor, archived=True)
+    everything = agents_visible(actor, archived=True).prefetch_related("tool_servers")  # which its CSV has
     rows = everything.exclude(archived_at=None) if show == "archived" else everything.filter(archived_at=None)
-    found = agents_listed(request, rows, SORTS, of=everything, columns=COLUMNS)
+    found = agents_listed(request, rows, SORTS, of=everything, columns=AgentOut)
     shown = {"show": show if show == "archived" else "", "shows": ["archived"]}
     return render(request, "agents/agents.html", {"listing": found, "rows": agent_rows(found.rows), **shown})
 

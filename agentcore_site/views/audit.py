@@ -17,6 +17,7 @@ from agentcore_site.audit_export.exports import FILE, MEDIA, audit_export_start,
 from agentcore_site.audit_export.filters import FAMILIES, AuditEventFilters
 from agentcore_site.audit_export.forms import AuditStreamForm
 from agentcore_site.audit_export.models import AuditStream
+from agentcore_site.audit_export.presenters import AuditEventOut
 from agentcore_site.audit_export.sending import lines_waiting, stream_secret
 from agentcore_site.audit_export.services import (
     stream_get,
@@ -28,7 +29,6 @@ from agentcore_site.audit_export.services import (
     stream_test,
 )
 from agentcore_site.console.pages import COUNT_LIMIT, Sort, listing, page, post_page, query_params, sent
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
@@ -49,14 +49,13 @@ STREAM_ACTS: Final[dict[str, tuple[Callable[[Actor, AuditStream], object], str]]
     "secret": (stream_renew_secret, ""),
     "remove": (stream_remove, "The audit log is no longer sent."),
 }
-COLUMNS = columns("number at actor door ip action target_type target_id target before after request_id")
 
 
 @page
 def audit(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = audit_visible(actor)
     rows = AuditEventFilters.on_page(everything, _filters(request))
-    found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="entry", of=everything, size=50, columns=AuditEventOut)
     family, since, until = query_params(request, "about", "since", "until")
     context = {
         "listing": found,

@@ -13,7 +13,7 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.forms import ServiceForm
 from agentcore_site.console.pages import page, post_page, sent
-from agentcore_site.console.tables import Table, columns, noted
+from agentcore_site.console.tables import Table, noted
 from agentcore_site.identity.invitations import (
     invitation_create,
     invitation_get,
@@ -22,6 +22,7 @@ from agentcore_site.identity.invitations import (
     invitations_open,
     link_at,
 )
+from agentcore_site.identity.presenters import MemberOut
 from agentcore_site.identity.second_factor import factor_take_off, requirement_set, with_factor
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
@@ -50,14 +51,11 @@ class InviteForm(ServiceForm):
         self.add_error("email" if "email" in error.fields else None, error.message)
 
 
-COLUMNS = columns("username=user.username email=user.email role can_export created_at")
-
-
 @page
 def people(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
     members = list(members_of(actor, organization))
-    noted(request, Table("members", COLUMNS, members_of(actor, organization), "user__username"))
+    noted(request, Table("members", MemberOut, members_of(actor, organization), "user__username"))
     form = InviteForm(sent(request))
     if form.applied(invitation_create, actor, organization, link=link_at(request)):
         messages.success(request, f"An invitation goes to {form.cleaned_data['email']}.{without_mail_server()}")

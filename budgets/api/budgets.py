@@ -29,31 +29,11 @@ from budgets.alerts.raise_requests import raise_ask
 from budgets.forms import days_check, month_read
 from budgets.models import Budget, EntryKind, LedgerEntry, Period, Scope
 from budgets.presenters.naming import agent_find
+from budgets.presenters.shapes import BudgetOut
 from budgets.selectors import BY, breakdown, budget_get, budgets_visible, entries_of
 from budgets.services import budget_change_limit, budget_set_limit
 
 BYS: Final = tuple(BY)
-
-
-class BudgetOut(Shape):
-    """``left`` is the limit less what is spent, on hold and owed; null without a limit."""
-
-    id = serializers.IntegerField()
-    scope = serializers.ChoiceField(choices=Scope.choices)
-    owner_id = serializers.UUIDField(help_text="Of the organisation, the agent or the job.")
-    agent_id = serializers.UUIDField(allow_null=True)
-    job_id = serializers.UUIDField(allow_null=True)
-    period = serializers.ChoiceField(choices=Period.choices)
-    period_start = serializers.SerializerMethodField(help_text="First day of the month (UTC); null for a total.")
-    limit = Money(allow_null=True, help_text="Null: not limited.")
-    spent = Money()
-    reserved = Money(help_text="On hold for calls that are under way.")
-    debt = Money(help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
-    left = Money(allow_null=True)
-    created_at = serializers.DateTimeField()
-
-    def get_period_start(self, row: Budget) -> date | None:
-        return row.period_start if row.period == Period.MONTH else None
 
 
 class LimitIn(Strict):

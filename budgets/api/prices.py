@@ -13,33 +13,14 @@ from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Missing
 from agentcore_site.rest.filters import Flag
-from agentcore_site.rest.money import Money, UsdIn
+from agentcore_site.rest.money import UsdIn
 from agentcore_site.rest.parsing import Strict, parsed
-from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.models import ModelPrice
 from budgets.presenters.price_list import prices_in_force, prices_of
+from budgets.presenters.shapes import PriceOut
 from budgets.services import price_set
-
-
-class PriceOut(Shape):
-    """Prices are per million tokens."""
-
-    id = serializers.IntegerField()
-    model = serializers.CharField()
-    own = serializers.SerializerMethodField(help_text="Your organisation's own; else it is for all.")
-    valid_from = serializers.DateField()
-    free = serializers.BooleanField()
-    input = Money()
-    cached_input = Money(allow_null=True, help_text="Null: priced as input.")
-    output = Money()
-    per_call = Money()
-    price_source = serializers.CharField(source="source")
-    updated_at = serializers.DateTimeField()
-
-    def get_own(self, row: ModelPrice) -> bool:
-        return row.organization_id is not None
 
 
 class PriceIn(Strict):

@@ -12,7 +12,7 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
 from agentcore_site.console.pages import Sort, listing, page, query_params
-from agentcore_site.console.tables import columns, is_table
+from agentcore_site.console.tables import is_table
 from agentcore_site.lib.money import MICROS
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
@@ -26,6 +26,7 @@ from budgets.models import AlertKind, Budget, Scope
 from budgets.presenters.budget_verdict import curve, forecast_of, nothing_yet, verdict
 from budgets.presenters.charts import pictures
 from budgets.presenters.naming import agent_names, agents_called, jobs_of, named
+from budgets.presenters.shapes import BudgetOut
 from budgets.selectors import BY, Spending, alerts_visible, breakdown, budgets_visible
 from budgets.views.query_params import month_asked, one_of
 
@@ -50,12 +51,6 @@ class BreakdownRow:
     day: date | None = None
 
 
-COLUMNS = columns(
-    "id scope agent_id job_id period period_start limit_micros=limit spent_micros=spent reserved_micros=reserved"
-    " debt_micros=debt"
-)
-
-
 @page
 def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     organization = current_organization(actor)
@@ -67,7 +62,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
     [small] = query_params(request, "small")
     folded = rows.none() if query or scope or small == "shown" or is_table(request) else rows.filter(SMALL)
     rows = rows.exclude(pk__in=folded.values("pk")).annotate(used=USED)
-    found = listing(request, rows, SORTS, one="budget", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="budget", of=everything, columns=BudgetOut)
     context = {
         **_head(organization, month),
         **_alerts(actor, organization, month),

@@ -12,12 +12,12 @@ from django.urls import reverse
 from django.utils.http import urlencode
 
 from agentcore_site.console.pages import Sort, listing, matching, page, query_params, side_panel
-from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import PriceForm
 from budgets.presenters.price_list import list_age, price_history, price_lines, prices_in_force
+from budgets.presenters.shapes import PriceOut
 from budgets.services import price_set
 from budgets.views.query_params import one_of
 
@@ -28,10 +28,6 @@ SORTS = (
     Sort("newest", "newest first", "valid_from"),
 )
 WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))
-COLUMNS = columns(
-    "model free input_micros=input cached_input_micros=cached_input output_micros=output per_call_micros=per_call"
-    " valid_from source"
-)
 
 
 @page
@@ -43,7 +39,7 @@ def prices(request: HttpRequest, actor: Actor) -> HttpResponse:
     rows = matching(everything, *query_params(request, "q"), "model")
     if whose:
         rows = rows.filter(of_whom(whose, organization))
-    found = listing(request, rows, SORTS, one="model", of=everything, size=50, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="model", of=everything, size=50, columns=PriceOut)
     context = {
         "listing": found,
         "rows": price_lines(found.rows),

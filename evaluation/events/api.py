@@ -18,7 +18,8 @@ from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
 from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
-from evaluation.events.models import DeadLetter, DeadReason, EventCredential, RequestMode, TrainingRequest
+from evaluation.events.models import DeadLetter, EventCredential, RequestMode, TrainingRequest
+from evaluation.events.presenters import DeadLetterOut, EventCredentialOut
 from evaluation.events.publishing import status_of
 from evaluation.events.request_settings import unused_here
 from evaluation.events.selectors import (
@@ -51,15 +52,6 @@ class EventPublishingIn(Strict):
     publishes = serializers.BooleanField()
 
 
-class EventCredentialOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    agent_id = serializers.UUIDField(allow_null=True, help_text="Null: a service, which publishes for all agents.")
-    user = serializers.CharField(help_text="The user name of its connections.")
-    created_at = serializers.DateTimeField()
-    revoked_at = serializers.DateTimeField(allow_null=True)
-
-
 class EventCredentialMadeOut(EventCredentialOut):
     password = serializers.CharField(help_text="Shown this once.")
 
@@ -67,20 +59,6 @@ class EventCredentialMadeOut(EventCredentialOut):
 class EventCredentialIn(Strict):
     name = serializers.CharField(max_length=80)
     agent = serializers.CharField(required=False, allow_null=True, max_length=100, help_text="Id or slug of an agent.")
-
-
-class DeadLetterOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    subject = serializers.CharField()
-    stream = serializers.CharField()
-    sequence = serializers.IntegerField()
-    dead_reason = serializers.ChoiceField(choices=DeadReason.choices, source="reason")
-    detail = serializers.CharField()
-    payload = serializers.CharField(help_text="Without personal data; empty if it may not be kept.")
-    tries = serializers.IntegerField()
-    created_at = serializers.DateTimeField()
-    settled_at = serializers.DateTimeField(allow_null=True)
-    outcome = serializers.CharField(help_text="taken or dismissed; empty while it waits.")
 
 
 class EventPublishingViewSet(ScopedViewSet):

@@ -21,6 +21,7 @@ from evaluation.events.filters import ALIVE, STATES, DeadLetterFilters, EventCre
 from evaluation.events.forms import EventCredentialForm
 from evaluation.events.job_kind import HANDED_OVER
 from evaluation.events.models import DeadReason
+from evaluation.events.presenters import DeadLetterOut, EventCredentialOut
 from evaluation.events.selectors import (
     dead_letter_get,
     dead_letters_visible,
@@ -54,9 +55,7 @@ TRAINING_SORTS: Final = (
     Sort("model", "model", "base_model", descending=False),
 )
 LETTER_ACTS: Final = {"retry": dead_letter_retry, "dismiss": dead_letter_dismiss}
-LETTER_COLUMNS = columns("id subject reason detail tries created_at settled_at outcome")
 TRAINING_COLUMNS = columns("training_job_id job_id mode status=job.status created_at=job.created_at")
-CREDENTIAL_COLUMNS = columns("id name agent_id user created_at revoked_at")
 
 
 @page
@@ -65,7 +64,7 @@ def dead_letters(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, reason, state = query_params(request, "q", "reason", "state")
     rows = DeadLetterFilters.on_page(everything, {"search": query, "reason": reason, "state": state})
     context = {
-        "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything, columns=LETTER_COLUMNS),
+        "listing": listing(request, rows, LETTER_SORTS, one="dead letter", of=everything, columns=DeadLetterOut),
         "reason": reason,
         "reasons": [(one.value, one.value.replace("_", " ").capitalize()) for one in DeadReason],
         "state": state,
@@ -130,7 +129,7 @@ def publishers(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, state = query_params(request, "q", "state")
     rows = EventCredentialFilters.on_page(everything, {"search": query, "state": state})
     context = {
-        "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything, columns=CREDENTIAL_COLUMNS),
+        "listing": listing(request, rows, CREDENTIAL_SORTS, one="publisher", of=everything, columns=EventCredentialOut),
         "state": state,
         "states": ALIVE,
         "form": form if made is None else EventCredentialForm(agents=agents_visible(actor)),

@@ -14,7 +14,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, listing, page, post_page, query_params
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -23,7 +22,7 @@ from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import Bundle, differences
 from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint
-from evaluation.serving.releases.presenters import proof_of, shown, sources_of
+from evaluation.serving.releases.presenters import ReleaseOut, proof_of, shown, sources_of
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.selectors import (
     blame,
@@ -45,7 +44,6 @@ from training.services.promotion import NOTHING_BEFORE, before_promoted, promote
 SORTS = (Sort("newest", "newest first", "created_at"), Sort("number", "number", "number"))
 MOST_QUERY = 20_000
 MOST_TYPED = 400  # characters of a field that an address carries back
-COLUMNS = columns("id agent=agent.slug number digest source checkpoint_id playbook_version note created_at")
 
 
 @page
@@ -55,7 +53,7 @@ def releases(request: HttpRequest, actor: Actor) -> HttpResponse:
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     given = {"search": query, "source": source, "agent": str(agent.pk) if agent else ""}
     rows = ReleaseFilters.on_page(everything, given, actor=actor)
-    found = listing(request, rows, SORTS, one="release", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="release", of=everything, columns=ReleaseOut)
     context = {
         "listing": found,
         "rows": [{"release": row, "proof": proof_of(row)} for row in found.rows],

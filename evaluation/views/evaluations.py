@@ -19,6 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.presenters.charts import metric_rows, metrics_forest
+from evaluation.presenters.shapes import EvaluationRow
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
@@ -32,10 +33,7 @@ SORTS = (
 )
 STATUSES = (("done", "With a report"), ("active", "Without a report yet"))
 CHANGED = 15  # of each test set, unless ?all=yes
-COLUMNS = columns(
-    "job_id agent=agent.slug training_job_id=run_id checkpoint_id split samples status=job.status"
-    " created_at=job.created_at finished_at=job.finished_at"
-)
+COLUMNS = columns("agent=agent.slug", EvaluationRow)
 
 
 @page

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+from datetime import date
 from typing import Any
 
 import pytest
@@ -14,9 +15,11 @@ from django.test.utils import CaptureQueriesContext
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.console import tables
 from agentcore_site.tenancy.actors import Actor
+from budgets.models import ModelPrice
 from evaluation.models import EvaluationRun
 from evaluation.serving.models import Release
 from evaluation.serving.releases.bundle import Bundle
+from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent
 from experiences.playbooks.services.playbooks import playbook_create
 from tests import factories
@@ -47,6 +50,8 @@ def rows(run: TrainingRun, evaluation: EvaluationRun, operator: Actor) -> dict[s
     playbook = playbook_create(operator, agent=agent, initial_sections=[{"category": "learnings", "content": "Ask."}])
     delta_waiting(playbook, content="Ask twice.")
     factories.ModelEndpointFactory(organization=owner)
+    dataset_create(operator, name="places", rows=[{"query": "Where?", "expected_outcome": {}, "metadata": {}}])
+    ModelPrice.objects.create(organization=owner, model="small", input=1, output=1, valid_from=date(2026, 1, 1))
     factories.ToolServerFactory(organization=owner)
     factories.PromptPackFactory(organization=owner)
     bundle = Bundle(runtime="llm", system="You guide.").as_json()
@@ -85,23 +90,46 @@ def test_every_list_is_had_as_csv_with_the_rows_that_its_page_has(
 # Pages whose CSV has the rows of a REST list, and columns besides.
 OF_REST = {
     "/jobs/": ("training-jobs", "preset"),
+    "/evaluations/": ("evaluations", "agent"),
+    "/experiences/": ("experiences", "agent"),
+    "/reviews/": ("reviews", "agent"),
+    "/agents/": ("agents", ""),
+    "/datasets/": ("datasets", ""),
+    "/checkpoints/": ("checkpoints", "agent"),
+    "/playbooks/": ("playbooks", ""),
+    "/audit/": ("audit-events", ""),
+    "/prompt-packs/": ("prompt-packs", ""),
+    "/endpoints/": ("model-endpoints", ""),
+    "/tool-servers/": ("tool-servers", ""),
+    "/exports/": ("exports", ""),
+    "/suites/": ("suites", ""),
+    "suite": ("suite-runs", ""),
+    "/releases/": ("releases", ""),
+    "/keys/": ("key-spending", ""),
+    "/traces/": ("traces", ""),
+    "/budgets/": ("budgets", ""),
+    "/budgets/prices/": ("prices", ""),
+    "/people/": ("members", ""),
+    "/events/": ("event-publishers", ""),
+    "/events/dead-letters/": ("dead-letters", ""),
 }
 
 
 def test_a_row_is_that_of_rest_and_is_read_without_a_query_of_its_own(
     adam: Any, signed_in: SignIn, rows: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    client, rest, read = signed_in(adam), Caller(adam), tables.Columns.cells
+    client, rest, read = signed_in(adam), Caller(adam), tables.Table.cells
 
-    def counted(*given: Any) -> list[list[Any]]:
+    def counted(*given: Any) -> list[Any]:
         with CaptureQueriesContext(connection) as asked:
-            found = list(read(*given))
+            found = [list(cells) for cells in read(*given)]
         assert not asked.captured_queries, asked.captured_queries
         return found
 
-    monkeypatch.setattr(tables.Columns, "cells", counted)
+    client.post("/keys/", {"name": "ci", "scopes": ["gateway:call"], "days": "7"})
+    monkeypatch.setattr(tables.Table, "cells", counted)
     for page, (address, more) in OF_REST.items():
-        found = table(client, page)[0]
+        found = table(client, rows.get(page, page))[0]
         shown = next(one for one in rest.get(address).json()["results"] if str(one["id"]) == found["id"])
         assert [*found] == [*shown, *more.split()], page
         line = tables.csv_line(map(tables.cell, shown.values())).decode()

@@ -29,28 +29,10 @@ from experiences.lessons.filters import OfAgent
 from experiences.models.agent_lookup import agent_get
 from training.models import PolicyCheckpoint
 from training.presenters.comparisons import checkpoint_comparison
+from training.presenters.shapes import CheckpointOut
 from training.selectors.runs import checkpoints_visible
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, read_upload
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
-
-
-class CheckpointOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    label = serializers.CharField()  # type: ignore[assignment]
-    agent_id = serializers.UUIDField()
-    job_id = serializers.UUIDField(source="run_id", allow_null=True, help_text="null: it was uploaded.")
-    parent_id = serializers.UUIDField(allow_null=True)
-    iteration = serializers.IntegerField()
-    sha256 = serializers.CharField()
-    size = serializers.IntegerField(help_text="Bytes.")
-    metrics = serializers.DictField()
-    validation_score = serializers.FloatField(allow_null=True)
-    validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
-    tags = serializers.ListField(child=serializers.CharField())
-    promoted_at = serializers.DateTimeField(
-        allow_null=True, help_text="An agent uses the checkpoint that was promoted last."
-    )
-    created_at = serializers.DateTimeField()
 
 
 class TagsIn(Strict):

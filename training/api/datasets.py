@@ -29,25 +29,11 @@ from training.config.validation import MAX_QUERIES
 from training.data.annotated import dataset_from_annotated
 from training.data.kept_checks import checks_of
 from training.data.uploads import clean_rows, read_rows
-from training.presenters.dataset_files import RowOut, dataset_file
+from training.presenters.dataset_files import DatasetOut, RowOut, dataset_file
 
 
 class NumberedRowOut(RowOut):
     index = serializers.IntegerField()
-
-
-class DatasetOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    domain = serializers.CharField(help_text="What its queries are about; a prompt pack can be chosen by it.")
-    size = serializers.IntegerField(help_text="Number of queries.")
-    sha256 = serializers.CharField(help_text="Of the cleaned rows: the same rows are one dataset.")
-    version = serializers.IntegerField()
-    follows = serializers.UUIDField(source="follows_id", allow_null=True, help_text="The version before.")
-    origin = serializers.ChoiceField(choices=DatasetOrigin.choices, help_text="Where its rows come from.")
-    origin_detail = serializers.CharField(help_text="The name of the file or of the agent.")
-    archived_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is not offered; null: it is.")
-    created_at = serializers.DateTimeField()
 
 
 class RowFlagOut(serializers.Serializer[Any]):

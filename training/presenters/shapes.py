@@ -261,3 +261,22 @@ class JobOut(StatusOut, JobRow):
         "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],
         "criteria": done_criteria,
     }
+
+
+class CheckpointOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    label = serializers.CharField()  # type: ignore[assignment]
+    agent_id = serializers.UUIDField()
+    job_id = serializers.UUIDField(source="run_id", allow_null=True, help_text="null: it was uploaded.")
+    parent_id = serializers.UUIDField(allow_null=True)
+    iteration = serializers.IntegerField()
+    sha256 = serializers.CharField()
+    size = serializers.IntegerField(help_text="Bytes.")
+    metrics = serializers.DictField()
+    validation_score = serializers.FloatField(allow_null=True)
+    validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
+    tags = serializers.ListField(child=serializers.CharField())
+    promoted_at = serializers.DateTimeField(
+        allow_null=True, help_text="An agent uses the checkpoint that was promoted last."
+    )
+    created_at = serializers.DateTimeField()

@@ -20,6 +20,7 @@ from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get
 from training.presenters.comparisons import checkpoint_comparison
+from training.presenters.shapes import CheckpointOut
 from training.selectors.runs import checkpoints_visible
 from training.services.checkpoint_uploads import checkpoint_upload, download_name, read_upload, sha256_in
 from training.services.checkpoints import checkpoint_download, checkpoint_of, checkpoint_tag
@@ -30,10 +31,7 @@ SORTS = (
     Sort("best", "best score", "score"),
     Sort("iteration", "iteration", "iteration"),
 )
-COLUMNS = columns(
-    "id label agent=agent.slug job_id=run_id iteration size sha256 validation_score validation_low tags promoted_at"
-    " created_at"
-)
+COLUMNS = columns("agent=agent.slug", CheckpointOut)
 
 
 @page

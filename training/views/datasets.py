@@ -11,7 +11,6 @@ from django.urls import reverse
 
 from agentcore_site.audit.services import record
 from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, sent
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.rest.row_files import row_answer
 from agentcore_site.tenancy.actors import Actor
@@ -23,7 +22,7 @@ from experiences.models.trajectories import DatasetOrigin
 from training.data.forms import DatasetForm, UploadForm
 from training.data.kept_checks import checks_of
 from training.data.uploads import read_rows
-from training.presenters.dataset_files import dataset_file
+from training.presenters.dataset_files import DatasetOut, dataset_file
 from training.selectors.runs import runs_visible
 from training.splits import split_counts
 
@@ -40,7 +39,6 @@ FLAGS: Final = {
     "injection": "Possible attacks",
 }
 JOBS_SHOWN: Final = 10
-COLUMNS = columns("id name domain queries=size version origin origin_detail sha256 archived_at created_at")
 
 
 @page
@@ -52,7 +50,7 @@ def datasets(request: HttpRequest, actor: Actor) -> HttpResponse:
         rows = rows.filter(archived_at__isnull=shown != "archived")
     if not shown:
         rows = rows.filter(followed_by=None)
-    found = listing(request, rows, SORTS, one="dataset", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="dataset", of=everything, columns=DatasetOut)
     context = {"listing": found, "rows": found.rows, "choices": SHOWN[1:], "shown": shown}
     return render(request, "training/datasets.html", context)
 

@@ -64,7 +64,6 @@ SORTS = (
     Sort("cost", "cost", "cost_micros"),
     Sort("trajectories", "trajectories", "trajectories"),
 )
-COLUMNS = columns("preset", JobRow)
 SERIES_COLUMNS = columns(
     "iteration=number trajectories cost_micros rollout_ms update_ms at=created_at "
     + " ".join(f"{name}=metrics.{name}" for name in SERIES_METRICS)
@@ -89,7 +88,7 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         SORTS,
         one="job",
         of=everything,
-        columns=COLUMNS,
+        columns=columns("preset", JobRow),
         first=pinned,
         at_once=bool(query),
     )

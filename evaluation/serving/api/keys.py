@@ -5,23 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from drf_spectacular.utils import extend_schema
-from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.identity.api import ApiKeyOut
-from agentcore_site.rest.money import Usd
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import ApiKey
 from budgets.forms import month_read
 from evaluation.serving.keys.filters import CallingKeyFilters
+from evaluation.serving.keys.presenters import KeySpendingOut
 from evaluation.serving.keys.selectors import calling_keys_visible
-
-
-class KeySpendingOut(ApiKeyOut):
-    owner = serializers.CharField(source="user.username")
-    spent_usd = Usd(source="spent", help_text="In the requested month, else in the current one (UTC).")
-    calls = serializers.IntegerField(help_text="In the same month.")
 
 
 class KeySpendingViewSet(ScopedViewSet):

@@ -12,8 +12,8 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.views import ScopedViewSet
-from evaluation.serving.api.releases import ReleaseOut
 from evaluation.serving.models import Release
+from evaluation.serving.releases.presenters import ReleaseOut
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.services import MOST_NOTE
 from experiences.models.agent_lookup import agent_get

@@ -17,7 +17,8 @@ from agentcore_site.tenancy.permissions import require
 from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.deployments.services import release_approve
 from evaluation.serving.filters import ReleaseFilters
-from evaluation.serving.models import Release, ReleaseSource
+from evaluation.serving.models import Release
+from evaluation.serving.releases.presenters import ReleaseOut
 from evaluation.serving.releases.selectors import (
     blame,
     bundle_of,
@@ -41,21 +42,6 @@ class ReleaseDifferenceOut(serializers.Serializer[Any]):
     change = serializers.ChoiceField(choices=["added", "removed", "changed"], source="kind")
     before = serializers.CharField()
     after = serializers.CharField()
-
-
-class ReleaseOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
-    number = serializers.IntegerField(help_text="Counted by agent, from 1.")
-    digest = serializers.CharField(help_text="SHA-256 of what is served.")
-    source = serializers.ChoiceField(choices=ReleaseSource.choices)  # type: ignore[assignment]
-    checkpoint_id = serializers.UUIDField(allow_null=True)
-    playbook_version = serializers.IntegerField(allow_null=True)
-    note = serializers.CharField()
-    evidence = serializers.JSONField(help_text="Its measurements; empty without any.")
-    by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
-    created_at = serializers.DateTimeField()
 
 
 class ReleaseTextOut(serializers.Serializer[Any]):

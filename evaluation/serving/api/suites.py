@@ -13,7 +13,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.audit.services import record
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars
@@ -24,6 +24,7 @@ from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.models import Suite, SuiteResult, SuiteRun
 from evaluation.serving.releases.selectors import release_get
 from evaluation.serving.suites.filters import SuiteFilters, SuiteResultFilters, SuiteRunFilters
+from evaluation.serving.suites.presenters import SuiteOut, SuiteRunOut
 from evaluation.serving.suites.selectors import (
     results_visible,
     suite_get,
@@ -52,17 +53,6 @@ class SuiteVersionOut(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
 
 
-class SuiteOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    kind = serializers.CharField(help_text="benchmark or safety.")
-    description = serializers.CharField()
-    version = serializers.IntegerField(source="latest", help_text="The newest.")
-    runs = serializers.IntegerField(help_text="Number of requested runs.")
-    archived_at = serializers.DateTimeField(allow_null=True)
-    created_at = serializers.DateTimeField()
-
-
 class SuiteDetail(SuiteOut):
     versions = SuiteVersionOut(many=True, source="versions.all", help_text="The newest first.")
 
@@ -78,31 +68,6 @@ class SuiteIn(Strict):
 
 class SuiteVersionIn(Strict):
     spec = serializers.DictField(help_text="Its parts, and the settings of their rollouts.")
-
-
-class SuiteRunOut(Shape):
-    id = serializers.UUIDField(source="job_id")
-    suite_id = serializers.UUIDField(source="version.suite_id")
-    suite = serializers.CharField(source="version.suite.name", help_text="The suite's name.")
-    version = serializers.IntegerField(source="version.number")
-    agent_id = serializers.UUIDField()
-    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
-    release_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent as it stood.")
-    digest = serializers.CharField(help_text="SHA-256 of what was played, as a release has it.")
-    judge_model = serializers.CharField(help_text="Judges what rules can't decide; empty: none.")
-    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
-    status_reason = serializers.CharField(source="job.status_reason")
-    progress_percent = serializers.FloatField(source="job.percent")
-    score = serializers.FloatField(allow_null=True, help_text="The share of successes of all queries.")
-    low = serializers.FloatField(allow_null=True, help_text="Of its 95 % interval.")
-    high = serializers.FloatField(allow_null=True)
-    passed = serializers.BooleanField(allow_null=True, help_text="Null: no threshold, or too little was judged.")
-    cost_usd = serializers.FloatField()
-    tokens = serializers.IntegerField()
-    created_at = serializers.DateTimeField(source="job.created_at")
-    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
-
-    computed = {"cost_usd": lambda row: dollars(row.cost_micros)}
 
 
 class SuiteRunDetail(SuiteRunOut):

@@ -10,43 +10,13 @@ from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.lib.money import dollars
-from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.api.feedback import FeedbackOut
 from evaluation.serving.feedback.selectors import feedback_visible
-from evaluation.serving.models import ArmName, ProductionTrace, TraceStatus
+from evaluation.serving.models import ProductionTrace
 from evaluation.serving.traces.filters import ProductionTraceFilters
+from evaluation.serving.traces.presenters import ProductionTraceRow
 from evaluation.serving.traces.selectors import production_trace_get, production_traces_visible
-
-
-class ProductionTraceRow(Shape):
-    id = serializers.UUIDField(help_text="The `x-agentcore-trace-id` of the answer.")
-    agent_id = serializers.UUIDField(allow_null=True, help_text="Null where a model was called by its own name.")
-    agent = serializers.CharField(allow_null=True, help_text="The agent's slug.")
-    release_id = serializers.UUIDField(allow_null=True)
-    deployment_id = serializers.UUIDField(allow_null=True)
-    arm = serializers.ChoiceField(choices=ArmName.choices, allow_blank=True)
-    session = serializers.CharField(help_text="As the caller named it.")
-    model = serializers.CharField()
-    status = serializers.ChoiceField(choices=TraceStatus.choices)
-    http_status = serializers.IntegerField()
-    error = serializers.CharField()
-    finish_reason = serializers.CharField()
-    streamed = serializers.BooleanField()
-    input_tokens = serializers.IntegerField()
-    output_tokens = serializers.IntegerField()
-    cost_usd = serializers.FloatField()
-    duration_ms = serializers.FloatField()
-    first_token_ms = serializers.FloatField(allow_null=True)
-    safety = serializers.IntegerField(allow_null=True, help_text="Findings in its answer; null: not looked at.")
-    reward = serializers.FloatField(allow_null=True, help_text="Null until it was worked out, and where there is none.")
-    created_at = serializers.DateTimeField()
-
-    computed = {
-        "agent": lambda row: row.agent.slug if row.agent else None,
-        "cost_usd": lambda row: dollars(row.cost_micros),
-    }
 
 
 @extend_schema_serializer(deprecate_fields=["told"])

@@ -10,7 +10,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, listing, page, post_page, query_params, sent
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.links import absolute
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization
@@ -19,6 +18,7 @@ from budgets.ledger.accounts import month_of
 from budgets.views.query_params import month_asked
 from evaluation.serving.keys.filters import STATES, CallingKeyFilters
 from evaluation.serving.keys.forms import KeyForm
+from evaluation.serving.keys.presenters import KeySpendingOut
 from evaluation.serving.keys.selectors import key_get, keys_visible, months_of
 
 SORTS: Final = (
@@ -27,7 +27,6 @@ SORTS: Final = (
     Sort("busiest", "most calls", "calls"),
     Sort("name", "name", "name", descending=False),
 )
-COLUMNS = columns("id name prefix owner=user.username scopes created_at expires_at revoked_at last_used_at")
 
 
 @page
@@ -41,7 +40,7 @@ def keys(request: HttpRequest, actor: Actor) -> HttpResponse:
     query, state = query_params(request, "q", "state")
     rows = CallingKeyFilters.on_page(everything, {"search": query, "state": state})
     context = {
-        "listing": listing(request, rows, SORTS, one="key", of=everything, columns=COLUMNS),
+        "listing": listing(request, rows, SORTS, one="key", of=everything, columns=KeySpendingOut),
         "month": month,
         "months": months_of(everything),
         "state": state,

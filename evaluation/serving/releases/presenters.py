@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from rest_framework import serializers
+
 from agentcore_site.tenancy.actors import Actor
-from evaluation.serving.models import Release
+from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import BundleDifference
 from experiences.lessons.presenters import Piece, difference
 from experiences.models import Agent, AgentRuntime, Playbook
@@ -81,3 +83,18 @@ def proof_of(release: Release) -> ReleaseProof:
         score = evidence["validation_score"]
         return ReleaseProof(f"{score:.1%} on the selection queries; no proof on held-out ones.", "")
     return ReleaseProof("Its job measured nothing.", "")
+
+
+class ReleaseOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    number = serializers.IntegerField(help_text="Counted by agent, from 1.")
+    digest = serializers.CharField(help_text="SHA-256 of what is served.")
+    source = serializers.ChoiceField(choices=ReleaseSource.choices)  # type: ignore[assignment]
+    checkpoint_id = serializers.UUIDField(allow_null=True)
+    playbook_version = serializers.IntegerField(allow_null=True)
+    note = serializers.CharField()
+    evidence = serializers.JSONField(help_text="Its measurements; empty without any.")
+    by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
+    created_at = serializers.DateTimeField()

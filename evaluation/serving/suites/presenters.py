@@ -8,8 +8,12 @@ from typing import Any, Final
 
 from django.db.models import QuerySet
 from django.urls import reverse
+from rest_framework import serializers
 
 from agentcore_site.console.svg import HistoryPoint, Picture, history, share
+from agentcore_site.jobs.models import Status
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.shapes import Shape
 from evaluation.serving.models import Suite, SuiteKind, SuiteRun, SuiteVersion
 from evaluation.serving.suites.built_in import BUILT_IN
 from evaluation.serving.suites.selectors import version_get
@@ -80,3 +84,39 @@ def categories_of(run: SuiteRun) -> list[dict[str, Any]]:
 
 def is_safety(run: SuiteRun) -> bool:
     return run.version.suite.kind == SuiteKind.SAFETY
+
+
+class SuiteOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.CharField(help_text="benchmark or safety.")
+    description = serializers.CharField()
+    version = serializers.IntegerField(source="latest", help_text="The newest.")
+    runs = serializers.IntegerField(help_text="Number of requested runs.")
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+
+
+class SuiteRunOut(Shape):
+    id = serializers.UUIDField(source="job_id")
+    suite_id = serializers.UUIDField(source="version.suite_id")
+    suite = serializers.CharField(source="version.suite.name", help_text="The suite's name.")
+    version = serializers.IntegerField(source="version.number")
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    release_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent as it stood.")
+    digest = serializers.CharField(help_text="SHA-256 of what was played, as a release has it.")
+    judge_model = serializers.CharField(help_text="Judges what rules can't decide; empty: none.")
+    status = serializers.ChoiceField(choices=Status.choices, source="job.status")
+    status_reason = serializers.CharField(source="job.status_reason")
+    progress_percent = serializers.FloatField(source="job.percent")
+    score = serializers.FloatField(allow_null=True, help_text="The share of successes of all queries.")
+    low = serializers.FloatField(allow_null=True, help_text="Of its 95 % interval.")
+    high = serializers.FloatField(allow_null=True)
+    passed = serializers.BooleanField(allow_null=True, help_text="Null: no threshold, or too little was judged.")
+    cost_usd = serializers.FloatField()
+    tokens = serializers.IntegerField()
+    created_at = serializers.DateTimeField(source="job.created_at")
+    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
+
+    computed = {"cost_usd": lambda row: dollars(row.cost_micros)}

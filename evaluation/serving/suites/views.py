@@ -11,7 +11,6 @@ from django.shortcuts import redirect, render
 from django.urls import reverse
 
 from agentcore_site.console.pages import Sort, listing, page, post_page, query_params, sent, whole_number
-from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.tenancy.actors import Actor
@@ -20,7 +19,14 @@ from evaluation.serving.models import SuiteKind
 from evaluation.serving.suites.filters import OUTCOMES, SuiteFilters, SuiteResultFilters, SuiteRunFilters
 from evaluation.serving.suites.forms import RunForm, SuiteForm, VersionForm
 from evaluation.serving.suites.overlaps import overlaps
-from evaluation.serving.suites.presenters import built_in_to_add, categories_of, history_of, is_safety
+from evaluation.serving.suites.presenters import (
+    SuiteOut,
+    SuiteRunOut,
+    built_in_to_add,
+    categories_of,
+    history_of,
+    is_safety,
+)
 from evaluation.serving.suites.selectors import (
     last_scored,
     results_visible,
@@ -50,11 +56,6 @@ RESULT_SORTS = (
     Sort("order", "as asked", "place", descending=False),
     Sort("cost", "highest cost", "cost_micros", former="dearest"),
 )
-COLUMNS = columns("id name kind description archived_at created_at")
-RUN_COLUMNS = columns(
-    "job_id suite=version.suite.name version=version.number agent=agent.slug release_id status=job.status cost_micros"
-    " tokens created_at=job.created_at finished_at=job.finished_at"
-)
 
 
 @page
@@ -62,7 +63,7 @@ def suites(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = suites_visible(actor)
     query, kind = query_params(request, "q", "kind")
     rows = SuiteFilters.on_page(everything, {"search": query, "kind": kind})
-    found = listing(request, rows, SORTS, one="suite", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="suite", of=everything, columns=SuiteOut)
     agent = agent_get(actor, request.GET["agent"]) if request.GET.get("agent") else None
     last = last_scored(actor, found.rows, agent)
     context = {
@@ -136,7 +137,7 @@ def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
         "version": version,
         "spec": version.parsed,
         "versions": found.versions.order_by("-number"),
-        "listing": listing(request, rows, RUN_SORTS, one="run", of=everything, columns=RUN_COLUMNS),
+        "listing": listing(request, rows, RUN_SORTS, one="run", of=everything, columns=SuiteRunOut),
         "chart": chart,
         "agent": agent,
         "status": status,

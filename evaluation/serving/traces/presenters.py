@@ -6,10 +6,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rest_framework import serializers
+
+from agentcore_site.lib.money import dollars
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.feedback.opinions import ABANDONED, COMMENT, CORRECTION, IMPLICIT, RETRIED, STARS, THUMBS
 from evaluation.serving.feedback.services import giver_of
-from evaluation.serving.models import Feedback, ProductionTrace, TraceStatus, text_of
+from evaluation.serving.models import ArmName, Feedback, ProductionTrace, TraceStatus, text_of
 
 MARKS: Final = {
     TraceStatus.OK: ("check", "good"),
@@ -156,3 +160,32 @@ def verdict_of(trace: ShownTrace) -> tuple[str, str]:
     tones = {opinion.tone for opinion in trace.opinions}
     text = thought.capitalize() if thought else "Nothing was said of it yet"
     return f"Answered by {who}{arm}. {text}.", next((tone for tone in ("bad", "good") if tone in tones), "")
+
+
+class ProductionTraceRow(Shape):
+    id = serializers.UUIDField(help_text="The `x-agentcore-trace-id` of the answer.")
+    agent_id = serializers.UUIDField(allow_null=True, help_text="Null where a model was called by its own name.")
+    agent = serializers.CharField(allow_null=True, help_text="The agent's slug.")
+    release_id = serializers.UUIDField(allow_null=True)
+    deployment_id = serializers.UUIDField(allow_null=True)
+    arm = serializers.ChoiceField(choices=ArmName.choices, allow_blank=True)
+    session = serializers.CharField(help_text="As the caller named it.")
+    model = serializers.CharField()
+    status = serializers.ChoiceField(choices=TraceStatus.choices)
+    http_status = serializers.IntegerField()
+    error = serializers.CharField()
+    finish_reason = serializers.CharField()
+    streamed = serializers.BooleanField()
+    input_tokens = serializers.IntegerField()
+    output_tokens = serializers.IntegerField()
+    cost_usd = serializers.FloatField()
+    duration_ms = serializers.FloatField()
+    first_token_ms = serializers.FloatField(allow_null=True)
+    safety = serializers.IntegerField(allow_null=True, help_text="Findings in its answer; null: not looked at.")
+    reward = serializers.FloatField(allow_null=True, help_text="Null until it was worked out, and where there is none.")
+    created_at = serializers.DateTimeField()
+
+    computed = {
+        "agent": lambda row: row.agent.slug if row.agent else None,
+        "cost_usd": lambda row: dollars(row.cost_micros),
+    }

@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, is_part, listing, page, post_page, query_params
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.tenancy.actors import Actor
@@ -21,7 +20,7 @@ from evaluation.serving.feedback.services import feedback_give, feedback_withdra
 from evaluation.serving.models import Feedback, ProductionTrace, TraceStatus
 from evaluation.serving.releases.selectors import releases_visible
 from evaluation.serving.traces.filters import ARMS, OPINIONS, ProductionTraceFilters
-from evaluation.serving.traces.presenters import conversation, parts_of, shown_traces, verdict_of
+from evaluation.serving.traces.presenters import ProductionTraceRow, conversation, parts_of, shown_traces, verdict_of
 from evaluation.serving.traces.selectors import production_trace_get, production_traces_visible, release_numbers
 from experiences.models.agent_lookup import agent_find
 from experiences.rollouts.rewards.signals import CODE_QUALITY
@@ -36,7 +35,6 @@ SORTS: Final = (
     Sort("cost", "highest cost", "cost_micros", former="dearest"),
 )
 FILTERS: Final = ("agent", "release", "arm", "status", "feedback", "session", "model")
-COLUMNS = columns("id agent=agent.slug created_at status arm session model release_id")
 
 
 @page
@@ -45,7 +43,7 @@ def traces(request: HttpRequest, actor: Actor) -> HttpResponse:
     given = dict(zip(("search", *FILTERS), query_params(request, "q", *FILTERS), strict=True))
     rows = ProductionTraceFilters.on_page(everything, given, actor=actor).defer("components", "metadata", "sampled")
     rows = rows.annotate(known_reward=Coalesce("reward", Value(LOWEST)))
-    found = listing(request, rows, SORTS, one="trace", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="trace", of=everything, columns=ProductionTraceRow)
     release = uuid_of(given["release"])
     context = {
         **given,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import Any
-from uuid import UUID
 
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -19,83 +18,13 @@ from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.shapes import Shape
 from experiences.agents.api.versions import AgentVersions
 from experiences.agents.evolution_settings import MOST_EXECUTIONS, MOST_ROUNDS
+from experiences.agents.presenters import AgentOut
 from experiences.agents.selectors import with_rows
 from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.models import Agent, AgentRuntime, Philosophy
 from experiences.models.agent_lookup import agent_get, agents_visible
-
-
-class AgentOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    slug = serializers.CharField()
-    description = serializers.CharField()
-    philosophy = serializers.ChoiceField(choices=Philosophy.choices)
-    runtime = serializers.ChoiceField(choices=AgentRuntime.choices)
-    environment = serializers.CharField()
-    environment_options = serializers.DictField()
-    endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
-    model = serializers.CharField()
-    system_prompt = serializers.CharField()
-    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Takes the place of the system prompt.")
-    pack_by_domain = serializers.BooleanField(
-        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
-    )
-    tools = serializers.ListField(child=serializers.CharField())
-    tool_servers = serializers.SerializerMethodField(help_text="Ids of its MCP servers.")
-    granted_tools = serializers.DictField(
-        child=serializers.ListField(child=serializers.CharField()),
-        help_text="The tools that it may call, by the id of their server.",
-    )
-    max_tokens = serializers.IntegerField()
-    url = serializers.SerializerMethodField(
-        help_text="Where an agent over HTTP takes its tasks; empty for roles that don't work with endpoints."
-    )
-    has_authorization = serializers.SerializerMethodField()
-    inject_context = serializers.BooleanField(
-        help_text="Of an agent over HTTP: whether the gateway puts the context into each call of its model."
-    )
-    context_arrives = serializers.BooleanField(
-        allow_null=True,
-        help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
-        " seen, in a test task or in training; null: not known.",
-    )
-    collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
-    reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
-    reward_options = serializers.DictField()
-    grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
-    reflector_id = serializers.UUIDField(
-        allow_null=True, help_text="The endpoint whose model says what its attempts teach; null: its own."
-    )
-    reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
-    objective = serializers.CharField(help_text="What a good answer is, in words.")
-    learning_objective = serializers.CharField(help_text="What lessons should be about.")
-    leave_out_rate = serializers.FloatField(
-        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
-    )
-    evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
-    ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
-    ace_min_confidence = serializers.FloatField(allow_null=True)
-    ace_max_sections = serializers.IntegerField(allow_null=True)
-    ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
-    ace_reflection_rounds = serializers.IntegerField(
-        allow_null=True, help_text="How often its reflector is asked, at most, before changes are suggested."
-    )
-    ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
-    archived_at = serializers.DateTimeField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-    def get_tool_servers(self, row: Agent) -> list[UUID]:
-        return [server.pk for server in row.tool_servers.all()]
-
-    def get_url(self, row: Agent) -> str:
-        return row.url if self.context["actor"].may("data.view", row.organization_id) else ""
-
-    def get_has_authorization(self, row: Agent) -> bool:
-        return bool(row.authorization)
 
 
 class AgentIn(Strict):

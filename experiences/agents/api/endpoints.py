@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 from uuid import UUID
 
 from drf_spectacular.utils import OpenApiExample, extend_schema
@@ -16,39 +15,10 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.shapes import Shape
+from experiences.agents.presenters import EndpointOut
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
 from experiences.models import EndpointKind, ModelEndpoint
-
-
-class EndpointOut(serializers.Serializer[Any]):
-    """Keys and configs are never given out; ``has_api_key`` and its like say whether there is one."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    kind = serializers.ChoiceField(choices=EndpointKind.choices)
-    base_url = serializers.CharField()
-    model = serializers.CharField()
-    options = serializers.DictField()
-    has_api_key = serializers.SerializerMethodField()
-    has_gateway_key = serializers.SerializerMethodField()
-    has_virtual_key = serializers.SerializerMethodField()
-    has_gateway_config = serializers.SerializerMethodField()
-    archived_at = serializers.DateTimeField(allow_null=True)
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-    def get_has_api_key(self, row: ModelEndpoint) -> bool:
-        return bool(row.api_key)
-
-    def get_has_gateway_key(self, row: ModelEndpoint) -> bool:
-        return bool(row.gateway_key)
-
-    def get_has_virtual_key(self, row: ModelEndpoint) -> bool:
-        return bool(row.virtual_key)
-
-    def get_has_gateway_config(self, row: ModelEndpoint) -> bool:
-        return bool(row.gateway_config)
 
 
 class EndpointIn(Strict):

@@ -14,6 +14,7 @@ from rest_framework.response import Response
 from agentcore_site.rest.parsing import Strict
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.views import ScopedViewSet
+from experiences.agents.presenters import ToolServerOut
 from experiences.agents.selectors import tool_server_get, tool_servers_visible
 from experiences.agents.services.tool_servers import (
     tool_server_archive,
@@ -28,26 +29,6 @@ from experiences.models import ToolServer
 class ToolOut(serializers.Serializer[Any]):
     name = serializers.CharField()
     description = serializers.CharField()
-
-
-class ToolServerOut(serializers.Serializer[Any]):
-    """Token and variables are never given out; ``has_token`` and ``variable_names`` say what there is."""
-
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    transport = serializers.ChoiceField(choices=ToolServer.Transport.choices)
-    url = serializers.CharField()
-    command = serializers.CharField()
-    tools = serializers.ListField(child=serializers.CharField())
-    has_token = serializers.SerializerMethodField()
-    variable_names = serializers.SerializerMethodField(help_text="Of a program, which sees them.")
-    created_at = serializers.DateTimeField()
-
-    def get_has_token(self, row: ToolServer) -> bool:
-        return bool(row.token)
-
-    def get_variable_names(self, row: ToolServer) -> list[str]:
-        return sorted(row.variables)
 
 
 class ToolServerIn(Strict):

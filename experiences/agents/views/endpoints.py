@@ -9,17 +9,12 @@ from django.shortcuts import render
 
 from agentcore_site.console.pages import allowed, post_page
 from agentcore_site.console.row_pages import RowPages
-from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.endpoint_config import OPTIONS
 from experiences.agents.forms import EndpointForm
+from experiences.agents.presenters import EndpointOut
 from experiences.agents.selectors import endpoint_get, endpoints_visible
-from experiences.agents.services.endpoints import (
-    endpoint_archive,
-    endpoint_create,
-    endpoint_test,
-    endpoint_update,
-)
+from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
 
 
 class EndpointPages(RowPages):
@@ -35,7 +30,7 @@ class EndpointPages(RowPages):
     )
     reads = (endpoints_visible, endpoint_get)
     writes = (endpoint_create, endpoint_update, endpoint_archive)
-    columns = columns("id name kind base_url model created_at")
+    columns = EndpointOut
 
     def context(self, actor: Actor, form: Any, row: Any) -> dict[str, Any]:
         if row is None:

@@ -9,9 +9,9 @@ from django.shortcuts import render
 
 from agentcore_site.console.pages import post_page
 from agentcore_site.console.row_pages import RowPages
-from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.forms import ToolServerForm
+from experiences.agents.presenters import ToolServerOut
 from experiences.agents.selectors import tool_server_get, tool_servers_visible
 from experiences.agents.services.tool_servers import (
     tool_server_archive,
@@ -34,7 +34,7 @@ class ToolServerPages(RowPages):
     )
     reads = (tool_servers_visible, tool_server_get)
     writes = (tool_server_create, tool_server_update, tool_server_archive)
-    columns = columns("id name url tools created_at")
+    columns = ToolServerOut
 
 
 pages = ToolServerPages()

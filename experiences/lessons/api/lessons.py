@@ -17,6 +17,7 @@ from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
 from experiences.lessons.filters import ExperienceFilters
+from experiences.lessons.presenters import ExperienceOut
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.lessons.services.importing import record_batch
 from experiences.lessons.services.lessons import (
@@ -29,39 +30,8 @@ from experiences.lessons.services.lessons import (
 )
 from experiences.lessons.services.merging import experience_merge
 from experiences.lessons.stamps import Stamp, stamps
-from experiences.models import Experience, ExperienceKind, ExperienceStatus
+from experiences.models import Experience
 from experiences.models.agent_lookup import agent_get
-
-
-class ExperienceOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    job_id = serializers.UUIDField(allow_null=True, help_text="The job that learned it.")
-    handle = serializers.CharField(help_text="Its name, for ever, among the agent's lessons.")
-    kind = serializers.ChoiceField(
-        choices=ExperienceKind.choices, help_text="exemplar: a piece of an attempt that went well."
-    )
-    summary = serializers.CharField()
-    why = serializers.CharField()
-    domain = serializers.CharField()
-    status = serializers.ChoiceField(choices=ExperienceStatus.choices)
-    version = serializers.IntegerField(help_text="Rises when the text changes.")
-    weight = serializers.FloatField(help_text="Probability that a rollout sees it.")
-    effect = serializers.FloatField(allow_null=True, help_text="What it adds to the reward; null until measured.")
-    effect_error = serializers.FloatField(allow_null=True, help_text="Standard error of the effect.")
-    rollouts = serializers.IntegerField(help_text="From how many rollouts the effect comes.")
-    tokens = serializers.IntegerField(help_text="What telling it costs in each call.")
-    epoch = serializers.IntegerField()
-    group = serializers.CharField(help_text="iteration/query of the group that taught it.")
-    task = serializers.CharField(help_text="That group's query.")
-    taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Trajectories.")
-    parents = serializers.ListField(child=serializers.CharField(), help_text="Handles that were merged into it.")
-    ground_truth = serializers.FloatField(allow_null=True, help_text="Mean reward of the rollouts that taught it.")
-    relative_rank = serializers.FloatField(allow_null=True, help_text="Their mean rank in their group, 0 to 1.")
-    tool_stats = serializers.ListField(child=serializers.DictField())
-    stamp = serializers.CharField()
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
 
 
 class ChangeOut(serializers.Serializer[Any]):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any
 
 from django_filters import rest_framework as filters
 from drf_spectacular.utils import OpenApiExample
@@ -12,33 +11,10 @@ from rest_framework import serializers
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
+from experiences.lessons.presenters import PackOut
 from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
-from experiences.lessons.stamps import pack_fault
 from experiences.models import PromptPack
-
-
-class SourceOut(serializers.Serializer[Any]):
-    path = serializers.CharField()
-    sha256 = serializers.CharField()
-
-
-class PackOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    name = serializers.CharField()
-    domain = serializers.CharField()
-    system = serializers.CharField()
-    injections = serializers.ListField(child=serializers.CharField(), help_text="Texts that follow the prompt.")
-    experience_slots = serializers.IntegerField(help_text="How many lessons it has room for.")
-    max_words = serializers.IntegerField(help_text="Of each lesson.")
-    sources = SourceOut(many=True, help_text="The files that it was loaded from; none if it was written here.")
-    stamp = serializers.CharField(help_text="SHA-256 of its texts and sources.")
-    stamp_fault = serializers.SerializerMethodField(help_text="Why it may not be used; empty where its stamp fits.")
-    archived_at = serializers.DateTimeField(allow_null=True)
-    created_at = serializers.DateTimeField()
-
-    def get_stamp_fault(self, row: PromptPack) -> str:
-        return pack_fault(row)
 
 
 class PackIn(Strict):

@@ -30,7 +30,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.forms import LessonForm
-from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
+from experiences.lessons.presenters import MEANINGS, ExperienceOut, effect_words, history, lessons, verdict
 from experiences.lessons.selectors import (
     experience_changes,
     experience_get,
@@ -69,10 +69,7 @@ ACTIONS: Final = (
     ("quarantine", "Quarantine", "alert", set(ExperienceStatus) - {ExperienceStatus.QUARANTINED}),
 )
 GROUP = re.compile(r"(\d{1,9})/(\d{1,9})")
-LESSON_COLUMNS = columns(
-    "id handle agent=agent.slug job_id kind status domain summary why weight effect tokens rollouts version"
-    " created_at updated_at"
-)
+LESSON_COLUMNS = columns("agent=agent.slug", ExperienceOut)
 
 
 @page

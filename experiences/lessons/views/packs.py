@@ -6,9 +6,9 @@ from typing import Any
 
 from agentcore_site.console.pages import allowed
 from agentcore_site.console.row_pages import RowPages
-from agentcore_site.console.tables import columns
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.forms import PackForm
+from experiences.lessons.presenters import PackOut
 from experiences.lessons.selectors import agents_by_domain, pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
 from experiences.lessons.stamps import pack_fault
@@ -30,7 +30,7 @@ class PackPages(RowPages):
     )
     reads = (packs_visible, pack_get)
     writes = (pack_create, pack_update, pack_archive)
-    columns = columns("id name domain stamp created_at")
+    columns = PackOut
     searched = ("name", "domain")
 
     def rows(self, found: list[Any]) -> list[Any]:

@@ -25,8 +25,8 @@ from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
 from experiences.models import Evolution, ExecutionTrace
-from experiences.playbooks.api.playbooks import DeltaOut
 from experiences.playbooks.presenters.evolutions import evolution_words, rounds_of
+from experiences.playbooks.presenters.reviews import DeltaOut
 from experiences.playbooks.selectors import (
     deltas_visible,
     evolution_get,

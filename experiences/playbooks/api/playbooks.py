@@ -25,7 +25,8 @@ from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.deployed import deployed_context
 from experiences.playbooks.item_effects import effects_of
-from experiences.playbooks.presenters.items import tokens_of
+from experiences.playbooks.presenters.items import PlaybookOut
+from experiences.playbooks.presenters.reviews import DeltaOut
 from experiences.playbooks.selectors import (
     WAITING,
     delta_get,
@@ -91,24 +92,6 @@ class EvolutionsOut(serializers.Serializer[Any]):
     total_deltas_applied = serializers.IntegerField()
     average_confidence = serializers.FloatField()
     last_error = serializers.CharField(allow_null=True)
-
-
-class PlaybookOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
-    version = serializers.IntegerField(help_text="Rises by one with each change.")
-    section_count = serializers.IntegerField()
-    tokens = serializers.SerializerMethodField(help_text="What telling it costs in each call, about.")
-    evolves = serializers.BooleanField(
-        source="agent.evolves", help_text="Whether it evolves by itself: a setting of its agent."
-    )
-    executions = serializers.IntegerField(source="traces")
-    created_at = serializers.DateTimeField()
-    updated_at = serializers.DateTimeField()
-
-    def get_tokens(self, row: Playbook) -> int:
-        return tokens_of(row)
 
 
 class PlaybookDetail(PlaybookOut):
@@ -214,28 +197,6 @@ class NewPlaybookIn(Strict):
 
 class RollBackIn(Strict):
     to = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version whose items it gets.")
-
-
-class DeltaOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField()
-    agent_id = serializers.UUIDField()
-    playbook_id = serializers.UUIDField()
-    job_id = serializers.UUIDField(allow_null=True, help_text="The evolution that suggested it.")
-    type = serializers.ChoiceField(choices=DeltaType.choices)
-    category = serializers.CharField()
-    content = serializers.CharField()
-    proposed = serializers.CharField(help_text="The text as it came, where a person edited it.")
-    target = serializers.CharField(help_text="The item that it is about.")
-    confidence = serializers.FloatField()
-    rationale = serializers.CharField()
-    state = serializers.ChoiceField(choices=DeltaState.choices)
-    reason = serializers.CharField(help_text="Why it waits, or was refused.")
-    taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Executions.")
-    section = serializers.CharField(help_text="The item that it made or changed.")
-    version = serializers.IntegerField(allow_null=True, help_text="The version that it went into.")
-    by = serializers.CharField()
-    created_at = serializers.DateTimeField()
-    reviewed_at = serializers.DateTimeField(allow_null=True)
 
 
 class ApproveIn(Strict):

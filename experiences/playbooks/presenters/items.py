@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from rest_framework import serializers
+
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
 from agentcore_site.lib.statistics import wilson_interval
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.templatetags.figures import count, percent, points
 from agentcore_site.tenancy.actors import Actor
 from budgets.llm.tokens import middle
@@ -308,3 +311,20 @@ def _stored_pieces(change: PlaybookChange) -> list[Piece]:
     """The text word by word; an item that came is shown plain and not as one large insertion."""
     old, new = (change.before or {}).get("content", ""), (change.after or {}).get("content", "")
     return [Piece("same", new)] if not old else difference(old, new)
+
+
+class PlaybookOut(Shape):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
+    version = serializers.IntegerField(help_text="Rises by one with each change.")
+    section_count = serializers.IntegerField()
+    tokens = serializers.IntegerField(read_only=True, help_text="What telling it costs in each call, about.")
+    evolves = serializers.BooleanField(
+        source="agent.evolves", help_text="Whether it evolves by itself: a setting of its agent."
+    )
+    executions = serializers.IntegerField(source="traces")
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    computed = {"tokens": tokens_of}

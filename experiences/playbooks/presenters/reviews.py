@@ -5,14 +5,15 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from django.db.models import F
+from rest_framework import serializers
 
 from agentcore_site.tenancy.actors import Actor
 from experiences.learning.playbooks.items import TITLES, PlaybookItem
 from experiences.lessons.presenters import Piece, difference
-from experiences.models import ContextDelta, DeltaState, ExecutionTrace, PlaybookVersion
+from experiences.models import ContextDelta, DeltaState, DeltaType, ExecutionTrace, PlaybookVersion
 from experiences.playbooks.selectors import traces_visible
 
 KINDS: Final = {
@@ -93,3 +94,25 @@ def _present(playbooks: set[uuid.UUID]) -> dict[uuid.UUID, dict[str, PlaybookIte
         playbook: {one["id"]: PlaybookItem.of(one) for one in stored}
         for playbook, stored in rows.values_list("playbook_id", "sections")
     }
+
+
+class DeltaOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    playbook_id = serializers.UUIDField()
+    job_id = serializers.UUIDField(allow_null=True, help_text="The evolution that suggested it.")
+    type = serializers.ChoiceField(choices=DeltaType.choices)
+    category = serializers.CharField()
+    content = serializers.CharField()
+    proposed = serializers.CharField(help_text="The text as it came, where a person edited it.")
+    target = serializers.CharField(help_text="The item that it is about.")
+    confidence = serializers.FloatField()
+    rationale = serializers.CharField()
+    state = serializers.ChoiceField(choices=DeltaState.choices)
+    reason = serializers.CharField(help_text="Why it waits, or was refused.")
+    taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Executions.")
+    section = serializers.CharField(help_text="The item that it made or changed.")
+    version = serializers.IntegerField(allow_null=True, help_text="The version that it went into.")
+    by = serializers.CharField()
+    created_at = serializers.DateTimeField()
+    reviewed_at = serializers.DateTimeField(allow_null=True)

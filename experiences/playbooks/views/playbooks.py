@@ -11,7 +11,6 @@ from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params
-from agentcore_site.console.tables import columns
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -20,7 +19,15 @@ from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.playbooks.adoption_preview import room_of
 from experiences.playbooks.forms import ItemForm
 from experiences.playbooks.presenters.evolutions import evolution_tab
-from experiences.playbooks.presenters.items import groups_of, items_of, last_evolution, taken, tokens_of, verdict
+from experiences.playbooks.presenters.items import (
+    PlaybookOut,
+    groups_of,
+    items_of,
+    last_evolution,
+    taken,
+    tokens_of,
+    verdict,
+)
 from experiences.playbooks.selectors import (
     WAITING,
     agent_holder,
@@ -61,14 +68,14 @@ TABS: Final = (
 )
 
 # -- the list ----------------------------------------------------------------------------------------------------------
-COLUMNS = columns("id agent=agent.slug version items=section_count executions=traces created_at updated_at")
 
 
 @page
 def playbooks(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = playbooks_visible(actor)
     query, state = query_params(request, "q", "state")
-    found = listing(request, _filtered(everything, query, state), SORTS, one="playbook", of=everything, columns=COLUMNS)
+    rows = _filtered(everything, query, state)
+    found = listing(request, rows, SORTS, one="playbook", of=everything, columns=PlaybookOut)
     context = {
         "listing": found,
         "rows": [_row(row) for row in found.rows],

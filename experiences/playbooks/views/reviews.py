@@ -24,7 +24,7 @@ from experiences.lessons.views.lessons import LESSON_COLUMNS
 from experiences.models import Agent, ContextDelta, Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_find, agents_visible
 from experiences.playbooks.forms import ReviewForm
-from experiences.playbooks.presenters.reviews import FILTERS, KINDS, evidence, proposals
+from experiences.playbooks.presenters.reviews import FILTERS, KINDS, DeltaOut, evidence, proposals
 from experiences.playbooks.selectors import delta_get, review_queue
 from experiences.playbooks.services.reviews import delta_approve, delta_reject
 
@@ -37,7 +37,7 @@ SORTS: Final = (
     Sort("certain", "most certain", "confidence"),
 )
 LESSON_SORTS: Final = SORTS[:2]
-COLUMNS = columns("id agent=agent.slug type category content confidence rationale state reason created_at")
+COLUMNS = columns("agent=agent.slug", DeltaOut)
 
 
 @page

@@ -21,6 +21,7 @@ from agentcore_site.rest.rows import ReadViewSet
 from experiences.models import TrajectoryExport
 from experiences.trajectories.exports.downloads import file_answer
 from experiences.trajectories.exports.formats import FORMATS
+from experiences.trajectories.exports.presenters import ExportJobOut
 from experiences.trajectories.exports.selectors import export_get, exports_visible
 from experiences.trajectories.exports.services import export_cancel, export_file, export_queue
 
@@ -50,22 +51,6 @@ class ExportPartOut(serializers.Serializer[Any]):
     rows = serializers.IntegerField()
     size_bytes = serializers.IntegerField(source="size")
     sha256 = serializers.CharField(help_text="Of what is downloaded as this part.")
-
-
-class ExportJobOut(serializers.Serializer[Any]):
-    id = serializers.UUIDField(source="pk", help_text="Also that of its job.")
-    format = serializers.CharField()
-    filters = serializers.DictField()
-    status = serializers.CharField(source="job.status")
-    error = serializers.CharField(source="job.error")
-    progress = serializers.FloatField(source="job.progress", help_text="From 0 to 1.")
-    trajectories = serializers.IntegerField(source="read", help_text="That were read.")
-    rows = serializers.IntegerField(help_text="Of the file.")
-    size_bytes = serializers.IntegerField(source="size")
-    created_at = serializers.DateTimeField(source="job.created_at")
-    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
-    kept_until = serializers.DateTimeField(allow_null=True, help_text="Null: there is no file, or it is kept for ever.")
-    deleted_at = serializers.DateTimeField(allow_null=True)
 
 
 class WholeExportOut(ExportJobOut):

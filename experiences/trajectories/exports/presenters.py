@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from django.db.models import Q
+from rest_framework import serializers
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.figures import spelled
@@ -73,3 +74,19 @@ def _names(actor: Actor, given: Sequence[str]) -> dict[str, str]:
 
 def _jobs(actor: Actor, ids: Sequence[str]) -> Iterable[tuple[uuid.UUID, str]]:
     return Job.objects.visible_to(actor).filter(pk__in=ids).values_list("pk", "title") if ids else ()
+
+
+class ExportJobOut(serializers.Serializer[Any]):
+    id = serializers.UUIDField(source="pk", help_text="Also that of its job.")
+    format = serializers.CharField()
+    filters = serializers.DictField()
+    status = serializers.CharField(source="job.status")
+    error = serializers.CharField(source="job.error")
+    progress = serializers.FloatField(source="job.progress", help_text="From 0 to 1.")
+    trajectories = serializers.IntegerField(source="read", help_text="That were read.")
+    rows = serializers.IntegerField(help_text="Of the file.")
+    size_bytes = serializers.IntegerField(source="size")
+    created_at = serializers.DateTimeField(source="job.created_at")
+    finished_at = serializers.DateTimeField(source="job.finished_at", allow_null=True)
+    kept_until = serializers.DateTimeField(allow_null=True, help_text="Null: there is no file, or it is kept for ever.")
+    deleted_at = serializers.DateTimeField(allow_null=True)

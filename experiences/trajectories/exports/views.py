@@ -11,7 +11,6 @@ from django.shortcuts import redirect, render
 
 from agentcore_site.console.pages import Sort, listing, matching, page, post_page, query_params
 from agentcore_site.console.snippets import ApiCall, snippets
-from agentcore_site.console.tables import columns
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.errors import Invalid
@@ -20,7 +19,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from experiences.trajectories.exports.downloads import file_answer
 from experiences.trajectories.exports.formats import FORMATS
-from experiences.trajectories.exports.presenters import exports_shown, filters_shown
+from experiences.trajectories.exports.presenters import ExportJobOut, exports_shown, filters_shown
 from experiences.trajectories.exports.selection import export_of, export_start
 from experiences.trajectories.exports.selectors import export_get, exports_visible
 from experiences.trajectories.exports.services import (
@@ -40,9 +39,6 @@ SORTS: Final = (
     Sort("largest", "largest first", "size"),
 )
 NAMES: Final = {"q": "search"}  # how the list of trajectories calls a filter otherwise
-COLUMNS = columns(
-    "id=pk format filters status=job.status rows size created_at=job.created_at finished_at=job.finished_at"
-)
 
 
 @page
@@ -55,7 +51,7 @@ def exports(request: HttpRequest, actor: Actor, job_id: Any = None) -> HttpRespo
     query, status = query_params(request, "q", "status")
     rows = matching(everything, query, "format", "filters", "job__created_by__username")
     rows = rows.filter(job__status=status) if status in Status.values else rows
-    found = listing(request, rows, SORTS, one="export", of=everything, columns=COLUMNS)
+    found = listing(request, rows, SORTS, one="export", of=everything, columns=ExportJobOut)
     context = {
         "listing": found,
         "shown": exports_shown(actor, found.rows),

@@ -1,0 +1,126 @@
+"""Agents, model endpoints and tool servers as programs read them."""
+
+from __future__ import annotations
+
+from rest_framework import serializers
+
+from agentcore_site.rest.shapes import Shape
+from experiences.models import Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
+
+
+class EndpointOut(Shape):
+    """Keys and configs are never given out; ``has_api_key`` and its like say whether there is one."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    kind = serializers.ChoiceField(choices=EndpointKind.choices)
+    base_url = serializers.CharField()
+    model = serializers.CharField()
+    options = serializers.DictField()
+    has_api_key = serializers.BooleanField(read_only=True)
+    has_gateway_key = serializers.BooleanField(read_only=True)
+    has_virtual_key = serializers.BooleanField(read_only=True)
+    has_gateway_config = serializers.BooleanField(read_only=True)
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    computed = {
+        "has_api_key": lambda endpoint: bool(endpoint.api_key),
+        "has_gateway_key": lambda endpoint: bool(endpoint.gateway_key),
+        "has_virtual_key": lambda endpoint: bool(endpoint.virtual_key),
+        "has_gateway_config": lambda endpoint: bool(endpoint.gateway_config),
+    }
+
+
+class ToolServerOut(Shape):
+    """Token and variables are never given out; ``has_token`` and ``variable_names`` say what there is."""
+
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    transport = serializers.ChoiceField(choices=ToolServer.Transport.choices)
+    url = serializers.CharField()
+    command = serializers.CharField()
+    tools = serializers.ListField(child=serializers.CharField())
+    has_token = serializers.BooleanField(read_only=True)
+    variable_names = serializers.ListField(
+        child=serializers.CharField(), read_only=True, help_text="Of a program, which sees them."
+    )
+    created_at = serializers.DateTimeField()
+
+    computed = {
+        "has_token": lambda server: bool(server.token),
+        "variable_names": lambda server: sorted(server.variables),
+    }
+
+
+class AgentOut(Shape):
+    id = serializers.UUIDField()
+    name = serializers.CharField()
+    slug = serializers.CharField()
+    description = serializers.CharField()
+    philosophy = serializers.ChoiceField(choices=Philosophy.choices)
+    runtime = serializers.ChoiceField(choices=AgentRuntime.choices)
+    environment = serializers.CharField()
+    environment_options = serializers.DictField()
+    endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
+    model = serializers.CharField()
+    system_prompt = serializers.CharField()
+    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Takes the place of the system prompt.")
+    pack_by_domain = serializers.BooleanField(
+        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+    )
+    tools = serializers.ListField(child=serializers.CharField())
+    tool_servers = serializers.ListField(
+        child=serializers.UUIDField(), read_only=True, help_text="Ids of its MCP servers."
+    )
+    granted_tools = serializers.DictField(
+        child=serializers.ListField(child=serializers.CharField()),
+        help_text="The tools that it may call, by the id of their server.",
+    )
+    max_tokens = serializers.IntegerField()
+    url = serializers.SerializerMethodField(
+        help_text="Where an agent over HTTP takes its tasks; empty for roles that don't work with endpoints."
+    )
+    has_authorization = serializers.BooleanField(read_only=True)
+    inject_context = serializers.BooleanField(
+        help_text="Of an agent over HTTP: whether the gateway puts the context into each call of its model."
+    )
+    context_arrives = serializers.BooleanField(
+        allow_null=True,
+        help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
+        " seen, in a test task or in training; null: not known.",
+    )
+    collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
+    reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
+    reward_options = serializers.DictField()
+    grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
+    reflector_id = serializers.UUIDField(
+        allow_null=True, help_text="The endpoint whose model says what its attempts teach; null: its own."
+    )
+    reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
+    objective = serializers.CharField(help_text="What a good answer is, in words.")
+    learning_objective = serializers.CharField(help_text="What lessons should be about.")
+    leave_out_rate = serializers.FloatField(
+        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
+    )
+    evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
+    ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
+    ace_min_confidence = serializers.FloatField(allow_null=True)
+    ace_max_sections = serializers.IntegerField(allow_null=True)
+    ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
+    ace_reflection_rounds = serializers.IntegerField(
+        allow_null=True, help_text="How often its reflector is asked, at most, before changes are suggested."
+    )
+    ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
+    archived_at = serializers.DateTimeField(allow_null=True)
+    created_at = serializers.DateTimeField()
+    updated_at = serializers.DateTimeField()
+
+    computed = {
+        "tool_servers": lambda agent: [server.pk for server in agent.tool_servers.all()],
+        "has_authorization": lambda agent: bool(agent.authorization),
+    }
+
+    def get_url(self, row: Agent) -> str:
+        return row.url if self.context["actor"].may("data.view", row.organization_id) else ""
