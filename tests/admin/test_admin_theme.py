@@ -49,7 +49,7 @@ def test_the_list_of_models_is_filtered(boss: Client, everything: TrainingRun) -
     assert "/admin/budgets/budget/" in by_heading and "/admin/budgets/modelprice/" in by_heading
 
 
-def test_it_spells_organisation_one_way_and_writes_times_in_one_form(boss: Client, everything: TrainingRun) -> None:
+def test_admin_spells_organisation_one_way_and_writes_times_in_one_form(boss: Client, everything: TrainingRun) -> None:
     times = 0
     for model in OURS:
         first = model._default_manager.first()

@@ -28,7 +28,7 @@ pytestmark = [
 ]
 
 
-def test_it_streams_jsonl_with_advantages(api: Caller, run: TrainingRun) -> None:
+def test_export_streams_jsonl_with_advantages(api: Caller, run: TrainingRun) -> None:
     response = api.get("trajectories/export", job=str(run.job_id))
     assert response.streaming and response.is_async and response["Content-Type"] == "application/x-ndjson"
     rows = [json.loads(line) for line in body_of(response).splitlines()]
@@ -50,7 +50,7 @@ def test_the_figures_of_a_job_are_sent_while_they_are_read(api: Caller, run: Tra
     assert last == numbers[-1] and [json.loads(line) for line in rest.splitlines()] == lines[1:]
 
 
-def test_it_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingRun) -> None:
+def test_export_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingRun) -> None:
     trajectories_write(owner_of(run), [trajectory(9, 0, 0, '=HYPERLINK("http://x")', True)])
     body = body_of(api.get("trajectories/export", format="csv", job=str(run.job_id))).decode()
     rows = list(csv.DictReader(io.StringIO(body)))
@@ -72,7 +72,7 @@ def test_json_is_answered_whole_up_to_the_limit(api: Caller, run: TrainingRun, m
     ("query", "count"),
     [({}, 24), ({"min_reward": 0}, 12), ({"iteration": 0}, 12), ({"search": "question 1"}, 8), ({"max_reward": -5}, 0)],
 )
-def test_it_takes_the_filters_of_the_list(api: Caller, run: TrainingRun, query: dict[str, Any], count: int) -> None:
+def test_export_takes_the_filters_of_the_list(api: Caller, run: TrainingRun, query: dict[str, Any], count: int) -> None:
     for scope in ({}, {"job": str(run.job_id)}, {"agent": run.agent.slug}):
         assert len(body_of(api.get("trajectories/export", **query, **scope)).splitlines()) == count
 
@@ -80,7 +80,7 @@ def test_it_takes_the_filters_of_the_list(api: Caller, run: TrainingRun, query: 
 @pytest.mark.parametrize(
     "query", [{"format": "parquett"}, {"format": "../etc"}, {"success": "maybe"}, {"sucess": "true"}, {"since": "now"}]
 )
-def test_it_refuses_before_the_first_byte(api: Caller, run: TrainingRun, query: dict[str, str]) -> None:
+def test_export_refuses_before_the_first_byte(api: Caller, run: TrainingRun, query: dict[str, str]) -> None:
     assert api.get("trajectories/export", **query).status_code == 400
     assert not AuditEvent.objects.filter(action="trajectories.exported").exists()
 

@@ -47,7 +47,7 @@ def request(method: str, params: Any, **extra: Any) -> dict[str, Any]:
 # -- the protocol ------------------------------------------------------------------------------------------------------
 
 
-def test_it_answers_a_batch_in_order_and_leaves_notifications_out(api: Caller) -> None:
+def test_rpc_answers_a_batch_in_order_and_leaves_notifications_out(api: Caller) -> None:
     batch = [
         request("training.list_jobs", {}, id="a"),
         request("training.list_jobs", {}),
@@ -60,7 +60,7 @@ def test_it_answers_a_batch_in_order_and_leaves_notifications_out(api: Caller) -
     assert [answer["error"]["code"] for answer in answers[1:]] == [-32601, -32600]
 
 
-def test_it_answers_nothing_to_notifications(api: Caller, run: TrainingRun) -> None:
+def test_rpc_answers_nothing_to_notifications(api: Caller, run: TrainingRun) -> None:
     for body in (
         request("training.list_jobs", {}),
         [request("training.nothing", {}), request("training.list_jobs", {})],
@@ -99,23 +99,23 @@ def test_a_notification_acts(api: Caller, operator: Actor, agent: Agent) -> None
         (json.dumps(request("training.get_status", {}, id=1)).encode(), -32602),
     ],
 )
-def test_it_uses_the_standard_codes(api: Caller, body: bytes, code: int) -> None:
+def test_rpc_uses_the_standard_codes(api: Caller, body: bytes, code: int) -> None:
     response = api.post("jsonrpc", body)
     assert response.status_code == 200
     assert response.json()["error"]["code"] == code
     assert response.json()["error"]["message"]
 
 
-def test_it_takes_parameters_by_position_too(api: Caller) -> None:
+def test_rpc_takes_parameters_by_position_too(api: Caller) -> None:
     assert api.result("training.list_jobs", [None, "running", 7])["limit"] == 7
 
 
-def test_it_suggests_the_method_and_the_parameter_that_were_meant(api: Caller) -> None:
+def test_rpc_suggests_the_method_and_the_parameter_that_were_meant(api: Caller) -> None:
     assert "training.get_status" in api.error("training.getstatus")["message"]
     assert "did you mean limit" in api.error("training.list_jobs", {"limt": 1})["message"]
 
 
-def test_it_never_reveals_an_internal_error(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rpc_never_reveals_an_internal_error(api: Caller, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(call: Any, params: Any) -> dict[str, Any]:
         raise RuntimeError("the password is swordfish")
 
@@ -220,7 +220,7 @@ def test_a_key_without_the_permission_to_view_is_refused_with_the_reason(olivia:
 # -- training.start_grpo -----------------------------------------------------------------------------------------------
 
 
-def test_it_starts_a_job_as_the_source_documents_say(api: Caller, agent: Agent) -> None:
+def test_rpc_starts_a_job_as_the_source_documents_say(api: Caller, agent: Agent) -> None:
     params = {"agent_id": str(agent.id), "training_data": ROWS, "config": CONFIG}
     result = api.result("training.start_grpo", params)
     assert result["status"] == "queued"
@@ -231,7 +231,7 @@ def test_it_starts_a_job_as_the_source_documents_say(api: Caller, agent: Agent) 
     assert any("Only 20 queries" in warning for warning in result["warnings"])
 
 
-def test_it_starts_on_the_agents_environment_or_a_dataset(api: Caller, agent: Agent) -> None:
+def test_rpc_starts_on_the_agents_environment_or_a_dataset(api: Caller, agent: Agent) -> None:
     first = api.result("training.start_grpo", {"agent_id": agent.slug, "config": {"n_iterations": 1}})
     api.result("training.cancel", {"job_id": first["training_job_id"]})
     made = api.post("datasets", {"name": "sums", "rows": ROWS}).json()
@@ -294,7 +294,7 @@ def test_the_same_idempotency_key_starts_one_job(api: Caller, agent: Agent) -> N
         ({"dataset_id": "x"}, 404, None),
     ],
 )
-def test_it_refuses_a_wrong_start_and_says_where(
+def test_rpc_refuses_a_wrong_start_and_says_where(
     api: Caller, agent: Agent, change: dict[str, Any], code: int, field: str | None
 ) -> None:
     error = api.error("training.start_grpo", {"agent_id": agent.slug} | change)
@@ -325,7 +325,7 @@ def test_an_estimate_that_does_not_fit_the_budget_is_a_507(api: Caller, run: Tra
 # -- status, moves, list -----------------------------------------------------------------------------------------------
 
 
-def test_it_returns_the_status_of_a_job(api: Caller, run: TrainingRun) -> None:
+def test_rpc_returns_the_status_of_a_job(api: Caller, run: TrainingRun) -> None:
     status = api.result("training.get_status", {"job_id": str(run.job_id)})
     assert status["status"] == "completed"
     assert status["progress"] == {"current_iteration": 2, "total_iterations": 12, "percent_complete": 100.0}
@@ -336,7 +336,7 @@ def test_it_returns_the_status_of_a_job(api: Caller, run: TrainingRun) -> None:
     assert status["estimated_completion_time"] is None
 
 
-def test_it_cancels_a_queued_job_at_once(api: Caller, operator: Actor, agent: Agent) -> None:
+def test_rpc_cancels_a_queued_job_at_once(api: Caller, operator: Actor, agent: Agent) -> None:
     run = queued_run(operator, agent)
     result = api.result("training.cancel", {"job_id": str(run.job_id)})
     assert result["status"] == "cancelled" and result["cancelled_at"] and result["checkpoint_saved"] is False
@@ -344,7 +344,7 @@ def test_it_cancels_a_queued_job_at_once(api: Caller, operator: Actor, agent: Ag
     assert error["code"] == 409 and "cancelled" in error["message"]
 
 
-def test_it_pauses_and_resumes(api: Caller, operator: Actor, agent: Agent) -> None:
+def test_rpc_pauses_and_resumes(api: Caller, operator: Actor, agent: Agent) -> None:
     params = {"job_id": str(queued_run(operator, agent).job_id)}
     assert api.result("training.pause", params)["status"] == "paused"
     assert api.error("training.pause", params)["code"] == 409
@@ -352,7 +352,7 @@ def test_it_pauses_and_resumes(api: Caller, operator: Actor, agent: Agent) -> No
     assert api.error("training.resume", params)["code"] == 409
 
 
-def test_it_lists_jobs_as_the_source_documents_say(
+def test_rpc_lists_jobs_as_the_source_documents_say(
     api: Caller, run: TrainingRun, operator: Actor, agent: Agent
 ) -> None:
     queued = queued_run(operator, agent)
@@ -376,7 +376,7 @@ def test_wrong_filters_are_a_400(api: Caller, filters: dict[str, Any]) -> None:
 # -- export ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_exports_as_the_source_documents_say(api: Caller, run: TrainingRun) -> None:
+def test_rpc_exports_as_the_source_documents_say(api: Caller, run: TrainingRun) -> None:
     result = api.result("training.export_trajectories", {"job_id": str(run.job_id)})
     assert result["total_count"] == result["exported_count"] == len(result["trajectories"]) == 24
     first = result["trajectories"][0]
@@ -401,7 +401,7 @@ def test_it_exports_as_the_source_documents_say(api: Caller, run: TrainingRun) -
         ({"min_reward": 5}, 0),
     ],
 )
-def test_it_filters_an_export(api: Caller, run: TrainingRun, filters: dict[str, Any], count: int) -> None:
+def test_rpc_filters_an_export(api: Caller, run: TrainingRun, filters: dict[str, Any], count: int) -> None:
     result = api.result("training.export_trajectories", {"job_id": str(run.job_id), "filters": filters})
     assert result["total_count"] == result["exported_count"] == len(result["trajectories"]) == count
 
@@ -423,7 +423,7 @@ def test_a_limit_exports_the_first_and_counts_all(api: Caller, run: TrainingRun)
         ({"min_reward": "0.5"}, -32602),
     ],
 )
-def test_it_refuses_wrong_export_filters(api: Caller, run: TrainingRun, filters: dict[str, Any], code: int) -> None:
+def test_rpc_refuses_wrong_export_filters(api: Caller, run: TrainingRun, filters: dict[str, Any], code: int) -> None:
     error = api.error("training.export_trajectories", {"job_id": str(run.job_id), "filters": filters})
     assert error["code"] == code, error
     assert code != 413 or "stream" in error["message"].lower() or "at most" in error["message"]

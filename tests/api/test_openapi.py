@@ -35,7 +35,7 @@ def test_each_former_name_of_a_field_leads_to_a_field_of_the_same_type() -> None
 
 
 @pytest.mark.django_db
-def test_it_is_served_to_every_caller() -> None:
+def test_description_is_served_to_every_caller() -> None:
     response = Caller().client.get("/api/v1/schema/", headers={"Accept": "application/json"})
     assert response.status_code == 200 and response.json()["openapi"].startswith("3.")
 

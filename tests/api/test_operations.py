@@ -227,7 +227,7 @@ def test_with_the_database_away_the_processes_figures_remain(anybody: Client, mo
     assert b"10.0.0.5" not in response.content
 
 
-def test_it_adds_up_what_web_and_workers_counted(
+def test_metrics_page_adds_up_what_web_and_workers_counted(
     anybody: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As `manage.py up` has it: each process writes into one folder, and /metrics reads them all."""

@@ -55,7 +55,7 @@ def test_the_rewards_are_listed_with_their_options(api: Caller) -> None:
         ("outcome", {}),
     ],
 )
-def test_it_says_that_a_reward_is_right(api: Caller, reward: str, options: dict[str, Any]) -> None:
+def test_check_says_that_a_reward_is_right(api: Caller, reward: str, options: dict[str, Any]) -> None:
     assert validated(api, reward, **options) == {"ok": True, "messages": []}
 
 
@@ -80,7 +80,7 @@ def test_it_says_that_a_reward_is_right(api: Caller, reward: str, options: dict[
         ("relative_rank", {"by": "reward", "of": "shaped", "of_options": {"rule": 1}}, {"options.of_options"}),
     ],
 )
-def test_it_says_what_is_wrong_by_field(api: Caller, reward: str, options: dict[str, Any], fields: set[str]) -> None:
+def test_trial_says_what_is_wrong_by_field(api: Caller, reward: str, options: dict[str, Any], fields: set[str]) -> None:
     answer = validated(api, reward, **options)
     assert answer["ok"] is False
     assert {one["field"] for one in answer["messages"]} == fields
@@ -96,7 +96,7 @@ def test_a_body_that_is_no_question_is_refused(api: Caller) -> None:
 # -- run ---------------------------------------------------------------------------------------------------------------
 
 
-def test_it_scores_the_trajectories_of_a_job_again(api: Caller, run: TrainingRun) -> None:
+def test_trial_scores_the_trajectories_of_a_job_again(api: Caller, run: TrainingRun) -> None:
     """24 trajectories, every second one a success; paid 1.1 and -0.1 when they were lived."""
     answer = ran(api, reward="outcome", job=str(run.job_id))
     assert answer["summary"] == {

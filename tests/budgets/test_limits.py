@@ -51,7 +51,7 @@ def test_only_an_admin_of_the_organisation_sets_a_limit(
     assert budget_set_limit(adam, organization=acme, limit_micros=DOLLAR).limit == DOLLAR
 
 
-def test_it_keeps_who_changed_what_and_why(acme: Organization, adam: Any) -> None:
+def test_history_keeps_who_changed_what_and_why(acme: Organization, adam: Any) -> None:
     budget_set_limit(adam, organization=acme, limit_micros=5 * DOLLAR, note="pilot")
     budget = budget_set_limit(adam, organization=acme, limit_micros=None)
     rows = limits_visible(adam, budget).order_by("id")
@@ -66,7 +66,7 @@ def test_it_keeps_who_changed_what_and_why(acme: Organization, adam: Any) -> Non
             act()
 
 
-def test_it_refuses_a_limit_below_what_is_spent_and_held(chain: Chain, acme: Organization, adam: Any) -> None:
+def test_limit_below_what_is_spent_and_held_is_refused(chain: Chain, acme: Organization, adam: Any) -> None:
     reserve(hold(chain, "a", 30 * CENT))
     settle("a", bill(20 * CENT))
     reserve(hold(chain, "b", 50 * CENT))
@@ -79,7 +79,7 @@ def test_it_refuses_a_limit_below_what_is_spent_and_held(chain: Chain, acme: Org
 
 
 @pytest.mark.parametrize("limit", [-1, 10**16])
-def test_it_refuses_limits_that_make_no_sense(acme: Organization, adam: Any, limit: int) -> None:
+def test_limits_that_make_no_sense_are_refused(acme: Organization, adam: Any, limit: int) -> None:
     with pytest.raises(Invalid):
         budget_set_limit(adam, organization=acme, limit_micros=limit)
 
@@ -209,7 +209,7 @@ def test_each_organisation_sees_its_own(chain: Chain, job: Job, stella: Any, cha
     assert budget_get(stella, chain.job_budget).id == chain.job_budget
 
 
-def test_it_says_before_the_start_what_does_not_fit_and_where(chain: Chain, acme: Organization) -> None:
+def test_preflight_says_what_does_not_fit_and_where(chain: Chain, acme: Organization) -> None:
     def ask(wanted: int, job_limit: int | None = None) -> Any:
         return budget_preflight(
             organization_id=acme.id, agent_id=chain.agent_id, wanted_micros=wanted, job_limit_micros=job_limit

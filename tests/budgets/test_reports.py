@@ -45,7 +45,7 @@ def spend(chain: Chain, key: str, amount: int, *, model: str = "small", day: dat
             cursor.execute("ALTER TABLE budgets_ledgerentry ENABLE TRIGGER append_only")
 
 
-def test_it_breaks_down_by_model_agent_job_and_purpose(chain: Chain, stella: Any, charlie: Any, agent: Any) -> None:
+def test_report_breaks_down_by_model_agent_job_and_purpose(chain: Chain, stella: Any, charlie: Any, agent: Any) -> None:
     spend(chain, "a", 300)
     spend(chain, "b", 500, model="big", estimated=True)
     spend(chain, "c", 250)
@@ -84,7 +84,7 @@ def test_the_sums_agree_with_the_budgets_for_any_outcome_of_the_calls(chain: Cha
     assert [one.cost for one in breakdown(stella, by="job")] == [job.spent + job.debt, 50]
 
 
-def test_it_breaks_down_by_day_within_a_range(chain: Chain, stella: Any) -> None:
+def test_report_breaks_down_by_day_within_a_range(chain: Chain, stella: Any) -> None:
     for day, amount in ((1, 10), (1, 20), (3, 40), (7, 80)):
         spend(chain, f"{day}-{amount}", amount, day=date(2024, 5, day))
     days = breakdown(stella, by="day", since=date(2024, 5, 1), until=date(2024, 5, 3))
@@ -123,7 +123,7 @@ def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little()
     assert not three.exceeds(None)
 
 
-def test_it_averages_seven_days_only() -> None:
+def test_forecast_averages_seven_days_only() -> None:
     assert forecast(0, [10**6, *[1] * 7], 1).middle == 1
 
 

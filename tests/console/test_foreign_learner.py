@@ -28,7 +28,9 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.thorough(reason="a whole run, or a second program")
-def test_it_is_chosen_on_the_form_trained_proved_and_shown(installed: None, console: Client, agent: Agent) -> None:
+def test_foreign_learner_is_chosen_on_the_form_trained_proved_and_shown(
+    installed: None, console: Client, agent: Agent
+) -> None:
     form = console.get(f"/launch/?agent={agent.pk}").content.decode()
     assert '<option value="popularity">' in re.sub(r"\s+", " ", form)
     config = {name: str(SMALL[name]) for name in ("n_iterations", "eval_samples", "eval_interval", "seed")}

@@ -26,7 +26,7 @@ def text(client: Client, address: str) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", shown))
 
 
-def test_it_shows_the_status_before_any_chart(console: Client, run: TrainingRun) -> None:
+def test_page_shows_the_status_before_any_chart(console: Client, run: TrainingRun) -> None:
     TrainingRun.objects.filter(pk=run.pk).update(
         verdict={
             "verdict": "Better than the untrained baseline by 18.2 points.",

@@ -37,7 +37,7 @@ def text(response: Any) -> str:
     return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", html(response)))
 
 
-def test_it_starts_a_job_from_the_agents_environment(console: Client, agent: Agent) -> None:
+def test_form_starts_a_job_from_the_agents_environment(console: Client, agent: Agent) -> None:
     form = {"agent": agent.pk, "source": "environment", "preset": "recommended", "n_iterations": "25"}
     form |= {"title": "First try", "priority": "0", "shaping.tool": "0.05", "dynamic_sampling": "true", "std_ddof": "0"}
     response = console.post("/launch/", form)

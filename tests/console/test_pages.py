@@ -188,7 +188,7 @@ def test_signing_in_goes_where_one_wanted_to_go(olivia: Any) -> None:
     assert client.get("/jobs/").status_code == 302
 
 
-def test_it_does_not_send_people_to_other_sites(olivia: Any) -> None:
+def test_sign_in_does_not_send_people_to_other_sites(olivia: Any) -> None:
     form = {"username": "olivia", "password": "correct horse battery staple", "next": "https://evil.example/"}
     assert Client().post("/sign-in/", form)["Location"] == "/"
 

@@ -183,7 +183,7 @@ def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agen
     assert console.post(f"{address}create/").status_code == 409
 
 
-def test_it_is_switched_off_and_on_again(console: Client, playbook: Playbook) -> None:
+def test_evolution_is_switched_off_and_on_again(console: Client, playbook: Playbook) -> None:
     assert console.post(place(playbook, "switch/"), {"evolves": "off"}).status_code == 302
     shown = page_of(console, place(playbook))
     assert "manual only" in shown and "Switch it on first" in shown and "Evolve automatically" in shown

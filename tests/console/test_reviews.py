@@ -87,7 +87,7 @@ def test_each_proposal_is_shown_beside_the_text_that_it_changes(
         ("kind=lesson&reason=review", set()), ("kind=lesson&sort=certain&cursor=x", {"lesson"}),
     ],
 )  # fmt: skip
-def test_it_is_searched_and_narrowed(
+def test_queue_is_searched_and_narrowed(
     console: Client, waits: dict[str, ContextDelta], held: Experience, query: str, there: set[str]
 ) -> None:
     addresses = {name: f"/reviews/{one.pk}/" for name, one in waits.items()} | {"lesson": f"/experiences/{held.pk}/"}

@@ -136,7 +136,7 @@ def test_a_row_is_that_of_rest_and_is_read_without_a_query_of_its_own(
         assert [*found.values()][: len(shown)] == next(csv.reader(io.StringIO(line))), page
 
 
-def test_it_has_the_filters_and_the_order_of_the_page(
+def test_csv_has_the_filters_and_the_order_of_the_page(
     console: Any, run: TrainingRun, operator: Actor, agent: Agent
 ) -> None:
     other = lived_run(operator, factories.AgentFactory(organization=agent.organization, slug="other"))
@@ -145,7 +145,9 @@ def test_it_has_the_filters_and_the_order_of_the_page(
     assert table(console, "/jobs/", status="failed") == []
 
 
-def test_it_streams_all_rows_in_order_over_batches(console: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_csv_streams_all_rows_in_order_over_batches(
+    console: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Ties are there too: many lessons with one moment."""
     monkeypatch.setattr(tables, "BATCH", 7)
     made = {str(factories.ExperienceFactory(agent=agent, summary=f"Lesson {n}.").id) for n in range(40)}
@@ -158,7 +160,7 @@ def test_a_spreadsheet_runs_nothing_of_it(console: Any, agent: Agent) -> None:
     assert table(console, "/experiences/")[0]["summary"] == f"'{FORMULA}"
 
 
-def test_it_is_for_people_who_see_the_page_and_shows_their_rows_alone(
+def test_csv_is_for_people_who_see_the_page_and_shows_their_rows_alone(
     charlie: Any, olivia: Any, signed_in: SignIn, rows: dict[str, str]
 ) -> None:
     stranger = signed_in(charlie)

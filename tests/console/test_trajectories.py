@@ -271,7 +271,7 @@ def prompted(run: TrainingRun, **changes: Any) -> TrajectoryRecord:
     return TrajectoryRecord.objects.get(job_id=run.pk, iteration=9)
 
 
-def test_it_begins_with_the_models_input_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
+def test_viewer_begins_with_the_models_input_and_ends_with_a_sentence(console: Client, run: TrainingRun) -> None:
     lesson = ExperienceFactory(agent=run.agent, summary="You guide travellers.")
     response = console.get(f"/trajectories/{prompted(run).pk}/")
     shown = html(response)

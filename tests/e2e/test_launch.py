@@ -48,7 +48,7 @@ def sign_in(page: Any, site: LiveSite, name: str) -> None:
     page.wait_for_url(f"{site.url}/")
 
 
-def test_it_launches_follows_live_and_proves(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
+def test_console_launches_follows_live_and_proves(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
     agent_update(olivia, agent, environment_options=SMALL_POOL)
     watched = Watched(chrome.new_page())
     page = watched.page
@@ -98,7 +98,9 @@ def test_text_typed_while_an_answer_comes_stays(live_site: LiveSite, olivia: Any
     assert page.input_value("[name=max_budget_usd]") == "3"
 
 
-def test_it_works_without_a_mouse_and_on_a_phone(live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any) -> None:
+def test_console_works_without_a_mouse_and_on_a_phone(
+    live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any
+) -> None:
     phone = chrome.new_context(viewport={"width": 390, "height": 844}, color_scheme="dark")
     page = phone.new_page()
     sign_in(page, live_site, "olivia")

@@ -35,7 +35,7 @@ def signed_out(page: Any) -> None:
     page.context.clear_cookies()
 
 
-def test_it_is_made_and_signs_in_alone_and_after_the_password(web: LiveSite, olivia: Any, chrome: Any) -> None:  # noqa: F811
+def test_passkey_is_made_and_signs_in_alone_and_after_the_password(web: LiveSite, olivia: Any, chrome: Any) -> None:  # noqa: F811
     watched = Watched(chrome.new_context().new_page())
     page = watched.page
     devtools = page.context.new_cdp_session(page)

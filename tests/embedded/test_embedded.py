@@ -41,7 +41,7 @@ from tests.support.up import GIVEN
 def quiet(message: str) -> None: ...
 
 
-def test_it_starts_both_services_and_keeps_their_data(folder: Path, own_services: None) -> None:
+def test_start_runs_both_services_and_keeps_their_data(folder: Path, own_services: None) -> None:
     stack = Stack(folder, quiet)
     stack.lock()
     urls = stack.start()

@@ -22,7 +22,7 @@ from training.services.runs import run_start
 pytestmark = pytest.mark.django_db(transaction=True)
 
 
-def test_it_starts_follows_and_prints_the_verdict(operator: Actor, agent: Agent) -> None:
+def test_command_starts_follows_and_prints_the_verdict(operator: Actor, agent: Agent) -> None:
     made = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
     run_to_end(made.job)
     final = EvaluationRun.objects.get(run=made, final=True)

@@ -39,7 +39,9 @@ def test_a_call_saves_what_as_many_successes_would_have_cost_without_it() -> Non
         ({"learning_cost": 2.001}, "after", 501),
     ],
 )
-def test_it_says_after_how_many_calls_or_why_not(changes: dict[str, float], pays_off: str, calls: int | None) -> None:
+def test_sentence_says_after_how_many_calls_or_why_not(
+    changes: dict[str, float], pays_off: str, calls: int | None
+) -> None:
     found = value(**changes)
     assert (found.pays_off, found.calls) == (pays_off, calls)
     assert (found.saving is None) == (pays_off == "unknown")

@@ -65,7 +65,7 @@ def submit(acme: Any, actor: Any = None, **extra: Any) -> Job:
         return lifecycle.submit(actor, kind="counting", organization=acme, title="count", **extra)
 
 
-def test_it_runs_in_slices_and_completes(acme: Any, kind: Counting) -> None:
+def test_job_runs_in_slices_and_completes(acme: Any, kind: Counting) -> None:
     job = submit(acme)
     assert tasks.advance(str(job.id), 0) == "given back"
     job.refresh_from_db()

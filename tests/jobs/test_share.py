@@ -62,7 +62,7 @@ def test_one_link_is_revoked_and_the_others_go_on(operator: Actor, run: Training
         share_revoke(operator, run.job, run.pk)
 
 
-def test_it_says_when_a_link_was_last_seen(operator: Actor, run: TrainingRun) -> None:
+def test_list_says_when_a_link_was_last_seen(operator: Actor, run: TrainingRun) -> None:
     token = share_create(operator, run.job)
     assert ShareLink.objects.get().last_seen_at is None
     status(token)

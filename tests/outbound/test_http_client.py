@@ -12,7 +12,7 @@ from agentcore_site.lib.http_client import AnswerTooLarge, HttpClient, HttpFaile
 from tests.experiences.rollouts.tools.test_fetch import Pages, certificate
 
 
-def test_it_follows_no_redirect_and_asks_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_client_follows_no_redirect_and_asks_no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("http_proxy", "HTTP_PROXY", "ALL_PROXY"):
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     answers = {"/away": (302, {"location": "/there"}, b""), "/%c3'?a=%C3%A4": (200, {"set-cookie": "a=b"}, b"hello")}
@@ -33,7 +33,7 @@ def test_httpx_does_not_limit_the_length_of_an_address() -> None:
     assert answer.status == 414  # the server of this test answers, and refuses
 
 
-def test_it_reads_no_more_than_its_limit() -> None:
+def test_client_reads_no_more_than_its_limit() -> None:
     with Pages({"/": (200, {}, 1_000), "/just": (200, {}, b"x" * 1_000)}) as pages:
         client = HttpClient(f"http://127.0.0.1:{pages.port}")
         assert len(client.exchange("GET", "/just", seconds=5, limit=1_000).body) == 1_000

@@ -34,7 +34,7 @@ def test_a_brain_can_solve_tasks_and_use_tools() -> None:
         assert post(server, {**BODY, "messages": turns}).json()["choices"][0]["message"]["content"] == "It is 42."
 
 
-def test_it_keeps_accounts_by_model_and_key() -> None:
+def test_server_keeps_accounts_by_model_and_key() -> None:
     with ModelServer(prices={"small": (1_000_000, 2_000_000)}) as server:
         usage = post(server, key="a").json()["usage"]
         post(server, key="b")
@@ -47,14 +47,14 @@ def test_it_keeps_accounts_by_model_and_key() -> None:
     assert server.owed.micros == 3 * one.micros
 
 
-def test_it_stops_at_the_cap() -> None:
+def test_server_stops_at_the_cap() -> None:
     with ModelServer(brain=lambda messages: "word " * 100) as server:
         value = post(server, {**BODY, "max_tokens": 7}).json()
     assert value["usage"]["completion_tokens"] == 7 and value["choices"][0]["finish_reason"] == "length"
     assert len(value["choices"][0]["message"]["content"]) < 40
 
 
-def test_it_lists_models_and_refuses_strangers_and_nonsense() -> None:
+def test_server_lists_models_and_refuses_strangers_and_nonsense() -> None:
     with ModelServer(prices={"m1": (0, 0)}, keys={"good"}) as server:
         listed = httpx.get(f"{server.base_url}/models", headers={"authorization": "Bearer good"})
         assert [one["id"] for one in listed.json()["data"]] == ["m1"]
@@ -72,7 +72,7 @@ def test_the_same_seed_draws_the_same_faults() -> None:
     assert set(drawn(1)) == {200, 429, 503}
 
 
-def test_it_answers_well_again_when_the_script_is_over() -> None:
+def test_server_answers_well_again_when_the_script_is_over() -> None:
     with ModelServer() as server:
         server.will("error_500", act("rate_limited", retry_after=3))
         answers = [post(server) for _ in range(3)]
@@ -81,7 +81,7 @@ def test_it_answers_well_again_when_the_script_is_over() -> None:
     assert {"answer", "hang", "reset", "slow_drip", "big", "redirect"} <= set(ACTS)
 
 
-async def test_it_serves_an_asynchronous_test_and_frees_its_port() -> None:
+async def test_server_serves_an_asynchronous_test_and_frees_its_port() -> None:
     async with ModelServer() as server, httpx.AsyncClient() as http:
         answer = await http.post(f"{server.base_url}/chat/completions", json=BODY)
         assert answer.json()["choices"][0]["message"]["content"] == "You said: hello"
@@ -89,7 +89,7 @@ async def test_it_serves_an_asynchronous_test_and_frees_its_port() -> None:
         assert probe.connect_ex(("127.0.0.1", server.port)) != 0
 
 
-def test_it_runs_by_hand() -> None:
+def test_server_runs_by_hand() -> None:
     command = [sys.executable, "-m", "tests.support.llm_server", "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         try:

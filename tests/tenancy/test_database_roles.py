@@ -28,7 +28,7 @@ def refused(statement: str, match: str = "permission denied|must be owner") -> N
         run(statement)
 
 
-def test_it_is_no_superuser_and_owns_nothing(db: None) -> None:
+def test_role_is_no_superuser_and_owns_nothing(db: None) -> None:
     role = run("SELECT rolsuper, rolbypassrls, rolcreatedb, rolcreaterole FROM pg_roles WHERE rolname = current_user")
     assert role == [(False, False, False, False)]
     assert run("SELECT count(*) FROM pg_class WHERE pg_get_userbyid(relowner) = current_user") == [(0,)]
@@ -55,11 +55,11 @@ def test_it_is_no_superuser_and_owns_nothing(db: None) -> None:
         "DELETE FROM django_migrations",
     ],
 )
-def test_it_can_not_switch_off_a_guard_or_change_what_is_append_only(db: None, statement: str) -> None:
+def test_role_can_not_switch_off_a_guard_or_change_what_is_append_only(db: None, statement: str) -> None:
     refused(statement)
 
 
-def test_it_can_not_claim_to_be_an_erasure(operator: Actor, agent: Agent) -> None:
+def test_role_can_not_claim_to_be_an_erasure(operator: Actor, agent: Agent) -> None:
     record(operator, "agent.changed", agent)
     playbook_of(operator, agent)
     run("SELECT set_config('agentcore.erasure', 'on', true)")

@@ -46,7 +46,7 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
     return made
 
 
-def test_it_finds_what_was_asked_about_a_person_also_where_the_address_is_not_stored(
+def test_erasure_finds_what_was_asked_about_a_person_also_where_the_address_is_not_stored(
     run: TrainingRun, adam: Any
 ) -> None:
     about_jane = {f"about order {n}:" for n in range(10)}

@@ -66,7 +66,7 @@ def test_a_mail_server_that_is_away_is_asked_again_later_and_later(acme: Organiz
     assert mails_send() == 1 and len(mail.outbox) == 1
 
 
-def test_it_gives_up_after_ten_tries_and_leaves_the_reason(acme: Organization) -> None:
+def test_outbox_gives_up_after_ten_tries_and_leaves_the_reason(acme: Organization) -> None:
     mail_queue(acme, **LETTER)
     Mail.objects.update(tries=MOST_TRIES, error="ConnectionRefusedError")
     assert mails_send() == 0 and Mail.objects.get().error

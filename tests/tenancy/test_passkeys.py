@@ -188,7 +188,9 @@ def test_a_person_with_a_passkey_is_asked_for_it_after_the_password(olivia: Any,
     assert wrong.status_code == 401 and "API key" not in wrong.json()["detail"]  # who does not know it learns nothing
 
 
-def test_it_is_a_second_factor_where_the_organisation_asks_for_one(olivia: Any, adam: Any, acme: Organization) -> None:
+def test_passkey_is_a_second_factor_where_the_organisation_asks_for_one(
+    olivia: Any, adam: Any, acme: Organization
+) -> None:
     device = Device()
     registered(olivia, device)
     Organization.objects.update(second_factor=True)

@@ -112,7 +112,7 @@ def test_a_person_gets_few_of_these_mails_and_an_address_asks_for_few(lost: Any,
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_lets_in_who_was_locked_out_by_wrong_passwords(lost: Any) -> None:
+def test_new_password_lets_in_who_was_locked_out_by_wrong_passwords(lost: Any) -> None:
     client = Client(REMOTE_ADDR="203.0.113.9")
     codes = [client.post("/sign-in/", {"username": "olivia", "password": "no"}).status_code for _ in range(12)]
     assert codes[-1] == 429

@@ -99,7 +99,7 @@ def test_a_key_that_the_provider_changed_is_known_at_once(provider: Provider) ->
     assert signed_on()[1].status_code == 302
 
 
-def test_it_leads_nowhere_else_afterwards(provider: Provider) -> None:
+def test_sign_on_leads_nowhere_else_afterwards(provider: Provider) -> None:
     assert signed_on(next="https://evil.example/")[1]["Location"] == "/"
 
 

@@ -36,7 +36,7 @@ def changes_a_table(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return tries
 
 
-def test_it_gives_way_to_those_who_read_and_comes_back(
+def test_migration_gives_way_to_those_who_read_and_comes_back(
     changes_a_table: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 1)
@@ -50,7 +50,7 @@ def test_it_gives_way_to_those_who_read_and_comes_back(
         assert cursor.fetchone() == ("0",)
 
 
-def test_it_says_what_to_do_where_a_table_is_in_use_all_the_time(
+def test_migration_says_what_to_do_where_a_table_is_in_use_all_the_time(
     changes_a_table: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(migrate, "LOCK_SECONDS", 1)

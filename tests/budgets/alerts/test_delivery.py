@@ -171,7 +171,7 @@ def test_two_sweeps_deliver_an_alert_once(alert: BudgetAlert, adam: Any) -> None
     assert Mail.objects.count() == 1
 
 
-def test_it_gives_up_after_ten_tries_and_leaves_the_reason(alert: BudgetAlert) -> None:
+def test_delivery_gives_up_after_ten_tries_and_leaves_the_reason(alert: BudgetAlert) -> None:
     BudgetAlert.objects.filter(id=alert.id).update(tries=MOST_TRIES, error="webhook: It answered 500.")
     assert list(alerts_due()) == []
 

@@ -23,14 +23,14 @@ pytestmark = pytest.mark.django_db
 CENT = 10_000
 
 
-def test_it_holds_in_every_budget_and_settles_what_it_cost(chain: Chain) -> None:
+def test_ledger_holds_in_every_budget_and_settles_what_it_cost(chain: Chain) -> None:
     assert reserve(hold(chain, "a", 30 * CENT)).fresh
     assert balances(chain) == [(0, 30 * CENT, 0)] * 3
     assert settle("a", bill(12 * CENT)).state == "settled"
     assert balances(chain) == [(12 * CENT, 0, 0)] * 3
 
 
-def test_it_refuses_what_does_not_fit_the_job_and_moves_nothing(chain: Chain) -> None:
+def test_ledger_refuses_what_does_not_fit_the_job_and_moves_nothing(chain: Chain) -> None:
     reserve(hold(chain, "a", 90 * CENT))
     with pytest.raises(BudgetRefused) as refused:
         reserve(hold(chain, "b", 11 * CENT))
@@ -43,14 +43,14 @@ def test_it_refuses_what_does_not_fit_the_job_and_moves_nothing(chain: Chain) ->
 
 
 @pytest.mark.parametrize(("limits", "scope"), [((50, None, None), "organization"), ((None, 50, 10), "agent")])
-def test_it_names_the_outermost_budget_that_refuses(chain: Chain, limits: Any, scope: str) -> None:
+def test_ledger_names_the_outermost_budget_that_refuses(chain: Chain, limits: Any, scope: str) -> None:
     limits_set(chain, *limits)
     with pytest.raises(BudgetRefused) as refused:
         reserve(hold(chain, "a", 51))
     assert refused.value.scope == scope
 
 
-def test_it_admits_up_to_the_last_micro_dollar(chain: Chain) -> None:
+def test_ledger_admits_up_to_the_last_micro_dollar(chain: Chain) -> None:
     reserve(hold(chain, "a", 100 * CENT))
     with pytest.raises(BudgetRefused):
         reserve(hold(chain, "b", 1))
@@ -62,7 +62,7 @@ def test_nothing_asked_for_is_nothing_done(db: None) -> None:
     assert reserve_many([]) == settle_many([]) == []
 
 
-def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
+def test_ledger_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
     holds = [hold(chain, key, amount * CENT) for key, amount in [("z", 60), ("y", 60), ("x", 30), ("w", 20), ("v", 10)]]
     outcomes = reserve_many(holds)
     assert [outcome.key for outcome in outcomes] == ["z", "y", "x", "w", "v"]
@@ -72,7 +72,7 @@ def test_it_admits_a_batch_in_order_and_refuses_the_rest(chain: Chain) -> None:
     assert refused is not None and refused.reserved_micros == 90 * CENT
 
 
-def test_it_holds_a_key_once_and_answers_the_same_in_any_later_state(chain: Chain) -> None:
+def test_ledger_holds_a_key_once_and_answers_the_same_in_any_later_state(chain: Chain) -> None:
     assert reserve(hold(chain, "a", CENT)).fresh
     again = reserve(hold(chain, "a", CENT))
     assert (again.state, again.fresh) == ("held", False)
@@ -82,13 +82,13 @@ def test_it_holds_a_key_once_and_answers_the_same_in_any_later_state(chain: Chai
     assert balances(chain)[0] == (1, 0, 0)
 
 
-def test_it_holds_a_key_once_within_a_batch(chain: Chain) -> None:
+def test_ledger_holds_a_key_once_within_a_batch(chain: Chain) -> None:
     first, second = reserve_many([hold(chain, "a", CENT), hold(chain, "a", CENT)])
     assert first == second and first.fresh
     assert balances(chain)[0] == (0, CENT, 0)
 
 
-def test_it_may_ask_again_under_a_key_that_was_refused(chain: Chain) -> None:
+def test_ledger_may_ask_again_under_a_key_that_was_refused(chain: Chain) -> None:
     limits_set(chain, None, None, CENT)
     with pytest.raises(BudgetRefused):
         reserve(hold(chain, "a", 2 * CENT))
@@ -96,7 +96,7 @@ def test_it_may_ask_again_under_a_key_that_was_refused(chain: Chain) -> None:
     assert reserve(hold(chain, "a", 2 * CENT)).fresh
 
 
-def test_it_settles_once(chain: Chain) -> None:
+def test_ledger_settles_once(chain: Chain) -> None:
     reserve(hold(chain, "a", CENT))
     assert settle("a", bill(400)).state == "settled"
     assert settle("a", bill(900)).state == "repeated"
@@ -104,7 +104,7 @@ def test_it_settles_once(chain: Chain) -> None:
     assert balances(chain)[0] == (400, 0, 0)
 
 
-def test_it_says_that_nothing_is_held(chain: Chain) -> None:
+def test_ledger_says_that_nothing_is_held(chain: Chain) -> None:
     with pytest.raises(UnknownHold):
         settle("nobody", bill(1))
     reserve(hold(chain, "a", CENT))
@@ -112,7 +112,7 @@ def test_it_says_that_nothing_is_held(chain: Chain) -> None:
     assert states == ["unknown", "settled"]
 
 
-def test_it_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(chain: Chain) -> None:
+def test_ledger_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(chain: Chain) -> None:
     reserve_many([hold(chain, "a", 10 * CENT), hold(chain, "b", CENT)])
     assert charge_expired() == 0
     expire("a")
@@ -165,7 +165,7 @@ def test_a_hold_of_which_little_is_known_is_charged_in_full(chain: Chain) -> Non
     assert Reservation.objects.get(key="a").actual == CENT
 
 
-def test_it_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
+def test_ledger_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
     reserve(hold(chain, "a", CENT))
     expire()
     charge_expired()
@@ -173,7 +173,7 @@ def test_it_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
     assert balances(chain) == [(0, 0, 0)] * 3
 
 
-def test_it_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Chain) -> None:
+def test_ledger_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Chain) -> None:
     reserve(hold(chain, "a", CENT))
     assert settle("a", bill(3 * CENT)).excess_micros == 2 * CENT
     assert balances(chain) == [(3 * CENT, 0, 0)] * 3
@@ -181,7 +181,7 @@ def test_it_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Chain) 
     assert incident.debt_delta == 2 * CENT and str(3 * CENT) in incident.error
 
 
-def test_it_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(chain: Chain) -> None:
+def test_ledger_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(chain: Chain) -> None:
     reserve_many([hold(chain, "a", 60 * CENT), hold(chain, "b", 40 * CENT)])
     settle("a", bill(70 * CENT))
     assert balances(chain) == [(70 * CENT, 40 * CENT, 0)] * 2 + [(60 * CENT, 40 * CENT, 10 * CENT)]
@@ -193,7 +193,7 @@ def test_it_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(cha
     assert reserve(hold(chain, "c", CENT)).fresh
 
 
-def test_it_owes_for_a_late_bill_above_its_hold(chain: Chain) -> None:
+def test_ledger_owes_for_a_late_bill_above_its_hold(chain: Chain) -> None:
     reserve(hold(chain, "a", 100 * CENT))
     expire()
     charge_expired()
@@ -202,7 +202,7 @@ def test_it_owes_for_a_late_bill_above_its_hold(chain: Chain) -> None:
     assert balances(chain)[1] == (101 * CENT, 0, 0)
 
 
-def test_it_refuses_to_run_where_it_could_be_rolled_back(chain: Chain) -> None:
+def test_ledger_refuses_to_run_where_it_could_be_rolled_back(chain: Chain) -> None:
     with transaction.atomic():
         for act in (
             lambda: reserve(hold(chain, "a", 1)),
@@ -214,14 +214,14 @@ def test_it_refuses_to_run_where_it_could_be_rolled_back(chain: Chain) -> None:
 
 
 @pytest.mark.parametrize("amount", [-1, 10**16])
-def test_it_takes_no_amount_beyond_reason(chain: Chain, amount: int) -> None:
+def test_ledger_takes_no_amount_beyond_reason(chain: Chain, amount: int) -> None:
     with pytest.raises(ValueError):
         Hold("a", chain, amount)
     with pytest.raises(ValueError):
         Settlement("a", bill(amount))
 
 
-def test_it_writes_what_a_call_was_and_what_it_came_to(chain: Chain, job: Job) -> None:
+def test_ledger_writes_what_a_call_was_and_what_it_came_to(chain: Chain, job: Job) -> None:
     odd = Hold("a\ud800", chain, CENT, "training" * 5, "mo\x00del" * 99, 7, "3/1\x00")
     with pytest.raises(UnicodeEncodeError):
         reserve(odd)  # a key is never changed; it is ours
@@ -254,7 +254,7 @@ def test_the_database_refuses_more_than_the_limit(chain: Chain) -> None:
             Budget.objects.filter(id=chain.job_budget).update(**wrong)
 
 
-def test_it_alerts_once_at_each_share_of_the_limit(chain: Chain) -> None:
+def test_ledger_alerts_once_at_each_share_of_the_limit(chain: Chain) -> None:
     def alerts() -> list[int]:
         return sorted(BudgetAlert.objects.filter(budget=chain.job_budget).values_list("threshold", flat=True))
 
@@ -278,7 +278,7 @@ def alerts(chain: Chain) -> list[tuple[int, int, int]]:
     return list(rows.values_list("threshold", "limit", "spent"))
 
 
-def test_it_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain: Chain) -> None:
+def test_ledger_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain: Chain) -> None:
     reserve(hold(chain, "a", 92 * CENT))
     for key in ("b", "c"):  # refused because of the other hold: that may come back
         refused(chain, key, 50 * CENT)
@@ -342,7 +342,7 @@ def test_the_books_can_not_be_truncated(chain: Chain, table: str) -> None:
     assert LedgerEntry.objects.count() == 1
 
 
-def test_it_names_a_budget_that_is_gone(chain: Chain) -> None:
+def test_ledger_names_a_budget_that_is_gone(chain: Chain) -> None:
     gone = Chain(chain.organization_id, None, None, chain.month, organization_budget=10**9)
     with pytest.raises(LookupError, match="1000000000"):
         reserve(hold(gone, "a", 1))
@@ -356,7 +356,7 @@ def test_a_chain_has_only_what_there_is(chain: Chain, acme: Any) -> None:
     assert balances(chain) == [(0, CENT, 0), (0, 0, 0), (0, 0, 0)]
 
 
-def test_it_does_few_statements_for_any_batch(chain: Chain) -> None:
+def test_ledger_does_few_statements_for_any_batch(chain: Chain) -> None:
     from django.test.utils import CaptureQueriesContext
 
     counts = []

@@ -43,7 +43,7 @@ def checked() -> tuple[int, str]:
     return 0, out.getvalue()
 
 
-def test_it_finds_nothing_where_all_is_right(chain: Chain) -> None:
+def test_ledger_check_finds_nothing_where_all_is_right(chain: Chain) -> None:
     lived(chain)
     assert Budget.objects.get(id=chain.job_budget).debt > 0
     assert checked() == (0, "The book adds up: 3 budgets and 6 reservations against 20 ledger entries.\n")
@@ -62,7 +62,7 @@ def test_it_finds_nothing_where_all_is_right(chain: Chain) -> None:
         ("DELETE FROM budgets_budget WHERE scope = 'agent'", "spent is None"),
     ],
 )
-def test_it_names_what_differs(chain: Chain, damage: str, found: str) -> None:
+def test_ledger_check_names_what_differs(chain: Chain, damage: str, found: str) -> None:
     lived(chain)
     with as_owner(), connection.cursor() as cursor:
         for table in ("budgets_reservation", "budgets_ledgerentry"):
@@ -75,7 +75,7 @@ def test_it_names_what_differs(chain: Chain, damage: str, found: str) -> None:
     assert all(one.stands_micros != one.computed_micros for one in differences())
 
 
-def test_it_reads_in_two_queries(chain: Chain, django_assert_num_queries: Any) -> None:
+def test_ledger_check_reads_in_two_queries(chain: Chain, django_assert_num_queries: Any) -> None:
     lived(chain)
     with django_assert_num_queries(2):
         differences()

@@ -30,7 +30,7 @@ async def test_each_attempt_is_held_and_settled_under_a_key_of_its_own(server: M
     assert done.spent_micros == meter.spent_micros > done.cost_micros > 0
 
 
-async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
+async def test_client_gives_up_after_its_last_retry_and_says_how_often_it_tried(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     server.will("error_503", "bad_gateway_page", "error_503", "bad_gateway_page", "error_503")
@@ -41,7 +41,7 @@ async def test_it_gives_up_after_its_last_retry_and_says_how_often_it_tried(
 
 
 @pytest.mark.parametrize("does", ["empty_choices", "wrong_types", act("status", code=400)])
-async def test_it_does_not_repeat_what_was_paid_for_or_would_fail_again(
+async def test_client_does_not_repeat_what_was_paid_for_or_would_fail_again(
     server: ModelServer, meter: FreeMeter, does
 ) -> None:
     server.will(does)
@@ -50,7 +50,7 @@ async def test_it_does_not_repeat_what_was_paid_for_or_would_fail_again(
     assert len(server.requests) == len(meter.bills) == 1
 
 
-async def test_it_waits_the_requested_time_and_a_little_longer(server: ModelServer) -> None:
+async def test_client_waits_the_requested_time_and_a_little_longer(server: ModelServer) -> None:
     time = Sleeper()
     server.will(act("rate_limited", retry_after=7), "error_503")
     await ask(client(server, time=time, max_retries=5))
@@ -58,7 +58,7 @@ async def test_it_waits_the_requested_time_and_a_little_longer(server: ModelServ
     assert 7.0 <= first <= 7.5 and 0.0 <= second <= 1.0
 
 
-async def test_it_gives_up_at_once_where_the_wait_is_longer_than_the_time_left(server: ModelServer) -> None:
+async def test_client_gives_up_at_once_where_the_wait_is_longer_than_the_time_left(server: ModelServer) -> None:
     time = Sleeper()
     server.will(act("rate_limited", retry_after=120))
     with pytest.raises(errors.RateLimited) as caught:
@@ -267,11 +267,11 @@ def test_a_wait_never_goes_past_the_total_time_nor_below_what_was_asked(sent, af
         (None, None),
     ],
 )
-def test_it_reads_retry_after_in_seconds_and_as_a_date(header: str | None, seconds: float | None) -> None:
+def test_client_reads_retry_after_in_seconds_and_as_a_date(header: str | None, seconds: float | None) -> None:
     assert parse_retry_after(header, now=datetime(2026, 1, 1, tzinfo=UTC)) == seconds
 
 
-async def test_it_honours_a_date_that_a_server_gives(server: ModelServer) -> None:
+async def test_client_honours_a_date_that_a_server_gives(server: ModelServer) -> None:
     time = Sleeper()
     when = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
     server.will(act("rate_limited", retry_after=when), act("status", code=503, headers={"retry-after-ms": "1500"}))

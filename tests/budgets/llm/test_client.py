@@ -18,7 +18,7 @@ from tests.support.llm_server import ModelServer
 ADD = ToolSpec("add", "Adds two numbers", {"type": "object", "properties": {"a": {"type": "number"}}})
 
 
-async def test_it_answers_and_the_ledger_agrees_with_the_server(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_answers_and_the_ledger_agrees_with_the_server(server: ModelServer, meter: FreeMeter) -> None:
     done = await ask(client(server, meter))
     assert done.text == "You said: What is 6 times 7?"
     assert (done.finish_reason, done.model, done.request_id, done.attempts) == ("stop", "small", "req-1", 1)
@@ -28,7 +28,7 @@ async def test_it_answers_and_the_ledger_agrees_with_the_server(server: ModelSer
     assert (done.bill.source, done.usage.estimated, meter.reserved_micros) == ("table", False, 0)
 
 
-async def test_it_holds_before_it_sends(server: ModelServer) -> None:
+async def test_client_holds_before_it_sends(server: ModelServer) -> None:
     class Watching(FreeMeter):
         async def reserve(self, call, amount):
             assert not server.requests
@@ -43,14 +43,14 @@ async def test_it_holds_before_it_sends(server: ModelServer) -> None:
     assert meter.bills and done.cost_micros <= next(iter(meter.holds_micros.values()))
 
 
-async def test_it_always_sends_the_cap_that_the_hold_counts_on(server: ModelServer) -> None:
+async def test_client_always_sends_the_cap_that_the_hold_counts_on(server: ModelServer) -> None:
     await ask(client(server), max_tokens=77)
     await ask(client(server, max_tokens_field="max_completion_tokens"), max_tokens=78)
     assert server.requests[0].body["max_tokens"] == 77
     assert server.requests[1].body["max_completion_tokens"] == 78 and "max_tokens" not in server.requests[1].body
 
 
-async def test_it_sends_tools_formats_and_settings_and_reads_tool_calls(server: ModelServer) -> None:
+async def test_client_sends_tools_formats_and_settings_and_reads_tool_calls(server: ModelServer) -> None:
     server.will("tool_calls")
     done = await ask(
         client(server, extra={"top_p": 0.5}),
@@ -67,7 +67,7 @@ async def test_it_sends_tools_formats_and_settings_and_reads_tool_calls(server: 
     assert (body["temperature"], body["seed"], body["stop"], body["top_p"]) == (0.25, 3, ["END"], 0.5)
 
 
-async def test_it_sends_a_conversation_with_tools_as_providers_read_it(server: ModelServer) -> None:
+async def test_client_sends_a_conversation_with_tools_as_providers_read_it(server: ModelServer) -> None:
     turns = [
         Message("system", "Be brief."),
         Message("assistant", tool_calls=(ToolCall("c1", "add", {"a": 1}), ToolCall("c2", "add", raw="{oops"))),
@@ -81,7 +81,7 @@ async def test_it_sends_a_conversation_with_tools_as_providers_read_it(server: M
     assert sent[2] == {"role": "tool", "content": "2", "tool_call_id": "c1"}
 
 
-async def test_it_streams_text_as_it_comes_and_counts_the_same(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_streams_text_as_it_comes_and_counts_the_same(server: ModelServer, meter: FreeMeter) -> None:
     pieces: list[str] = []
     done = await ask(client(server, meter), on_delta=pieces.append)
     assert len(pieces) > 2 and "".join(pieces) == done.text == "You said: What is 6 times 7?"
@@ -89,14 +89,14 @@ async def test_it_streams_text_as_it_comes_and_counts_the_same(server: ModelServ
     assert done.bill.source == "table" and meter.spent_micros == server.owed.micros
 
 
-async def test_it_streams_tool_calls_together(server: ModelServer) -> None:
+async def test_client_streams_tool_calls_together(server: ModelServer) -> None:
     server.will(act("tool_calls", arguments='{"a": 12345}'))
     done = await ask(client(server), stream=True, tools=[ADD])
     assert done.tool_calls == (ToolCall("call_1", "add", {"a": 12345}, '{"a": 12345}'),)
     assert done.finish_reason == "tool_calls"
 
 
-async def test_it_reads_a_whole_answer_from_a_server_that_does_not_stream(server: ModelServer) -> None:
+async def test_client_reads_a_whole_answer_from_a_server_that_does_not_stream(server: ModelServer) -> None:
     server.will(act("json_body", value={"choices": [{"message": {"content": "whole"}, "finish_reason": "stop"}]}))
     pieces: list[str] = []
     done = await ask(client(server), on_delta=pieces.append)
@@ -110,21 +110,21 @@ async def test_the_cost_that_the_provider_reports_wins_over_the_table(meter: Fre
     assert server.requests[0].body["usage"] == {"include": True}
 
 
-async def test_it_estimates_a_usage_that_is_missing_and_marks_it(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_estimates_a_usage_that_is_missing_and_marks_it(server: ModelServer, meter: FreeMeter) -> None:
     server.will("no_usage")
     done = await ask(client(server, meter))
     assert done.usage.estimated and done.bill.source == "estimate"
     assert 0 < done.cost_micros < meter.holds_micros[next(iter(meter.holds_micros))]
 
 
-async def test_it_does_not_believe_a_negative_usage(server: ModelServer) -> None:
+async def test_client_does_not_believe_a_negative_usage(server: ModelServer) -> None:
     server.will("negative_usage")
     done = await ask(client(server))
     assert done.usage.estimated and done.usage.input_tokens > 0 and done.usage.output_tokens > 0
     assert any("usage.prompt_tokens" in note for note in done.notes)
 
 
-async def test_it_passes_a_bill_above_the_hold_on_unchanged(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_passes_a_bill_above_the_hold_on_unchanged(server: ModelServer, meter: FreeMeter) -> None:
     usage = {"prompt_tokens": 10**6, "completion_tokens": 10**6}
     server.will(act("answer", usage=usage))
     done = await ask(client(server, meter))
@@ -132,7 +132,7 @@ async def test_it_passes_a_bill_above_the_hold_on_unchanged(server: ModelServer,
     assert meter.spent_micros == 18_000_000
 
 
-async def test_it_refuses_a_model_without_a_price_before_it_holds_or_sends(
+async def test_client_refuses_a_model_without_a_price_before_it_holds_or_sends(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     with pytest.raises(UnknownPrice, match="mystery"):
@@ -147,7 +147,7 @@ async def test_the_hold_is_the_price_of_the_keys_model(server: ModelServer, mete
     assert server.requests[0].body["model"] == "small"
 
 
-async def test_it_reads_a_compressed_answer_that_it_did_not_ask_for(server: ModelServer) -> None:
+async def test_client_reads_a_compressed_answer_that_it_did_not_ask_for(server: ModelServer) -> None:
     server.will("compressed", act("compressed", encoding="br"))
     assert (await ask(client(server))).text.startswith("You said")
     with pytest.raises(BrokenAnswer, match="compressed"):
@@ -156,14 +156,14 @@ async def test_it_reads_a_compressed_answer_that_it_did_not_ask_for(server: Mode
 
 
 @pytest.mark.parametrize("turns", [(), None])
-async def test_it_refuses_a_call_without_messages(server: ModelServer, meter: FreeMeter, turns) -> None:
+async def test_client_refuses_a_call_without_messages(server: ModelServer, meter: FreeMeter, turns) -> None:
     async with client(server, meter) as one:
         with pytest.raises(ValueError, match="at least one message"):
             await one.complete(turns, max_tokens=5, key=key())
     assert not meter.holds_micros
 
 
-async def test_it_refuses_a_call_without_a_cap(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_refuses_a_call_without_a_cap(server: ModelServer, meter: FreeMeter) -> None:
     with pytest.raises(ValueError, match="max_tokens"):
         await ask(client(server, meter), max_tokens=0)
     assert not meter.holds_micros

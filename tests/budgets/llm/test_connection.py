@@ -87,7 +87,7 @@ async def test_a_connection_that_the_server_left_silently_is_opened_again(
 
 
 @pytest.mark.parametrize("stream", [False, True])
-async def test_it_hangs_up_on_a_server_that_is_too_slow(server: ModelServer, stream: bool) -> None:
+async def test_client_hangs_up_on_a_server_that_is_too_slow(server: ModelServer, stream: bool) -> None:
     """So that a provider can stop working; whether it stops billing is its own affair."""
     server.will("hang")
     async with client(server, timeout_s=1) as one:
@@ -108,7 +108,7 @@ async def test_a_failed_answer_leaves_nothing_behind_for_the_next_call(server: M
     assert sockets(server) == 5
 
 
-async def test_it_passes_over_informational_answers(server: ModelServer) -> None:
+async def test_client_passes_over_informational_answers(server: ModelServer) -> None:
     server.will("informational")
     assert (await ask(client(server))).text.startswith("You said")
 
@@ -180,7 +180,7 @@ def secured(certificate: Path) -> Callable[[], ModelServer]:
     return lambda: ModelServer(tls=context)
 
 
-async def test_it_speaks_tls_to_a_server_whose_certificate_the_site_trusts(
+async def test_client_speaks_tls_to_a_server_whose_certificate_the_site_trusts(
     secured, certificate: Path, settings: Any
 ) -> None:
     settings.OUTBOUND_CA_FILE = str(certificate)
@@ -193,14 +193,14 @@ async def test_it_speaks_tls_to_a_server_whose_certificate_the_site_trusts(
     assert sockets(server) == 1
 
 
-async def test_it_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(secured, meter: FreeMeter) -> None:
+async def test_client_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(secured, meter: FreeMeter) -> None:
     with secured() as server, pytest.raises(ConnectionLost, match="certificate is not trusted"):
         await ask(client(server, meter))
     assert not server.requests
     assert [(bill.amount_micros, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 
-def test_it_works_on_the_web_servers_event_loop_too() -> None:
+def test_client_works_on_the_web_servers_event_loop_too() -> None:
     async def twice(server: ModelServer) -> list[str]:
         async with client(server) as one:
             return [(await ask(one)).text for _ in range(2)]

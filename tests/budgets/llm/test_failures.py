@@ -186,7 +186,7 @@ def check_bill(meter: FreeMeter, server: ModelServer, costs: str) -> None:
 
 
 @pytest.mark.parametrize(("does", "error", "says", "costs"), FAILURES, ids=names(FAILURES))
-async def test_it_fails_with_a_reason_and_pays_what_it_may_owe(
+async def test_client_fails_with_a_reason_and_pays_what_it_may_owe(
     server: ModelServer, meter: FreeMeter, does, error, says, costs
 ) -> None:
     server.will(does)
@@ -210,7 +210,7 @@ async def test_a_stream_fails_with_a_reason_and_pays_what_it_may_owe(
 
 @pytest.mark.parametrize("stream", [False, True])
 @pytest.mark.parametrize("does", ["null_content", "wrong_tool_name", "arguments_not_json", "wrong_content_type"])
-async def test_it_makes_a_completion_of_what_can_be_used(
+async def test_client_makes_a_completion_of_what_can_be_used(
     server: ModelServer, meter: FreeMeter, does: str, stream: bool
 ) -> None:
     server.will(does)

@@ -33,7 +33,7 @@ def opened(time: Sleeper, *, threshold: int = 3) -> CircuitBreaker:
     return breaker
 
 
-def test_it_opens_after_so_many_failures_in_a_row_and_no_sooner() -> None:
+def test_breaker_opens_after_so_many_failures_in_a_row_and_no_sooner() -> None:
     breaker = CircuitBreaker(threshold=3, clock=Sleeper())
     for outcome in (breaker.failed, breaker.failed, breaker.succeeded, breaker.failed, breaker.failed):
         breaker.enter()

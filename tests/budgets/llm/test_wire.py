@@ -165,7 +165,7 @@ def test_any_top_level_value_is_malformed(odd: Any) -> None:
     assert isinstance(answer_or_reason(json.dumps(odd).encode()), Malformed)
 
 
-def test_it_reads_everything_of_a_good_answer() -> None:
+def test_reader_reads_everything_of_a_good_answer() -> None:
     found = wire.parse(json.dumps(GOOD).encode())
     assert found == Answer(
         text="Let me see.",
@@ -182,7 +182,7 @@ def one(message: Any, **rest: Any) -> Answer:
     return wire.read({"choices": [{"message": message}], **rest})
 
 
-def test_it_joins_the_parts_of_content() -> None:
+def test_reader_joins_the_parts_of_content() -> None:
     found = one({"content": [{"type": "text", "text": "a"}, "b", {"type": "image"}, {"type": "text", "text": "c"}]})
     assert found.text == "abc" and found.notes == ("a part of content is no text",)
 
@@ -213,13 +213,13 @@ def test_arguments_hold_nothing_that_a_database_refuses() -> None:
     assert call.arguments == {"a": "x\ufffdy"}
 
 
-def test_it_gives_an_id_to_a_call_without_one_and_skips_a_call_without_a_name() -> None:
+def test_reader_gives_an_id_to_a_call_without_one_and_skips_a_call_without_a_name() -> None:
     found = one({"tool_calls": [{"function": {"name": "f"}}, {"function": {}}, 3, {"function": {"name": "g"}}]})
     assert [(call.id, call.name) for call in found.tool_calls] == [("call_0", "f"), ("call_3", "g")]
     assert len(found.notes) == 2
 
 
-def test_it_reads_the_older_function_call() -> None:
+def test_reader_reads_the_older_function_call() -> None:
     assert one({"function_call": {"name": "f", "arguments": "{}"}}).tool_calls[0].name == "f"
 
 
@@ -262,7 +262,7 @@ def test_an_error_under_200_keeps_its_code_and_its_usage_is_read() -> None:
     ],
     ids=repr,
 )
-def test_it_reads_what_the_usage_says(given: Any, read: ReportedUsage) -> None:
+def test_reader_reads_what_the_usage_says(given: Any, read: ReportedUsage) -> None:
     notes: list[str] = []
     assert (read_usage(given, notes), notes) == (read, [])
 
@@ -285,7 +285,9 @@ def test_it_reads_what_the_usage_says(given: Any, read: ReportedUsage) -> None:
     ],
     ids=repr,
 )
-def test_it_drops_of_the_usage_what_can_not_be_believed_and_says_so(given: Any, read: ReportedUsage, note: str) -> None:
+def test_reader_drops_of_the_usage_what_can_not_be_believed_and_says_so(
+    given: Any, read: ReportedUsage, note: str
+) -> None:
     notes: list[str] = []
     assert read_usage(given, notes) == read
     assert len(notes) == 1 and note in notes[0]

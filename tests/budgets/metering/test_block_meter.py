@@ -93,7 +93,7 @@ async def test_a_small_call_is_not_refused_for_a_large_ones_sake() -> None:
     assert [type(one) for one in found] == [BudgetRefused, BudgetRefused, type(None)]
 
 
-async def test_it_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_spent() -> None:
+async def test_block_meter_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_spent() -> None:
     ledger = Ledger(limit=1_000)
     meter = BlockMeter(ledger, Record(), seconds=0.01)
     made = 0

@@ -69,7 +69,7 @@ class Broken:
         return outcomes
 
 
-async def test_it_reserves_and_settles(chain: Chain, job: Job) -> None:
+async def test_meter_reserves_and_settles(chain: Chain, job: Job) -> None:
     meter: Meter
     async with meter_of(chain) as meter:
         await meter.reserve(call("a"), 30 * CENT)
@@ -83,14 +83,14 @@ async def test_it_reserves_and_settles(chain: Chain, job: Job) -> None:
     )  # fmt: skip
 
 
-async def test_it_raises_what_the_client_understands(chain: Chain) -> None:
+async def test_meter_raises_what_the_client_understands(chain: Chain) -> None:
     async with meter_of(chain) as meter:
         with pytest.raises(BudgetRefused) as refused:
             await meter.reserve(call("a"), 101 * CENT)
     assert refused.value.scope == "job"
 
 
-async def test_it_writes_many_calls_in_few_transactions(chain: Chain) -> None:
+async def test_meter_writes_many_calls_in_few_transactions(chain: Chain) -> None:
     async with meter_of(chain) as meter:
         await asyncio.gather(*(meter.reserve(call(str(n)), 100) for n in range(500)))
         reserved = meter.writer.batches
@@ -218,7 +218,7 @@ async def test_a_connection_that_breaks_in_the_commit_holds_once(chain: Chain) -
 
 
 @pytest.mark.parametrize("after", [False, True])
-async def test_it_fails_closed_and_gives_back_what_may_have_been_written(chain: Chain, after: bool) -> None:
+async def test_meter_fails_closed_and_gives_back_what_may_have_been_written(chain: Chain, after: bool) -> None:
     meter = meter_of(chain, writer=(writer := LedgerWriter(reserve=Broken(ledger.reserve_many, 2, after=after))))
     with pytest.raises(LedgerUnavailable):
         await meter.reserve(call("a"), CENT)

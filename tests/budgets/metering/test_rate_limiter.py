@@ -34,11 +34,11 @@ CENT = 10_000
         (45 * DOLLAR, 9 * DOLLAR, False),
     ],
 )
-def test_it_stops_what_is_far_above_what_answers_need(minute: int, needed: int, stops: bool) -> None:
+def test_brake_stops_what_is_far_above_what_answers_need(minute: int, needed: int, stops: bool) -> None:
     assert bool(SpendingRateLimiter(5, DOLLAR).refusal(Spent(minute, needed))) is stops
 
 
-def test_it_names_the_rate_and_the_limit() -> None:
+def test_brake_names_the_rate_and_the_limit() -> None:
     said = SpendingRateLimiter(5, DOLLAR).refusal(Spent(12_340_000, 500_000))
     assert "$12.34" in said and "$0.50" in said and "more than $2.50 a minute" in said
 
@@ -47,7 +47,7 @@ def test_a_factor_of_zero_turns_it_off() -> None:
     assert SpendingRateLimiter(0, DOLLAR).refusal(Spent(10**12, 0)) == ""
 
 
-def test_it_is_on_by_default() -> None:
+def test_brake_is_on_by_default() -> None:
     assert site_rate_limiter() == SpendingRateLimiter(5, DOLLAR)
 
 

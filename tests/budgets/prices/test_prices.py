@@ -55,7 +55,7 @@ def row(model: str) -> tuple[int, int | None, int, int]:
     return found.input, found.cached_input, found.output, found.per_call
 
 
-def test_it_reads_the_format_of_litellm_exactly() -> None:
+def test_loader_reads_the_format_of_litellm_exactly() -> None:
     loaded = load(LITELLM)
     assert loaded.new == ["gpt-x", "tiered", "fraction", "per-request"]
     assert row("gpt-x") == (2_500_000, 1_250_000, 10_000_000, 0)
@@ -66,7 +66,7 @@ def test_it_reads_the_format_of_litellm_exactly() -> None:
     assert ModelPrice.objects.get(model="tiered").source == "LiteLLM: some.json"
 
 
-def test_it_says_why_it_skipped_a_model() -> None:
+def test_loader_says_why_it_skipped_a_model() -> None:
     skipped = load(LITELLM).skipped
     assert set(skipped) == {"embedder", "nothing", "halves", "words", "negative", "huge", "list"}
     assert "embedding" in skipped["embedder"] and "declare it free" in skipped["nothing"]
@@ -90,7 +90,7 @@ def test_the_same_file_twice_changes_nothing_and_a_new_price_is_a_new_row() -> N
     "raw",
     [b"", b"[]", b"{", b'{"a": NaN}', b'"x"', b'{"providers": [{}], "as_of": "2025-01-01"}', b'{"providers": []}'],
 )
-def test_it_refuses_what_is_no_price_file(raw: bytes) -> None:
+def test_loader_refuses_what_is_no_price_file(raw: bytes) -> None:
     with pytest.raises(Invalid):
         prices_load(raw, name="x.json", valid_from=DAY)
     assert not ModelPrice.objects.exists()
@@ -190,7 +190,7 @@ def test_a_correction_keeps_what_it_was(acme: Organization, adam: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [{}, {"input": -1}, {"input": 1, "cached_input": -1}])
-def test_it_refuses_prices_that_make_no_sense(acme: Organization, adam: Any, wrong: dict[str, int]) -> None:
+def test_loader_refuses_prices_that_make_no_sense(acme: Organization, adam: Any, wrong: dict[str, int]) -> None:
     with pytest.raises(Invalid):
         price_set(adam, organization=acme, model="m", **wrong)
     assert not ModelPrice.objects.exists()

@@ -350,7 +350,7 @@ def test_spans_without_ids_or_moments_are_counted_and_left_out() -> None:
         ("traceloop.span.kind", "task", SpanKind.AGENT),
     ],
 )
-def test_it_knows_the_kinds_of_spans_of_each_convention(
+def test_reader_knows_the_kinds_of_spans_of_each_convention(
     traced: Traced, attribute: str, value: str, kind: SpanKind
 ) -> None:
     with traced.tracer.start_as_current_span("a span", attributes={attribute: value}):

@@ -50,7 +50,7 @@ def rule() -> QueryRule:
     "bundle",
     [BUNDLE, replace(BUNDLE, context=ServedContext(LESSONS, rule())), Bundle("action", policy=PolicyPart("c1", "ab"))],
 )
-def test_it_is_read_back_as_it_was_written(bundle: Bundle) -> None:
+def test_bundle_is_read_back_as_it_was_written(bundle: Bundle) -> None:
     stored = json.loads(json.dumps(bundle.as_json()))
     again = Bundle.from_json(stored)
     assert again.as_json() == bundle.as_json() and digest(stored) == digest(again.as_json())

@@ -113,7 +113,7 @@ def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Ag
     assert number(served) == 2
 
 
-def test_it_goes_out_by_canary_unless_the_rule_says_otherwise(operator: Actor, served: Agent) -> None:
+def test_edit_goes_out_by_canary_unless_the_rule_says_otherwise(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=1)
     edited(operator, served)
     edits_advance()

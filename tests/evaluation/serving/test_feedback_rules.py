@@ -22,7 +22,7 @@ ASKED = "Where is my order 4711?"
         ("stars", 5.0, 5), ("success", False, 0), ("latency_felt", -2.5, -2.5), ("resolved", True, 1),
     ],
 )  # fmt: skip
-def test_it_reads_each_metric(metric: str, value: Any, read: float) -> None:
+def test_feedback_form_reads_each_metric(metric: str, value: Any, read: float) -> None:
     assert opinion(metric, value) == Opinion(metric, read, "")
 
 
@@ -37,7 +37,7 @@ def test_it_reads_each_metric(metric: str, value: Any, read: float) -> None:
         ("", 1, "", "metric"), ("a" * 41, 1, "", "metric"), ("retried", 1, "", "metric"),
     ],
 )  # fmt: skip
-def test_it_refuses_what_says_nothing(metric: str, value: Any, text: str, field: str) -> None:
+def test_feedback_that_says_nothing_is_refused(metric: str, value: Any, text: str, field: str) -> None:
     with pytest.raises(Refused) as refused:
         opinion(metric, value, text)
     assert refused.value.field == field and str(refused.value)

@@ -90,7 +90,7 @@ GOOD = GateInputs(
 )
 
 
-def test_it_may_go_out_where_every_check_passed() -> None:
+def test_release_may_go_out_where_every_check_passed() -> None:
     verdict = decide(RULE, GOOD)
     assert verdict.passed and verdict.sentence == "It may go out: it passed 7 checks."
     stored = json.loads(json.dumps(verdict.as_json()))

@@ -94,7 +94,7 @@ def test_a_better_arm_goes_through() -> None:
     assert [ramp(rng, OLD, better) for _ in range(n)] == [None] * n
 
 
-def test_it_goes_on_from_a_row_as_if_it_had_never_stopped() -> None:
+def test_monitor_goes_on_from_a_row_as_if_it_had_never_stopped() -> None:
     rng = np.random.default_rng(16)
     whole, parts = Monitor(), Monitor()
     for _ in range(300):

@@ -33,7 +33,7 @@ from tests.support.queries import queries_of
 pytestmark = pytest.mark.django_db
 
 
-def test_it_holds_the_agents_context_and_call_options(operator: Actor, agent: Agent) -> None:
+def test_release_holds_the_agents_context_and_call_options(operator: Actor, agent: Agent) -> None:
     made = release_make(operator, agent, note="First")
     bundle = bundle_of(release_get(operator, made.pk))
     assert (made.number, made.source, made.evidence, made.note) == (1, "agent", {}, "First")
@@ -78,7 +78,7 @@ def test_each_text_shows_the_release_that_served_it_first(operator: Actor, agent
     assert {one.lesson.handle: one.since.number for one in blame(third)} == {"s1": 1, "s2": 2}
 
 
-def test_it_is_stale_where_the_agent_has_another_model_prompt_or_tool(operator: Actor, agent: Agent) -> None:
+def test_release_is_stale_where_the_agent_has_another_model_prompt_or_tool(operator: Actor, agent: Agent) -> None:
     made = release_make(operator, agent)
     assert moved_since(made) == []
     ModelEndpoint.objects.filter(pk=agent.endpoint_id).update(model="large")

@@ -49,7 +49,7 @@ def foreign(adam: Any, endpoint: ModelEndpoint, url: str, **values: Any) -> Agen
     )
 
 
-def test_it_shows_answer_time_calls_and_cost(olivia: Any, adam: Any, endpoint: ModelEndpoint) -> None:
+def test_agent_test_shows_answer_time_calls_and_cost(olivia: Any, adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(theirs) as server:
         agent = foreign(adam, endpoint, server.url, authorization="Bearer theirs-1")
         found = Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()
@@ -67,7 +67,7 @@ def passes_on(asked: dict[str, Any], ask: Ask) -> str:
     return str(ask(own, {"role": "user", "content": asked["query"]})["choices"][0]["message"]["content"])
 
 
-def test_it_shows_whether_the_context_reaches_its_model_and_keeps_it(
+def test_agent_test_shows_whether_the_context_reaches_its_model_and_keeps_it(
     olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint
 ) -> None:
     client.force_login(olivia)
@@ -129,7 +129,7 @@ def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(
         assert Agent.objects.get(pk=agent.pk).context_arrives is None
 
 
-def test_it_says_what_went_wrong(adam: Any, endpoint: ModelEndpoint) -> None:
+def test_agent_test_says_what_went_wrong(adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(lambda asked, ask: (403, b"who are you?")) as server:
         found = agent_test(Actor(adam), foreign(adam, endpoint, server.url))
     assert not found.ok and "it answered with HTTP 403" in found.message and "who are you" not in found.message

@@ -192,7 +192,7 @@ def test_the_status_before_anything_happened(service: Service, playbook: Playboo
     }
 
 
-def test_it_serves_the_releases_context_and_counts_its_sections(
+def test_service_gets_the_releases_context_and_counts_its_sections(
     service: Service, operator: Actor, agent: Agent
 ) -> None:
     """A lesson of the agent's is served beside the items, and an item of the same text is not served twice."""

@@ -214,7 +214,7 @@ def test_the_same_lesson_twice_is_merged(operator: Actor, playbook: Playbook) ->
     assert ContextDelta.objects.get(state="merged").reason == "it says what s3 says"
 
 
-def test_it_costs_what_the_server_says_under_its_own_purpose(
+def test_evolution_costs_what_the_server_says_under_its_own_purpose(
     operator: Actor, playbook: Playbook, server: ModelServer
 ) -> None:
     evolution = queued(operator, playbook)

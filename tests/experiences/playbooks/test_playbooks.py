@@ -80,7 +80,7 @@ def waiting(playbook: Playbook, **values: Any) -> ContextDelta:
 # -- making ------------------------------------------------------------------------------------------------------------
 
 
-def test_it_is_made_at_version_one_with_its_sections(operator: Actor, agent: Agent) -> None:
+def test_playbook_is_made_at_version_one_with_its_sections(operator: Actor, agent: Agent) -> None:
     made = playbook_of(operator, agent)
     assert (made.version, made.section_count, made.philosophy) == (1, 2, agent.philosophy)
     assert made.context.startswith("## Strategies\n- [s1] Read the whole order")

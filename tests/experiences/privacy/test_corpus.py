@@ -12,7 +12,7 @@ from tests.support.privacy_corpus import SETS, corpus, scores
 
 @pytest.mark.parametrize("templates", SETS)
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_it_finds_nearly_all_and_little_else(templates: str, seed: int) -> None:
+def test_redaction_finds_nearly_all_and_little_else(templates: str, seed: int) -> None:
     measured = scores(corpus(1000, seed, templates))
     for kind in (*KINDS, "all"):
         assert measured[kind].labelled >= 20
@@ -21,7 +21,7 @@ def test_it_finds_nearly_all_and_little_else(templates: str, seed: int) -> None:
 
 
 @pytest.mark.parametrize("templates", SETS)
-def test_it_leaves_next_to_no_sign_of_what_it_finds(templates: str) -> None:
+def test_redaction_leaves_next_to_no_sign_of_what_it_finds(templates: str) -> None:
     """Overlap is not enough: half a number is a leak too."""
     texts = corpus(1000, 4, templates)
     labelled = whole = 0
@@ -33,13 +33,13 @@ def test_it_leaves_next_to_no_sign_of_what_it_finds(templates: str) -> None:
     assert whole / labelled >= 0.98
 
 
-def test_it_finds_nothing_in_cleaned_texts() -> None:
+def test_redaction_finds_nothing_in_cleaned_texts() -> None:
     for one in corpus(500, 5):
         clean = redact(one.text)
         assert redact(clean) is clean
 
 
-def test_it_returns_the_very_text_where_nothing_is_labelled_or_found() -> None:
+def test_redaction_returns_the_very_text_where_nothing_is_labelled_or_found() -> None:
     untouched = [one for one in corpus(500, 6) if not one.spans]
     assert len(untouched) > 50
     assert sum(redact(one.text) is one.text for one in untouched) / len(untouched) >= 0.95
@@ -118,7 +118,7 @@ def effort(text: str) -> float:
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
-def test_it_takes_work_in_proportion_to_the_length(piece: str) -> None:
+def test_redaction_takes_work_in_proportion_to_the_length(piece: str) -> None:
     """Four times the text: linear work is four times as much, quadratic work sixteen times."""
     copies = 4_000 // len(piece) + 1
     short, long = OPENING + piece * copies, OPENING + piece * (4 * copies)

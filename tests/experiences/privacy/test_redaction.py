@@ -21,47 +21,47 @@ JWT = made.jwt(Random(7))
 
 @pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in GOES.items() for value in values])
 @pytest.mark.parametrize("around", ["{}", "see {}, please", "({})", '{{"a": "{}"}}', "a\t{}\nb", "x: {}."])
-def test_it_replaces_a_value_by_its_kind_and_leaves_the_rest(kind: str, value: str, around: str) -> None:
+def test_redaction_replaces_a_value_by_its_kind_and_leaves_the_rest(kind: str, value: str, around: str) -> None:
     assert redact(around.format(value)) == around.format(f"[{kind}]")
 
 
 @pytest.mark.parametrize(("kind", "value"), [(kind, value) for kind, values in STAYS.items() for value in values])
 @pytest.mark.parametrize("around", ["{}", "see {}, please"])
-def test_it_leaves_text_that_only_resembles_a_kind(kind: str, value: str, around: str) -> None:
+def test_redaction_leaves_text_that_only_resembles_a_kind(kind: str, value: str, around: str) -> None:
     text = around.format(value)
     assert redact(text) is text
 
 
-def test_it_takes_a_bare_number_of_a_rare_length_only_behind_a_word_that_says_card() -> None:
+def test_redaction_takes_a_bare_number_of_a_rare_length_only_behind_a_word_that_says_card() -> None:
     assert redact("my old Visa 4222222222222") == "my old Visa [card]"
     assert redact("default_rng(4222222222222)") == "default_rng(4222222222222)"
 
 
 @pytest.mark.parametrize("name", ["AWS secret", "secret key", "Secret Access Key:", "aws_secret_access_key ="])
-def test_it_takes_a_secret_with_slashes_that_no_path_has(name: str) -> None:
+def test_redaction_takes_a_secret_with_slashes_that_no_path_has(name: str) -> None:
     assert redact(f"{name} wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY") == f"{name} [api key]"
     for path in ("a/Path/with/so/many/parts/To/number/12345", "Library/Caches/Thing1/deep"):
         text = f"its secret {path} is no secret"
         assert redact(text) is text
 
 
-def test_it_takes_a_private_key_whose_end_was_cut_off() -> None:
+def test_redaction_takes_a_private_key_whose_end_was_cut_off() -> None:
     assert redact('key: -----BEGIN PRIVATE KEY-----\\nMIIEow/+IBAAKC==\\nAb9"}') == 'key: [api key]"}'
 
 
-def test_it_leaves_the_number_of_a_heading() -> None:
+def test_redaction_leaves_the_number_of_a_heading() -> None:
     text = "1 Scope\n2.3.1.4 Further reading\n"
     assert redact(text) is text
 
 
-def test_it_leaves_no_card_number_of_any_issuer() -> None:
+def test_redaction_leaves_no_card_number_of_any_issuer() -> None:
     rng = Random(1)
     for _ in range(200):
         number = made.card(rng)
         assert redact(f"paid with {number} today") == "paid with [card] today"
 
 
-def test_it_leaves_no_account_of_any_country() -> None:
+def test_redaction_leaves_no_account_of_any_country() -> None:
     rng = Random(2)
     for _ in range(200):
         assert redact(f"to {made.iban(rng)} now") == "to [iban] now"
@@ -109,11 +109,11 @@ def test_it_leaves_no_account_of_any_country() -> None:
         ("SSN: 078051120", "SSN: [ssn]"),
     ],
 )
-def test_it_takes_the_value_and_leaves_its_name(text: str, clean: str) -> None:
+def test_redaction_takes_the_value_and_leaves_its_name(text: str, clean: str) -> None:
     assert redact(text) == clean
 
 
-def test_it_keeps_json_readable() -> None:
+def test_redaction_keeps_json_readable() -> None:
     record = {"note": "A\nann@example.com\t+49 30 901820\n10.0.0.7", "password": "hunter2"}
     assert json.loads(redact(json.dumps(record))) == {
         "note": "A\n[email]\t[phone]\n[ip]",
@@ -124,19 +124,19 @@ def test_it_keeps_json_readable() -> None:
 # -- the whole -------------------------------------------------------------------------------------------------
 
 
-def test_it_counts_by_kind() -> None:
+def test_redaction_counts_by_kind() -> None:
     found = redact_with_counts("ann@example.com, ben@example.com, 8.8.8.8")
     assert found.text == "[email], [email], [ip]"
     assert found.counts == {"email": 2, "ip": 1}
     assert redact_with_counts("nothing here").counts == {}
 
 
-def test_it_keeps_no_part_of_what_it_takes() -> None:
+def test_redaction_keeps_no_part_of_what_it_takes() -> None:
     """Two people's data come out the same: no number, hash or length distinguishes them."""
     assert redact("ann@example.com 4111111111111111") == redact("benedikt@example.org 5500005555555559")
 
 
-def test_it_cuts_at_a_limit_without_leaving_half_an_address() -> None:
+def test_redaction_cuts_at_a_limit_without_leaving_half_an_address() -> None:
     text = "word " * 10 + "ann.lee@example.com " + "word " * 10
     for limit in range(5, len(text)):
         cut = redact(text, limit=limit)
@@ -145,7 +145,7 @@ def test_it_cuts_at_a_limit_without_leaving_half_an_address() -> None:
     assert redact(text, limit=len(text)) == redact(text)
 
 
-def test_it_cuts_a_long_word_whole() -> None:
+def test_redaction_cuts_a_long_word_whole() -> None:
     assert redact("x" * 100, limit=10) == " [100 characters left out]"
 
 
@@ -155,18 +155,18 @@ PIECES = st.sampled_from([*EXAMPLES, *SIGNS, "é", "\ud800"])
 
 
 @given(st.lists(PIECES, max_size=12).map("".join))
-def test_it_finds_nothing_more_the_second_time(text: str) -> None:
+def test_redaction_finds_nothing_more_the_second_time(text: str) -> None:
     once = redact(text)
     assert redact(once) is once
 
 
 @given(st.text(st.characters(codec=None), max_size=300))
-def test_it_takes_any_text(text: str) -> None:
+def test_redaction_takes_any_text(text: str) -> None:
     assert isinstance(redact(text), str)
 
 
 @given(st.text("ab1 -.@:+/(){}[]\"'=_\\%\n", max_size=200))
-def test_it_takes_any_heap_of_signs(text: str) -> None:
+def test_redaction_takes_any_heap_of_signs(text: str) -> None:
     once = redact(text)
     assert redact(once) is once
 
@@ -175,7 +175,7 @@ def test_it_takes_any_heap_of_signs(text: str) -> None:
 
 
 @pytest.mark.parametrize("line", ["train", "selection", "held_out", "harder_numbers", "unseen_wording"])
-def test_it_changes_no_question_of_the_embedded_environment(line: str) -> None:
+def test_redaction_changes_no_question_of_the_embedded_environment(line: str) -> None:
     environment: Any = environments.get("reasoning_gym")({"wording": "mixed"})
     asked = environment.scenarios(line, 320, seed=11)
     families = {one.metadata["family"] for one in asked}
@@ -198,7 +198,7 @@ def test_it_changes_no_question_of_the_embedded_environment(line: str) -> None:
         "4.4439 + 123.4567 - 415.55",
     ],
 )
-def test_it_changes_no_puzzle(text: str) -> None:
+def test_redaction_changes_no_puzzle(text: str) -> None:
     assert redact(text) is text
 
 

@@ -67,7 +67,7 @@ def test_of_labelled_texts_no_piece_of_a_value_is_left_at_any_cut() -> None:
                 assert len(piece) < 8 or piece not in kept, (piece, kept)
 
 
-def test_it_is_quick_with_a_megabyte() -> None:
+def test_truncation_is_quick_with_a_megabyte() -> None:
     began = time.process_time()
     cut_short("4111 1111 " * 100_000, 2000)
     assert time.process_time() - began < 0.2

@@ -13,12 +13,12 @@ from experiences.privacy import is_clean, redact_value, values
 from experiences.privacy.values import secret_kind
 
 
-def test_it_cleans_lists_tuples_dicts_and_their_keys() -> None:
+def test_cleaning_cleans_lists_tuples_dicts_and_their_keys() -> None:
     value = {"to": ["ann@example.com", ("8.8.8.8", 5)], "ben@example.com": {"note": "call +49 30 901820"}}
     assert redact_value(value) == {"to": ["[email]", ("[ip]", 5)], "[email]": {"note": "call [phone]"}}
 
 
-def test_it_leaves_the_value_that_it_was_given_alone() -> None:
+def test_cleaning_leaves_the_value_that_it_was_given_alone() -> None:
     inner = ["ann@example.com"]
     value = {"a": inner}
     assert redact_value(value) is not value
@@ -29,11 +29,11 @@ def test_it_leaves_the_value_that_it_was_given_alone() -> None:
     "value",
     ["plain", 4111111111111111, 3.5, None, True, [], {}, (), ["a", {"b": (1, "two")}], {"tokens": 12, "max_tokens": 5}],
 )
-def test_it_returns_the_same_object_where_nothing_changed(value: Any) -> None:
+def test_cleaning_returns_the_same_object_where_nothing_changed(value: Any) -> None:
     assert redact_value(value) is value
 
 
-def test_it_shares_the_parts_that_did_not_change() -> None:
+def test_cleaning_shares_the_parts_that_did_not_change() -> None:
     kept = {"observation": "12", "done": ["gcd#ok"]}
     cleaned = redact_value([kept, "ann@example.com"])
     assert cleaned == [kept, "[email]"] and cleaned[0] is kept
@@ -57,7 +57,7 @@ def test_it_shares_the_parts_that_did_not_change() -> None:
         ("Set-Cookie", "[api key]"),
     ],
 )
-def test_it_takes_anything_behind_a_key_that_names_a_secret(key: str, clean: str) -> None:
+def test_cleaning_takes_anything_behind_a_key_that_names_a_secret(key: str, clean: str) -> None:
     assert redact_value({key: "quiet"}) == {key: clean}
     assert redact_value({key: 123456}) == {key: clean}
     assert redact_value({key: {"value": ["quiet", 7, None, True]}}) == {key: {"value": [clean, clean, None, True]}}
@@ -66,27 +66,27 @@ def test_it_takes_anything_behind_a_key_that_names_a_secret(key: str, clean: str
 @pytest.mark.parametrize(
     "key", ["tokens", "max_tokens", "key", "keyboard", "secretary", "author", "name", "token_count"]
 )
-def test_it_leaves_keys_that_only_sound_like_it(key: str) -> None:
+def test_cleaning_leaves_keys_that_only_sound_like_it(key: str) -> None:
     value = {key: "quiet", "n": 12}
     assert redact_value(value) is value
 
 
-def test_it_leaves_an_empty_secret_and_one_that_is_gone_already() -> None:
+def test_cleaning_leaves_an_empty_secret_and_one_that_is_gone_already() -> None:
     value = {"password": "", "token": None, "api_key": "[api key]", "secret": False}
     assert redact_value(value) is value
 
 
-def test_it_loses_no_value_where_two_keys_become_one() -> None:
+def test_cleaning_loses_no_value_where_two_keys_become_one() -> None:
     value = {"ann@example.com": 1, "ben@example.com": 2, "cy@example.com": 3, "plain": 4}
     assert redact_value(value) == {"[email]": 1, "[email] (2)": 2, "[email] (3)": 3, "plain": 4}
 
 
-def test_it_keeps_the_type_of_a_named_tuple() -> None:
+def test_cleaning_keeps_the_type_of_a_named_tuple() -> None:
     pair = namedtuple("pair", "name mail")
     assert redact_value(pair("Ann", "ann@example.com")) == pair("Ann", "[email]")
 
 
-def test_it_leaves_out_what_is_nested_too_deep_to_read() -> None:
+def test_cleaning_leaves_out_what_is_nested_too_deep_to_read() -> None:
     value: Any = "ann@example.com"
     for _ in range(5_000):
         value = [value]
@@ -109,13 +109,13 @@ LEAKY_JSON = st.recursive(
 
 
 @given(JSON | LEAKY_JSON)
-def test_it_finds_nothing_more_the_second_time(value: Any) -> None:
+def test_cleaning_finds_nothing_more_the_second_time(value: Any) -> None:
     once = redact_value(value)
     assert redact_value(once) is once
 
 
 @given(LEAKY_JSON)
-def test_it_leaves_no_address_in_any_shape(value: Any) -> None:
+def test_cleaning_leaves_no_address_in_any_shape(value: Any) -> None:
     assert "example.com" not in repr(redact_value(value)) and "901820" not in repr(redact_value(value))
 
 

@@ -68,13 +68,13 @@ async def times_for(n: int, concurrency: int) -> tuple[float, float]:
     return wall, work
 
 
-async def test_it_runs_eight_rollouts_in_the_time_of_one() -> None:
+async def test_collect_runs_eight_rollouts_in_the_time_of_one() -> None:
     wall, work = await times_for(8, RolloutLimits().concurrency)
     assert wall < 1.9  # two rounds would take 2 s
     assert 1.0 + work < 1.05
 
 
-async def test_it_runs_a_thousand_at_once() -> None:
+async def test_collect_runs_a_thousand_at_once() -> None:
     wall, _ = await times_for(1000, 1000)  # all at once, as is counted there
     assert wall < 20  # a thousand rounds would take a thousand seconds; a busy machine takes several
 
@@ -119,14 +119,14 @@ async def test_a_thousand_at_once_take_little_more_of_the_processor_than_the_sam
     assert min(ours) < 1.8 * min(least), (ours, least)
 
 
-async def test_it_never_runs_more_than_the_limit_at_once() -> None:
+async def test_collect_never_runs_more_than_the_limit_at_once() -> None:
     environment = WaitingEnvironment(seconds=0.002, steps=2)
     await collected(environment, work_of(queries(20), 2), limits=RolloutLimits(concurrency=5))
     assert environment.most_running == 5
     assert environment.closed == 40
 
 
-async def test_it_has_no_barrier_between_groups() -> None:
+async def test_collect_has_no_barrier_between_groups() -> None:
     """One slow rollout delays no other: the places of others are taken at once by the next in line. This one ends only
     after all others: a barrier would wait for it first."""
 
@@ -148,7 +148,7 @@ async def test_it_has_no_barrier_between_groups() -> None:
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 64])
-async def test_it_gives_the_same_results_in_any_order_and_concurrency(concurrency: int) -> None:
+async def test_collect_gives_the_same_results_in_any_order_and_concurrency(concurrency: int) -> None:
     work = work_of(queries(6), 3)
     one_by_one = await collected(WaitingEnvironment(steps=3), work, limits=RolloutLimits(concurrency=1))
     backwards = await collected(
@@ -157,7 +157,7 @@ async def test_it_gives_the_same_results_in_any_order_and_concurrency(concurrenc
     assert [what_happened(t) for t in one_by_one] == [what_happened(t) for t in backwards[::-1]]
 
 
-async def test_it_draws_other_numbers_for_every_seed_stream_iteration_scenario_and_rollout() -> None:
+async def test_collect_draws_other_numbers_for_every_seed_stream_iteration_scenario_and_rollout() -> None:
     async def number(seed: int = 1, stream: int = 0, key: tuple[int, int, int] = (2, 3, 4)) -> float:
         trajectory = await run_rollout(
             Scenario(3, "q"),
@@ -179,7 +179,7 @@ async def test_it_draws_other_numbers_for_every_seed_stream_iteration_scenario_a
     assert await number() == numbers[0]
 
 
-async def test_it_reuses_what_was_kept_and_returns_everything_in_order() -> None:
+async def test_collect_reuses_what_was_kept_and_returns_everything_in_order() -> None:
     work = work_of(queries(4), 2)
     first: list[Trajectory] = []
     await collected(WaitingEnvironment(steps=2), work[:5], keep=first.append)
@@ -194,7 +194,7 @@ async def test_it_reuses_what_was_kept_and_returns_everything_in_order() -> None
     assert [what_happened(t) for t in trajectories] == [what_happened(t) for t in whole]
 
 
-async def test_it_keeps_partial_steps_when_time_runs_out() -> None:
+async def test_collect_keeps_partial_steps_when_time_runs_out() -> None:
     environment = WaitingEnvironment(seconds=0.04, steps=100)
     [trajectory] = await collected(environment, work_of(queries(1)), limits=RolloutLimits(100, 0.1, 1))
     assert trajectory.error == "timeout: over 0.1 s"
@@ -204,7 +204,7 @@ async def test_it_keeps_partial_steps_when_time_runs_out() -> None:
     assert environment.closed == 1
 
 
-async def test_it_also_stops_rollouts_that_never_wait() -> None:
+async def test_collect_also_stops_rollouts_that_never_wait() -> None:
     def busy(scenario: Scenario, step: int) -> None:
         time.sleep(0.02)
 
@@ -214,7 +214,7 @@ async def test_it_also_stops_rollouts_that_never_wait() -> None:
     assert 1 <= len(trajectory.steps) < 10
 
 
-async def test_it_lets_no_failing_rollout_stop_the_others() -> None:
+async def test_collect_lets_no_failing_rollout_stop_the_others() -> None:
     def breaks(scenario: Scenario, step: int) -> None:
         if scenario.index == 1 and step == 2:
             raise RuntimeError("the server fell over")
@@ -238,7 +238,7 @@ class Faulty(UniformChooser):
         return self.chosen(observation), 0.0
 
 
-async def test_it_names_the_boundary_that_failed() -> None:
+async def test_collect_names_the_boundary_that_failed() -> None:
     def no_model(observation: Observation) -> int:
         raise ConnectionError("no model")
 
@@ -272,7 +272,7 @@ async def test_it_names_the_boundary_that_failed() -> None:
         assert math.isnan(trajectory.reward)
 
 
-async def test_it_keeps_what_the_environment_said_when_the_reward_fails() -> None:
+async def test_collect_keeps_what_the_environment_said_when_the_reward_fails() -> None:
     def no_reward(trajectory: Trajectory) -> Any:
         raise ZeroDivisionError("no judge")
 
@@ -280,20 +280,20 @@ async def test_it_keeps_what_the_environment_said_when_the_reward_fails() -> Non
     assert trajectory.success and trajectory.outcome == 1.0
 
 
-async def test_it_ends_at_the_step_limit_and_says_so() -> None:
+async def test_collect_ends_at_the_step_limit_and_says_so() -> None:
     [cut] = await collected(WaitingEnvironment(steps=30), work_of(queries(1)))
     assert (len(cut.steps), cut.truncated, cut.error) == (20, True, "")
     [whole] = await collected(WaitingEnvironment(steps=20), work_of(queries(1)))
     assert (len(whole.steps), whole.truncated) == (20, False)
 
 
-async def test_it_holds_the_step_limit_for_a_runtime_that_does_not() -> None:
+async def test_collect_holds_the_step_limit_for_a_runtime_that_does_not() -> None:
     runtime = ActionRuntime(UniformChooser(), max_steps=50)
     [cut] = await collected(WaitingEnvironment(steps=99), work_of(queries(1)), runtime=runtime)
     assert (len(cut.steps), cut.truncated, cut.error) == (20, True, "")
 
 
-async def test_it_stops_within_one_step_when_interrupted_and_has_kept_all_that_ended() -> None:
+async def test_collect_stops_within_one_step_when_interrupted_and_has_kept_all_that_ended() -> None:
     kept: list[Trajectory] = []
 
     def check() -> None:
@@ -308,7 +308,7 @@ async def test_it_stops_within_one_step_when_interrupted_and_has_kept_all_that_e
     assert environment.running == 0  # every episode that had begun was closed
 
 
-async def test_it_passes_on_any_exception_of_check_and_keep() -> None:
+async def test_collect_passes_on_any_exception_of_check_and_keep() -> None:
     class LeaseLost(Exception):
         pass
 
@@ -320,7 +320,7 @@ async def test_it_passes_on_any_exception_of_check_and_keep() -> None:
             await collected(WaitingEnvironment(), work_of(queries(5)), **changed)
 
 
-async def test_it_gives_other_tasks_their_turn_though_no_rollout_ever_waits() -> None:
+async def test_collect_gives_other_tasks_their_turn_though_no_rollout_ever_waits() -> None:
     beats = 0
 
     async def heart() -> None:
@@ -339,7 +339,7 @@ async def test_it_gives_other_tasks_their_turn_though_no_rollout_ever_waits() ->
     assert beats >= 6  # in 0.3 s of work
 
 
-async def test_it_forms_groups_and_numbers_a_repeated_scenario_on() -> None:
+async def test_collect_forms_groups_and_numbers_a_repeated_scenario_on() -> None:
     scenarios = queries(2)
     groups = await collect_groups(
         [scenarios[0], scenarios[1], scenarios[0]],
@@ -366,7 +366,7 @@ async def test_it_forms_groups_and_numbers_a_repeated_scenario_on() -> None:
     assert {(t.policy_version, t.model) for g in groups for t in g.trajectories} == {("v5", "action")}
 
 
-async def test_it_records_a_state_from_which_the_observation_is_rebuilt_exactly() -> None:
+async def test_collect_records_a_state_from_which_the_observation_is_rebuilt_exactly() -> None:
     seen: list[Observation] = []
 
     class Watcher(UniformChooser):
@@ -385,7 +385,7 @@ async def test_it_records_a_state_from_which_the_observation_is_rebuilt_exactly(
     assert {o.mask for o in rebuilt} != {None}
 
 
-async def test_it_measures_every_step() -> None:
+async def test_collect_measures_every_step() -> None:
     before = time.time()
     [trajectory] = await collected(WaitingEnvironment(seconds=0.02, steps=2), work_of(queries(1)))
     for step in trajectory.steps:
@@ -395,7 +395,7 @@ async def test_it_measures_every_step() -> None:
     assert trajectory.duration_ms >= sum(step.duration_ms for step in trajectory.steps)
 
 
-async def test_it_blames_the_policy_for_an_action_that_is_not_allowed() -> None:
+async def test_collect_blames_the_policy_for_an_action_that_is_not_allowed() -> None:
     from experiences.rollouts.environments import environments
 
     environment = environments.get("reasoning_gym")({})

@@ -98,7 +98,7 @@ def test_a_score_of_ten_becomes_one() -> None:
     assert graded(Scripted(score(6.9)), threshold=0.5).success is True
 
 
-def test_it_is_asked_as_a_judge_at_temperature_0() -> None:
+def test_judge_is_asked_as_a_judge_at_temperature_0() -> None:
     model = Scripted(score(8))
     graded(model)
     graded(model)
@@ -134,7 +134,7 @@ def test_a_minority_is_no_verdict() -> None:
         'first {"score": 7} and again {"score": 7}',
     ],
 )
-def test_it_finds_the_object_in_a_text(text: str) -> None:
+def test_grade_finds_the_object_in_a_text(text: str) -> None:
     assert grade_in(text)[0] == 7
 
 
@@ -155,12 +155,12 @@ def test_it_finds_the_object_in_a_text(text: str) -> None:
         ("{" * 100_000, "no JSON object"),
     ],
 )
-def test_it_refuses_what_is_no_clear_score(text: str, why: str) -> None:
+def test_grade_refuses_what_is_no_clear_score(text: str, why: str) -> None:
     with pytest.raises(UnusableAnswer, match=why):
         grade_in(text)
 
 
-def test_it_is_asked_once_more() -> None:
+def test_judge_is_asked_once_more() -> None:
     model = Scripted("I would say seven.", score(7))
     assert graded(model).score == 0.7
     again = model.calls[1]["messages"]
@@ -233,7 +233,7 @@ def test_the_model_of_these_tests_does_follow_orders_that_stand_outside() -> Non
     assert json.loads(naive(unguarded))["score"] == 10
 
 
-def test_it_reads_instructions_rubric_and_data_in_their_places() -> None:
+def test_prompt_has_instructions_rubric_and_data_in_their_places() -> None:
     system, user = prompt("Q?", "the answer", RUBRIC, "the reference", nonce=lambda: "f00d")
     found, outside = blocks([system, user])
     assert found == {"QUESTION": "Q?", "RUBRIC": RUBRIC, "REFERENCE": "the reference", "ANSWER": "the answer"}
@@ -321,7 +321,7 @@ def test_a_row_says_what_a_judge_goes_by() -> None:
         ({"judge": "r"}, {"judge_model": 3}, "judge_model must be the name of a model"),
     ],
 )
-def test_it_refuses_rows_and_options_that_cannot_be_judged(expected: Any, options: Any, message: str) -> None:
+def test_rows_and_options_that_cannot_be_judged_are_refused(expected: Any, options: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         environment(expected, **options)
 

@@ -9,7 +9,7 @@ import pytest
 from experiences.rollouts.rollout_clock import Clock, current_clock
 
 
-async def test_it_ends_the_body_when_the_time_is_over() -> None:
+async def test_clock_ends_the_body_when_the_time_is_over() -> None:
     clock = Clock(0.05)
     with pytest.raises(TimeoutError):
         async with clock.running():

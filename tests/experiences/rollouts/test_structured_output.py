@@ -48,7 +48,7 @@ def refusing(*forms: str) -> ScriptedModel:
 
 
 @pytest.mark.parametrize("lowest", range(3))
-async def test_it_asks_as_strictly_as_the_endpoint_can_and_remembers_how(lowest: int) -> None:
+async def test_asker_asks_as_strictly_as_the_endpoint_can_and_remembers_how(lowest: int) -> None:
     model = refusing(*RUNGS[:lowest])
     asker, kept = asker_of(model)
     for number in range(3):

@@ -57,7 +57,7 @@ def test_a_note_belongs_to_a_step_or_to_the_whole_and_is_in_the_audit_log(
     assert AuditEvent.objects.filter(action__startswith="annotation.").count() == 3
 
 
-def test_it_keeps_no_personal_data(operator: Actor, rows: list[TrajectoryRecord]) -> None:
+def test_annotation_keeps_no_personal_data(operator: Actor, rows: list[TrajectoryRecord]) -> None:
     one = annotation_create(operator, rows[0], comment="Asked by jane.doe@example.org.")
     assert "example.org" not in one.comment
 

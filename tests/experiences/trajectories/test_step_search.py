@@ -54,7 +54,7 @@ def passing(actor: Actor, **filters: Any) -> set[Any]:
     return {row.pk for row in trajectories_filtered(trajectories_visible(actor), actor, filters)}
 
 
-def test_it_finds_words_of_results_errors_and_parameters(operator: Actor, rows: dict[str, Any]) -> None:
+def test_search_finds_words_of_results_errors_and_parameters(operator: Actor, rows: dict[str, Any]) -> None:
     both = {rows["failed"], rows["found"]}
     assert passing(operator, words="gazetteer") == both
     assert passing(operator, words="Gazetteer ISLAND") == {rows["found"]}
@@ -74,7 +74,7 @@ def test_the_search_can_be_part_of_another_query(rows: dict[str, Any]) -> None:
     }
 
 
-def test_it_finds_tools_those_that_failed_and_words_of_errors_alone(operator: Actor, rows: dict[str, Any]) -> None:
+def test_search_finds_tools_those_that_failed_and_words_of_errors_alone(operator: Actor, rows: dict[str, Any]) -> None:
     assert passing(operator, tool="atlas.search") == {rows["failed"], rows["found"]}
     assert passing(operator, tool="atlas") == set()
     assert passing(operator, failed_tool="atlas.search") == {rows["failed"]}

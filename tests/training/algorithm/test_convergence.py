@@ -14,7 +14,7 @@ HEALTHY = Vitals(
 )
 
 
-def test_it_stops_after_patience_evaluations_without_a_gain() -> None:
+def test_stopper_stops_after_patience_evaluations_without_a_gain() -> None:
     stopper = EarlyStopper(patience=3)
     scores = [0.5, 0.6, 0.6, 0.59, 0.6]
     assert [stopper.update(score, 0.0) for score in scores] == [False, False, False, False, True]
@@ -28,37 +28,37 @@ def test_a_gain_within_the_noise_is_no_gain_and_many_small_ones_add_up() -> None
     assert stopper.waited == 0
 
 
-def test_it_counts_a_score_that_is_not_a_number_as_no_gain() -> None:
+def test_stopper_counts_a_score_that_is_not_a_number_as_no_gain() -> None:
     stopper = EarlyStopper(patience=1)
     assert stopper.update(math.nan, 0.0)
 
 
-def test_it_says_nothing_about_a_healthy_run() -> None:
+def test_guard_says_nothing_about_a_healthy_run() -> None:
     guard = CollapseGuard()
     for i in range(200):
         assert guard.update(replace(HEALTHY, success_rate=min(0.2 + i / 200, 1.0), entropy=1.0 - i / 400)) == []
 
 
-def test_it_says_nothing_of_low_entropy_once_the_task_is_solved() -> None:
+def test_guard_says_nothing_of_low_entropy_once_the_task_is_solved() -> None:
     guard = CollapseGuard()
     guard.update(HEALTHY)
     assert [guard.update(replace(HEALTHY, success_rate=1.0, entropy=0.0)) for _ in range(300)][-1] == []
 
 
-def test_it_warns_when_exploration_dies_before_the_task_is_solved() -> None:
+def test_guard_warns_when_exploration_dies_before_the_task_is_solved() -> None:
     guard = CollapseGuard()
     guard.update(HEALTHY)
     assert "Collapse" in [guard.update(replace(HEALTHY, entropy=0.0)) for _ in range(300)][-1][0]
 
 
-def test_it_warns_of_giving_up() -> None:
+def test_guard_warns_of_giving_up() -> None:
     guard, seen = CollapseGuard(), set()
     for i in range(200):
         seen.update(guard.update(replace(HEALTHY, steps_mean=12.0 - i / 20)))
     assert any("Giving up" in warning for warning in seen)
 
 
-def test_it_warns_of_reward_farming() -> None:
+def test_guard_warns_of_reward_farming() -> None:
     guard, seen = CollapseGuard(), set()
     for i in range(200):
         seen.update(guard.update(replace(HEALTHY, steps_mean=3.0 + i / 12, reward_mean=0.3 + i / 50)))
@@ -88,7 +88,7 @@ def test_trends_count_from_a_point_of_success_a_tenth_of_the_steps_and_a_hundred
     assert [found.split(":")[0] for found in guard.update(unmeasured)] == ([warning] if warning else [])
 
 
-def test_it_warns_of_divergence_at_once() -> None:
+def test_guard_warns_of_divergence_at_once() -> None:
     guard = CollapseGuard()
     assert "not finite" in guard.update(replace(HEALTHY, loss=math.nan))[0]
     assert "not finite" in guard.update(replace(HEALTHY, grad_norm=math.inf))[0]

@@ -48,14 +48,14 @@ def normalised(values: FloatArray, labels: list[int]) -> FloatArray:
     return result
 
 
-def test_it_sums_rewards_forward_within_a_trajectory() -> None:
+def test_reward_to_go_sums_rewards_forward_within_a_trajectory() -> None:
     found = discounted_to_go(STEP_REWARD, flat().trajectory, 0.9)
     first = [-0.1 + 0.9 * (-0.1 + 0.9 * 1.0), -0.1 + 0.9 * 1.0, 1.0]
     assert found == pytest.approx([*first, 0.2, -0.1 + 0.9 * 0.4, 0.4, 0.9 * 0.7, 0.7])
     assert discounted_to_go(np.zeros(0), np.zeros(0, dtype=np.int64), 0.9).shape == (0,)
 
 
-def test_it_weighs_step_i_of_n_by_gamma_to_the_n_minus_i_minus_1() -> None:
+def test_terminal_discount_of_step_i_of_n_is_gamma_to_the_n_minus_i_minus_1() -> None:
     assert terminal_discount(flat(), 0.9) == pytest.approx([0.81, 0.9, 1, 1, 0.9, 1, 0.9, 1])
 
 

@@ -31,11 +31,11 @@ def test_wilson_knows_nothing_of_nothing_and_refuses_the_impossible() -> None:
         wilson_interval(3, 2)
 
 
-def test_it_knows_the_familiar_quantile() -> None:
+def test_z_value_is_the_familiar_quantile() -> None:
     assert z_value(0.95) == pytest.approx(1.959964, abs=1e-6)
 
 
-def test_it_collapses_samples_to_queries_first() -> None:
+def test_samples_are_collapsed_to_queries_first() -> None:
     assert per_query([[1, 0], [1, math.nan], [math.nan, math.nan]]).tolist()[:2] == [0.5, 1.0]
     assert math.isnan(per_query([[math.nan]])[0])
     assert per_query([1.0, 2.0]).tolist() == [1.0, 2.0]
@@ -86,7 +86,7 @@ def test_signs_drawn_in_parts_cover_every_resample() -> None:
     assert sign_flip_p_value(x) == pytest.approx(stats.ttest_1samp(x, 0).pvalue, abs=0.02)
 
 
-def test_it_pairs_arms_query_by_query() -> None:
+def test_difference_pairs_arms_query_by_query() -> None:
     control = [[0, 0, 1, 0], [1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
     treatment = [[1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 1]]
     found = paired_difference(treatment, control)
@@ -97,7 +97,7 @@ def test_it_pairs_arms_query_by_query() -> None:
     assert found == paired_difference(treatment, control)
 
 
-def test_it_leaves_out_queries_that_one_arm_has_no_sample_of() -> None:
+def test_difference_leaves_out_queries_that_one_arm_has_no_sample_of() -> None:
     found = paired_difference([1.0, math.nan, 1.0], [0.0, 0.0, 1.0])
     assert (found.mean, found.n) == (0.5, 2)
 
@@ -108,14 +108,14 @@ def test_one_value_says_nothing_and_equal_ones_that_have_no_bound_need_to_be_man
     assert student_interval(np.array([0.4] * 40), reach=math.inf) == pytest.approx((0.4, 0.4))
 
 
-def test_it_refuses_arms_that_cannot_be_paired() -> None:
+def test_arms_that_cannot_be_paired_are_refused() -> None:
     with pytest.raises(ValueError, match="same queries"):
         paired_difference([1.0], [1.0, 0.0])
     with pytest.raises(ValueError, match="no query"):
         paired_difference([math.nan], [1.0])
 
 
-def test_it_keeps_its_error_rate_where_effects_differ_between_queries() -> None:
+def test_test_keeps_its_error_rate_where_effects_differ_between_queries() -> None:
     """30 queries, 16 samples each, mean effect 0 but different in each query. Pooling the samples
     rejects far too often; the per-query test keeps to 5 %."""
     rng = np.random.default_rng(11)

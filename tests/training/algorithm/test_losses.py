@@ -69,7 +69,7 @@ def test_cispo_weighs_by_a_ratio_that_is_not_differentiated() -> None:
     assert found.loss == pytest.approx(float(np.mean(-weight * data["logp"])))
 
 
-def test_it_is_minus_log_prob_times_advantage_with_reinforce() -> None:
+def test_loss_is_minus_log_prob_times_advantage_with_reinforce() -> None:
     data = batch()
     found = loss_of(LossRule(loss_type="reinforce"), data)
     assert found.loss == pytest.approx(-float(np.mean(data["logp"] * data["advantages"])))
@@ -88,7 +88,7 @@ def test_on_policy_every_surrogate_has_the_same_direction_as_reinforce_step_by_s
     assert found.effective_sample_size == pytest.approx(1.0)
 
 
-def test_it_stops_pulling_once_a_ratio_left_the_trust_region() -> None:
+def test_loss_stops_pulling_once_a_ratio_left_the_trust_region() -> None:
     data = batch()
     high = loss_of(LossRule(), data, logp=data["logp_old"] + 1.0, advantages=np.ones(10))
     low = loss_of(LossRule(), data, logp=data["logp_old"] - 1.0, advantages=-np.ones(10))
@@ -117,7 +117,7 @@ def test_weights_follow_the_names() -> None:
     assert step_weights(segments, "grpo", 20) == pytest.approx(np.repeat([1 / 16, 1 / 4, 1 / 12, 1 / 8], LENGTHS))
 
 
-def test_it_accepts_a_batch_without_steps() -> None:
+def test_loss_accepts_a_batch_without_steps() -> None:
     empty = np.zeros(0)
     for name in RULES:
         found = policy_loss(
@@ -133,7 +133,7 @@ def test_a_kl_weight_needs_a_reference() -> None:
         policy_loss(data["logp"], data["logp_old"], data["advantages"], SEQUENCE, 4, LossRule(beta=0.1))
 
 
-def test_it_stays_finite_however_far_the_policy_moved() -> None:
+def test_loss_stays_finite_however_far_the_policy_moved() -> None:
     data = batch()
     found = loss_of(LossRule(beta=0.1, delta=3.0), data, logp=data["logp_old"] - 1e4)
     assert math.isfinite(found.loss)

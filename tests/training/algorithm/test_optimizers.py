@@ -22,7 +22,7 @@ def start() -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_it_goes_on_bit_for_bit_from_its_stored_state(name: OptimizerName) -> None:
+def test_optimizer_goes_on_bit_for_bit_from_its_stored_state(name: OptimizerName) -> None:
     whole, parameters = make_optimizer(name, learning_rate=0.05, weight_decay=0.01), start()
     resumed, copy = make_optimizer(name, learning_rate=0.05, weight_decay=0.01), start()
     for i, gradient in enumerate(gradients(20)):
@@ -79,7 +79,7 @@ def test_momentum_adds_up() -> None:
     assert parameters["w"].tolist() == [-2.5]
 
 
-def test_it_clips_the_joint_norm_and_reports_the_one_before() -> None:
+def test_clipping_bounds_the_joint_norm_and_reports_the_one_before() -> None:
     gradient = {"a": np.array([3.0]), "b": np.array([[4.0]])}
     clipped, norm = clip_by_global_norm(gradient, 1.0)
     assert norm == 5.0
@@ -89,6 +89,6 @@ def test_it_clips_the_joint_norm_and_reports_the_one_before() -> None:
     assert norm == 5.0
 
 
-def test_it_passes_a_norm_that_is_not_finite_on_to_be_refused() -> None:
+def test_clipping_passes_a_norm_that_is_not_finite_on_to_be_refused() -> None:
     _, norm = clip_by_global_norm({"a": np.array([np.nan])}, 1.0)
     assert np.isnan(norm)

@@ -57,7 +57,7 @@ def test_an_effect_on_one_kind_of_query_is_found_there_and_not_elsewhere() -> No
     assert abs(of_kinds(found)[:, 0].mean()) < 0.05
 
 
-def test_it_is_the_posterior_of_a_gaussian_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_effect_is_the_posterior_of_a_gaussian_process(monkeypatch: pytest.MonkeyPatch) -> None:
     # Solved in the other form, over rollouts instead of coefficients, with one prior.
     monkeypatch.setattr(relevance, "GENERAL", (0.1,))
     monkeypatch.setattr(relevance, "LOCAL", (0.2,))

@@ -132,7 +132,7 @@ def test_a_larger_gain_never_speaks_for_less() -> None:
 
 
 @pytest.mark.slow(reason="a search over sizes, with simulated power")
-def test_it_says_how_many_queries_a_gain_would_take() -> None:
+def test_design_says_how_many_queries_a_gain_would_take() -> None:
     design = Sequential(4, 4, 0.025)
     few, many = design.queries_for(0.2, 0.8), design.queries_for(0.08, 0.8)
     assert few is not None and many is not None and few < many

@@ -27,7 +27,7 @@ def test_gae_is_the_td_error_at_lambda_0_and_the_return_minus_the_value_at_lambd
     assert whole == pytest.approx(discounted_to_go(REWARDS, TRAJECTORY, 0.9) - VALUES)
 
 
-def test_it_solves_the_ridge_problem_with_the_earlier_weights_as_prior() -> None:
+def test_baseline_solves_the_ridge_problem_with_the_earlier_weights_as_prior() -> None:
     rng = np.random.default_rng(0)
     x, y, columns = rng.normal(size=(40, 5)), rng.normal(size=40), np.array([1, 3, 4, 7, 8])
     value = RidgeValue(l2=2.0)
@@ -41,7 +41,7 @@ def test_it_solves_the_ridge_problem_with_the_earlier_weights_as_prior() -> None
     assert value.predict(x, columns) == pytest.approx(x @ prior)
 
 
-def test_it_stops_after_as_many_iterations_as_it_was_given() -> None:
+def test_baseline_stops_after_as_many_iterations_as_it_was_given() -> None:
     rng = np.random.default_rng(0)
     x, y, columns = rng.normal(size=(40, 5)), rng.normal(size=40), np.arange(5)
     rough, exact = RidgeValue(l2=1.0), RidgeValue(l2=1.0)
@@ -51,7 +51,7 @@ def test_it_stops_after_as_many_iterations_as_it_was_given() -> None:
     assert left[1] < left[0] < float(y @ y)
 
 
-def test_it_learns_only_from_what_could_be_scored() -> None:
+def test_baseline_learns_only_from_what_could_be_scored() -> None:
     x, columns = np.eye(3), np.arange(3)
     value = RidgeValue(l2=1.0)
     value.fit(x, columns, np.array([1.0, math.nan, 3.0]))
@@ -60,7 +60,7 @@ def test_it_learns_only_from_what_could_be_scored() -> None:
     assert value.weights == pytest.approx([0.5, 0.0, 1.5])
 
 
-def test_it_meets_features_it_has_never_seen() -> None:
+def test_baseline_meets_features_it_has_never_seen() -> None:
     value = RidgeValue()
     assert value.predict(np.ones((2, 1)), np.array([100])).tolist() == [0.0, 0.0]
 

@@ -157,7 +157,7 @@ def test_a_stored_configuration_comes_back_equal() -> None:
         assert GRPOConfig.model_validate_json(config.model_dump_json()) == config
 
 
-def test_it_cannot_be_changed() -> None:
+def test_config_cannot_be_changed() -> None:
     with pytest.raises(ValidationError):
         preset_config().seed = 5  # type: ignore[misc]
 
@@ -221,7 +221,7 @@ class TestQueries:
         with pytest.raises(ConfigError, match="At most 10,000"):
             parse_queries({"query": f"q{i}"} for i in range(10_001))
 
-    def test_it_does_not_list_ten_thousand_mistakes(self) -> None:
+    def test_refusal_does_not_list_ten_thousand_mistakes(self) -> None:
         with pytest.raises(ConfigError) as caught:
             parse_queries([{}] * 10_000)
         assert len(caught.value.errors) == 20

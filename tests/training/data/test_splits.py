@@ -15,7 +15,7 @@ def texts(n: int) -> list[str]:
     return [f"What is {i} + {i * 7}?" for i in range(n)]
 
 
-def test_it_holds_out_20_percent_and_selects_with_a_quarter_of_the_rest() -> None:
+def test_split_holds_out_20_percent_and_selects_with_a_quarter_of_the_rest() -> None:
     split = split_queries(texts(200), seed=3)
     assert (len(split.train), len(split.selection), len(split.held_out)) == (120, 40, 40)
     assert split_counts(200) == (120, 40, 40)

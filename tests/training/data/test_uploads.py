@@ -12,13 +12,13 @@ from training.data.uploads import MAX_BYTES, read_rows
 GOOD = '{"query": " 2 + 2? ", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}\n'
 
 
-def test_it_reads_jsonl_and_trims() -> None:
+def test_reader_reads_jsonl_and_trims() -> None:
     rows = read_rows("q.jsonl", (GOOD + "\n" + GOOD.replace("2 + 2", "3 + 1")).encode())
     assert [row["query"] for row in rows] == ["2 + 2?", "3 + 1?"]
     assert rows[0]["expected_outcome"] == {"answer": "4"}
 
 
-def test_it_reads_csv_with_answers_or_objects() -> None:
+def test_reader_reads_csv_with_answers_or_objects() -> None:
     content = 'query,expected_outcome,source\n"2 + 2?",4,x\n"1, 2?","{""answer"": ""3""}",\n'
     rows = read_rows("q.csv", content.encode("utf-8-sig"))
     assert rows[0] == {"query": "2 + 2?", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}

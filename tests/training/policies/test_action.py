@@ -60,7 +60,7 @@ def test_untrained_it_is_uniform_over_what_is_allowed_at_every_temperature() -> 
         assert fresh.choose(seen, rng, temperature=temperature)[1] == pytest.approx(-np.log(3))
 
 
-def test_it_draws_what_it_says_it_draws() -> None:
+def test_policy_draws_by_its_stated_probabilities() -> None:
     made, rng = policy(), np.random.default_rng(1)
     seen = decisions()[1].observation
     p = made.probabilities(seen, temperature=0.7)
@@ -82,7 +82,7 @@ def test_greedily_it_takes_the_best() -> None:
 
 @pytest.mark.parametrize("explores", [False, True])
 @pytest.mark.parametrize("temperature", [1.0, 0.6])
-def test_it_evaluates_the_log_probability_it_acted_with(explores: bool, temperature: float) -> None:
+def test_policy_evaluates_the_log_probability_of_its_actions(explores: bool, temperature: float) -> None:
     made, rng = policy(), np.random.default_rng(3)
     memory = memory_of(made) if explores else None
     chooser = made.exploring(memory) if memory else made
@@ -214,12 +214,12 @@ class TestFailureMemory:
 
     query = Observation(QUERIES[0], "", ())
 
-    def test_it_says_nothing_before_anything_failed(self) -> None:
+    def test_memory_says_nothing_before_anything_failed(self) -> None:
         made = policy(seed=None)
         memory = FailureMemory(made.encoder, [True] * 4, 1.0)
         assert memory.offset(made.encoder.encode(self.query)).tolist() == [0.0] * 4
 
-    def test_it_pushes_away_from_what_failed_and_only_on_similar_questions(self) -> None:
+    def test_memory_pushes_away_from_what_failed_and_only_on_similar_questions(self) -> None:
         made = policy(seed=None)
         memory = FailureMemory(made.encoder, [True, True, True, False], 1.0)
         memory.count_failure([(self.query, 0), (self.query, 0), (self.query, 3)])
@@ -246,7 +246,7 @@ class TestFailureMemory:
         assert memory.offset(made.encoder.encode(self.query)) == pytest.approx([-np.log(2.5), 0.0, 0.0, 0.0])
         memory.count_success([])
 
-    def test_it_knows_how_questions_like_this_fared_lately(self) -> None:
+    def test_memory_knows_how_questions_like_this_fared_lately(self) -> None:
         made = policy(seed=None)
         memory = FailureMemory(made.encoder, [True] * 4, 0.0)
         pool = PoolEvidence.of(made.encoder, [*QUERIES, "wholly unknown"])

@@ -21,7 +21,7 @@ STATE = {
 }
 
 
-def test_it_comes_back_bit_for_bit() -> None:
+def test_state_comes_back_bit_for_bit() -> None:
     found = unpack(pack(STATE))
     assert found.keys() == STATE.keys()
     for key, value in STATE.items():
@@ -37,7 +37,7 @@ def test_equal_states_have_equal_bytes_in_any_order() -> None:
     assert pack(STATE) == pack(dict(reversed(STATE.items())))
 
 
-def test_it_never_reads_pickles() -> None:
+def test_archive_never_reads_pickles() -> None:
     with pytest.raises(CorruptState):
         unpack(pickle.dumps(STATE))
     with pytest.raises(ValueError, match="Object arrays"):
@@ -45,7 +45,7 @@ def test_it_never_reads_pickles() -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda b: b[: len(b) // 2], lambda b: b"", lambda b: b"PK" + b[9:]])
-def test_it_says_so_when_bytes_are_damaged(damage: object) -> None:
+def test_archive_says_so_when_bytes_are_damaged(damage: object) -> None:
     with pytest.raises(CorruptState, match="can't be read"):
         unpack(damage(pack(STATE)))  # type: ignore[operator]
 

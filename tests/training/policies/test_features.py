@@ -42,12 +42,12 @@ def test_raw_tokens_keep_their_values() -> None:
 
 
 @pytest.mark.parametrize("text", ["3*4 + 2", "13*4 + 2*6", "4439 + 1", "(26 & 255) << 2", "7 - 3", "(3 + 4) / 2"])
-def test_it_sees_that_arithmetic_is_still_to_be_done(text: str) -> None:
+def test_expression_is_arithmetic_that_is_still_to_be_done(text: str) -> None:
     assert is_expression(text)
 
 
 @pytest.mark.parametrize("text", ["42", "-5", "3/7", "10/28/2022", "2022-10-28", "Monday", "4.5", "a + b", ""])
-def test_it_takes_results_for_results(text: str) -> None:
+def test_results_are_no_expressions(text: str) -> None:
     assert not is_expression(text)
 
 
@@ -138,7 +138,7 @@ def test_a_process_with_another_hash_seed_finds_the_same_features() -> None:
     assert runs[0].strip() == f"{found.ids.tolist()} {found.values.tolist()}"
 
 
-def test_it_caches_and_survives_a_full_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_encoder_caches_and_survives_a_full_cache(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("training.policies.features._CACHE_LIMIT", 2)
     small = encoder()
     first = small.encode(at(QUERIES[0]))

@@ -152,7 +152,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_with_the_reason(
     assert not PolicyCheckpoint.objects.filter(agent=twin).exists()
 
 
-def test_it_has_to_fit_the_agent(operator: Actor, saved: PolicyCheckpoint, twin: Agent) -> None:
+def test_file_has_to_fit_the_agent(operator: Actor, saved: PolicyCheckpoint, twin: Agent) -> None:
     data = checkpoint_load(saved)
     talker = AgentFactory(organization=twin.organization, created_by=operator.user, runtime="llm")
     with pytest.raises(Invalid, match="holds a policy over actions"):

@@ -177,7 +177,7 @@ def test_each_epoch_passes_over_the_training_queries_once() -> None:
 # -- from queries to a manifest ----------------------------------------------------------------------------------------
 
 
-def test_it_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> None:
+def test_pipeline_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> None:
     run = pipeline_start(operator, agent=learner, rows=ROWS, options=pipeline_options(**QUICK, algorithm="grpo"))
     assert (run.dataset.size, run.preset) == (60, "recommended")  # type: ignore[union-attr]
     assert run_to_end(run.job).status == Status.COMPLETED
@@ -260,7 +260,7 @@ def test_a_budget_that_is_used_up_ends_it_with_3_and_the_manifest_says_so(
     assert (run["status"], run["status_reason"]) == ("paused", "budget_exceeded")
 
 
-def test_it_takes_a_dataset_by_id_and_need_not_wait(operator: Actor, learner: Agent) -> None:
+def test_pipeline_takes_a_dataset_by_id_and_need_not_wait(operator: Actor, learner: Agent) -> None:
     dataset = dataset_create(operator, name="words", rows=ROWS[:40], domain="words")
     found = command("--agent", learner.slug, "--data", str(dataset.pk), "--no-follow")
     run = TrainingRun.objects.get(pk=found["job_id"])

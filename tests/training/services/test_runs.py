@@ -53,7 +53,7 @@ def final_weights(run: TrainingRun) -> Any:
     return setup_of(run).state_of(data).policy.weights
 
 
-def test_it_stores_every_trajectory_and_applies_each_iteration_once(operator: Actor, agent: Agent) -> None:
+def test_job_stores_every_trajectory_and_applies_each_iteration_once(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent)
     job = run_to_end(run.job)
     run.refresh_from_db()

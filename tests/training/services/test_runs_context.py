@@ -108,7 +108,7 @@ def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
     return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
 
 
-def test_it_learns_a_context_and_the_held_out_queries_prove_it(
+def test_job_learns_a_context_and_the_held_out_queries_prove_it(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, agent, **THOROUGH)

@@ -86,7 +86,7 @@ def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
     return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
 
 
-def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
+def test_job_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     operator: Actor, model_agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, model_agent)
@@ -122,7 +122,7 @@ def test_it_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert server.requests[0].key == "sk-test-123"
 
 
-def test_it_pauses_at_its_budget_and_goes_on_when_it_is_raised(
+def test_job_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
 ) -> None:
     whole = start(operator, model_agent)

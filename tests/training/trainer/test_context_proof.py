@@ -33,7 +33,7 @@ def test_most_helpful_lessons_are_found_and_hardly_any_harmful_one_is_shipped(pr
 
 
 @pytest.mark.parametrize("rival", RIVALS)
-def test_it_makes_more_of_the_same_money_than_others_do(proofs: list[Proof], rival: str) -> None:
+def test_context_policy_makes_more_of_the_same_money_than_others_do(proofs: list[Proof], rival: str) -> None:
     met = proofs[:AGAINST_RIVALS]
     assert all(abs(proof.spent[rival] - 1) <= 0.05 for proof in met)
     assert fmean(proof.over[rival] for proof in met) > 0

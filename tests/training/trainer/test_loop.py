@@ -265,7 +265,7 @@ def test_selection_does_not_disturb_training() -> None:
     assert with_selection.policy.weights.tobytes() == without.policy.weights.tobytes()
 
 
-def test_it_stops_early_once_selection_no_longer_rises() -> None:
+def test_trainer_stops_early_once_selection_no_longer_rises() -> None:
     patient = {"enabled": True, "patience": 2}
     state, reports = run(setup(n_iterations=400, early_stopping=patient))
     assert reports[-1].stop_reason == state.stop_reason == EARLY_STOPPED
@@ -367,7 +367,7 @@ def test_step_costs_of_a_failed_group_can_be_left_out() -> None:
     assert updated(costs, exploration={"learn_from_failed_groups": True})[1]["moved"] > 0
 
 
-def test_it_makes_what_was_rewarded_more_likely() -> None:
+def test_trainer_makes_what_was_rewarded_more_likely() -> None:
     state, _ = updated([group(trajectory(0, 1.0, (3, 4), success=True), trajectory(1, 0.0, (0, 4)))] * 1)
     p = state.policy.probabilities(_seen())
     assert p[3] > p[0]

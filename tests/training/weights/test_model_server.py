@@ -93,7 +93,7 @@ async def test_a_request_without_the_key_is_refused(model_server: ModelServerPro
     assert (await said(model_server, "/api/v1/create_session", {}, authorization=""))[0] == 401
 
 
-async def test_it_trains_by_the_calls_of_the_tinker_api_and_samples_from_what_was_saved(
+async def test_model_server_trains_by_the_calls_of_the_tinker_api_and_samples_from_what_was_saved(
     model_server: ModelServerProcess,
 ) -> None:
     row = {"model_input": {"chunks": [{"type": "encoded_text", "tokens": [10, 11, 12]}]}, "loss_fn_inputs": {}}

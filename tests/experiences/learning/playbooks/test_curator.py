@@ -30,7 +30,7 @@ def new(content: str, confidence: float = 0.8, **more: Any) -> Delta:
     return Delta("add", confidence, "learnings", content, **more)
 
 
-def test_it_adds_updates_and_removes_what_is_certain_enough() -> None:
+def test_curator_adds_updates_and_removes_what_is_certain_enough() -> None:
     found = curated(
         playbook(),
         new("Weekend orders are packed on Monday morning."),

@@ -35,7 +35,7 @@ BAD = "import os\nimport subprocess\n\n\ndef run(x):\n    subprocess.call(y, she
         ("````python\ns = '''\n```\n'''\n````", "s = '''\n```\n'''\n"),
     ],
 )
-def test_it_finds_python(text: str, code: str) -> None:
+def test_python_in_an_answer_is_found(text: str, code: str) -> None:
     assert python_in(text) == code
 
 

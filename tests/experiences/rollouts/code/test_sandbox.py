@@ -28,14 +28,14 @@ def refused(statement: str) -> str:
     return done.output
 
 
-def test_it_reaches_no_network() -> None:
+def test_sandbox_reaches_no_network() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         place = server.getsockname()
         assert "OSError" in refused(f"import socket; socket.create_connection({place!r}, 2)")
     assert "OSError" in refused("import socket; socket.create_connection(('1.1.1.1', 53), 2)")
 
 
-def test_it_sees_no_file_of_the_host_and_writes_none(tmp_path: Path) -> None:
+def test_sandbox_sees_no_file_of_the_host_and_writes_none(tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_text("hunter2")
     assert "FileNotFoundError" in refused(f"open({str(secret)!r}).read()")
@@ -47,19 +47,19 @@ def test_it_sees_no_file_of_the_host_and_writes_none(tmp_path: Path) -> None:
     assert not Path("/tmp/own").exists()
 
 
-def test_it_has_no_variable_of_the_process_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_has_no_variable_of_the_process_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hunter2")
     assert "hunter2" not in refused("import os; print(dict(os.environ))")
 
 
-def test_it_sees_and_stops_no_process_but_its_own() -> None:
+def test_sandbox_sees_and_stops_no_process_but_its_own() -> None:
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
         assert "ProcessLookupError" in refused(f"import os; os.kill({other.pid}, 9)")
         assert other.poll() is None
         other.kill()
 
 
-def test_it_has_no_right_and_can_get_none() -> None:
+def test_sandbox_has_no_right_and_can_get_none() -> None:
     assert refused("import os; print(os.getuid())").startswith("1000")
     assert "OSError" in refused("import os; os.setuid(0)")  # there is no such user inside
     libc = "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True)\n"
@@ -77,7 +77,7 @@ def test_it_has_no_right_and_can_get_none() -> None:
         ("import os, time\nfor _ in range(50):\n    if os.fork() == 0: time.sleep(9)", "BlockingIOError"),
     ],
 )
-def test_it_has_so_much_and_no_more(statement: str, limit: str) -> None:
+def test_sandbox_has_so_much_and_no_more(statement: str, limit: str) -> None:
     assert limit in refused(statement)
 
 
@@ -89,7 +89,7 @@ def test_it_has_so_much_and_no_more(statement: str, limit: str) -> None:
     ],
     ids=["computes", "sleeps in a session of its own"],
 )
-def test_it_ends_with_its_time_and_leaves_no_process(forever: str) -> None:
+def test_sandbox_ends_with_its_time_and_leaves_no_process(forever: str) -> None:
     began = time.monotonic()
     mark = f"mark-{time.time_ns()}"
     done = tried(f"# {mark}\n{forever}", seconds=1)

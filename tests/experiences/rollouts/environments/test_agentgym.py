@@ -92,7 +92,7 @@ def started(environment: AgentGymEnvironment, number: int = 0) -> Any:
 
 @BOTH
 @pytest.mark.parametrize("philosophy", ["react", "cot"])
-async def test_it_lets_a_model_craft_its_way_to_success(dialect: str, philosophy: str) -> None:
+async def test_world_lets_a_model_craft_its_way_to_success(dialect: str, philosophy: str) -> None:
     with GymServer(dialect) as server:
         found = await played(gym(server, action_format="action_line"), task(1), philosophy=philosophy)
     assert (found.success, found.error, found.truncated) == (True, "", False)
@@ -117,7 +117,7 @@ async def test_its_first_message_has_the_instructions_and_the_first_observation(
     assert not server.sessions
 
 
-async def test_it_does_not_ask_for_a_final_answer_in_a_world_that_answers_back() -> None:
+async def test_world_does_not_ask_for_a_final_answer_in_a_world_that_answers_back() -> None:
     systems: list[str] = []
 
     def brain(messages: list[dict[str, Any]]) -> str:
@@ -130,7 +130,7 @@ async def test_it_does_not_ask_for_a_final_answer_in_a_world_that_answers_back()
 
 
 @BOTH
-async def test_it_asks_for_the_observation_where_a_reset_returns_none(dialect: str) -> None:
+async def test_world_asks_for_the_observation_where_a_reset_returns_none(dialect: str) -> None:
     with GymServer(dialect, reset_observes=False) as server:
         episode = started(gym(server), 2)
         assert "Goal: craft crafting table." in await episode.opening()
@@ -138,7 +138,7 @@ async def test_it_asks_for_the_observation_where_a_reset_returns_none(dialect: s
 
 
 @pytest.mark.parametrize("key", ["session_id", "item_id", "id"])
-async def test_it_finds_out_the_name_of_a_task_in_dialect_b(key: str) -> None:
+async def test_world_finds_out_the_name_of_a_task_in_dialect_b(key: str) -> None:
     with GymServer("B", task_key=key) as server:
         environment = gym(server)
         for number in (4, 5):
@@ -149,7 +149,7 @@ async def test_it_finds_out_the_name_of_a_task_in_dialect_b(key: str) -> None:
         assert [number for _, number in server.resets] == [4, 5]
 
 
-async def test_it_resets_by_the_name_it_is_given() -> None:
+async def test_world_resets_by_the_name_it_is_given() -> None:
     with GymServer("B", task_key="seed") as server:
         with pytest.raises(GymError, match="422"):
             await (lost := started(gym(server))).opening()
@@ -161,7 +161,7 @@ async def test_it_resets_by_the_name_it_is_given() -> None:
 
 
 @BOTH
-async def test_it_gives_every_rollout_of_a_task_a_session_of_its_own(dialect: str) -> None:
+async def test_world_gives_every_rollout_of_a_task_a_session_of_its_own(dialect: str) -> None:
     with GymServer(dialect) as server, ModelServer(brain=crafter) as models:
         environment = gym(server, action_format="action_line")
         scenarios = environment.scenarios("train", 2, 7)
@@ -191,7 +191,7 @@ async def test_it_gives_every_rollout_of_a_task_a_session_of_its_own(dialect: st
 # -- rewards and errors ------------------------------------------------------------------------------------------------
 
 
-async def test_it_latches_the_success_and_ignores_what_comes_after() -> None:
+async def test_world_latches_the_success_and_ignores_what_comes_after() -> None:
     with GymServer() as server:
         episode = started(gym(server))
         said = [await episode.say(action) for action in PLANS["oak planks"]]
@@ -202,7 +202,7 @@ async def test_it_latches_the_success_and_ignores_what_comes_after() -> None:
         await episode.close()
 
 
-async def test_it_sums_rewards_and_reports_the_share_of_success() -> None:
+async def test_world_sums_rewards_and_reports_the_share_of_success() -> None:
     with GymServer() as server:
         episode = started(gym(server, success_reward=4))
         for action in PLANS["oak planks"]:
@@ -213,7 +213,7 @@ async def test_it_sums_rewards_and_reports_the_share_of_success() -> None:
         await episode.close()
 
 
-async def test_it_reports_an_error_under_http_200_as_a_failed_result() -> None:
+async def test_world_reports_an_error_under_http_200_as_a_failed_result() -> None:
     with GymServer() as server:
         episode = started(gym(server))
         await episode.opening()
@@ -223,7 +223,7 @@ async def test_it_reports_an_error_under_http_200_as_a_failed_result() -> None:
         await episode.close()
 
 
-async def test_it_does_not_send_a_message_without_an_action() -> None:
+async def test_world_does_not_send_a_message_without_an_action() -> None:
     with GymServer() as server:
         episode = started(gym(server, action_format="action_line"))
         said = await episode.say("I wonder what to do.")
@@ -255,7 +255,7 @@ def test_the_pattern_of_actions_has_to_be_a_class_of_characters(keep: Any) -> No
 
 
 @pytest.mark.parametrize("fault", ["hang_up", "bad_json", "huge", "nan", "redirect"])
-async def test_it_fails_the_rollout_at_the_environment_when_a_step_is_unreadable(fault: str) -> None:
+async def test_world_fails_the_rollout_at_the_environment_when_a_step_is_unreadable(fault: str) -> None:
     with GymServer() as server:
         server.will("/step", "", fault)
         found = await played(gym(server, action_format="action_line"), task(1))
@@ -264,7 +264,7 @@ async def test_it_fails_the_rollout_at_the_environment_when_a_step_is_unreadable
         assert not server.sessions
 
 
-async def test_it_fails_when_a_step_is_not_answered_in_time() -> None:
+async def test_world_fails_when_a_step_is_not_answered_in_time() -> None:
     with GymServer() as server:
         server.will("/step", "hang")
         found = await played(gym(server, action_format="action_line", timeout_s=0.3), task(1))
@@ -273,7 +273,7 @@ async def test_it_fails_when_a_step_is_not_answered_in_time() -> None:
 
 @pytest.mark.parametrize("fault", ["crash", "hang_up", "bad_json", "huge"])
 @pytest.mark.parametrize("path", ["/create", "/reset"])
-async def test_it_fails_at_the_environment_when_a_session_can_not_be_had(path: str, fault: str) -> None:
+async def test_world_fails_at_the_environment_when_a_session_can_not_be_had(path: str, fault: str) -> None:
     with GymServer() as server:
         server.will(path, fault)
         found = await played(gym(server), task(0))
@@ -281,7 +281,7 @@ async def test_it_fails_at_the_environment_when_a_session_can_not_be_had(path: s
     assert path == "/create" or not server.sessions
 
 
-async def test_it_survives_a_crash_but_not_three_in_a_row() -> None:
+async def test_world_survives_a_crash_but_not_three_in_a_row() -> None:
     with GymServer() as server:
         environment = gym(server, action_format="action_line")
         server.will("/step", "crash", "crash")
@@ -294,7 +294,7 @@ async def test_it_survives_a_crash_but_not_three_in_a_row() -> None:
     assert ends.error.startswith("environment: GymError: 3 crashes in a row") and len(ends.steps) == 2
 
 
-async def test_it_says_so_when_no_server_is_there() -> None:
+async def test_world_says_so_when_no_server_is_there() -> None:
     with GymServer() as server:
         url = server.url
     found = await played(gym(url), task(0))
@@ -304,7 +304,7 @@ async def test_it_says_so_when_no_server_is_there() -> None:
 # -- sessions are closed -----------------------------------------------------------------------------------------------
 
 
-async def test_it_closes_the_session_of_a_rollout_that_ran_out_of_time() -> None:
+async def test_world_closes_the_session_of_a_rollout_that_ran_out_of_time() -> None:
     with GymServer() as server:
         server.will("/step", "hang")
         limits = RolloutLimits(timeout_seconds=0.5)
@@ -313,7 +313,7 @@ async def test_it_closes_the_session_of_a_rollout_that_ran_out_of_time() -> None
 
 
 @pytest.mark.parametrize("path", ["/create", "/step"])
-async def test_it_closes_the_session_of_a_rollout_that_is_cancelled(path: str) -> None:
+async def test_world_closes_the_session_of_a_rollout_that_is_cancelled(path: str) -> None:
     with GymServer() as server:
         server.will(path, "slow" if path == "/create" else "hang")
         rollout = asyncio.create_task(played(gym(server, action_format="action_line"), task(0)))
@@ -324,7 +324,7 @@ async def test_it_closes_the_session_of_a_rollout_that_is_cancelled(path: str) -
         assert server.opened == 1 and not server.sessions
 
 
-async def test_it_closes_the_session_also_when_the_closing_is_cancelled() -> None:
+async def test_world_closes_the_session_also_when_the_closing_is_cancelled() -> None:
     with GymServer() as server:
         episode = started(gym(server))
         await episode.opening()
@@ -339,7 +339,7 @@ async def test_it_closes_the_session_also_when_the_closing_is_cancelled() -> Non
         assert not server.sessions
 
 
-async def test_it_closes_the_session_of_a_rollout_that_a_person_stops() -> None:
+async def test_world_closes_the_session_of_a_rollout_that_a_person_stops() -> None:
     def stop() -> None:
         if server.steps:
             raise KeyError("paused")
@@ -350,7 +350,7 @@ async def test_it_closes_the_session_of_a_rollout_that_a_person_stops() -> None:
         assert server.opened == 1 and not server.sessions
 
 
-async def test_it_closes_the_session_when_the_model_fails() -> None:
+async def test_world_closes_the_session_when_the_model_fails() -> None:
     def broken(_: Any) -> str:
         return ""
 
@@ -359,7 +359,7 @@ async def test_it_closes_the_session_when_the_model_fails() -> None:
         assert found.error.startswith("model:") and server.opened == 1 and not server.sessions
 
 
-async def test_it_lets_a_rollout_end_when_closing_fails() -> None:
+async def test_world_lets_a_rollout_end_when_closing_fails() -> None:
     with GymServer() as server:
         server.will("/close", "crash")
         found = await played(gym(server, action_format="action_line"), task(0))
@@ -370,7 +370,7 @@ async def test_it_lets_a_rollout_end_when_closing_fails() -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_it_splits_tasks_without_overlap(seed: int) -> None:
+def test_world_splits_tasks_without_overlap(seed: int) -> None:
     environment = gym("http://gym.test", size=50)
     splits = {name: environment.scenarios(name, n, seed) for name, n in
               (("train", 25), ("selection", 5), ("held_out", 20))}  # fmt: skip
@@ -382,7 +382,7 @@ def test_it_splits_tasks_without_overlap(seed: int) -> None:
     assert environment.scenarios("train", 10, seed) == splits["train"][:10]
 
 
-def test_it_shuffles_by_seed() -> None:
+def test_world_shuffles_by_seed() -> None:
     environment = gym("http://gym.test", size=500)
     orders: set[Sequence[int]] = {
         tuple(scenario.expected["data_idx"] for scenario in environment.scenarios("train", 200, seed))
@@ -391,7 +391,7 @@ def test_it_shuffles_by_seed() -> None:
     assert len(orders) == 3
 
 
-def test_it_names_tasks_so_that_nothing_of_them_is_redacted() -> None:
+def test_world_names_tasks_so_that_nothing_of_them_is_redacted() -> None:
     for number in range(40):
         environment = gym(f"http://10.1.{number}.7:36001", size=1_000_000)
         for scenario in environment.scenarios("held_out", 5, number):
@@ -402,7 +402,7 @@ def test_it_names_tasks_so_that_nothing_of_them_is_redacted() -> None:
     ("split", "n", "said"),
     [("train", 16, "pool.train"), ("held_out", 13, "has 12"), ("all", 1, "no split"), ("train", 0, "at least 1")],
 )
-def test_it_refuses_tasks_that_are_not_there(split: str, n: int, said: str) -> None:
+def test_world_refuses_tasks_that_are_not_there(split: str, n: int, said: str) -> None:
     with pytest.raises(ValueError, match=said):
         gym("http://gym.test").scenarios(split, n, 0)
 
@@ -426,7 +426,7 @@ def test_it_refuses_tasks_that_are_not_there(split: str, n: int, said: str) -> N
         ({"size": 30, "base_url": "http://a", "verify": False}, "no option 'verify'"),
     ],
 )
-def test_it_refuses_wrong_options(options: dict[str, Any], said: str) -> None:
+def test_world_refuses_wrong_options(options: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         environments.get("agentgym")(options)
 
@@ -446,11 +446,11 @@ def test_it_refuses_wrong_options(options: dict[str, Any], said: str) -> None:
         ("just talk", ""),
     ],
 )
-def test_it_reads_the_action_of_a_message(text: str, action: str) -> None:
+def test_world_reads_the_action_of_a_message(text: str, action: str) -> None:
     assert action_in(text) == action
 
 
-async def test_it_can_not_be_played_by_choosing_actions() -> None:
+async def test_world_can_not_be_played_by_choosing_actions() -> None:
     class Chooser:
         version = "v"
 
@@ -474,7 +474,7 @@ async def test_it_can_not_be_played_by_choosing_actions() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize(("runtime", "url"), [("action", ""), ("http", "http://agent.test/rollout")])
-def test_it_is_refused_for_an_agent_that_can_not_talk(adam: Any, runtime: str, url: str) -> None:
+def test_world_is_refused_for_an_agent_that_can_not_talk(adam: Any, runtime: str, url: str) -> None:
     options = {"base_url": "http://gym.test", "size": 30}
     with pytest.raises(Invalid, match="conversation in text") as refused:
         agent_create(

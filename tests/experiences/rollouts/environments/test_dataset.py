@@ -41,12 +41,12 @@ def judged(expected: Any, answer: str, **options: Any) -> bool:
         ({"json_schema": {"type": "integer"}}, "5", "not JSON"),
     ],
 )
-def test_it_judges_by_what_the_row_expects(expected: Any, right: str, wrong: str) -> None:
+def test_environment_judges_by_what_the_row_expects(expected: Any, right: str, wrong: str) -> None:
     assert judged(expected, right)
     assert not judged(expected, wrong)
 
 
-def test_it_judges_by_the_scorer_that_is_asked_for() -> None:
+def test_environment_judges_by_the_scorer_that_is_asked_for() -> None:
     row = {"answer": "4 apples"}
     assert judged(row, "there are 4", scorer="numeric") and not judged(row, "there are 4")
     assert judged(row, "he has 4 apples.", scorer="contains")
@@ -93,12 +93,12 @@ def test_it_judges_by_the_scorer_that_is_asked_for() -> None:
         ({"query": "  ", "expected_outcome": {"answer": "x"}}, "Row 2 has no query"),
     ],
 )
-def test_it_names_the_row_that_is_wrong(row: dict[str, Any], message: str) -> None:
+def test_environment_names_the_row_that_is_wrong(row: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataset_environment([{"query": "fine", "expected_outcome": {"answer": "x"}}, row], {})
 
 
-def test_it_says_when_an_answer_that_must_be_a_number_is_none() -> None:
+def test_environment_says_when_an_answer_that_must_be_a_number_is_none() -> None:
     with pytest.raises(ValueError, match="Row 1: its answer 'many' is not a number"):
         judged({"answer": "many"}, "5", scorer="numeric")
 
@@ -111,7 +111,7 @@ def test_it_says_when_an_answer_that_must_be_a_number_is_none() -> None:
         ({"case_sensitive": 1}, "case_sensitive must be true or false"),
     ],
 )
-def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_environment_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         dataset_environment([], options)
 
@@ -133,7 +133,7 @@ async def test_a_rows_metadata_names_its_type_of_task() -> None:
     assert types == ["sums", "numeric"]
 
 
-def test_it_gives_all_rows_in_order_and_leaves_splitting_to_others() -> None:
+def test_environment_gives_all_rows_in_order_and_leaves_splitting_to_others() -> None:
     rows = [{"query": f"q{i}", "expected_outcome": {"answer": i}, "metadata": {"n": i}} for i in range(5)]
     environment = dataset_environment(rows, {})
     scenarios = environment.scenarios("all", 5, 1)
@@ -145,7 +145,7 @@ def test_it_gives_all_rows_in_order_and_leaves_splitting_to_others() -> None:
         environment.scenarios("all", 6, 1)
 
 
-async def test_it_is_played_with_the_same_tools_and_rules_as_the_embedded_environment() -> None:
+async def test_environment_is_played_with_the_same_tools_and_rules_as_the_embedded_environment() -> None:
     environment = environments.get("dataset")(
         {"rows": [{"query": "What is 6 * 7?", "expected_outcome": {"answer": 42}}], "tools": ["int_calc", "gcd"]}
     )
@@ -158,13 +158,13 @@ async def test_it_is_played_with_the_same_tools_and_rules_as_the_embedded_enviro
     assert episode.outcome().evidence == {"scorer": "numeric", "answer": "42", "expected": 42.0}
 
 
-def test_it_can_check_its_options_before_there_are_rows() -> None:
+def test_environment_can_check_its_options_before_there_are_rows() -> None:
     assert environments.get("dataset")({"scorer": "exact"}).actions
     with pytest.raises(ValueError, match="scorer must be"):
         environments.get("dataset")({"scorer": "none"})
 
 
-def test_it_makes_ten_thousand_rows_in_little_time() -> None:
+def test_environment_makes_ten_thousand_rows_in_little_time() -> None:
     rows = [{"query": f"question {i}", "expected_outcome": {"answer": f"answer {i}"}} for i in range(10_000)]
     started = time.perf_counter()
     dataset_environment(rows, {})

@@ -16,7 +16,7 @@ def python(script: str) -> str:
     return done.stdout.strip()
 
 
-def test_it_leaves_the_plotting_library_out() -> None:
+def test_lean_import_leaves_the_plotting_library_out() -> None:
     seen = python(
         "import sys; from experiences.rollouts.environments.lean_import import reasoning_gym as rg;"
         "rg(); print('matplotlib' in sys.modules, 'cellpylib' in sys.modules)"

@@ -50,7 +50,7 @@ def names(environment: Any) -> list[str]:
     return [action.name for action in environment.actions]
 
 
-def test_it_has_sixteen_families_two_of_them_chains_and_sixteen_tools(environment: Any) -> None:
+def test_environment_has_sixteen_families_two_of_them_chains_and_sixteen_tools(environment: Any) -> None:
     assert len(FAMILIES) == 16
     assert sorted(map(len, CHAINS.values()))[-3:] == [1, 2, 2]
     kinds = Counter(action.kind for action in environment.actions)
@@ -62,7 +62,7 @@ def test_it_has_sixteen_families_two_of_them_chains_and_sixteen_tools(environmen
 
 
 @pytest.mark.parametrize("seed", range(12))
-def test_it_shares_no_item_and_no_text_between_splits(environment: Any, seed: int) -> None:
+def test_environment_shares_no_item_and_no_text_between_splits(environment: Any, seed: int) -> None:
     sets = {split: environment.scenarios(split, 96, seed) for split in SPLITS}
     for kind in ("item", "text"):
         values = [_item(s) if kind == "item" else s.query for scenarios in sets.values() for s in scenarios]
@@ -73,7 +73,7 @@ def _item(scenario: Scenario) -> tuple[Any, ...]:
     return (scenario.expected["generator"], scenario.expected["difficulty"], scenario.expected["item"])
 
 
-def test_it_shares_no_text_between_splits_of_different_seeds_either(environment: Any) -> None:
+def test_environment_shares_no_text_between_splits_of_different_seeds_either(environment: Any) -> None:
     """So a fresh test under another seed can't contain a question that some run was trained on."""
     trained = {s.query for seed in range(20) for s in environment.scenarios("train", 96, seed)}
     asked = {s.query for seed in range(20) for s in environment.scenarios("held_out", 96, seed)}
@@ -81,7 +81,9 @@ def test_it_shares_no_text_between_splits_of_different_seeds_either(environment:
     assert not trained & asked and not trained & selected and not asked & selected
 
 
-def test_it_shares_nothing_with_neighbouring_seeds_where_there_is_enough_to_draw_from(environment: Any) -> None:
+def test_environment_shares_nothing_with_neighbouring_seeds_where_there_is_enough_to_draw_from(
+    environment: Any,
+) -> None:
     """reasoning-gym makes item i from Random(seed + i), so its own datasets of seeds 0 and 1 are nearly the same."""
     few = ("prime_factorization", "fraction_simplification", "lcm", "caesar_cipher")
 
@@ -92,7 +94,7 @@ def test_it_shares_nothing_with_neighbouring_seeds_where_there_is_enough_to_draw
 
 
 @pytest.mark.parametrize("split", [*SPLITS, "harder_numbers", "unseen_wording"])
-def test_it_balances_families_and_is_deterministic(environment: Any, split: str) -> None:
+def test_environment_balances_families_and_is_deterministic(environment: Any, split: str) -> None:
     scenarios = environment.scenarios(split, 100, 3)
     assert [s.index for s in scenarios] == list(range(100))
     assert set(Counter(s.metadata["family"] for s in scenarios).values()) == {6, 7}
@@ -102,27 +104,27 @@ def test_it_balances_families_and_is_deterministic(environment: Any, split: str)
     assert list(environment.scenarios(split, 40, 4)) != list(scenarios[:40])
 
 
-def test_it_keeps_the_extra_lines_apart_from_what_is_trained_on(environment: Any) -> None:
+def test_environment_keeps_the_extra_lines_apart_from_what_is_trained_on(environment: Any) -> None:
     trained = {s.query for seed in range(5) for s in environment.scenarios("train", 96, seed)}
     for line in environment.lines:
         assert not trained & {s.query for seed in range(5) for s in environment.scenarios(line, 96, seed)}
 
 
-def test_it_asks_the_same_held_out_items_in_unseen_words(environment: Any) -> None:
+def test_environment_asks_the_same_held_out_items_in_unseen_words(environment: Any) -> None:
     held_out, reworded = (environment.scenarios(line, 96, 2) for line in ("held_out", "unseen_wording"))
     assert [_item(s) for s in held_out] == [_item(s) for s in reworded]
     assert not {s.query for s in held_out} & {s.query for s in reworded}
     assert {s.metadata["wording"] for s in reworded} == {"variant 4", "variant 5"}
 
 
-def test_it_mixes_wordings_but_never_trains_on_the_unseen_ones() -> None:
+def test_environment_mixes_wordings_but_never_trains_on_the_unseen_ones() -> None:
     environment = environments.get("reasoning_gym")({"wording": "mixed"})
     counts = Counter(s.metadata["wording"] for s in environment.scenarios("train", 320, 1))
     assert set(counts) == {"original", "variant 1", "variant 2", "variant 3"}
     assert min(counts.values()) > 40
 
 
-def test_it_makes_harder_numbers_harder(environment: Any) -> None:
+def test_environment_makes_harder_numbers_harder(environment: Any) -> None:
     def longest(split: str) -> int:
         texts = [s.query for s in environment.scenarios(split, 160, 1) if s.metadata["family"] == "chain_sum"]
         return max(len(word) for text in texts for word in text.split() if word.isdigit())
@@ -130,7 +132,7 @@ def test_it_makes_harder_numbers_harder(environment: Any) -> None:
     assert longest("held_out") <= 4 < longest("harder_numbers") <= 8
 
 
-def test_it_gives_the_agent_nothing_but_text_last_result_and_history(environment: Any) -> None:
+def test_environment_gives_the_agent_nothing_but_text_last_result_and_history(environment: Any) -> None:
     [scenario] = environment.scenarios("train", 1, 0)
     import numpy as np
 
@@ -141,7 +143,7 @@ def test_it_gives_the_agent_nothing_but_text_last_result_and_history(environment
     assert scenario.expected["answer"] not in observation.last
 
 
-def test_it_can_be_stored_as_json_and_scored_by_another_process() -> None:
+def test_environment_can_be_stored_as_json_and_scored_by_another_process() -> None:
     first, second = (environments.get("reasoning_gym")({}) for _ in range(2))
     for scenario in first.scenarios("held_out", 64, 9):
         stored = json.loads(json.dumps({"expected": dict(scenario.expected), "metadata": dict(scenario.metadata)}))
@@ -150,7 +152,7 @@ def test_it_can_be_stored_as_json_and_scored_by_another_process() -> None:
         assert outcome.success, scenario
 
 
-def test_it_fills_up_from_other_families_where_one_has_no_more_questions() -> None:
+def test_environment_fills_up_from_other_families_where_one_has_no_more_questions() -> None:
     environment = environments.get("reasoning_gym")({"families": ["prime_factorization", "gcd"]})
     scenarios = environment.scenarios("selection", 500, 0)
     counts = Counter(s.metadata["family"] for s in scenarios)
@@ -174,19 +176,19 @@ def test_it_fills_up_from_other_families_where_one_has_no_more_questions() -> No
         ({"timeout_rate": True}, "timeout_rate must be a number"),
     ],
 )
-def test_it_refuses_wrong_options_and_says_what_is_right(options: dict[str, Any], message: str) -> None:
+def test_environment_refuses_wrong_options_and_says_what_is_right(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         environments.get("reasoning_gym")(options)
 
 
-def test_it_refuses_unknown_splits_and_sizes(environment: Any) -> None:
+def test_environment_refuses_unknown_splits_and_sizes(environment: Any) -> None:
     with pytest.raises(ValueError, match=r"no split 'test'\. Known: train, selection, held_out, harder_numbers"):
         environment.scenarios("test", 10, 0)
     with pytest.raises(ValueError, match="at least 1; got 0"):
         environment.scenarios("train", 0, 0)
 
 
-def test_it_offers_any_generator_of_reasoning_gym() -> None:
+def test_environment_offers_any_generator_of_reasoning_gym() -> None:
     environment = environments.get("reasoning_gym")({"families": ["basic_arithmetic", "gcd", "family_relationships"]})
     scenarios = environment.scenarios("train", 30, 1)
     assert set(Counter(s.metadata["family"] for s in scenarios).values()) == {10}
@@ -195,7 +197,7 @@ def test_it_offers_any_generator_of_reasoning_gym() -> None:
     assert environments.get("reasoning_gym")({"families": ["family_relationships"]}).lines == ()
 
 
-def test_it_does_not_let_a_generator_change_the_threads_decimal_precision() -> None:
+def test_environment_does_not_let_a_generator_change_the_threads_decimal_precision() -> None:
     """One item of decimal_arithmetic sets the precision of the thread from 28 to 12: fatal beside money."""
     before = getcontext().prec
     environment = environments.get("reasoning_gym")({"families": ["decimal_arithmetic", "decimal_chain_sum"]})
@@ -204,7 +206,7 @@ def test_it_does_not_let_a_generator_change_the_threads_decimal_precision() -> N
     assert getcontext().prec == before
 
 
-def test_it_would_notice_that_leak() -> None:
+def test_leak_of_decimal_precision_would_be_noticed() -> None:
     """The leak is real: without protection the precision does change (else the test above proves nothing)."""
     from decimal import localcontext
 
@@ -219,7 +221,7 @@ def test_it_would_notice_that_leak() -> None:
 # -- scoring ---------------------------------------------------------------------------------------------------
 
 
-def test_it_scores_an_exception_of_a_verifier_as_zero_and_counts_it() -> None:
+def test_environment_scores_an_exception_of_a_verifier_as_zero_and_counts_it() -> None:
     environment = environments.get("reasoning_gym")({"families": ["prime_factorization"]})
     world: ToolWorld = environment.world  # type: ignore[attr-defined]
     [scenario] = environment.scenarios("train", 1, 1)
@@ -228,14 +230,14 @@ def test_it_scores_an_exception_of_a_verifier_as_zero_and_counts_it() -> None:
     assert outcome.evidence["scorer_error"].startswith("ValueError")
 
 
-def test_it_calls_part_credit_no_success(environment: Any) -> None:
+def test_environment_calls_part_credit_no_success(environment: Any) -> None:
     scenario = next(s for s in environment.scenarios("train", 64, 1) if s.metadata["family"] == "chain_sum")
     outcome = environment.world.score(f"perhaps {scenario.expected['answer']}", scenario)
     assert 0 < outcome.score < 0.99 and not outcome.success
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_it_makes_an_item_from_its_number_alone(family: str) -> None:
+def test_environment_makes_an_item_from_its_number_alone(family: str) -> None:
     """Items are remembered by number, so the dataset they are made with must not matter."""
     import reasoning_gym
 
@@ -248,13 +250,13 @@ def test_it_makes_an_item_from_its_number_alone(family: str) -> None:
 
 
 @pytest.mark.slow(reason="4,800 episodes")
-async def test_it_is_rarely_solved_untrained(environment: Any) -> None:
+async def test_environment_is_rarely_solved_untrained(environment: Any) -> None:
     """1,200 items, 4 samples each, uniform choice: .13 with a standard error of .005; the promise is less than .15."""
     trajectories = await played(environment, environment.scenarios("held_out", 1200, 21), UniformChooser(), 4)
     assert 0.10 < success_rate(trajectories) < 0.145
 
 
-async def test_it_is_always_solved_by_the_right_tools_with_verifying(environment: Any) -> None:
+async def test_environment_is_always_solved_by_the_right_tools_with_verifying(environment: Any) -> None:
     for line in ("held_out", *environment.lines):
         scenarios = environment.scenarios(line, 400, 22)
         trajectories = await played(environment, scenarios, expert(names(environment), scenarios, verifies=True), 1)
@@ -262,7 +264,7 @@ async def test_it_is_always_solved_by_the_right_tools_with_verifying(environment
         assert max(len(t.steps) for t in trajectories) <= 20
 
 
-async def test_it_makes_verifying_worth_its_price(environment: Any) -> None:
+async def test_environment_makes_verifying_worth_its_price(environment: Any) -> None:
     scenarios = environment.scenarios("held_out", 800, 23)
     rates, steps = {}, {}
     for verifies in (False, True):

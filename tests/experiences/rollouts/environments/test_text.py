@@ -56,7 +56,7 @@ async def test_the_instructions_stand_before_the_query() -> None:
         ({" " * i: i for i in range(10)}, "from 1 to 20,000 characters"),
     ],
 )
-def test_it_refuses_queries_out_of_bounds(queries: dict[str, Any], words: str) -> None:
+def test_environment_refuses_queries_out_of_bounds(queries: dict[str, Any], words: str) -> None:
     with pytest.raises(ValueError, match=words):
         TextTasks(queries, lambda answer, expected: 0.0)
 

@@ -58,7 +58,7 @@ class Played:
         return {name for name, allowed in zip(self.names, mask, strict=True) if not allowed}
 
 
-def test_it_calls_verifies_and_answers() -> None:
+def test_episode_calls_verifies_and_answers() -> None:
     played = Played("What is 2 + 3 * 4?", "14")
     called = played.do("int_calc")
     assert called.action == {"type": "tool", "tool": "int_calc", "parameters": {}}
@@ -73,13 +73,13 @@ def test_it_calls_verifies_and_answers() -> None:
     assert played.episode.outcome() == Outcome(1.0, True)
 
 
-def test_it_fails_an_episode_that_never_answers() -> None:
+def test_episode_fails_an_episode_that_never_answers() -> None:
     played = Played("What is 2 + 3?", "5")
     played.do("int_calc")
     assert played.episode.outcome() == Outcome(0.0, False, {"answered": False})
 
 
-def test_it_leaves_no_trace_of_a_call_that_timed_out() -> None:
+def test_episode_leaves_no_trace_of_a_call_that_timed_out() -> None:
     """Rule (a)."""
     played = Played("What is 2 + 3?", "5", "timeout", "", "timeout")
     before = played.seen
@@ -91,7 +91,7 @@ def test_it_leaves_no_trace_of_a_call_that_timed_out() -> None:
     assert verifying.verified is None and played.seen == with_result
 
 
-def test_it_discards_an_inconsistent_result_with_its_history() -> None:
+def test_episode_discards_an_inconsistent_result_with_its_history() -> None:
     """Rule (b): the state is the one before, so the retry needs no separate learning."""
     played = Played("How many legs have 3 cats, 2 ants?", "24", "", "", "corrupted")
     played.do("shift_decoder")
@@ -108,7 +108,7 @@ def test_it_discards_an_inconsistent_result_with_its_history() -> None:
     assert played.episode.outcome().success
 
 
-def test_it_masks_verify_and_answer_while_they_make_no_sense() -> None:
+def test_episode_masks_verify_and_answer_while_they_make_no_sense() -> None:
     """Rule (c)."""
     played = Played("What is 2 + 3?", "5")
     assert played.forbidden == {"verify", "answer"}
@@ -123,7 +123,7 @@ def test_it_masks_verify_and_answer_while_they_make_no_sense() -> None:
     assert "verify#ok" not in played.seen[1]
 
 
-def test_it_verifies_by_computing_again_and_knows_nothing_of_the_right_answer() -> None:
+def test_episode_verifies_by_computing_again_and_knows_nothing_of_the_right_answer() -> None:
     wrong_tool = Played("What is 2 + 3?", "5")
     wrong_tool.do("factor")
     assert wrong_tool.do("verify").verified is True  # consistently wrong
@@ -132,14 +132,14 @@ def test_it_verifies_by_computing_again_and_knows_nothing_of_the_right_answer() 
     assert false_alarm.do("verify").verified is False
 
 
-def test_it_keeps_the_result_in_hand_when_another_tool_fails() -> None:
+def test_episode_keeps_the_result_in_hand_when_another_tool_fails() -> None:
     played = Played("What is 2 + 3?", "5")
     played.do("int_calc")
     assert played.do("calendar").result == {"success": False, "output": "", "error": "no date in the text"}
     assert played.seen == ("5", ("calendar#err", "int_calc#ok"))
 
 
-def test_it_verifies_a_chain_from_its_beginning() -> None:
+def test_episode_verifies_a_chain_from_its_beginning() -> None:
     """The corrupted first link is found, though the second link worked faultlessly on it."""
     played = Played("How many legs have 3 cats, 2 ants?", "24", "corrupted")
     played.do("animals")
@@ -148,21 +148,21 @@ def test_it_verifies_a_chain_from_its_beginning() -> None:
     assert played.do("verify").verified is False
 
 
-def test_it_refuses_an_action_that_does_not_exist() -> None:
+def test_episode_refuses_an_action_that_does_not_exist() -> None:
     played = Played("q", "a")
     for choice in (-1, len(played.names)):
         with pytest.raises(IndexError, match="there is no action"):
             asyncio.run(played.episode.step(choice))
 
 
-def test_it_answers_verify_and_answer_without_a_result_with_a_failure_not_an_exception() -> None:
+def test_episode_answers_verify_and_answer_without_a_result_with_a_failure_not_an_exception() -> None:
     played = Played("q", "a")
     assert played.do("verify").result["error"] == "there is no result to verify"
     assert played.do("answer").done
     assert not played.episode.outcome().success
 
 
-def test_it_has_faults_as_often_as_configured() -> None:
+def test_episode_has_faults_as_often_as_configured() -> None:
     faults = Faults(NOW_AND_THEN, np.random.default_rng(3))
     kinds = [faults.next()[0] for _ in range(20_000)]
     assert kinds.count("timeout") / 20_000 == pytest.approx(0.04, abs=0.005)
@@ -186,10 +186,10 @@ def test_it_has_faults_as_often_as_configured() -> None:
         ("x", "xx"),
     ],
 )
-def test_it_corrupts_each_kind_of_result_plausibly(result: str, wrong: str) -> None:
+def test_episode_corrupts_each_kind_of_result_plausibly(result: str, wrong: str) -> None:
     assert corrupted(result, 0.99) == wrong
 
 
 @given(result=st.text(min_size=1, max_size=60), manner=st.floats(0, 1, exclude_max=True))
-def test_it_never_corrupts_a_result_into_itself_or_nothing(result: str, manner: float) -> None:
+def test_episode_never_corrupts_a_result_into_itself_or_nothing(result: str, manner: float) -> None:
     assert corrupted(result, manner) not in ("", result)

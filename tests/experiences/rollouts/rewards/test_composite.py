@@ -44,7 +44,7 @@ def taught(outcomes: list[float], turns: list[int] | None = None, **options: Any
     return reward
 
 
-def test_it_pays_raw_units_until_thirty_were_observed() -> None:
+def test_composite_pays_raw_units_until_thirty_were_observed() -> None:
     """1 x .40 + .5 x .20 (no average yet) + 0 (no code) + .5 x .25 (no feedback)."""
     one = paid(made(), trajectory())
     assert one.components == pytest.approx(
@@ -56,7 +56,7 @@ def test_it_pays_raw_units_until_thirty_were_observed() -> None:
     assert paid(almost, trajectory()).components["completion"] == pytest.approx(0.4)
 
 
-def test_it_pays_z_scores_from_thirty_on() -> None:
+def test_composite_pays_z_scores_from_thirty_on() -> None:
     """15 successes and 15 failures: mean .5, standard deviation .5. So a success is z = 1 and pays .4."""
     reward = taught([1.0, 0.0] * 15)
     success, failure = paid(reward, trajectory(1.0)), paid(reward, trajectory(0.0))
@@ -76,7 +76,7 @@ def test_a_component_that_never_changes_does_not_explode() -> None:
     assert praised.components["completion"] == 0
 
 
-def test_it_prefers_fewer_turns_than_is_usual_for_the_task_type() -> None:
+def test_composite_prefers_fewer_turns_than_is_usual_for_the_task_type() -> None:
     """Turns 2 and 6, 15 times each: mean 4, sigma 2. One turn more or less is half a sigma: 1/8 of the scale."""
     reward = made(efficiency_tokens=0, efficiency_redundant_calls=0)
     evidence = {"task_type": "sums"}
@@ -95,7 +95,7 @@ def call(tool: str, n: int, output: str, **figures: Any) -> Step:
     return Step({}, action, {"success": bool(output), "output": output, "error": ""}, **figures)
 
 
-def test_it_counts_calls_that_brought_nothing_new() -> None:
+def test_composite_counts_calls_that_brought_nothing_new() -> None:
     again = [
         call("look", 1, "a"),
         call("look", 1, "a"),
@@ -175,7 +175,7 @@ def test_the_task_type_is_the_scorer_where_nothing_else_is_said() -> None:
         (10**400, None),
     ],
 )
-def test_it_reads_code_quality(given_: Any, quality: float | None) -> None:
+def test_composite_reads_code_quality(given_: Any, quality: float | None) -> None:
     assert signals.code_quality({"code_quality": given_}) == (None if quality is None else pytest.approx(quality))
 
 
@@ -200,7 +200,7 @@ def test_it_reads_code_quality(given_: Any, quality: float | None) -> None:
         ("great", 0.5),
     ],
 )
-def test_it_reads_feedback(given_: Any, value: float) -> None:
+def test_composite_reads_feedback(given_: Any, value: float) -> None:
     assert signals.feedback({"feedback": given_}) == pytest.approx(value)
 
 
@@ -213,7 +213,7 @@ def test_missing_evidence_is_worth_its_mean() -> None:
     assert paid(reward, trajectory()).components["code_quality"] == 0
 
 
-def test_it_distinguishes_measured_evidence_and_missing_evidence() -> None:
+def test_composite_distinguishes_measured_evidence_and_missing_evidence() -> None:
     bare, given = trajectory(), trajectory(evidence={"code_quality": 0.4, "feedback": {"stars": 5}})
     found = [paid(made(), one).evidence["reward"]["measured"] for one in (bare, given)]
     assert found[0] == {"completion": True, "efficiency": True, "code_quality": False, "feedback": False}
@@ -231,7 +231,7 @@ def test_siblings_are_measured_alike_until_it_learns() -> None:
     assert paid(reward, trajectory()).reward < first
 
 
-def test_it_forgets_what_lies_further_back_than_its_window() -> None:
+def test_composite_forgets_what_lies_further_back_than_its_window() -> None:
     window = Window(3)
     window.add([9.0, 1.0, 2.0, 3.0])
     assert window.values.tolist() == [1.0, 2.0, 3.0]
@@ -242,7 +242,7 @@ def test_it_forgets_what_lies_further_back_than_its_window() -> None:
     assert paid(reward, trajectory()).components["completion"] == 0
 
 
-def test_it_remembers_the_task_types_that_were_seen_last() -> None:
+def test_composite_remembers_the_task_types_that_were_seen_last() -> None:
     reward = made()
     for kind in [*range(MAX_TYPES), 0, MAX_TYPES]:
         reward.learn([paid(reward, trajectory(evidence={"task_type": f"kind {kind}"}))])
@@ -317,7 +317,9 @@ _evidence = st.fixed_dictionaries(
 
 @settings(max_examples=150, deadline=None)
 @given(evidence=_evidence, outcome=st.floats(0, 1), turns=st.integers(0, 30), learned=st.booleans())
-def test_it_is_finite_for_any_evidence(evidence: dict[str, Any], outcome: float, turns: int, learned: bool) -> None:
+def test_composite_is_finite_for_any_evidence(
+    evidence: dict[str, Any], outcome: float, turns: int, learned: bool
+) -> None:
     reward = taught([1.0, 0.0] * 15) if learned else made()
     one = paid(reward, trajectory(outcome, turns, evidence))
     assert one.error == "" and math.isfinite(one.reward)

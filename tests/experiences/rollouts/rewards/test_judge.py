@@ -91,7 +91,7 @@ def judge(**options: Any) -> Any:
 
 
 @pytest.mark.parametrize("name", ["dataset", "reasoning_gym"])
-async def test_it_pays_what_the_judge_says_in_any_environment(name: str) -> None:
+async def test_judge_reward_pays_what_the_judge_says_in_any_environment(name: str) -> None:
     environment = None if name == "dataset" else environments.get("reasoning_gym")({"families": ["gcd"]})
     meter = Purposes()
     with ModelServer(brain=acting) as server:
@@ -232,13 +232,15 @@ async def test_of_a_conversation_the_whole_is_judged() -> None:
         ({"rubric": "r", "model": 7}, "model must be the name of a model"),
     ],
 )
-def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_judge_reward_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rewards.get("judge")(options)
 
 
 @pytest.mark.django_db(transaction=True)
-def test_it_is_tried_on_trajectories_that_were_lived(operator: Actor, adam: Any, agent: Agent, stella: Any) -> None:
+def test_judge_reward_is_tried_on_trajectories_that_were_lived(
+    operator: Actor, adam: Any, agent: Agent, stella: Any
+) -> None:
     run = lived_run(operator, agent)
     body = {"reward": "judge", "options": {"rubric": RUBRIC}, "job": str(run.job_id)}
     caller = Caller(operator.user)

@@ -42,7 +42,7 @@ def test_ties_share_the_mean_of_their_ranks() -> None:
     assert average_ranks([]) == []
 
 
-def test_it_pays_places_by_hand() -> None:
+def test_rank_reward_pays_places_by_hand() -> None:
     assert of(0.2, 1.0, 0.7, 0.5) == pytest.approx([0, 1, 2 / 3, 1 / 3])
     assert of(0.5, 1.0, 0.5, 0.0) == pytest.approx([0.5, 1, 0.5, 0])
     assert of(1.0, 0.0) == [1.0, 0.0]
@@ -80,7 +80,7 @@ def test_less_is_better_but_only_among_successes() -> None:
     assert ranked([lived(ms=5.0001), lived(ms=5.0004), lived(ms=9.0)], by="duration") == pytest.approx([0.75, 0.75, 0])
 
 
-def test_it_ranks_by_another_reward() -> None:
+def test_rank_reward_ranks_by_another_reward() -> None:
     group = [lived(1.0, steps=9), lived(1.0, steps=2), lived(0.0)]
     found = ranked(group, by="reward", of="shaped", of_options={"step": -0.05})
     assert found == pytest.approx([0.5, 1, 0])
@@ -113,7 +113,7 @@ def test_one_alone_is_not_ranked() -> None:
     assert "fewer than 2" in one.evidence["reward"]["unscored"]
 
 
-def test_it_is_unscored_until_its_group_is_complete() -> None:
+def test_rank_reward_is_unscored_until_its_group_is_complete() -> None:
     one = lived(1.0)
     pay(rewards.get("relative_rank")({}), one)
     assert math.isnan(one.reward) and one.error == "" and one.components == {}
@@ -154,7 +154,7 @@ def test_the_last_step_is_paid() -> None:
         ({"of": "shaped"}, "are for by: reward"),
     ],
 )
-def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_rank_reward_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rewards.get("relative_rank")(options)
 

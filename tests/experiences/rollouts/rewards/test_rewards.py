@@ -36,7 +36,7 @@ def paid(rule: str, *steps: Step, success: bool = True, **options: Any) -> Traje
     return one
 
 
-def test_it_pays_the_outcome() -> None:
+def test_reward_pays_the_outcome() -> None:
     partly = trajectory(CALL, ANSWER, success=False, outcome=0.4)
     pay(rewards.get("outcome")({}), partly)
     assert (partly.reward, partly.components, [s.reward for s in partly.steps]) == (0.4, {"outcome": 0.4}, [0.0, 0.4])
@@ -44,7 +44,7 @@ def test_it_pays_the_outcome() -> None:
     assert partly.reward == 0.0
 
 
-def test_it_pays_a_good_episode_by_the_numbers_of_the_specification() -> None:
+def test_reward_pays_a_good_episode_by_the_numbers_of_the_specification() -> None:
     one = paid("strict", CALL, VERIFY, ANSWER)
     assert one.components == pytest.approx(
         {"tool": 0.1, "verify": 0.05, "step": -0.03, "outcome": 1.0, "wrong_answer": 0}
@@ -53,7 +53,7 @@ def test_it_pays_a_good_episode_by_the_numbers_of_the_specification() -> None:
     assert one.reward == pytest.approx(1.12)
 
 
-def test_it_pays_a_distinct_useful_call_once_and_three_at_most() -> None:
+def test_reward_pays_a_distinct_useful_call_once_and_three_at_most() -> None:
     other = [step("tool", name) for name in ("lcm", "factor", "calendar", "animals")]
     same, empty = CALL, step("tool", "lcm", output="")
     failed = step("tool", "lcm", success=False)
@@ -65,14 +65,14 @@ def test_it_pays_a_distinct_useful_call_once_and_three_at_most() -> None:
     assert paid("strict", CALL, again_with_other_input).components["tool"] == pytest.approx(0.2)
 
 
-def test_it_pays_the_first_verify_that_confirmed_a_result() -> None:
+def test_reward_pays_the_first_verify_that_confirmed_a_result() -> None:
     refuted = step("verify", success=False, output="inconsistent")
     assert paid("strict", refuted).components["verify"] == 0
     assert [s.reward for s in paid("strict", refuted, VERIFY, VERIFY, step=0).steps[:2]] == [0.0, 0.05]
     assert paid("strict", VERIFY, VERIFY).components["verify"] == pytest.approx(0.05)
 
 
-def test_it_is_farmed_when_paid_naively_and_not_by_the_other_rules() -> None:
+def test_reward_is_farmed_when_paid_naively_and_not_by_the_other_rules() -> None:
     """19 useless calls earn more than solving the task."""
     farming = [CALL] * 19 + [ANSWER]
     honest = (CALL, VERIFY, ANSWER)
@@ -98,7 +98,7 @@ def test_the_potential_rule_pays_what_a_step_adds_and_takes_it_back_at_the_end()
     assert [s.reward for s in paid("potential", CALL, ANSWER, step=0, gamma=0.5).steps] == pytest.approx([0.05, 0.9])
 
 
-def test_it_pays_gated_bonuses_only_for_a_success() -> None:
+def test_reward_pays_gated_bonuses_only_for_a_success() -> None:
     assert paid("gated", CALL, VERIFY, ANSWER, success=False).components["tool"] == 0
     assert paid("gated", CALL, VERIFY, ANSWER).reward == paid("strict", CALL, VERIFY, ANSWER).reward
 
@@ -109,7 +109,7 @@ _KINDS = st.sampled_from(
 
 
 @given(st.lists(_KINDS, max_size=19), st.booleans(), st.sampled_from([0.9, 0.99, 1.0]))
-def test_it_leaves_the_best_policy_as_it_is_when_paid_by_potential(
+def test_reward_leaves_the_best_policy_as_it_is_when_paid_by_potential(
     before: list[Step], success: bool, gamma: float
 ) -> None:
     """The discounted sum of the shaping is the same for every episode: 0, as Phi is 0 at both ends."""
@@ -119,7 +119,7 @@ def test_it_leaves_the_best_policy_as_it_is_when_paid_by_potential(
     assert sum(gamma**t * amount for t, amount in enumerate(shaping)) == pytest.approx(0, abs=1e-12)
 
 
-def test_it_charges_a_wrong_answer_but_not_giving_no_answer() -> None:
+def test_reward_charges_a_wrong_answer_but_not_giving_no_answer() -> None:
     assert paid("strict", CALL, ANSWER, success=False, wrong_answer=-0.2).components["wrong_answer"] == -0.2
     assert paid("strict", CALL, CALL, success=False, wrong_answer=-0.2).components["wrong_answer"] == 0
     assert paid("strict", CALL, ANSWER, wrong_answer=-0.2).components["wrong_answer"] == 0
@@ -130,20 +130,20 @@ def test_it_charges_a_wrong_answer_but_not_giving_no_answer() -> None:
     st.booleans(),
     st.sampled_from(["strict", "naive", "potential", "gated"]),
 )
-def test_it_splits_the_reward_over_the_steps_without_a_rest(steps: list[Step], success: bool, rule: str) -> None:
+def test_reward_splits_the_reward_over_the_steps_without_a_rest(steps: list[Step], success: bool, rule: str) -> None:
     one = paid(rule, *steps, success=success, wrong_answer=-0.2)
     assert sum(s.reward for s in one.steps) == pytest.approx(one.reward, abs=1e-12)
     assert sum(one.components.values()) == pytest.approx(one.reward, abs=1e-12)
 
 
-def test_it_pays_part_credit_with_its_option() -> None:
+def test_reward_pays_part_credit_with_its_option() -> None:
     for partial, amount in ((False, 0.0), (True, 0.4)):
         one = trajectory(CALL, ANSWER, success=False, outcome=0.4)
         pay(rewards.get("shaped")({"partial_credit": partial}), one)
         assert one.components["outcome"] == amount
 
 
-def test_it_pays_failures_in_place_of_everything_else() -> None:
+def test_reward_pays_failures_in_place_of_everything_else() -> None:
     shaped = rewards.get("shaped")
     late = trajectory(CALL, VERIFY, success=False, error="timeout: over 300 s")
     pay(shaped({}), late)
@@ -168,7 +168,7 @@ def test_it_pays_failures_in_place_of_everything_else() -> None:
         (lambda t: None, "reward: AttributeError"),
     ],
 )
-def test_it_marks_the_trajectory_when_a_reward_fails(reward: Any, error: str) -> None:
+def test_reward_marks_the_trajectory_when_a_reward_fails(reward: Any, error: str) -> None:
     one = trajectory(CALL)
     pay(reward, one)
     assert one.error.startswith(error)
@@ -186,7 +186,7 @@ def test_it_marks_the_trajectory_when_a_reward_fails(reward: Any, error: str) ->
         ({"partial_credit": "yes"}, "partial_credit must be true or false"),
     ],
 )
-def test_it_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
+def test_reward_refuses_wrong_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         rewards.get("shaped")(options)
 
@@ -214,7 +214,7 @@ def test_a_formula_pays_one_amount_or_what_it_says_itself(monkeypatch: pytest.Mo
         rewards.get("outcome")({"cost": 1})
 
 
-def test_it_describes_every_option_of_every_reward() -> None:
+def test_every_option_of_every_reward_is_described() -> None:
     for name, factory in rewards.items():
         assert factory.description, name
         assert all(factory.option_help.values())

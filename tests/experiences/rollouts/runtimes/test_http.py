@@ -393,7 +393,7 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
     assert agent.asked[1]["system"] == head and "dropped_context" in sent.steps[-1].state
 
 
-async def test_it_lists_the_one_model() -> None:
+async def test_address_of_a_rollout_lists_the_one_model() -> None:
     listed: list[dict[str, Any]] = []
 
     def lists(asked: dict[str, Any], ask: Ask) -> str:

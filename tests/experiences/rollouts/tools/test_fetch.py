@@ -117,11 +117,11 @@ def pages() -> Iterator[Pages]:
         ("/data", '{"a": 1}'),
     ],
 )
-async def test_it_reads_pages_as_text(pages: Pages, path: str, text: str) -> None:
+async def test_fetch_reads_pages_as_text(pages: Pages, path: str, text: str) -> None:
     assert await fetched(tool(), f"http://pages.test:{pages.port}{path}") == ToolResult(True, text)
 
 
-async def test_it_asks_for_the_name_and_sends_nothing_of_ours(pages: Pages) -> None:
+async def test_fetch_asks_for_the_name_and_sends_nothing_of_ours(pages: Pages) -> None:
     assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).ok
     [(path, headers)] = pages.asked
     assert path == "/" and headers["host"] == f"pages.test:{pages.port}"
@@ -139,27 +139,27 @@ async def test_it_asks_for_the_name_and_sends_nothing_of_ours(pages: Pages) -> N
         ("/here", "redirects to /: fetch that address"),
     ],
 )
-async def test_it_says_why_a_page_can_not_be_read(pages: Pages, path: str, said: str) -> None:
+async def test_fetch_says_why_a_page_can_not_be_read(pages: Pages, path: str, said: str) -> None:
     found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
     assert not found.ok and said in found.error and "secret" not in found.error
 
 
-async def test_it_stops_reading_at_its_limit(pages: Pages) -> None:
+async def test_fetch_stops_reading_at_its_limit(pages: Pages) -> None:
     found = await tool(max_bytes=100_000).run({"url": f"http://pages.test:{pages.port}/endless"})
     assert found.output == "x" * 100_000 + "\n[cut: only 100,000 bytes were read]"
 
 
-async def test_it_stops_reading_when_its_time_is_over(pages: Pages) -> None:
+async def test_fetch_stops_reading_when_its_time_is_over(pages: Pages) -> None:
     found = await fetched(tool(max_bytes=2**40, timeout=0.3), f"http://pages.test:{pages.port}/endless")
     assert found == ToolResult(False, "", "timeout: no page within 0.3 s")
 
 
-async def test_it_takes_another_address_of_a_name_where_one_can_not_be_reached(pages: Pages, names: Names) -> None:
+async def test_fetch_takes_another_address_of_a_name_where_one_can_not_be_reached(pages: Pages, names: Names) -> None:
     names.names["pages.test"] = ["::1 127.0.0.1"]
     assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).output == "hello"
 
 
-async def test_it_reports_a_server_that_does_not_answer(pages: Pages) -> None:
+async def test_fetch_reports_a_server_that_does_not_answer(pages: Pages) -> None:
     found = await fetched(tool(), "http://pages.test:1/")
     assert not found.ok and found.error.startswith("it can't be reached")
 
@@ -189,14 +189,14 @@ async def test_it_reports_a_server_that_does_not_answer(pages: Pages) -> None:
         (3, "call it with"),
     ],
 )
-async def test_it_refuses_what_is_not_on_the_list(pages: Pages, names: Names, url: Any, said: str) -> None:
+async def test_fetch_refuses_what_is_not_on_the_list(pages: Pages, names: Names, url: Any, said: str) -> None:
     found = await fetched(tool(), url)
     assert not found.ok and said in found.error, found
     assert not pages.asked and not names.asked  # not even the name is looked up
 
 
 @pytest.mark.parametrize("path", ["/there", "/away", "/inside", "/file", "/as", "/round"])
-async def test_it_follows_no_redirect_and_says_where_it_leads(pages: Pages, path: str) -> None:
+async def test_fetch_follows_no_redirect_and_says_where_it_leads(pages: Pages, path: str) -> None:
     found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
     assert not found.ok and found.error.startswith("the page redirects to ")
     assert [path for path, _ in pages.asked] == [path]
@@ -206,7 +206,9 @@ INSIDE = "private network, which this site does not call"
 
 
 @pytest.mark.parametrize("addresses", ["127.0.0.1", "10.0.0.7 93.184.215.14", "169.254.169.254", "::ffff:10.0.0.7"])
-async def test_it_refuses_a_name_that_leads_inside(pages: Pages, names: Names, settings: Any, addresses: str) -> None:
+async def test_fetch_refuses_a_name_that_leads_inside(
+    pages: Pages, names: Names, settings: Any, addresses: str
+) -> None:
     settings.OUTBOUND_ALLOW = ()
     names.names["pages.test"] = [addresses]
     found = await fetched(tool(), f"http://pages.test:{pages.port}/")
@@ -214,30 +216,30 @@ async def test_it_refuses_a_name_that_leads_inside(pages: Pages, names: Names, s
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
-async def test_it_refuses_this_host_by_the_systems_own_resolver(pages: Pages, settings: Any, host: str) -> None:
+async def test_fetch_refuses_this_host_by_the_systems_own_resolver(pages: Pages, settings: Any, host: str) -> None:
     settings.OUTBOUND_ALLOW = ()
     found = await fetched(FetchTool((host,)), f"http://{host}:{pages.port}/")
     assert INSIDE in found.error and not pages.asked
 
 
-async def test_it_connects_to_the_address_that_it_checked(pages: Pages, names: Names) -> None:
+async def test_fetch_connects_to_the_address_that_it_checked(pages: Pages, names: Names) -> None:
     names.names["pages.test"] = ["127.0.0.1", "10.0.0.7"]  # a name that changes once it was checked
     assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).ok and names.asked == ["pages.test"]
     assert INSIDE in (await fetched(tool(), f"http://pages.test:{pages.port}/")).error
 
 
 @pytest.mark.parametrize("host", ["*", "http://a.test", "a.test/x", "a.test:80", "*.*.test", "A.test", "", "a..test"])
-def test_it_takes_no_host_of_the_wrong_form(host: str) -> None:
+def test_fetch_takes_no_host_of_the_wrong_form(host: str) -> None:
     with pytest.raises(ValueError, match="no host"):
         FetchTool((host,))
 
 
-async def test_it_fetches_nothing_where_no_host_is_listed(pages: Pages) -> None:
+async def test_fetch_fetches_nothing_where_no_host_is_listed(pages: Pages) -> None:
     found = await fetched(tool(allowed_hosts=()), f"http://pages.test:{pages.port}/")
     assert found.error.endswith("allowed: none") and not pages.asked
 
 
-def test_it_names_the_allowed_hosts_to_the_model() -> None:
+def test_fetch_names_the_allowed_hosts_to_the_model() -> None:
     spec = tool().spec
     assert spec.name == "fetch" and "pages.test, *.docs.test" in spec.description
     json.dumps(dict(spec.parameters))
@@ -262,7 +264,9 @@ def certificate(folder: Path, name: str) -> Path:
 
 
 @pytest.mark.parametrize(("name", "good"), [("pages.test", True), ("other.test", False)])
-async def test_it_checks_the_certificate_against_the_name(tmp_path: Path, settings: Any, name: str, good: bool) -> None:
+async def test_fetch_checks_the_certificate_against_the_name(
+    tmp_path: Path, settings: Any, name: str, good: bool
+) -> None:
     path = certificate(tmp_path, name)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(path)
@@ -290,5 +294,5 @@ async def test_it_checks_the_certificate_against_the_name(tmp_path: Path, settin
         ("", ""),
     ],
 )
-def test_it_reduces_html_to_its_text(page: str, text: str) -> None:
+def test_fetch_reduces_html_to_its_text(page: str, text: str) -> None:
     assert text_of_html(page) == text

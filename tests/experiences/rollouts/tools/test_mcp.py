@@ -65,7 +65,7 @@ async def toolset(request: pytest.FixtureRequest) -> AsyncIterator[Toolset]:
 # -- calling ----------------------------------------------------------------------------------------------------------
 
 
-async def test_it_lists_tools_with_their_schemas_and_calls_them(toolset: Toolset) -> None:
+async def test_client_lists_tools_with_their_schemas_and_calls_them(toolset: Toolset) -> None:
     specs = {spec.name: spec for spec in toolset.specs}
     assert {"test__add", "test__text_shout_it", "test__fail"} <= set(specs)
     assert specs["test__add"].description == "Adds two numbers."
@@ -75,7 +75,7 @@ async def test_it_lists_tools_with_their_schemas_and_calls_them(toolset: Toolset
     assert '"city": "Oslo"' in (await toolset.call("test__weather", {"city": "Oslo"})).output
 
 
-async def test_it_makes_a_failed_result_of_any_error(toolset: Toolset) -> None:
+async def test_client_makes_a_failed_result_of_any_error(toolset: Toolset) -> None:
     failed = await toolset.call("test__fail", {})
     assert not failed.ok and "the disk is full" in failed.error
     wrong = await toolset.call("test__add", {"a": "many"})
@@ -87,13 +87,13 @@ async def test_it_makes_a_failed_result_of_any_error(toolset: Toolset) -> None:
     assert (await toolset.call("test__add", {"a": 1, "b": 1})).output == "2"
 
 
-async def test_it_serves_many_rollouts_at_once(toolset: Toolset) -> None:
+async def test_client_serves_many_rollouts_at_once(toolset: Toolset) -> None:
     found = await asyncio.gather(*(toolset.call("test__add", {"a": n, "b": n}) for n in range(20)))
     assert [result.output for result in found] == [str(2 * n) for n in range(20)]
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
-async def test_it_gives_up_on_a_call_that_takes_too_long(transport: str) -> None:
+async def test_client_gives_up_on_a_call_that_takes_too_long(transport: str) -> None:
     with MCPHTTP() as server:
         url = {} if transport == "stdio" else {"transport": "http", "url": server.url}
         async with allowing(local(**url)) as mcp:
@@ -106,7 +106,7 @@ async def test_it_gives_up_on_a_call_that_takes_too_long(transport: str) -> None
             assert (await tools.call("local__add", {"a": 1, "b": 1})).output == "2"
 
 
-async def test_it_survives_a_rollout_that_is_cancelled_during_a_call(toolset: Toolset) -> None:
+async def test_client_survives_a_rollout_that_is_cancelled_during_a_call(toolset: Toolset) -> None:
     call = asyncio.create_task(toolset.call("test__slow", {"seconds": 30}))
     await asyncio.sleep(0.2)
     call.cancel()
@@ -183,12 +183,12 @@ async def test_a_compressed_answer_is_not_unfolded() -> None:
 @pytest.mark.parametrize(
     "commands", [[], [()], [("/bin/other",)], [(sys.executable, "-m")], [(*PROGRAM, "--stubborn")]]
 )
-def test_it_starts_no_program_that_is_not_allowed(commands: list[tuple[str, ...]]) -> None:
+def test_client_starts_no_program_that_is_not_allowed(commands: list[tuple[str, ...]]) -> None:
     with pytest.raises(ValueError, match="not allowed to be started"):
         MCPTools([local()], commands=commands)
 
 
-async def test_it_offers_only_the_tools_that_may_be_used() -> None:
+async def test_client_offers_only_the_tools_that_may_be_used() -> None:
     async with allowing(local(tools=("add", "pid"))) as mcp:
         tools = Toolset(await mcp.tools())
         assert [spec.name for spec in tools.specs] == ["local__add", "local__pid"]
@@ -198,7 +198,7 @@ async def test_it_offers_only_the_tools_that_may_be_used() -> None:
             await mcp.tools()
 
 
-async def test_it_passes_on_only_the_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_passes_on_only_the_variables_that_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LLM_API_KEY", "sk-of-this-process")
     server = local(variables={"TOKEN": "t"})
     assert "TOKEN" not in repr(server)
@@ -208,7 +208,7 @@ async def test_it_passes_on_only_the_variables_that_are_named(monkeypatch: pytes
     assert said == ["t", "(none)"]
 
 
-async def test_it_sends_its_headers_and_does_not_print_them() -> None:
+async def test_client_sends_its_headers_and_does_not_print_them() -> None:
     with MCPHTTP() as http:
         server = MCPServer("far", "http", url=http.url, headers={"authorization": "Bearer secret-token"})
         assert "secret-token" not in repr(server)
@@ -217,7 +217,7 @@ async def test_it_sends_its_headers_and_does_not_print_them() -> None:
     assert http.seen and all(headers["authorization"] == "Bearer secret-token" for headers in http.seen)
 
 
-def test_it_gives_tools_names_that_every_model_takes() -> None:
+def test_client_gives_tools_names_that_every_model_takes() -> None:
     taken: set[str] = set()
     names = [_safe_name("s", tool, taken) for tool in ("a.b", "a b", "a_b", "ü" * 5, "x" * 100, "x" * 101)]
     assert len(set(names)) == 6 and names[0] == "s__a_b"
@@ -234,12 +234,12 @@ def test_it_gives_tools_names_that_every_model_takes() -> None:
         {"name": "a", "transport": "stdio"},
     ],
 )
-def test_it_refuses_a_server_of_the_wrong_form(values: dict[str, Any]) -> None:
+def test_client_refuses_a_server_of_the_wrong_form(values: dict[str, Any]) -> None:
     with pytest.raises(ValueError):
         MCPServer(**values)
 
 
-def test_it_refuses_two_servers_of_one_name() -> None:
+def test_client_refuses_two_servers_of_one_name() -> None:
     with pytest.raises(ValueError, match="called 'local'"):
         allowing(local(), local())
 
@@ -247,7 +247,7 @@ def test_it_refuses_two_servers_of_one_name() -> None:
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
-async def test_it_starts_nothing_before_it_is_needed(tmp_path: Path) -> None:
+async def test_client_starts_nothing_before_it_is_needed(tmp_path: Path) -> None:
     started = tmp_path / "started"
     program = (sys.executable, "-c", f"open({str(started)!r}, 'w')")
     server = MCPServer("local", "stdio", command=program[0], args=program[1:], timeout_s=20.0)
@@ -259,7 +259,7 @@ async def test_it_starts_nothing_before_it_is_needed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("args", [(), ("--stubborn",)])
-async def test_it_leaves_no_process_behind(args: tuple[str, ...]) -> None:
+async def test_client_leaves_no_process_behind(args: tuple[str, ...]) -> None:
     async with allowing(local(*args)) as mcp:
         tools = Toolset(await mcp.tools())
         server = int((await tools.call("local__pid", {})).output)
@@ -269,7 +269,7 @@ async def test_it_leaves_no_process_behind(args: tuple[str, ...]) -> None:
     assert (await tools.call("local__pid", {})).error == "local: the connection was closed"
 
 
-async def test_it_leaves_no_process_behind_when_the_work_fails() -> None:
+async def test_client_leaves_no_process_behind_when_the_work_fails() -> None:
     with pytest.raises(RuntimeError, match="the work failed"):
         async with allowing(local()) as mcp:
             server = int((await Toolset(await mcp.tools()).call("local__pid", {})).output)
@@ -277,7 +277,7 @@ async def test_it_leaves_no_process_behind_when_the_work_fails() -> None:
     assert await gone(server)
 
 
-async def test_it_leaves_no_process_behind_when_the_work_is_cancelled() -> None:
+async def test_client_leaves_no_process_behind_when_the_work_is_cancelled() -> None:
     pids: list[int] = []
 
     async def work() -> None:
@@ -295,7 +295,7 @@ async def test_it_leaves_no_process_behind_when_the_work_is_cancelled() -> None:
     assert await gone(*pids)
 
 
-async def test_it_starts_a_server_that_died_again_but_once() -> None:
+async def test_client_starts_a_server_that_died_again_but_once() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
         first = int((await tools.call("local__pid", {})).output)
@@ -309,7 +309,7 @@ async def test_it_starts_a_server_that_died_again_but_once() -> None:
     assert await gone(second)
 
 
-async def test_it_starts_one_server_again_for_all_rollouts_that_it_left() -> None:
+async def test_client_starts_one_server_again_for_all_rollouts_that_it_left() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
         await asyncio.gather(*(tools.call("local__slow", {"seconds": 20}) for _ in range(4)),
@@ -318,7 +318,7 @@ async def test_it_starts_one_server_again_for_all_rollouts_that_it_left() -> Non
         assert len({result.output for result in pids}) == 1 and all(result.ok for result in pids)
 
 
-async def test_it_keeps_a_new_connection_when_a_late_call_gives_up_the_old_one() -> None:
+async def test_client_keeps_a_new_connection_when_a_late_call_gives_up_the_old_one() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
         peer = mcp._peers["local"]
@@ -330,7 +330,7 @@ async def test_it_keeps_a_new_connection_when_a_late_call_gives_up_the_old_one()
         assert (await tools.call("local__pid", {})).output == second
 
 
-async def test_it_makes_a_new_session_when_an_http_server_forgot_the_old_one() -> None:
+async def test_client_makes_a_new_session_when_an_http_server_forgot_the_old_one() -> None:
     with MCPHTTP(legacy=True) as http:
         mcp = MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)])
         tools = Toolset(await mcp.tools())
@@ -342,7 +342,7 @@ async def test_it_makes_a_new_session_when_an_http_server_forgot_the_old_one() -
         await mcp.__aexit__()
 
 
-async def test_it_says_so_when_a_server_can_not_be_had() -> None:
+async def test_client_says_so_when_a_server_can_not_be_had() -> None:
     async with allowing(local("--broken")) as mcp:
         with pytest.raises(MCPFailure, match="local: it can't be connected: Connection closed"):
             await mcp.tools()
@@ -354,7 +354,7 @@ async def test_it_says_so_when_a_server_can_not_be_had() -> None:
             await mcp.tools()
 
 
-async def test_it_says_so_when_an_http_server_is_away_and_finds_it_again() -> None:
+async def test_client_says_so_when_an_http_server_is_away_and_finds_it_again() -> None:
     with MCPHTTP() as http:
         mcp = MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)])
         tools = Toolset(await mcp.tools())

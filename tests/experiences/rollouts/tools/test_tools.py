@@ -52,7 +52,7 @@ def score(family: str, difficulty: str, answer: str, entry: Mapping[str, Any]) -
     return float(dataset.score_answer(answer, entry))
 
 
-def test_it_has_at_least_sixteen_different_tools_with_descriptions() -> None:
+def test_toolbox_has_at_least_sixteen_different_tools_with_descriptions() -> None:
     assert len(BUILT_IN) >= 16
     assert len({tool.name for tool in BUILT_IN}) == len(BUILT_IN)
     assert all(tool.description for tool in BUILT_IN)
@@ -62,13 +62,13 @@ def test_it_has_at_least_sixteen_different_tools_with_descriptions() -> None:
 @pytest.mark.parametrize("box", [STRICT, GREEDY], ids=["strict", "greedy"])
 @pytest.mark.parametrize("difficulty", ["default", "harder"])
 @pytest.mark.parametrize("family", CHAINS)
-def test_it_solves_its_family(family: str, difficulty: str, box: Any) -> None:
+def test_chain_solves_its_family(family: str, difficulty: str, box: Any) -> None:
     items = entries(family, difficulty, 100)
     solved = sum(score(family, difficulty, chain_output(family, e["question"], box), e) >= 0.99 for e in items)
     assert solved >= (99 if family == "caesar_cipher" else 100)
 
 
-def test_it_has_tools_that_fit_no_family_and_nearly_always_say_so() -> None:
+def test_toolbox_has_tools_that_fit_no_family_and_nearly_always_say_so() -> None:
     distractors = set(NAMES) - {tool for chain in CHAINS.values() for tool in chain}
     assert distractors == {"roman_numeral", "convert_units", "percentage", "time_between"}
     texts = [entry["question"] for family in CHAINS for entry in entries(family, "default", 40)]
@@ -78,7 +78,7 @@ def test_it_has_tools_that_fit_no_family_and_nearly_always_say_so() -> None:
 
 @pytest.mark.parametrize("variant", range(N_TRAINED + N_UNSEEN))
 @pytest.mark.parametrize("family", CHAINS)
-def test_it_reads_every_wording(family: str, variant: int) -> None:
+def test_chain_reads_every_wording(family: str, variant: int) -> None:
     for entry in entries(family, "default", 40):
         text = reworded(family, entry["question"], entry["metadata"], variant)
         assert text != entry["question"]
@@ -86,13 +86,13 @@ def test_it_reads_every_wording(family: str, variant: int) -> None:
         assert score(family, "default", answer, entry) >= 0.99, (text, answer, entry["answer"])
 
 
-def test_it_words_every_family_in_five_different_ways() -> None:
+def test_templates_word_every_family_in_five_different_ways() -> None:
     assert set(TEMPLATES) == set(HARDER) == set(CHAINS)
     assert all(len(set(wordings)) == N_TRAINED + N_UNSEEN for wordings in TEMPLATES.values())
 
 
 @pytest.mark.parametrize("family", CHAINS)
-def test_it_is_not_solved_by_one_tool_alone_where_it_is_a_chain(family: str) -> None:
+def test_chain_is_not_solved_by_one_tool_alone(family: str) -> None:
     """Two families need two tools; the others are no chains in disguise."""
     items = entries(family, "default", 40)
     alone = 0
@@ -112,7 +112,7 @@ def _scored(family: str, answer: str, entry: Mapping[str, Any]) -> bool:
         return False
 
 
-def test_it_sets_traps_that_answer_almost_anything() -> None:
+def test_traps_answer_almost_anything() -> None:
     texts = [entry["question"] for family in CHAINS for entry in entries(family, "default", 10)]
     share = {
         level: {
@@ -169,11 +169,11 @@ def test_it_sets_traps_that_answer_almost_anything() -> None:
         ("shift_decoder", "Read: WKLV LV D VHFUHW PHVVDJH IRU BRX", "THIS IS A SECRET MESSAGE FOR YOU"),
     ],
 )
-def test_it_does_its_work(tool: str, text: str, expected: str) -> None:
+def test_tool_does_its_work(tool: str, text: str, expected: str) -> None:
     assert output(tool, text) == expected
 
 
-def test_it_repairs_a_year_that_contradicts_its_weekday() -> None:
+def test_calendar_repairs_a_year_that_contradicts_its_weekday() -> None:
     text = "How many business days are there from Friday, December 30, 2022 to Monday, January 2, 2022 (inclusive)?"
     assert output("calendar", text) == "2"
 
@@ -213,13 +213,13 @@ def test_it_repairs_a_year_that_contradicts_its_weekday() -> None:
         ("time_between", "at 9:40"),
     ],
 )
-def test_it_refuses_what_is_not_its_kind_and_says_why(tool: str, text: str) -> None:
+def test_tool_refuses_what_is_not_its_kind_and_says_why(tool: str, text: str) -> None:
     result = run(tool, text)
     assert (result.ok, result.output) == (False, "")
     assert result.error
 
 
-def test_it_works_on_the_last_result_where_a_chain_needs_it() -> None:
+def test_tool_works_on_the_last_result_where_a_chain_needs_it() -> None:
     result = run("int_calc", "How many legs have 13 cats, 2 ants?", "13*4 + 2*6")
     assert result == ToolResult(True, "64", read_last=True)
     assert run("int_calc", "What is 1 + 1?", "64") == ToolResult(True, "2")  # 64 is no expression
@@ -231,7 +231,7 @@ _ODD_TEXT = st.text(st.sampled_from(list("0123456789abcxyzABC+-*/<>()=.,:;\"'{}\
 
 @settings(max_examples=150, deadline=None)
 @given(text=st.one_of(_ODD_TEXT, st.text(max_size=100)), last=_ODD_TEXT)
-def test_it_never_raises_and_always_says_something(text: str, last: str) -> None:
+def test_tool_never_raises_and_always_says_something(text: str, last: str) -> None:
     for box in (STRICT, GREEDY):
         for index in range(len(box)):
             result = box[index].run(text, last)
@@ -244,7 +244,7 @@ def test_it_never_raises_and_always_says_something(text: str, last: str) -> None
     ["1" * 19_000, "1 " * 9_000, "a" * 19_000, "(" * 19_000, "1+" * 9_000, "x=" * 9_000, "A " * 9_000, "1, " * 6_000,
      '"' * 19_000, "0x" * 9_000, ": a," * 4_000, "2 ants " * 2_500, "March 1, 2022 " * 1_300, "9" * 30_000],
 )  # fmt: skip
-def test_it_cannot_be_made_to_work_for_long(text: str) -> None:
+def test_tool_cannot_be_made_to_work_for_long(text: str) -> None:
     for index in range(len(GREEDY)):
         for box in (STRICT, GREEDY):
             started = time.process_time()
@@ -252,7 +252,7 @@ def test_it_cannot_be_made_to_work_for_long(text: str) -> None:
             assert time.process_time() - started < 1.0, (NAMES[index], text[:20])
 
 
-def test_it_leaves_the_decimal_context_of_the_thread_alone() -> None:
+def test_tool_leaves_the_decimal_context_of_the_thread_alone() -> None:
     before = getcontext().copy()
     output("dec_calc", "1.5 + 2.25")
     run("dec_calc", "1.5 / 0")
@@ -260,7 +260,7 @@ def test_it_leaves_the_decimal_context_of_the_thread_alone() -> None:
     assert (after.prec, after.flags, after.traps) == (before.prec, before.flags, before.traps)
 
 
-def test_it_turns_a_plugin_that_raises_into_a_failed_result() -> None:
+def test_toolbox_turns_a_plugin_that_raises_into_a_failed_result() -> None:
     class Broken:
         name, description = "broken", "always raises"
 
@@ -272,7 +272,7 @@ def test_it_turns_a_plugin_that_raises_into_a_failed_result() -> None:
     assert Toolbox([Broken()]).run(0, "text", "") == ToolResult(False, "", "RuntimeError: no connection")
 
 
-def test_it_remembers_results_without_ever_growing_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_toolbox_remembers_results_without_ever_growing_beyond_its_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     from experiences.rollouts.tools import Toolbox
 
     calls: list[str] = []
@@ -290,7 +290,7 @@ def test_it_remembers_results_without_ever_growing_beyond_its_limit(monkeypatch:
     assert len(box._results) <= 10
 
 
-def test_it_refuses_unknown_trap_levels_and_doubled_tools() -> None:
+def test_toolbox_refuses_unknown_trap_levels_and_doubled_tools() -> None:
     with pytest.raises(ValueError, match="traps must be one of none, three, all"):
         toolbox(traps="some")
     with pytest.raises(ValueError, match="no two of the same name"):
