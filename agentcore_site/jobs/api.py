@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import extend_schema, extend_schema_field
+from drf_spectacular.utils import extend_schema
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -29,6 +29,7 @@ from agentcore_site.lib.links import absolute
 from agentcore_site.rest.filters import Moment
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 
 MAX_EVENTS = 500
@@ -78,7 +79,7 @@ class ShareLinkOut(serializers.Serializer[Any]):
     last_seen_at = serializers.DateTimeField(allow_null=True)
 
 
-class JobOfAnyKindOut(serializers.Serializer[Any]):
+class JobOfAnyKindOut(Shape):
     """A job as its queue has it. Its results are under the address of its kind."""
 
     id = serializers.UUIDField()
@@ -88,7 +89,7 @@ class JobOfAnyKindOut(serializers.Serializer[Any]):
     status_reason = serializers.ChoiceField(choices=Reason.choices, allow_blank=True)
     requested = serializers.CharField(help_text="What was asked of its worker and is not done yet.")
     error = serializers.CharField()
-    priority = serializers.SerializerMethodField()
+    priority = serializers.ChoiceField(choices=[one.name.lower() for one in Priority], read_only=True)
     progress_percent = serializers.FloatField(source="percent")
     created_by = serializers.CharField(source="created_by.username", default=None, allow_null=True)
     not_before = serializers.DateTimeField(allow_null=True, help_text="It does not start, or go on, before then.")
@@ -96,9 +97,7 @@ class JobOfAnyKindOut(serializers.Serializer[Any]):
     started_at = serializers.DateTimeField(allow_null=True)
     finished_at = serializers.DateTimeField(allow_null=True)
 
-    @extend_schema_field(serializers.ChoiceField(choices=[one.name.lower() for one in Priority]))
-    def get_priority(self, row: Job) -> str:
-        return Priority(row.priority).name.lower()
+    computed = {"priority": lambda job: Priority(job.priority).name.lower()}
 
 
 class JobListFilters(filters.FilterSet):

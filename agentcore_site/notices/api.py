@@ -45,6 +45,7 @@ from agentcore_site.notices.services import (
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import current_organization
 
@@ -56,7 +57,7 @@ NEW = OpenApiExample(
 )
 
 
-class WebhookEndpointOut(serializers.Serializer[Any]):
+class WebhookEndpointOut(Shape):
     """The secret is never given out again. Of a chat's address only the host is."""
 
     id = serializers.UUIDField()
@@ -65,14 +66,13 @@ class WebhookEndpointOut(serializers.Serializer[Any]):
     url = serializers.CharField()
     types = serializers.ListField(child=serializers.CharField(), help_text="None: all.")
     on = serializers.BooleanField()
-    own = serializers.SerializerMethodField(help_text="Whether it is the person's and not the organisation's.")
+    own = serializers.BooleanField(read_only=True, help_text="Whether it is the person's and not the organisation's.")
     failing_since = serializers.DateTimeField(allow_null=True)
     off_reason = serializers.CharField()
     former_until = serializers.DateTimeField(allow_null=True, help_text="Until when the former secret signs too.")
     created_at = serializers.DateTimeField()
 
-    def get_own(self, row: WebhookEndpoint) -> bool:
-        return row.user_id is not None
+    computed = {"own": lambda endpoint: endpoint.user_id is not None}
 
 
 class NewWebhookEndpointOut(WebhookEndpointOut):
@@ -98,14 +98,13 @@ class WebhookEndpointIn(Strict):
     own = serializers.BooleanField(required=False, help_text="The person's: it is sent what concerns them.")
 
 
-class WebhookTestOut(serializers.Serializer[Any]):
-    ok = serializers.SerializerMethodField()
+class WebhookTestOut(Shape):
+    ok = serializers.BooleanField(read_only=True)
     problem = serializers.CharField(help_text="Why it was not taken; empty where it was.")
     status = serializers.IntegerField(allow_null=True)
     duration_ms = serializers.IntegerField()
 
-    def get_ok(self, done: Any) -> bool:
-        return not done.problem
+    computed = {"ok": lambda done: not done.problem}
 
 
 class WebhookAttemptOut(serializers.Serializer[Any]):

@@ -192,7 +192,7 @@ def _rollouts(row: Experience) -> str:
     return f"{count(row.rollouts)} rollout{'' if row.rollouts == 1 else 's'}"
 
 
-class ExperienceOut(serializers.Serializer[Any]):
+class ExperienceOut(Shape):
     id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
     job_id = serializers.UUIDField(allow_null=True, help_text="The job that learned it.")

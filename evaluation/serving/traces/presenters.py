@@ -165,7 +165,7 @@ def verdict_of(trace: ShownTrace) -> tuple[str, str]:
 class ProductionTraceRow(Shape):
     id = serializers.UUIDField(help_text="The `x-agentcore-trace-id` of the answer.")
     agent_id = serializers.UUIDField(allow_null=True, help_text="Null where a model was called by its own name.")
-    agent = serializers.CharField(allow_null=True, help_text="The agent's slug.")
+    agent = serializers.CharField(allow_null=True, source="agent.slug", help_text="The agent's slug.")
     release_id = serializers.UUIDField(allow_null=True)
     deployment_id = serializers.UUIDField(allow_null=True)
     arm = serializers.ChoiceField(choices=ArmName.choices, allow_blank=True)
@@ -185,7 +185,4 @@ class ProductionTraceRow(Shape):
     reward = serializers.FloatField(allow_null=True, help_text="Null until it was worked out, and where there is none.")
     created_at = serializers.DateTimeField()
 
-    computed = {
-        "agent": lambda row: row.agent.slug if row.agent else None,
-        "cost_usd": lambda row: dollars(row.cost_micros),
-    }
+    computed = {"cost_usd": lambda trace: dollars(trace.cost_micros)}

@@ -50,7 +50,9 @@ class ExperienceDetail(ExperienceOut):
     prompt_pack_id = serializers.SerializerMethodField(
         help_text="The prompt pack for which it holds, by its stamp; null: the agent's system prompt, or none."
     )
-    history = serializers.SerializerMethodField(help_text="The last change first.")
+    history = ChangeOut(many=True, read_only=True, help_text="The last change first.")
+
+    computed = {"history": experience_changes}
 
     def get_stamp_fault(self, row: Experience) -> str:
         return self._stamp.fault
@@ -64,10 +66,6 @@ class ExperienceDetail(ExperienceOut):
         """Read once for all that is said of it: the serializer is of one row."""
         row = cast(Experience, self.instance)
         return stamps([row])[row.pk]
-
-    @extend_schema_field(ChangeOut(many=True))
-    def get_history(self, row: Experience) -> list[dict[str, Any]]:
-        return list(ChangeOut(experience_changes(row), many=True).data)
 
 
 class ActionIn(Strict):

@@ -21,6 +21,7 @@ from agentcore_site.rest.filters import Flag, Moment
 from agentcore_site.rest.money import Usd
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.filters import OfAgent
@@ -40,7 +41,7 @@ from experiences.playbooks.services.evolutions import evolution_queue, evolution
 
 
 @extend_schema_serializer(deprecate_fields=["job_id"])
-class EvolutionRow(serializers.Serializer[Any]):
+class EvolutionRow(Shape):
     id = serializers.UUIDField(source="job_id")
     job_id = serializers.UUIDField(help_text="The former name of `id`.")
     agent_id = serializers.UUIDField()
@@ -88,26 +89,23 @@ class RoundOut(serializers.Serializer[Any]):
 
 @extend_schema_serializer(deprecate_fields=["job_id"])
 class EvolutionOut(EvolutionRow):
-    verdict = serializers.SerializerMethodField(help_text="What became of it, in a sentence.")
+    verdict = serializers.CharField(read_only=True, help_text="What became of it, in a sentence.")
     error = serializers.CharField(source="job.error", help_text="Why it failed.")
     executions = serializers.SerializerMethodField(
         help_text="That were read, the newest last, as far as they are kept."
     )
-    rounds = serializers.SerializerMethodField(
-        help_text="What its reflector found, the first round first; empty for agents without `ace_reflection_rounds`."
+    rounds = RoundOut(
+        many=True,
+        read_only=True,
+        help_text="What its reflector found, the first round first; empty for agents without `ace_reflection_rounds`.",
     )
     changes = serializers.SerializerMethodField(help_text="What was suggested, and what became of it.")
 
-    def get_verdict(self, row: Evolution) -> str:
-        return evolution_words(row).text
+    computed = {"verdict": lambda evolution: evolution_words(evolution).text, "rounds": rounds_of}
 
     @extend_schema_field(serializers.ListField(child=serializers.UUIDField()))
     def get_executions(self, row: Evolution) -> list[UUID]:
         return list(executions_of(self._actor, row).values_list("pk", flat=True))
-
-    @extend_schema_field(RoundOut(many=True))
-    def get_rounds(self, row: Evolution) -> Any:
-        return RoundOut(rounds_of(row), many=True).data
 
     @extend_schema_field(DeltaOut(many=True))
     def get_changes(self, row: Evolution) -> Any:

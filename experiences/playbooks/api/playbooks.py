@@ -7,7 +7,7 @@ from typing import Any
 from uuid import UUID
 
 from django_filters import rest_framework as filters
-from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
+from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
 from rest_framework.request import Request
@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
@@ -94,40 +95,36 @@ class EvolutionsOut(serializers.Serializer[Any]):
     last_error = serializers.CharField(allow_null=True)
 
 
+def _sections_shown(playbook: Playbook) -> list[dict[str, Any]]:
+    effects = effects_of(playbook)
+    return [{**asdict(section), "effect": effects.get(section.id)} for section in sections_of(playbook)]
+
+
 class PlaybookDetail(PlaybookOut):
-    sections = serializers.SerializerMethodField(help_text="In the order in which they are read.")
+    sections = SectionOut(many=True, read_only=True, help_text="In the order in which they are read.")
     context = serializers.SerializerMethodField(  # type: ignore[assignment]
         help_text="Services' present context as text: its release's items and lessons. Null: none is deployed."
     )
     draft = serializers.CharField(source="context", help_text="Its items as text: services receive them once deployed.")
-    evolutions = serializers.SerializerMethodField()
+    evolutions = EvolutionsOut(read_only=True)
 
     def get_context(self, row: Playbook) -> str | None:
         deployed = None if row.agent.archived_at else deployed_context(row.agent_id)
         return None if deployed is None else context_of(deployed.lessons)
 
-    @extend_schema_field(SectionOut(many=True))
-    def get_sections(self, row: Playbook) -> list[dict[str, Any]]:
-        effects = effects_of(row)
-        sections = [{**asdict(section), "effect": effects.get(section.id)} for section in sections_of(row)]
-        return list(SectionOut(sections, many=True).data)
-
-    @extend_schema_field(EvolutionsOut)
-    def get_evolutions(self, row: Playbook) -> dict[str, Any]:
-        return dict(EvolutionsOut(evolution_status(row)).data)
+    computed = {**PlaybookOut.computed, "sections": _sections_shown, "evolutions": evolution_status}
 
 
-class VersionOut(serializers.Serializer[Any]):
+class VersionOut(Shape):
     number = serializers.IntegerField()
     action = serializers.CharField(help_text="What was done, e.g. created, edited, evolved, adopted.")
     note = serializers.CharField()
     by = serializers.CharField(help_text="A person, or an evolution.")
     job_id = serializers.UUIDField(allow_null=True)
-    section_count = serializers.SerializerMethodField()
+    section_count = serializers.IntegerField(read_only=True)
     at = serializers.DateTimeField()
 
-    def get_section_count(self, row: Any) -> int:
-        return len(row.sections)
+    computed = {"section_count": lambda version: len(version.sections)}
 
 
 class VersionsQuery(Strict):
