@@ -30,7 +30,7 @@ from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-JOBS, KILLS = 4, rounds(6, 20)
+JOBS, KILLS = 4, rounds(4, 20)
 CONFIG = {
     "n_iterations": 80,
     "eval_samples": 1,

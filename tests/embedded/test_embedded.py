@@ -338,7 +338,7 @@ def test_up_allows_calls_to_loopback_unless_a_setting_forbids_them(monkeypatch: 
 @pytest.mark.parametrize(
     ("name", "value"), [("OUTBOUND_ALLOW", "10.0.0.0/99"), ("OUTBOUND_CA_FILE", "/nowhere.pem"), ("LLM_BASE_URL", "x")]
 )
-@pytest.mark.slow(reason="each case starts a process that imports Django")
+@pytest.mark.thorough(reason="each case starts a process that imports Django")
 def test_an_outbound_setting_that_can_not_be_used_stops_the_start(name: str, value: str) -> None:
     started = subprocess.run(
         [sys.executable, "-c", "import django; django.setup()"],

@@ -106,7 +106,7 @@ def test_rollouts_with_different_prompts_are_no_pair() -> None:
     assert list(dpo_lines([group[0], group[0]])) == []  # nor where rewards are the same
 
 
-@pytest.mark.slow(reason="loads torch and TRL")
+@pytest.mark.thorough(reason="loads torch and TRL")
 async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
     pytest.importorskip("trl", reason="trl is not installed")
     with ModelServer(brain=calculating) as server:

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.slow(reason="each starts a process that imports a large library")
+pytestmark = pytest.mark.thorough(reason="each starts a process that imports a large library")
 
 
 def python(script: str) -> str:
