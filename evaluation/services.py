@@ -55,7 +55,7 @@ def evaluation_start(
     Raises:
         Missing, Forbidden: the actor may not, or the run has no checkpoint yet.
         Invalid: queries or samples are wrong, the agent has no context, or the checkpoint does not fit the run.
-        Conflict: the agent may not be recorded, or the checkpoint's bytes have changed.
+        Conflict: the agent is archived, may not be recorded, or the checkpoint's bytes have changed.
         ObjectsUnavailable: the object storage is unavailable.
     """
     require(actor, "evaluate", run.organization_id)
@@ -66,6 +66,8 @@ def evaluation_start(
     if against == Against.NOTHING and not run.learns_context:
         message = "This agent chooses actions and has no context: its baseline is always the untrained policy."
         raise Invalid(message, fields={"against": message})
+    if run.agent.archived_at is not None:
+        raise Conflict(f"{run.agent.name} is archived.")
     recording_require([run.agent], "evaluated")
     chosen = checkpoint or checkpoints.best(run)
     if chosen is None:

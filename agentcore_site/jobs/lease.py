@@ -39,6 +39,11 @@ class StopRequested(Exception):
         self.action = action
 
 
+class CancelledElsewhere(Exception):
+    """The work is no longer wanted, without a request to this job: its object was deleted, or the service that does the
+    work cancelled it."""
+
+
 class MustPause(Exception):
     """The work can't continue for now; a person, or time, may change that.
 

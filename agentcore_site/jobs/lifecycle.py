@@ -21,7 +21,7 @@ from agentcore_site.jobs import metrics, wakeup
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import JobKind, kinds
 from agentcore_site.jobs.lease import Lease, LeaseLost, StopRequested
-from agentcore_site.jobs.models import ACTIVE, ENDED, TRANSITIONS, Job, Priority, Reason, Status
+from agentcore_site.jobs.models import ACTIVE, ENDED, RESUMING, TRANSITIONS, Job, Priority, Reason, Status
 from agentcore_site.jobs.notifications import job_notify
 from agentcore_site.lib import disk, trace_context
 from agentcore_site.lib.database import TROUBLE
@@ -41,6 +41,7 @@ AGAIN: Final = {
     Reason.SPENDING_RATE: "Its organisation may spend again.",
 }
 WAITS: Final = (*AGAIN, Reason.DISK_FULL)
+REQUESTS: Final = {"pause": Status.PAUSED, "cancel": Status.CANCELLED}
 
 SHORTEST_WAIT: Final = 15.0  # seconds before a service that was unavailable is tried again
 LONGEST_WAIT: Final = 1_800.0
@@ -112,12 +113,13 @@ def submit_check(actor: Actor, *, kind: str, organization: Organization, exclusi
 
 
 def pause(actor: Actor, job: Job) -> Job:
-    """Pauses a job at once if no worker holds it, else requests it of its worker.
+    """Pauses a job at once if no worker holds it, else requests it of its worker. A job that waits for a service stays
+    paused, and no longer resumes automatically.
 
     Raises:
-        Conflict: the job is not queued or running.
+        Conflict: the job has ended, or only a person can resume it anyway.
     """
-    return _ask(actor, job, action="pause", target=Status.PAUSED)
+    return _ask(actor, job, action="pause")
 
 
 def cancel(actor: Actor | None, job: Job) -> Job:
@@ -126,17 +128,18 @@ def cancel(actor: Actor | None, job: Job) -> Job:
     Raises:
         Conflict: the job has already ended.
     """
-    return _ask(actor, job, action="cancel", target=Status.CANCELLED)
+    return _ask(actor, job, action="cancel")
 
 
 def resume(actor: Actor, job: Job) -> Job:
-    """Puts a paused or failed job back into the queue.
+    """Puts a paused or failed job back into the queue, or withdraws a request that its worker has not met yet.
 
     Raises:
         Conflict: the job is not paused or failed, or another job took its place meanwhile.
     """
     with transaction.atomic():
-        before = Job.objects.filter(id=job.id).values_list("status", flat=True).first()
+        rows = Job.objects.select_for_update(no_key=True).filter(id=job.id)
+        before, asked = rows.values_list("status", "requested").get()
         try:
             with transaction.atomic():
                 moved = Job.objects.filter(id=job.id, status__in=(Status.PAUSED, Status.FAILED)).update(
@@ -153,12 +156,16 @@ def resume(actor: Actor, job: Job) -> Job:
                 )
         except IntegrityError as error:
             raise Conflict("Another job for the same agent is active. Wait for it, or cancel it.") from error
-        if not moved:
+        if not moved and not asked:
             raise Conflict(f"Only a paused or failed job can be resumed; this one is {before}.")
+        if not moved:
+            Job.objects.filter(id=job.id).update(requested="")
         job.refresh_from_db()
-        event_add(job, "resumed", message=f"Resumed by {Actor.of(actor).name}.", data={"status": job.status})
+        message = f"Resumed by {Actor.of(actor).name}." if moved else f"{Actor.of(actor).name} withdrew the {asked}."
+        event_add(job, "resumed", message=message, data={"status": job.status})
         record(actor, "job.resumed", job, before={"status": before}, after={"status": job.status})
-        wakeup.wake_on_commit(job)
+        if moved:
+            wakeup.wake_on_commit(job)
     return job
 
 
@@ -245,33 +252,57 @@ def put_back(job: Job, lease: Lease) -> bool:
         return False
 
 
-def finish(
-    job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
-) -> None:
-    """Moves a job that this worker holds to ``status``; the fence decides whether it may. A job that waits for a
-    model's service is resumed by the sweep after ``retry_after`` seconds, one that waits for disk space once there is
-    some. ``error`` may quote texts of people: it is redacted.
+def stop(job: Job, lease: Lease) -> str:
+    """Ends a slice as people request now, and returns the outcome: the last request wins. Without a request, because it
+    was withdrawn after the worker had read it, the job takes its next turn.
 
     Raises:
         LeaseLost: another attempt has begun; nothing was written.
     """
-    _allowed(Status.RUNNING, status)
-    ended: dict[str, Any] = {"finished_at": Now()} if status in ENDED else {}
-    if reason in AGAIN:
-        ended["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
-    elif reason == Reason.DISK_FULL:
-        ended["not_before"] = Now()  # the sweep checks the disk
-    with lease.fenced(
-        status=status,
-        status_reason=reason,
-        error=stored_text(error, 4000),
-        lease_until=None,
-        requested="",
-        worked_ms=F("worked_ms") + lease.held_ms,
-        **ended,
-    ):
+    with lease.fenced():  # the row is locked: no request comes between the reading and the end
+        requested = Job.objects.values_list("requested", flat=True).get(id=job.id)
+        if not requested:
+            give_back(job, lease)
+            return "given back"
+        finish(job, lease, status=REQUESTS[requested], reason=Reason.USER)
+        return str(job.status)
+
+
+def finish(
+    job: Job, lease: Lease, *, status: str, reason: str, error: str = "", retry_after: float | None = None
+) -> None:
+    """Moves a job that this worker holds to ``status``; the fence decides whether it may. A person's request wins over
+    an end of the worker's own (``_as_requested``). A job that waits for a model's service is resumed by the sweep after
+    ``retry_after`` seconds, one that waits for disk space once there is some. ``error`` may quote texts of people: it
+    is redacted.
+
+    Raises:
+        LeaseLost: another attempt has begun; nothing was written.
+    """
+    with lease.fenced():  # the row is locked: a later request finds the job without a worker
+        requested = Job.objects.values_list("requested", flat=True).get(id=job.id)
+        ends, reason = _as_requested(requested, status, reason)
+        _allowed(Status.RUNNING, ends)
+        changes: dict[str, Any] = {"finished_at": Now()} if ends in ENDED else {}
+        if reason in AGAIN:
+            changes["not_before"] = Now() + timedelta(seconds=max(retry_after or 0.0, _next_wait(job)))
+        elif reason == Reason.DISK_FULL:
+            changes["not_before"] = Now()  # the sweep checks the disk
+        Job.objects.filter(id=job.id).update(
+            status=ends,
+            status_reason=reason,
+            error=stored_text(error, 4000) if ends == status or status == Status.FAILED else "",
+            lease_until=None,
+            requested="",
+            worked_ms=F("worked_ms") + lease.held_ms,
+            updated_at=Now(),
+            **changes,
+        )
         job.refresh_from_db()
         _announce(job)
+        if requested and ends == Status.COMPLETED:
+            message = f"The request to {requested} came after the last step."
+            event_add(job, f"{requested}_too_late", message=message)
         if job.status_reason == Reason.USER:
             record(job.created_by, f"job.{job.status}", job, after={"status": job.status})
 
@@ -315,10 +346,14 @@ def _next_wait(job: Job) -> float:
 def fail_abandoned(job: Job) -> None:
     """Ends a job whose workers keep dying (a poison job), so that it can't loop for ever."""
     with transaction.atomic():
-        moved = Job.objects.filter(id=job.id, attempt=job.attempt, status=Status.RUNNING).update(
-            status=Status.FAILED,
-            status_reason=Reason.CRASHED,
+        rows = Job.objects.select_for_update(no_key=True).filter(attempt=job.attempt, status=Status.RUNNING)
+        requested = rows.filter(id=job.id).values_list("requested", flat=True).first()
+        status, reason = _as_requested(requested or "", Status.FAILED, Reason.CRASHED)
+        moved = requested is not None and Job.objects.filter(id=job.id).update(
+            status=status,
+            status_reason=reason,
             error=f"The worker died {job.crashes} times while it held this job.",
+            requested="",
             lease_until=None,
             finished_at=Now(),
         )
@@ -354,13 +389,27 @@ def due(lost: int, *, rung_before: datetime, limit: int = 500) -> list[Job]:
 # -- shared -----------------------------------------------------------------------------------------------------------
 
 
-def _ask(actor: Actor | None, job: Job, *, action: str, target: str) -> Job:
+def _as_requested(requested: str, status: str, reason: str) -> tuple[str, str]:
+    """The (status, reason) with which a slice ends, given a person's request and the end that the worker chose.
+
+    A cancel wins over each end but a completion, which leaves nothing to cancel. A pause wins over each pause that may
+    end without a person.
+    """
+    if requested == "cancel" and status != Status.COMPLETED:
+        return Status.CANCELLED, Reason.USER
+    if requested == "pause" and status == Status.PAUSED and reason in RESUMING:
+        return Status.PAUSED, Reason.USER
+    return status, reason
+
+
+def _ask(actor: Actor | None, job: Job, *, action: str) -> Job:
+    target = REQUESTS[action]
     with transaction.atomic():
         # 1. Lock the row, so that the worker's own transitions and ours come one after the other.
         with connection.cursor() as cursor:
             cursor.execute(f"SET LOCAL lock_timeout = '{ASKED_SECONDS}s'")
         locked = Job.objects.select_for_update(no_key=True).get(id=job.id)
-        if target not in TRANSITIONS[locked.status]:
+        if not (locked.pausable if action == "pause" else locked.active):
             raise Conflict(f"A job that is {locked.status} can't be {target}.")
         before = {"status": locked.status}
         # 2. A worker holds it: store the request, which the worker reads within a quarter of a second.
@@ -377,7 +426,9 @@ def _ask(actor: Actor | None, job: Job, *, action: str, target: str) -> Job:
             Job.objects.filter(id=job.id).update(
                 status=target,
                 status_reason=Reason.USER,
+                error="",
                 requested="",
+                not_before=Case(When(status_reason__in=WAITS, then=None), default=F("not_before")),
                 lease_until=None,
                 attempt=F("attempt") + 1,
                 **ended,

@@ -59,6 +59,16 @@ class Reason(models.TextChoices):
     DIVERGED = "diverged", "training diverged"
 
 
+# Reasons of a pause that may end without a person. A budget gets room as a month begins or its limit is raised.
+RESUMING: Final = (
+    Reason.WAITING_FOR_LLM,
+    Reason.KEY_AWAY,
+    Reason.SPENDING_RATE,
+    Reason.DISK_FULL,
+    Reason.BUDGET_EXCEEDED,
+)
+
+
 class Priority(models.IntegerChoices):
     HIGH = 0, "High"
     NORMAL = 3, "Normal"
@@ -146,6 +156,16 @@ class Job(Scoped):
     @property
     def ended(self) -> bool:
         return self.status in ENDED
+
+    @property
+    def pausable(self) -> bool:
+        """Whether a person's pause changes anything: the job would work, now or later, without a person."""
+        return self.active and (self.status != Status.PAUSED or self.status_reason in RESUMING)
+
+    @property
+    def stage(self) -> str:
+        """The status as pages show it. A request that waits for its worker counts: Cancelling, Pausing."""
+        return {"cancel": "Cancelling", "pause": "Pausing"}.get(self.requested) or self.get_status_display()
 
     @property
     def percent(self) -> float:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import hashlib
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from agentcore_site.jobs.models import Job, ShareLink
+from agentcore_site.jobs.models import Job, JobEvent, ShareLink
 from agentcore_site.lib.errors import Missing
 from agentcore_site.lib.row_scope import everything, let_in
 from agentcore_site.lib.texts import uuid_of
@@ -42,6 +42,14 @@ def job_get(actor: Actor, job_id: Any) -> Job:
     if job is None:
         raise Missing(f"There is no job {job_id}.")
     return job
+
+
+def requested_at(job: Job) -> datetime | None:
+    """The time of the request that waits for the job's worker; None without one."""
+    if not job.requested:
+        return None
+    asked = JobEvent.objects.filter(job=job, type=f"{job.requested}_requested").order_by("-seq")
+    return asked.values_list("at", flat=True).first()
 
 
 def token_digest(token: str) -> str:

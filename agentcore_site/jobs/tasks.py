@@ -14,7 +14,7 @@ from django.utils import timezone
 from agentcore_site import secret_key
 from agentcore_site.jobs import lifecycle, wakeup
 from agentcore_site.jobs.kinds import kinds
-from agentcore_site.jobs.lease import Lease, LeaseLost, MustFail, MustPause, StopRequested
+from agentcore_site.jobs.lease import CancelledElsewhere, Lease, LeaseLost, MustFail, MustPause, StopRequested
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.lib import disk, gc_freeze, row_scope, trace_context
 from agentcore_site.lib.database import TROUBLE, error_type, trouble_in
@@ -80,6 +80,7 @@ def _turn(job: Job, lease: Lease) -> str:
     TROUBLE: the database's own errors, also while the turn's end was written.
     """
     try:
+        lease.check()  # a request that the last holder did not meet comes first
         if full := disk.shortage():
             raise MustPause(Reason.DISK_FULL, full)
         result = kinds.get(job.kind).advance(job, lease)
@@ -88,26 +89,25 @@ def _turn(job: Job, lease: Lease) -> str:
             return "completed"
         lifecycle.give_back(job, lease)
         return "given back"
-    except StopRequested as stop:
-        status = Status.PAUSED if stop.action == "pause" else Status.CANCELLED
-        lifecycle.finish(job, lease, status=status, reason=Reason.USER)
-        return str(status)
+    except StopRequested:
+        return lifecycle.stop(job, lease)
+    except CancelledElsewhere:
+        lifecycle.finish(job, lease, status=Status.CANCELLED, reason=Reason.USER)
     except MustPause as pause:
         why = {"reason": pause.reason, "error": pause.message}
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
-        return "paused"
     except KeyUnavailable as away:
         lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.KEY_AWAY, error=away.message)
-        return "paused"
     except (LeaseLost, ObjectsUnavailable):
         raise
     except Exception as error:  # a failure is data: it is stored in the job's row and events
         if (trouble := trouble_in(error)) is not None:
             raise trouble from error
-        return _failed(job, lease, error)
+        _failed(job, lease, error)
+    return str(job.status)
 
 
-def _failed(job: Job, lease: Lease, error: Exception) -> str:
+def _failed(job: Job, lease: Lease, error: Exception) -> None:
     if isinstance(error, DomainError | MustFail):
         message = error.message
     else:
@@ -117,7 +117,6 @@ def _failed(job: Job, lease: Lease, error: Exception) -> str:
     errors.labels(error_type="job_failed", component=job.kind).inc()
     reason = error.reason if isinstance(error, MustFail) else Reason.ERROR
     lifecycle.finish(job, lease, status=Status.FAILED, reason=reason, error=message)
-    return "failed"
 
 
 @shared_task(name="jobs.sweep")

@@ -132,7 +132,7 @@ def status(job: Any) -> SafeString:
         job.status,
         reason,
         icon(STATUS[job.status]),
-        job.get_status_display(),
+        job.stage,
     )
 
 

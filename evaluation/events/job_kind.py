@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed, kinds
-from agentcore_site.jobs.lease import Lease, MustFail, StopRequested
+from agentcore_site.jobs.lease import CancelledElsewhere, Lease, MustFail
 from agentcore_site.jobs.models import ENDED, Job, Reason, Status
 from agentcore_site.lib.money_format import money
 from budgets.meter_port import BudgetRefused
@@ -49,7 +49,7 @@ class ExternalTrainingKind:
         if status == Status.COMPLETED:
             return Progressed(finished=True)
         if status == Status.CANCELLED:
-            raise StopRequested("cancel")
+            raise CancelledElsewhere
         if status == Status.FAILED:
             error = report.get("error") or {}
             reason = REASONS.get(error.get("code", ""), Reason.ERROR)

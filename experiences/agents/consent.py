@@ -20,9 +20,10 @@ from experiences.models import Agent
 
 
 def may_record(agent_id: uuid.UUID) -> bool:
+    """Whether jobs may store what the agent does: it consents, and is not archived."""
     # In SQL: every iteration of every job asks it, and Django takes longer to put it than PostgreSQL to answer.
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1 FROM experiences_agent WHERE id = %s AND collects", [agent_id])
+        cursor.execute("SELECT 1 FROM experiences_agent WHERE id = %s AND collects AND archived_at IS NULL", [agent_id])
         return cursor.fetchone() is not None
 
 
@@ -36,10 +37,12 @@ def recording_require(agents: Iterable[Agent], doing: str) -> None:
 
 def recording_check(agent_id: uuid.UUID) -> None:
     """Raises:
-    MustPause: the agent may not be recorded."""
+    MustPause: the agent may not be recorded, or is archived."""
     if not may_record(agent_id):
         raise MustPause(
-            Reason.NOT_RECORDED, "Its settings say so now. Allow it there and resume: what was kept before is used."
+            Reason.NOT_RECORDED,
+            "The agent is archived, or its settings forbid recording. Allow recording there, and resume: what was kept"
+            " before is used.",
         )
 
 

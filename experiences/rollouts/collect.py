@@ -18,6 +18,7 @@ import numpy as np
 from experiences.rollouts.code.blocks import python_in
 from experiences.rollouts.code.quality import code_quality, row_tests
 from experiences.rollouts.environments.base import Environment, Episode
+from experiences.rollouts.interruption import interruptible
 from experiences.rollouts.rewards.base import VERDICT, Reward, inspects_code, rubric_of
 from experiences.rollouts.rewards.bounded import pay_in_time
 from experiences.rollouts.rewards.signals import CODE_QUALITY
@@ -75,8 +76,8 @@ def _go_on() -> None:
 
 @dataclass(frozen=True)
 class RolloutPlan:
-    """Shared settings of rollouts that are collected together. ``check`` is called before each step, and raises to
-    interrupt. ``stream`` keeps the random numbers of training and evaluation apart."""
+    """Shared settings of rollouts that are collected together. ``check`` is called before each step and during waits,
+    and raises to interrupt. ``stream`` keeps the random numbers of training and evaluation apart."""
 
     environment: Environment
     runtime: Runtime
@@ -238,7 +239,8 @@ async def collect(
         results[index] = trajectory
 
     left = sum(trajectory is None for trajectory in results)
-    await _in_pool(waiting, run, min(plan.limits.concurrency, left))
+    async with interruptible(plan.check):
+        await _in_pool(waiting, run, min(plan.limits.concurrency, left))
     return [trajectory for trajectory in results if trajectory is not None]
 
 

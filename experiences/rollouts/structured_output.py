@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Message
 from experiences.privacy import redact, redact_value
+from experiences.rollouts.interruption import interruptible
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.tools.toolset import Toolset
@@ -198,7 +199,8 @@ class Asker:
         account = AnswerAccount()
         value, why, halted = None, "", None
         try:
-            value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
+            async with interruptible(self.check):
+                value, why, halted = await self._answer(schema, messages, key, iteration, account, complaint)
             if value is not None and (clean := redact_value(reply := value.model_dump(mode="json"))) is not reply:
                 value = schema.model_validate(clean)  # what is stored and what is used are the same
         except ModelFailure as error:

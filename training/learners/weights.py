@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Final
 
 from experiences.learning.lessons.reflection import Reflected
+from experiences.rollouts.interruption import interruptible
 from experiences.rollouts.types import TrajectoryGroup
 from training.learners.settings import CONTEXT_ONLY
 from training.learners.weights_update import update_weights
@@ -73,9 +74,10 @@ class WeightsLearner(Learner):
         iteration: int,
     ) -> UpdateResult:
         assert setup.weights_trainer is not None and isinstance(state.policy, WeightsPolicy)
-        return await update_weights(
-            groups, state.policy, state.value, setup.weights_trainer, setup.config, seed=setup.seed
-        )
+        async with interruptible(setup.rollouts.check):
+            return await update_weights(
+                groups, state.policy, state.value, setup.weights_trainer, setup.config, seed=setup.seed
+            )
 
     def update(
         self,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.selectors import requested_at
 from training.models import TrainingRun
 from training.selectors.runs import done_criteria, eta_seconds, never_solved, run_verdict
 
@@ -55,6 +56,7 @@ def head(run: TrainingRun) -> dict[str, Any]:
         "criteria": criteria,
         "n_met": sum(bool(one["met"]) for one in criteria),
         "asked": job.requested,
+        "asked_at": requested_at(job),
         "proving": proving(run),
     }
 

@@ -222,7 +222,7 @@ def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[st
     status = run.job.status
     return {
         "may": may,
-        "can_pause": "run.pause" in may and status in (Status.QUEUED, Status.RUNNING),
+        "can_pause": "run.pause" in may and run.job.pausable,
         "can_resume": "run.resume" in may and status in (Status.PAUSED, Status.FAILED),
         "can_cancel": run.job.active and may_cancel(actor, run.job),
         "can_duplicate": "run.start" in may,

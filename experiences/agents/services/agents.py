@@ -9,6 +9,7 @@ from django.db import transaction
 from django.utils.text import slugify
 
 from agentcore_site.audit.services import archive, record
+from agentcore_site.jobs.services import jobs_cancel_of_agent
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, known_fields, save_row
@@ -197,9 +198,10 @@ def _summary_of(text: str) -> str:
 
 @transaction.atomic
 def agent_archive(actor: Actor, agent: Agent) -> Agent:
-    """Hides an agent; its runs, evaluations and playbook stay, and its context is given out no more."""
+    """Hides an agent, cancels its active jobs, and gives out its context no more. Its rows stay."""
     require(actor, "agent.edit", agent.organization_id)
     if archive(actor, agent, "agent.archived"):
+        jobs_cancel_of_agent(actor, agent.id, agent.organization_id)
         agent_archived.send(Agent, actor=actor, agent=agent)
     return agent
 

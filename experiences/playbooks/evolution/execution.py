@@ -12,7 +12,7 @@ from django.db.models import Sum
 
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.kinds import Progressed
-from agentcore_site.jobs.lease import Lease, StopRequested
+from agentcore_site.jobs.lease import CancelledElsewhere, Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict
 from experiences.agents.consent import recording, recording_check
@@ -38,7 +38,7 @@ class EvolutionSlice:
         rows = Evolution.objects.select_related("job", "agent", "agent__endpoint", "agent__organization", "playbook")
         found = rows.filter(job=job).first()
         if found is None:
-            raise StopRequested("cancel")  # its playbook was deleted
+            raise CancelledElsewhere  # its playbook was deleted
         self.job, self.lease, self.evolution = job, lease, found
 
     def work(self) -> Progressed:
@@ -74,14 +74,14 @@ class EvolutionSlice:
         """Curates and commits; curates again, without another answer, if a person was first.
 
         Raises:
-            StopRequested: the playbook was deleted.
+            CancelledElsewhere: the playbook was deleted.
             Conflict: it is changed again and again.
         """
         texts = [text for execution in executions for text in texts_in([execution.inputs, execution.outputs])]
         for _ in range(TRIES):
             playbook = Playbook.objects.filter(id=self.evolution.playbook_id).first()
             if playbook is None:
-                raise StopRequested("cancel")
+                raise CancelledElsewhere
             known = [section.content for section in sections_of(playbook)]
             try:
                 with recording(self.lease, self.evolution.agent_id, progress=1.0, crashes=0):
