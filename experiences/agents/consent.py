@@ -41,8 +41,7 @@ def recording_check(agent_id: uuid.UUID) -> None:
     if not may_record(agent_id):
         raise MustPause(
             Reason.NOT_RECORDED,
-            "The agent is archived, or its settings forbid recording. Allow recording there, and resume: what was kept"
-            " before is used.",
+            "It is archived, or its settings forbid recording. Allow it there and resume: what was kept before is used.",
         )
 
 
