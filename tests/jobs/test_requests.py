@@ -93,7 +93,7 @@ def state(job: Job) -> tuple[str, str, str]:
 
 
 @pytest.mark.parametrize("ends", [end for end in ENDS if end not in ("dies", "database fails", "storage is away")])
-def test_a_cancel_holds_whatever_ends_the_turn(acme: Any, operator: Any, kind: Scripted, ends: str) -> None:
+def test_a_cancel_holds_in_each_way_that_a_turn_ends(acme: Any, operator: Any, kind: Scripted, ends: str) -> None:
     def work(job: Job, lease: Lease) -> Progressed:
         lifecycle.cancel(operator, job)
         raise ENDS[ends]()
@@ -285,7 +285,7 @@ class Stories(RuleBasedStateMachine):
 
 @pytest.mark.rounds
 def test_no_story_loses_a_request(acme: Any, operator: Any, kind: Scripted, settings_of_crashes: None) -> None:
-    """``STORIES=n`` tells how many; ``SEED=n`` plays the same again."""
+    """``STORIES=n`` is their number; ``SEED=n`` plays the same again."""
     Stories.organization, Stories.operator, Stories.kind = acme, operator, kind
     stories = int(os.environ.get("STORIES", rounds(25, 500)))
     checked = [HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large]
