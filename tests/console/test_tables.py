@@ -129,11 +129,30 @@ def test_a_row_is_that_of_rest_and_is_read_without_a_query_of_its_own(
     client.post("/keys/", {"name": "ci", "scopes": ["gateway:call"], "days": "7"})
     monkeypatch.setattr(tables.Table, "cells", counted)
     for page, (address, more) in OF_REST.items():
-        found = table(client, rows.get(page, page))[0]
-        shown = next(one for one in rest.get(address).json()["results"] if str(one["id"]) == found["id"])
-        assert [*found] == [*shown, *more.split()], page
+        assert_as_in_rest(table(client, rows.get(page, page))[:1], rest.get(address), more)
+
+
+def assert_as_in_rest(found: list[dict[str, str]], answer: Any, more: str) -> None:
+    """Each row has the names and values that REST gives this person, and then the columns ``more``."""
+    assert answer.status_code == 200, answer.content
+    by_id = {str(one["id"]): one for one in answer.json()["results"]}
+    for row in found:
+        shown = by_id[row["id"]]
+        assert [*row] == [*shown, *more.split()]
         line = tables.csv_line(map(tables.cell, shown.values())).decode()
-        assert [*found.values()][: len(shown)] == next(csv.reader(io.StringIO(line))), page
+        assert [*row.values()][: len(shown)] == next(csv.reader(io.StringIO(line)))
+
+
+def test_csv_shows_a_stakeholder_no_more_than_rest(stella: Any, signed_in: SignIn, rows: dict[str, str]) -> None:
+    Agent.objects.update(url="https://agent.example.org/run")
+    client, rest, refused = signed_in(stella), Caller(stella), set()
+    for page, (address, more) in OF_REST.items():
+        if client.get(rows.get(page, page), {"as": "csv"}).status_code == 403:
+            refused.add(page)
+        else:
+            assert_as_in_rest(table(client, rows.get(page, page)), rest.get(address), more)
+    assert refused == {"/endpoints/", "/tool-servers/", "/traces/", "/audit/", "/people/"}
+    assert {row["url"] for row in table(client, "/agents/")} == {""}
 
 
 def test_csv_has_the_filters_and_the_order_of_the_page(
