@@ -55,9 +55,7 @@ def _agent(actor: Actor, organization: Organization, agent: Agent | None) -> Fir
 def _queries(actor: Actor, organization: Organization, agent: Agent | None) -> FirstStep:
     title = "Queries to learn from"
     if agent is not None and agent.environment != OF_DATASET:
-        return FirstStep(
-            title, True, "The agent's environment brings its own. A dataset of yours may stand in for them."
-        )
+        return FirstStep(title, True, "The agent's environment brings its own. A dataset of yours may replace them.")
     known = datasets_visible(actor).filter(organization=organization, archived_at=None).order_by("-created_at").first()
     if known is not None:
         return FirstStep(title, True, f"{known.name}: {known.size:,} rows.")

@@ -17,7 +17,7 @@ WITH moved AS (
     CROSS JOIN LATERAL unnest(ARRAY[organization_budget_id, agent_budget_id, job_budget_id]) AS budget
     WHERE budget IS NOT NULL AND state = 'held' GROUP BY budget
 )
-SELECT 'budget ' || coalesce(b.id, m.budget), name, stands, computed
+SELECT 'budget ' || coalesce(b.id, m.budget), name, stored, computed
 FROM budgets_budget b
 FULL JOIN moved m ON m.budget = b.id
 LEFT JOIN held h ON h.budget = b.id
@@ -26,14 +26,14 @@ CROSS JOIN LATERAL (VALUES
     ('reserved', b.reserved, coalesce(m.reserved, 0)),
     ('debt', b.debt, coalesce(m.debt, 0)),
     ('reserved by its holds', b.reserved, coalesce(h.reserved, 0))
-) AS v(name, stands, computed)
-WHERE stands IS DISTINCT FROM computed
+) AS v(name, stored, computed)
+WHERE stored IS DISTINCT FROM computed
 ORDER BY coalesce(b.id, m.budget), name
 """
 
 # A reservation holds what it was made for until it ends, and then has spent its actual cost, debt included.
 RESERVATIONS = """
-SELECT 'reservation ' || coalesce(r.key, '#' || e.reservation_id), name, stands, computed
+SELECT 'reservation ' || coalesce(r.key, '#' || e.reservation_id), name, stored, computed
 FROM budgets_reservation r
 FULL JOIN (
     SELECT reservation_id, sum(spent_delta + debt_delta) AS spent, sum(reserved_delta) AS reserved
@@ -42,24 +42,24 @@ FULL JOIN (
 CROSS JOIN LATERAL (VALUES
     ('spent', CASE WHEN r.state = 'held' THEN 0 ELSE r.actual END, e.spent),
     ('reserved', CASE WHEN r.state = 'held' THEN r.amount ELSE 0 END, e.reserved)
-) AS v(name, stands, computed)
-WHERE stands IS DISTINCT FROM computed
+) AS v(name, stored, computed)
+WHERE stored IS DISTINCT FROM computed
 ORDER BY 1, 2
 """
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerDifference:
-    """``stands_micros``: in the table; ``computed_micros``: from the ledger. Micro-dollars; None: there is no such
+    """``stored_micros``: in the table; ``computed_micros``: from the ledger. Micro-dollars; None: there is no such
     row."""
 
     what: str
     name: str
-    stands_micros: int | None
+    stored_micros: int | None
     computed_micros: int | None
 
     def __str__(self) -> str:
-        return f"{self.what}: {self.name} is {self.stands_micros}, the ledger says {self.computed_micros}"
+        return f"{self.what}: {self.name} is {self.stored_micros}, the ledger says {self.computed_micros}"
 
 
 def differences() -> list[LedgerDifference]:

@@ -66,7 +66,7 @@ from training.services.notes import comment_add, job_pin
 
 pytestmark = pytest.mark.django_db
 
-# Keys of several columns have no pages in Django's admin: a query stands on the pages of its trajectories.
+# Keys of several columns have no pages in Django's admin: a query is on the pages of its trajectories.
 OURS = [model for model in apps.get_models() if model._meta.app_label in {
     "agentcore_site", "budgets", "experiences", "training", "evaluation"
 } and model is not QueryRecord]  # fmt: skip

@@ -90,5 +90,5 @@ def test_the_permission_to_open_it_belongs_to_roles(everything: TrainingRun, acm
     group = Group.objects.get(name=group_name("admin"))
     group.permissions.remove(Permission.objects.get(codename="admin.open"))
     assert client.get(address(Budget, "changelist")).status_code == 403
-    # What opens it lets change all that stands there: other roles don't get it.
+    # What opens it lets change all that is there: other roles don't get it.
     assert "admins' alone" in withheld("operator", "admin.open")

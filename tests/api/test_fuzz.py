@@ -36,7 +36,7 @@ FAR = [
     "0001-01-01T00:00:00+14:00",
     "9999-12-31T23:59:59-14:00",
 ]
-# What a forged cursor says where a value of a row stands.
+# What a forged cursor says where a value of a row is.
 FORGED: list[Any] = [*FAR, "\u0000", 1e308, "nan", "inf", 2**31, 2**62, -(2**62), "x" * 5000, True, str(UUID(int=7))]
 DEEP = b"[" * 200 + b"]" * 200
 

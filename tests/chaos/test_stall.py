@@ -1,4 +1,4 @@
-"""A job that stands still while its lease is renewed: its process ends itself, and another one takes it up."""
+"""A job that hangs while its lease is renewed: its process ends itself, and another one takes it up."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ def test_the_page_teaches_what_to_choose(console: Client, run: TrainingRun) -> N
     assert console.get(f"{COMPARE}pick={run.pk}&pick=nonsense").status_code == 404
 
 
-def test_figures_and_settings_that_differ_stand_beside_each_other(
+def test_figures_and_settings_that_differ_are_beside_each_other(
     console: Client, operator: Actor, agent: Agent, run: TrainingRun
 ) -> None:
     other = another(operator, agent, "Slower", config={"learning_rate": 0.01})

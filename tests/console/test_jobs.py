@@ -133,7 +133,7 @@ def test_the_page_opens_on_the_tab_that_its_address_names(console: Client, run: 
     for tab in ("groups", "trajectories", "failures", "checkpoints", "settings", "events"):
         shown = html(console.get(f"/jobs/{run.pk}/?tab={tab}"))
         assert 'id="charts"' not in shown, tab
-        # Nothing stands between the figures and the tabs.
+        # Nothing is between the figures and the tabs.
         assert 'id="notes"' not in shown[: shown.index('class="tabs"')], tab
 
 

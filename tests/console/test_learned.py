@@ -91,7 +91,7 @@ def test_only_agents_with_a_context_have_the_tab(console: Client, run: TrainingR
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
-def test_before_the_first_epoch_it_says_what_will_stand_there(console: Client, learning: TrainingRun) -> None:
+def test_before_the_first_epoch_the_tab_says_what_it_will_show(console: Client, learning: TrainingRun) -> None:
     assert "No lessons The job ended before its first iteration" in text_of(console, learning)
     Job.objects.filter(pk=learning.pk).update(status=Status.RUNNING)
     assert "No lessons yet After the first iteration" in text_of(console, learning)

@@ -43,7 +43,7 @@ def test_a_call_is_one_row_with_what_was_held_what_it_came_to_and_the_difference
     # To the last micro-dollar, with the sign of what was held too much.
     assert "$0.148083" in shown and "$0.120001" in shown and "−$0.028082" in shown
     assert shown.count("on hold</span>") == 1
-    # Its entries stand behind it, on opening.
+    # Its entries are behind it, on opening.
     assert "Reserve " in shown and "+$0.148083 on hold" in shown and "+$0.120001 spent," in shown
     kept = TrajectoryRecord.objects.get(job_id=run.job_id, iteration=1, scenario=2, rollout=3)
     assert shown.count("its trajectory") == 1 and f'href="/trajectories/{kept.pk}/"' in shown
@@ -92,7 +92,7 @@ def test_small_jobs_of_evolutions_are_one_line_until_they_are_asked_for(
     assert unfolded.count(">Evolution ") >= 3 and "small jobs</a>" not in unfolded
     assert ">Evolution 1</a>" in html(client.get("/budgets/?q=Evolution+1"))
     assert b"".join(client.get("/budgets/?as=csv")).count(b"job") >= 4
-    # One that is nearly used up asks for something, and stands by itself.
+    # One that is nearly used up asks for something, and is shown by itself.
     Budget.objects.filter(job__title="Evolution 2").update(limit=2_100)
     shown = html(client.get("/budgets/"))
     assert ">2 small jobs</a>" in shown and ">Evolution 2</a>" in shown

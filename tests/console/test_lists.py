@@ -27,7 +27,7 @@ pytestmark = pytest.mark.django_db
 
 
 def titles(client: Client, address: str) -> list[str]:
-    """The names of a list's rows, as they stand."""
+    """The names of a list's rows, as they are."""
     return names_in(html(client.get(address)))
 
 
@@ -123,7 +123,7 @@ def test_the_overview_names_what_needs_a_person(console: Client, operator: Actor
     assert "The budget is used up" in shown and "ValueError: no" in shown
 
 
-def test_agents_stand_by_their_last_proven_gain(console: Client, operator: Actor, agent: Agent) -> None:
+def test_agents_are_ordered_by_their_last_proven_gain(console: Client, operator: Actor, agent: Agent) -> None:
     small, large = jobs(operator, agent, ["small", "large"])
     for run, gain in ((small, 0.02), (large, 0.3)):
         verdict = {"verdict": "Better.", "improvement": gain, "low": 0.01, "high": 0.5}

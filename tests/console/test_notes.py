@@ -52,7 +52,7 @@ def test_a_form_leads_back_to_pages_of_this_site_alone(
         assert there["Location"] == "/agents/?q=a", address
 
 
-def test_a_note_and_tags_stand_on_the_page_and_find_the_job_in_the_list(
+def test_a_note_and_tags_are_on_the_page_and_find_the_job_in_the_list(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     one, _ = jobs(operator, agent, ["one", "two"])
@@ -113,7 +113,7 @@ def test_a_search_says_on_each_of_its_pages_how_many_it_found(
     assert "more than 2 jobs" in html(console.get("/jobs/?q=plum"))
 
 
-def test_pinned_jobs_stand_first_in_ones_own_list_and_once_on_all_its_pages(
+def test_pinned_jobs_come_first_in_ones_own_list_and_once_on_all_its_pages(
     console: Client, operator: Actor, agent: Agent, dan: Any, signed_in: SignIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = jobs(operator, agent, ["a", "b", "quince", "d"])

@@ -110,7 +110,7 @@ def test_the_audit_log_says_what_was_done_and_leads_there(
     assert ">API key</a>" in shown and ">Budget</a>" in shown
     # What is gone is named, and leads nowhere.
     assert "Gone" in shown and f"/agents/{gone.pk}/" not in shown
-    # The words are found, the code stands in the CSV.
+    # The words are found, the code is in the CSV.
     found = html(client.get("/audit/?q=changed+a+budget"))
     assert "changed a budget" in found and "started a training job" not in found
     csv = b"".join(client.get("/audit/?as=csv")).decode()

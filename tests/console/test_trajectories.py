@@ -164,7 +164,7 @@ def test_an_unclear_difference_has_no_colour_and_says_that_data_are_few(evaluati
     assert {row["metric"].key: row["tone"] for row in metric_rows(line)}["success_rate"] == "good"
 
 
-def test_fewer_steps_stand_on_the_better_side(evaluation: EvaluationRun) -> None:
+def test_fewer_steps_are_on_the_better_side(evaluation: EvaluationRun) -> None:
     drawn = metrics_forest("held_out", evaluation.report["lines"]["held_out"])
     assert re.search(r"Steps</text>.*?forest-mark better", drawn)
     assert drawn.count("forest-mark") == 6
@@ -314,7 +314,7 @@ def nested(run: TrainingRun) -> TrajectoryRecord:
     return TrajectoryRecord.objects.get(job_id=run.pk, iteration=12)
 
 
-def test_steps_within_a_step_stand_within_it(console: Client, run: TrainingRun) -> None:
+def test_steps_within_a_step_are_shown_within_it(console: Client, run: TrainingRun) -> None:
     row = nested(run)
     first, last = console.get(f"/trajectories/{row.pk}/?view=tree").context["tree"]
     [inner] = first.within  # the two calls of one answer
@@ -370,7 +370,7 @@ def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: Tra
     assert "No times recorded" in shown and "span-bar" not in shown
 
 
-def test_steps_that_are_shorter_than_the_clock_of_their_beginnings_stand_one_behind_the_other() -> None:
+def test_steps_that_are_shorter_than_the_clock_of_their_beginnings_are_one_behind_the_other() -> None:
     def step(began_ms: float, took_ms: float) -> dict[str, Any]:
         return {"timestamp": 1_700_000_000 + began_ms / 1e3, "duration_ms": took_ms, "action": {"type": "tool"}}
 

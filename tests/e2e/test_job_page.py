@@ -1,4 +1,4 @@
-"""In a real browser: a job's page shows what its address names on the first screen; times stand in one's own zone."""
+"""In a real browser: a job's page shows what its address names on the first screen; times are in one's own zone."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough(reason="a browser")
 # Where the tab's own content begins, in pixels from the top of the page: under the row of tabs.
 CONTENT = "document.querySelector('#tab > .tabs').nextElementSibling.getBoundingClientRect().top + scrollY"
 
-# Whether the tab that is open stands on the screen with its whole name.
+# Whether the tab that is open is on the screen with its whole name.
 CURRENT = (
     "[document.querySelector('.tabs [aria-current]').getBoundingClientRect()]"
     ".every((tab) => tab.left >= 0 && tab.right <= innerWidth)"
@@ -80,7 +80,7 @@ def test_a_tab_begins_on_the_first_screen(
     assert watched.complaints == []
 
 
-def test_times_stand_in_ones_own_zone(web: LiveSite, run: TrainingRun, olivia: Any, acme: Any, chrome: Any) -> None:  # noqa: F811
+def test_times_are_in_ones_own_zone(web: LiveSite, run: TrainingRun, olivia: Any, acme: Any, chrome: Any) -> None:  # noqa: F811
     page = chrome.new_context(timezone_id="Asia/Tokyo").new_page()
     sign_in(page, web, "olivia")
     page.goto(f"{web.url}/jobs/")

@@ -125,7 +125,7 @@ def test_console_works_without_a_mouse_and_on_a_phone(
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     page.keyboard.press("ArrowDown")
     page.keyboard.press("Enter")
-    page.wait_for_url(f"{live_site.url}/datasets/new/")  # the second: a name that begins so stands first
+    page.wait_for_url(f"{live_site.url}/datasets/new/")  # the second: a name that begins so comes first
     page.keyboard.press("Control+k")
     page.keyboard.type("data")
     page.wait_for_selector("#palette [data-for=data] >> text=Datasets")

@@ -1,5 +1,5 @@
 """In a real browser: an admin makes a webhook, sends it a test and reads the log; a person sees at the bell, while the
-page stands open, that a job failed."""
+page is open, that a job failed."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ RULES = [
 ]
 PROMETHEUS_OWN = {"up"}
 SUFFIXES = {"counter": ["_total"], "histogram": ["_bucket", "_sum", "_count"], "summary": ["_sum", "_count"]}
-# What stands beside names of metrics in a query: matchers, ranges, texts, groups of labels, functions, operators.
+# What is beside names of metrics in a query: matchers, ranges, texts, groups of labels, functions, operators.
 BESIDE = re.compile(
     r"\{[^}]*\}|\[[^\]]*\]|\b(?:by|without) \([^)]*\)|\b[a-z_]+(?=\()|\b(?:and|or|unless|sum|max|min|avg|count)\b"
 )

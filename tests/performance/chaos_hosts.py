@@ -5,7 +5,7 @@ Each host is a data folder and, where that can be had, a user of its own. It has
 events of ``manage.py up`` at shipped settings. They share PostgreSQL behind PgBouncer, Valkey, RabbitMQ, three NATS
 nodes and an S3 server. Each seed trains once undisturbed and again under faults at random moments, one of which takes
 a whole host away. Policies, optimisers and rollouts of equal seeds have to be equal afterwards, and each event that
-was committed has to stand in the streams once. The last line is one JSON object; the status says whether that holds.
+was committed has to be in the streams once. The last line is one JSON object; the status says whether that holds.
 Nothing outside a folder of its own is touched; it ends by itself.
 """
 
@@ -259,7 +259,7 @@ class Faults:
     def service(self) -> list[int] | None:
         name = self.chance.choice(("valkey", "rabbit", "pgbouncer", *map(node, range(NODES))))
         if name.startswith("nats") and not self.services.whole():
-            return None  # two of three must stand, or the cluster has no say
+            return None  # two of three must work, or the cluster has no say
         return [] if self.services.kill(name) else None
 
     def postgres(self) -> list[int] | None:
@@ -286,7 +286,7 @@ class Faults:
             return None
 
     def objects(self) -> list[int] | None:
-        """The S3 server stands still for some seconds. It keeps objects in memory: killed, it would lose them."""
+        """The S3 server is stopped for some seconds. It keeps objects in memory: killed, it would lose them."""
         if not self.services.kill("objects", signal.SIGSTOP):
             return None
         time.sleep(self.chance.uniform(2, 6))

@@ -43,7 +43,7 @@ SETTLING_SECONDS: Final = 240.0  # leases of those that were killed end meanwhil
 
 
 class SharedServices:
-    """PostgreSQL, Valkey and a NATS cluster, each started again when it has ended. Their addresses stand in the
+    """PostgreSQL, Valkey and a NATS cluster, each started again when it has ended. Their addresses are in the
     environment."""
 
     def __init__(self, folder: Path) -> None:
@@ -232,7 +232,7 @@ def wreak(cluster: Cluster, rounds: int, chance: random.Random) -> Counter[str]:
         for victim in victims:
             time.sleep(chance.uniform(*PAUSE))
             if victim == "leader":
-                until(cluster.whole, 60)  # two of three must stand, or the cluster has no say
+                until(cluster.whole, 60)  # two of three must work, or the cluster has no say
             cluster.kill(asyncio.run(leader()) if victim == "leader" else victim)
             made[victim] += 1
     return made

@@ -38,13 +38,13 @@ BILL = Bill(400, Usage(900, 120), "provider", latency_ms=500)
 
 
 @contextmanager
-def wall(organization: uuid.UUID, *, stands: bool) -> Iterator[None]:
+def wall(organization: uuid.UUID, *, enabled: bool) -> Iterator[None]:
     """Policies with the scope that statements set, or neither."""
-    verb = "ENABLE" if stands else "DISABLE"
+    verb = "ENABLE" if enabled else "DISABLE"
     with as_owner(), connection.cursor() as cursor:
         for model in row_security.tenant_models():
             cursor.execute(f"ALTER TABLE {model._meta.db_table} {verb} ROW LEVEL SECURITY")
-    if stands:
+    if enabled:
         with row_scope.only(organization):
             yield
     else:
@@ -56,14 +56,14 @@ def in_turns(act: Callable[[int], None], organization: uuid.UUID, *, rounds: int
     """The percent by which ``act`` takes longer with row security: medians of all, ``times`` in each round."""
     took: dict[bool, list[float]] = {True: [], False: []}
     for number in range(2 * rounds):
-        stands = number % 2 == 0
-        with wall(organization, stands=stands):
+        enabled = number % 2 == 0
+        with wall(organization, enabled=enabled):
             for _ in range(WARM):  # a change of policies makes every session read its tables' descriptions again
                 act(-1)
             for n in range(times):
                 began = time.perf_counter()
                 act(number * times + n)
-                took[stands].append(time.perf_counter() - began)
+                took[enabled].append(time.perf_counter() - began)
     return 100 * (median(took[True]) / median(took[False]) - 1)
 
 
@@ -98,7 +98,7 @@ def costs() -> list[Figure]:
         "20 calls held and settled": in_turns(paid, chain.organization_id),
     }
     emptied()
-    with wall(home.id, stands=True):
+    with wall(home.id, enabled=True):
         return [at_most("S9", f"second wall, {what}", more, 5, "% more", digits=1) for what, more in found.items()]
 
 

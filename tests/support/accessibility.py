@@ -28,7 +28,7 @@ def script() -> str:
 
 
 def violations(page: Any) -> list[str]:
-    """The rules that the page breaks as it stands, each with its first element."""
+    """The rules that the page breaks, each with its first element."""
     if not page.evaluate("typeof window.axe === 'object'"):
         page.evaluate(script())
     found: list[str] = page.evaluate(RUN)

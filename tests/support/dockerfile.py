@@ -1,4 +1,4 @@
-"""Does what a Dockerfile says without an engine: each stage in a folder of its own that stands for its root.
+"""Does what a Dockerfile says without an engine: each stage in a folder of its own that is its root.
 
 Absolute paths of instructions are taken as of that folder. What a base image brings (here Python) is the machine's own.
 """
@@ -25,7 +25,7 @@ NETWORK = {
 
 @dataclass
 class Stage:
-    """``root`` stands for ``/``; what ``path`` gives is to be run or read on this machine."""
+    """``root`` is ``/``; what ``path`` gives is to be run or read on this machine."""
 
     root: Path
     environment: dict[str, str]

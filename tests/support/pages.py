@@ -7,6 +7,6 @@ from typing import Any
 
 
 def html(response: Any) -> str:
-    """The page as a browser takes it: white space is one space, and none stands at the ends of an element or a tag."""
+    """The page as a browser takes it: white space is one space, and none is at the ends of an element or a tag."""
     page = re.sub(r"\s+", " ", response.content.decode())
     return re.sub(r"(?<=>) (?=</)|(<[a-z][^<>]*>) | (?=</|>)", r"\1", page)

@@ -1,4 +1,4 @@
-"""Every column of every table in which a person's words may stand, and the words put into it."""
+"""Every column of every table in which a person's words may be, and the words put into it."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ OURS: Final = frozenset(
         # Digests, and what is sealed.
         "serving.Release.digest", "serving.SuiteVersion.digest", "serving.SuiteRun.digest", "serving.SuiteRun.done",
         "serving.ProductionTrace.key",
-        # Tokens, kept only where the words that they say stand in the trace whole: it goes with those.
+        # Tokens, kept only where the words that they say are in the trace whole: it goes with those.
         "serving.ProductionTrace.sampled",
         "tenancy.Invitation.digest", "tenancy.TokenFamily.current",
         "tenancy.TokenFamily.previous", "tenancy.BrowserSession.session_key", "tenancy.SecondFactor.sealed",
@@ -114,7 +114,7 @@ def label(model: Any, field: models.Field[Any, Any]) -> str:
 
 
 def theirs() -> list[tuple[Any, models.Field[Any, Any]]]:
-    """The columns in which words of people may stand."""
+    """The columns in which words of people may be."""
     return [(model, field) for model, field in columns() if not field.choices and label(model, field) not in OURS]
 
 

@@ -88,7 +88,7 @@ def playbook_of(actor: Actor, agent: Agent, sections: Sequence[dict[str, Any]] =
 
 
 def deployed(actor: Actor, playbook: Playbook) -> Playbook:
-    """The playbook as it stands serves its agent, whose gate asks for nothing."""
+    """The playbook as it is now serves its agent, whose gate asks for nothing."""
     playbook.refresh_from_db()
     agent = playbook.agent
     with suppress(Unchanged):

@@ -146,7 +146,7 @@ class SimulatedModel:
         return final if most < TERSE else f"{self._reasoning(asked, heeded, right, rng)}\n{final}"
 
     def _question(self, messages: Sequence[Mapping[str, Any]]) -> tuple[Asked | None, str, list[str]]:
-        """The query, the text after it in its message, and what else the user said. Advice that stands in the
+        """The query, the text after it in its message, and what else the user said. Advice that is in the
         query's own line is a part of the task and no advice."""
         users = texts_of(messages, "user")
         for index in range(len(users) - 1, -1, -1):

@@ -90,7 +90,7 @@ def schema_of(body: Mapping[str, Any]) -> Schema | None:
 
 
 def objects_in(text: str) -> Iterator[Any]:
-    """The outermost JSON objects that stand in a text."""
+    """The outermost JSON objects that are in a text."""
     return (value for _, value in _placed_objects(text))
 
 
@@ -158,7 +158,7 @@ def _read_value(world: World, value: Any, seen: Seen, *, fresh: bool) -> None:
 
 
 def _bare(line: str) -> str:
-    """A line without bullet, tags, and what stands before its "When"."""
+    """A line without bullet, tags, and what is before its "When"."""
     text = re.sub(r"^<[^>]*>|</[^>]*>$", "", _BULLET.sub("", line).strip()).strip()
     return text[at:] if 0 <= (at := text.find("When ")) <= 80 else text
 
@@ -186,7 +186,7 @@ def _again(messages: Sequence[Mapping[str, Any]]) -> bool:
 
 
 def _schema_in(value: Any) -> Schema | None:
-    """A JSON schema of an object within a value: itself, or what stands under a name in it."""
+    """A JSON schema of an object within a value: itself, or what is under a name in it."""
     if not isinstance(value, Mapping):
         return None
     if isinstance(value.get("properties"), Mapping) or "$ref" in value:

@@ -93,7 +93,7 @@ TASKS: Final[tuple[Family, ...]] = (
 
 
 class SecondWorld(VariedWorld):
-    """``VariedWorld`` with the rules of this module. The topic stands behind the task."""
+    """``VariedWorld`` with the rules of this module. The topic is behind the task."""
 
     families: Sequence[Family] = TASKS
     query_form, unnamed_form = "<task> (desk: <topic>)", "<task> (desk: {any|open})"

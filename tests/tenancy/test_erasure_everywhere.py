@@ -1,4 +1,4 @@
-"""An erasure goes through every column in which a person's words may stand: a forgotten one fails here."""
+"""An erasure goes through every column in which a person's words may be: a forgotten one fails here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mails stand in an outbox: none is lost, none is sent twice, and none reports an event that did not happen."""
+"""Mails are in an outbox: none is lost, none is sent twice, and none reports an event that did not happen."""
 
 from __future__ import annotations
 

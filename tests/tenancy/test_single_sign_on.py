@@ -85,7 +85,7 @@ def test_an_account_is_found_by_its_verified_address(provider: Provider, olivia:
     assert Membership.objects.get(user=olivia).role == "operator"  # without a mapping roles are given here
 
 
-def test_address_and_groups_may_stand_in_userinfo_alone(provider: Provider, settings: Any) -> None:
+def test_address_and_groups_may_be_in_userinfo_alone(provider: Provider, settings: Any) -> None:
     settings.OIDC_GROUPS = [("engineers", "acme", "developer")]
     provider.beside = {"email": "nora@acme.example", "email_verified": True, "groups": ["engineers"]}
     provider.person = {"sub": "u-1"}

@@ -72,7 +72,7 @@ def test_ledger_check_names_what_differs(chain: Chain, damage: str, found: str) 
             cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
     code, said = checked()
     assert code == 1 and found in said
-    assert all(one.stands_micros != one.computed_micros for one in differences())
+    assert all(one.stored_micros != one.computed_micros for one in differences())
 
 
 def test_ledger_check_reads_in_two_queries(chain: Chain, django_assert_num_queries: Any) -> None:

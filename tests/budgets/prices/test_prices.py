@@ -103,7 +103,7 @@ def test_the_seed_holds_common_models_with_source_and_date() -> None:
     assert len(lines) > 80 and [line for line in lines if line.why] == []
     assert len({line.model for line in lines}) == len(lines)
     assert all(line.valid_from == date.fromisoformat(seed["as_of"]) and "approximate" in line.source for line in lines)
-    for line in lines:  # a price per token instead of per million, or the other way round, would stand out
+    for line in lines:  # a price per token instead of per million, or the other way round, would be seen
         assert Decimal("0.01") <= Decimal(line.output) / 10**6 <= 100, line
         assert line.input <= line.output and (line.cached_input or 0) <= line.input, line
     assert {"gpt-4o-mini", "claude-3-5-haiku-20241022", "gemini-2.5-flash", "mistral-small-latest", "deepseek-chat",

@@ -50,7 +50,7 @@ def agent(agent: Agent) -> Agent:
 
 @pytest.fixture(autouse=True)
 def empty(db: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trace_collection, "SETTLED", -3_600.0)  # a test is one transaction, whose time stands still
+    monkeypatch.setattr(trace_collection, "SETTLED", -3_600.0)  # a test is one transaction, whose time does not move
     with connection.cursor() as cursor:  # Django doesn't know the table, and doesn't empty it
         cursor.execute("TRUNCATE experiences_trajectory")
 

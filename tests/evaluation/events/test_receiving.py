@@ -171,7 +171,7 @@ def test_each_bad_message_is_a_dead_letter_with_its_reason(
     received(bus, service, (TRAJECTORY, changed(given, agent_id=silent.slug, trajectory_id="other")))
     last = DeadLetter.objects.latest("sequence")
     assert (last.reason, last.payload) == ("not_recorded", "")
-    # All of them stand in the stream too, for other programs; no consumer stopped.
+    # All of them are in the stream too, for other programs; no consumer stopped.
     letters = bus.speak(lambda client, js: stored(js, "RL_DEAD_LETTERS"))
     assert [one["reason"] for _, one in letters] == [*bad.values(), "conflict", "not_recorded"]
     assert {subject for subject, _ in letters} == {"agent.rl.dlq.RL_TRAJECTORIES"}
@@ -274,7 +274,7 @@ def test_members_of_the_organisation_receive_status_by_the_plain_subject(
 
 
 def test_the_designs_commands_work_word_for_word(bus: Bus, acme: Any, agent: Any, settings: Any) -> None:
-    """By the plain subjects, on a server with one account: ``nats pub`` sends what follows it as it stands."""
+    """By the plain subjects, on a server with one account: ``nats pub`` sends what follows it unchanged."""
     settings.NATS_ORGANIZATION = acme.slug
     reward = b"""{
   "reward_id": "test-123",

@@ -81,7 +81,7 @@ def run_on(actor: Actor, **what: Any) -> SuiteRun:
     return suite_run_get(actor, run.pk)
 
 
-def test_findings_stand_by_category_with_examples_and_nothing_acts(
+def test_findings_are_by_category_with_examples_and_nothing_acts(
     operator: Actor, clerk: Agent, server: ModelServer
 ) -> None:
     release = release_make(operator, clerk)

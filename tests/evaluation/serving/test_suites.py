@@ -114,7 +114,7 @@ def test_a_release_is_played_as_it_was_made_and_the_agent_in_its_present_state(
     assert run_of(operator, sums, release=before).score == 0.75
     prompts = {call.body["messages"][0]["content"].partition("\n")[0] for call in server.requests}
     assert prompts == {"You add numbers."}
-    # The agent as it stands serves what the second release does: that is known of it too.
+    # The agent as it is now serves what the second release does: that is known of it too.
     assert run_of(operator, sums, agent=adder).score == 1.0
     (known,) = latest_results(after).suites
     assert (known.suite, known.score, known.n, known.passed, known.newest) == ("sums", 1.0, 16, True, True)
@@ -293,7 +293,7 @@ def test_an_agent_that_chooses_actions_is_measured_by_its_release(operator: Acto
         suite_run_start(operator, version_get(suite_built_in_add(operator, name="safety")), release=release)
 
 
-def test_tools_of_a_task_stand_in_the_place_of_the_agents(
+def test_tools_of_a_task_take_the_place_of_the_agents(
     operator: Actor, adam: Any, adder: Agent, server: ModelServer
 ) -> None:
     """A release is played with its own tools, except where a task brings tools."""

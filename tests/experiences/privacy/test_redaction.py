@@ -67,7 +67,7 @@ def test_redaction_leaves_no_account_of_any_country() -> None:
         assert redact(f"to {made.iban(rng)} now") == "to [iban] now"
 
 
-# -- secrets by what stands before them ------------------------------------------------------------------------
+# -- secrets by what comes before them -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

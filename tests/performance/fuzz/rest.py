@@ -58,7 +58,7 @@ class Rest:
         self.session.headers.update(caller.headers)
         self.schema = schemathesis.openapi.from_dict(deepcopy(described()))
         self.schema.config.update(base_url=base)
-        self.tags: dict[str, str] = {}  # the last version of what stands under a path
+        self.tags: dict[str, str] = {}  # the last version of what is under a path
 
     # -- each operation ---------------------------------------------------------------------------------------------
 

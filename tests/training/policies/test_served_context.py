@@ -97,7 +97,7 @@ def test_a_job_reads_a_playbook_as_production_does(library: Library) -> None:
     assert (HEAD in context[len(given_out) :]) == any(not one.category for one in library.live)
 
 
-def test_items_stand_by_category_with_their_names_and_lessons_after_them() -> None:
+def test_items_are_by_category_with_their_names_and_lessons_after_them() -> None:
     contexts = [
         Lesson("x1", "When a\ncomes,  do b."),
         Lesson("s10", "Two\n\nlines", kind="section", category="failures"),

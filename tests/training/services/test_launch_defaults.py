@@ -95,7 +95,7 @@ def test_a_launch_that_names_another_takes_none_of_its_options(launch: Launch, o
 
 
 @pytest.mark.parametrize("launch", INTERFACES)
-def test_options_of_a_launch_stand_in_the_place_of_the_agents(launch: Launch, olivia: Any, paid: Agent) -> None:
+def test_options_of_a_launch_take_the_place_of_the_agents(launch: Launch, olivia: Any, paid: Agent) -> None:
     launch(olivia, paid, {"n_iterations": 1, "reward_options": {"efficiency": 0.4}})
     assert (launched().reward, launched().reward_options) == ("composite", {"efficiency": 0.4})
 

@@ -195,7 +195,7 @@ def test_a_job_acts_by_the_text_that_its_pack_had_at_the_launch(
     assert then[:12] in page and "changed since" in page
     fresh = launched(operator, Agent.objects.get(pk=reader.pk), bills)
     assert "changed since" not in html(client.get(f"/jobs/{fresh.pk}/?tab=settings"))
-    # A job of an earlier release kept no text, and goes by what stands now.
+    # A job of an earlier release kept no text, and goes by the present prompt.
     TrainingRun.objects.filter(pk=of_bills.pk).update(prompt=None)
     assert acts_by_text(of_bills) == "You answer in rhymes."
 
@@ -299,7 +299,7 @@ def test_lessons_of_a_job_are_stamped_with_its_own_pack(
     learned(run, "x1", long)
     row = Experience.objects.get(handle="x1")
     assert stamps([row])[row.pk] == (billing, "")
-    # A person's words stand for the same pack, and an altered pack vouches for nothing.
+    # A person's words name the same pack, and an altered pack vouches for nothing.
     assert stamps([experience_edit(operator, row, summary=f"{long} more")])[row.pk].pack == billing
     PromptPack.objects.filter(pk=billing.pk).update(system="You give money away.")
     assert stamps([Experience.objects.get(handle="x1")])[row.pk].fault

@@ -14,7 +14,7 @@ from training.trainer.setup import by_choice
 
 
 class Uniform:
-    """Chooses at random: it stands in for a model that answers without our parameters."""
+    """Chooses at random: the policy replaces a model that answers without our parameters."""
 
     version = "u"
 

@@ -96,7 +96,7 @@ def test_a_job_from_the_launch_form_learns_and_is_proven_on_rows_that_were_held_
     assert run.verdict["improvement"] > 0.15 and run.verdict["low"] > 0, run.verdict["verdict"]
     for page in ("", "?tab=settings", "?tab=checkpoints", "?tab=evaluation", "?tab=trajectories"):
         assert client.get(f"/jobs/{run.pk}/{page}").status_code == 200, page
-    # Each call of the model and of the trainer stands in the ledger, and the run's spending is their sum.
+    # Each call of the model and of the trainer is in the ledger, and the run's spending is their sum.
     calls = LedgerEntry.objects.filter(job_id=run.job_id, kind="settle")
     trained = calls.filter(rollout="", purpose="training")
     assert trained.count() >= 3 * 25 and sum(trained.values_list("cost", flat=True)) > 0

@@ -72,7 +72,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
         "The summed reward from which an episode is a success, and over; 1 by default.", 1.0, 1e-6, 1e9
     ),
     "action_format": Option(
-        'raw (default: what the agent writes is the action) or action_line: what stands after its last "Action:".',
+        'raw (default: what the agent writes is the action) or action_line: the text after its last "Action:".',
         choices=("raw", "action_line"),
     ),
     "action_keep": Option(

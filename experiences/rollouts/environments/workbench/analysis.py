@@ -1,4 +1,4 @@
-"""Analysis: figures of a table, and what stands out in it."""
+"""Analysis: figures of a table, and its outliers."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def table_figure(rng: random.Random) -> WorkTask:
     return WorkTask(question, right, lambda answer: numbers_right(answer, right, CENT))
 
 
-@FAMILIES.register("analysis", "Which month or town stands out by a rule, in a table that is not sorted.")
+@FAMILIES.register("analysis", "Which month or town is an outlier by a rule, in a table that is not sorted.")
 def table_extreme(rng: random.Random) -> WorkTask:
     sales = _sales(rng)
     by_town: dict[str, list[Sale]] = {}

@@ -1,4 +1,4 @@
-"""Code in answers: where it stands, and what ruff, bandit and a row's tests say of it."""
+"""Code in answers: where it is, and what ruff, bandit and a row's tests say of it."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def test_a_score_out_of_bounds_or_an_error_of_it_costs_the_answer_its_score() ->
     assert answered(None).evidence == {"answered": False}
 
 
-async def test_the_instructions_stand_before_the_query() -> None:
+async def test_the_instructions_come_before_the_query() -> None:
     world = TextEnvironment("made", TASKS)
     one = world.scenarios("train", 1, 0)[0]
     assert await world.start(one, None).opening() == f"Be brief.\n\n{one.query}"  # type: ignore[arg-type]
