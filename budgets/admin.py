@@ -40,7 +40,7 @@ from budgets.models import (
 )
 from budgets.presenters.naming import all_agents, name_of
 from budgets.presenters.price_list import price_changes
-from budgets.services import PRICED, ShownLimit, budget_settings_set, limit_change, limit_owner, owner_of, price_save
+from budgets.services import ShownLimit, budget_settings_set, limit_change, limit_owner, owner_of, price_save, priced
 
 DOLLARS: dict[str, Any] = {
     "min_value": Decimal(0),
@@ -224,7 +224,12 @@ class PriceAdminForm(forms.ModelForm):  # type: ignore[type-arg]
         model = ModelPrice
         fields = ["organization", "model", "valid_from", "free", "source"]
 
-    FIELDS = {"input_usd": "input", "cached_usd": "cached_input", "output_usd": "output", "call_usd": "per_call"}
+    FIELDS = {
+        "input_usd": "input_micros",
+        "cached_usd": "cached_input_micros",
+        "output_usd": "output_micros",
+        "call_usd": "per_call_micros",
+    }
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -236,7 +241,7 @@ class PriceAdminForm(forms.ModelForm):  # type: ignore[type-arg]
         cleaned = super().clean() or {}
         for name, column in self.FIELDS.items():
             given = cleaned.get(name)
-            empty = None if column == "cached_input" else 0
+            empty = None if column == "cached_input_micros" else 0
             setattr(self.instance, column, empty if given is None else micros(given))
         return cleaned
 
@@ -267,17 +272,16 @@ class ModelPriceAdmin(ServiceAdmin):
 
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         stored = ModelPrice.objects.filter(pk=obj.pk).first() if change else None
-        before = {name: getattr(stored, name) for name in PRICED} if stored else None
-        price_save(actor_at(request), obj, before=before)
+        price_save(actor_at(request), obj, before=priced(stored) if stored else None)
 
     @admin.display(description="history of the price")
     def history(self, obj: ModelPrice) -> str:
         lines = ((f"{change.at:%-d %b %Y, %H:%M} UTC", change.actor, change.text) for change in price_changes(obj)[:50])
         return format_html_join("", "<div>{} {}: {}</div>", lines) or "never changed by hand"
 
-    input_ = money_column("input", "input")
-    cached_ = money_column("cached_input", "cached", none="as input", ordered=False)
-    output_ = money_column("output", "output")
+    input_ = money_column("input_micros", "input")
+    cached_ = money_column("cached_input_micros", "cached", none="as input", ordered=False)
+    output_ = money_column("output_micros", "output")
 
 
 class BudgetSettingsForm(forms.ModelForm):  # type: ignore[type-arg]

@@ -21,6 +21,7 @@ from budgets.models import BudgetSettings, ModelPrice
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
 
+AMOUNTS: Final = ("input", "cached_input", "output", "per_call")  # the fields of a price
 NO_NUMBER: Final = "Give dollars as a number, e.g. 20 or 0.50."
 
 
@@ -119,7 +120,7 @@ class PriceForm(ServiceForm):
     def of(cls, price: ModelPrice | None, model: str) -> PriceForm:
         if price is None:
             return cls(initial={"model": model})
-        amounts = {name: typed(getattr(price, name)) for name in ("input", "cached_input", "output", "per_call")}
+        amounts = {name: typed(getattr(price, f"{name}_micros")) for name in AMOUNTS}
         return cls(initial={"model": price.model, "free": price.free, **amounts})
 
     def clean(self) -> dict[str, Any]:
@@ -132,10 +133,10 @@ class PriceForm(ServiceForm):
 
     def values(self) -> dict[str, Any]:
         """The arguments of ``services.price_set``."""
-        found = dict(self.cleaned_data)
+        found = {f"{name}_micros" if name in AMOUNTS else name: value for name, value in self.cleaned_data.items()}
         if found["free"]:
-            return found | {"input": 0, "output": 0, "cached_input": None, "per_call": 0}
-        return found | {"per_call": found["per_call"] or 0}
+            return found | {"input_micros": 0, "output_micros": 0, "cached_input_micros": None, "per_call_micros": 0}
+        return found | {"per_call_micros": found["per_call_micros"] or 0}
 
 
 class SettingsForm(RowForm):

@@ -232,10 +232,22 @@ class ModelPrice(models.Model):
     organization = models.ForeignKey(Organization, null=True, blank=True, on_delete=models.CASCADE, related_name="+")
     model = models.CharField(max_length=200)
     valid_from = models.DateField()
-    input = models.BigIntegerField(help_text="Micro-dollars per million prompt tokens.")
-    cached_input = models.BigIntegerField(null=True, blank=True, help_text="Of cached ones; empty: priced as input.")
-    output = models.BigIntegerField(help_text="Micro-dollars per million answer tokens, reasoning included.")
-    per_call = models.BigIntegerField(default=0, help_text="Micro-dollars for each call.")
+    input_micros = models.BigIntegerField(
+        "input", db_column="input", help_text="Micro-dollars per million prompt tokens."
+    )
+    cached_input_micros = models.BigIntegerField(
+        "cached input",
+        db_column="cached_input",
+        null=True,
+        blank=True,
+        help_text="Of cached ones; empty: priced as input.",
+    )
+    output_micros = models.BigIntegerField(
+        "output", db_column="output", help_text="Micro-dollars per million answer tokens, reasoning included."
+    )
+    per_call_micros = models.BigIntegerField(
+        "per call", db_column="per_call", default=0, help_text="Micro-dollars for each call."
+    )
     free = models.BooleanField(default=False, help_text="Declared free: it is counted, and costs nothing.")
     source = models.CharField(max_length=200, blank=True)
     by_hand = models.BooleanField(default=False, editable=False, help_text="Set by a person: price files leave it.")
@@ -256,10 +268,10 @@ class ModelPrice(models.Model):
             ),
             models.CheckConstraint(
                 name="price_not_negative",
-                condition=models.Q(input__gte=0)
-                & models.Q(output__gte=0)
-                & models.Q(per_call__gte=0)
-                & (models.Q(cached_input=None) | models.Q(cached_input__gte=0)),
+                condition=models.Q(input_micros__gte=0)
+                & models.Q(output_micros__gte=0)
+                & models.Q(per_call_micros__gte=0)
+                & (models.Q(cached_input_micros=None) | models.Q(cached_input_micros__gte=0)),
             ),
         ]
 
@@ -270,7 +282,7 @@ class ModelPrice(models.Model):
         """As the model client knows it."""
         if self.free:
             return Price(self.model, 0, 0, 0, 0)
-        return Price(self.model, self.input, self.output, self.cached_input, self.per_call)
+        return Price(self.model, self.input_micros, self.output_micros, self.cached_input_micros, self.per_call_micros)
 
 
 class BudgetSettings(models.Model):

@@ -33,7 +33,15 @@ from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scop
 from budgets.presenters.naming import agent_is_of
 
 SETTINGS = ("email_admins", "webhook_url", "secret_version", "most_per_minute")
-PRICED = ("input", "cached_input", "output", "per_call", "free", "source")
+# By their names in the audit log.
+PRICED = {
+    "input": "input_micros",
+    "cached_input": "cached_input_micros",
+    "output": "output_micros",
+    "per_call": "per_call_micros",
+    "free": "free",
+    "source": "source",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,10 +183,10 @@ def price_set(
     model: str,
     organization: Organization | None = None,
     valid_from: date | None = None,
-    input: int = 0,
-    output: int = 0,
-    cached_input: int | None = None,
-    per_call: int = 0,
+    input_micros: int = 0,
+    output_micros: int = 0,
+    cached_input_micros: int | None = None,
+    per_call_micros: int = 0,
     free: bool = False,
     source: str = "",
 ) -> ModelPrice:
@@ -195,26 +203,23 @@ def price_set(
     day = valid_from or datetime.now(UTC).date()
     row = ModelPrice.objects.filter(organization=organization, model=model.strip(), valid_from=day).first()
     row = row or ModelPrice(organization=organization, model=model.strip(), valid_from=day)
-    before = {name: getattr(row, name) for name in PRICED} if row.pk else None
-    values = {
-        "input": input,
-        "cached_input": cached_input,
-        "output": output,
-        "per_call": per_call,
-        "free": free,
-        "source": source[:200],
-    }
-    for name, value in values.items():
-        setattr(row, name, value)
+    before = priced(row) if row.pk else None
+    row.input_micros, row.cached_input_micros, row.output_micros = input_micros, cached_input_micros, output_micros
+    row.per_call_micros, row.free, row.source = per_call_micros, free, source[:200]
     price_save(actor, row, before=before)
     return row
+
+
+def priced(row: ModelPrice) -> dict[str, Any]:
+    """The price as the audit log has it."""
+    return {name: getattr(row, attribute) for name, attribute in PRICED.items()}
 
 
 @transaction.atomic
 def price_save(actor: Actor, row: ModelPrice, *, before: dict[str, Any] | None) -> None:
     """Checks and stores a price with its audit event. ``before``: its priced fields, None for a new one."""
     require_price_editor(actor, row.organization)
-    if not (row.free or row.input or row.output or row.cached_input or row.per_call):
+    if not (row.free or row.input_micros or row.output_micros or row.cached_input_micros or row.per_call_micros):
         raise Invalid(
             f"All prices of {row.model!r} are zero. If that is meant, declare the model free.",
             fields={"free": "Declare it free, or give its prices."},
@@ -222,12 +227,11 @@ def price_save(actor: Actor, row: ModelPrice, *, before: dict[str, Any] | None) 
     try:
         row.full_clean(validate_unique=False, validate_constraints=True)
     except ValidationError as error:
-        fields = {name: " ".join(texts) for name, texts in error.message_dict.items()}
+        fields = {name.removesuffix("_micros"): " ".join(texts) for name, texts in error.message_dict.items()}
         raise Invalid("The price is not right: " + " ".join(fields.values()), fields=fields) from error
     row.by_hand = True
     row.save()
-    after = {name: getattr(row, name) for name in PRICED}
-    record(actor, "price.changed" if before else "price.created", row, before=before, after=after)
+    record(actor, "price.changed" if before else "price.created", row, before=before, after=priced(row))
 
 
 def require_price_editor(actor: Actor, organization: Organization | None) -> None:

@@ -498,7 +498,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     budget = Budget.objects.get(owner_id=run.job_id)
     alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error="Zanzibar is away.")
     price = ModelPrice.objects.create(
-        organization=run.organization, model="Zanzibar-7b", input=1, output=1, valid_from="2026-01-01"
+        organization=run.organization, model="Zanzibar-7b", input_micros=1, output_micros=1, valid_from="2026-01-01"
     )
     erasure = Erasure.objects.create(organization=run.organization, digests=[], found={}, left={}, notes=["Zanzibar"])
     turn = LoopTurn.objects.get()

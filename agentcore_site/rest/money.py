@@ -22,12 +22,15 @@ class Usd(serializers.Field):  # type: ignore[type-arg]
 
 
 class Money(serializers.Field):  # type: ignore[type-arg]
-    """Two fields of a ``Shape`` for one column of micro-dollars: ``<name>_usd`` and ``<name>_micros``."""
+    """Two fields of a ``Shape`` for an attribute of micro-dollars: ``<name>_usd`` and ``<name>_micros``.
+
+    The attribute is ``<name>_micros`` too, unless ``source`` is another one.
+    """
 
     def named(self, name: str) -> dict[str, Any]:
-        plain: dict[str, Any] = {"source": self.source or name, "allow_null": self.allow_null}
-        usd = Usd(help_text=self.help_text, **plain)
-        return {f"{name}_usd": usd, f"{name}_micros": serializers.IntegerField(**plain)}
+        plain: dict[str, Any] = {"allow_null": self.allow_null}
+        usd = Usd(source=self.source or f"{name}_micros", help_text=self.help_text, **plain)
+        return {f"{name}_usd": usd, f"{name}_micros": serializers.IntegerField(source=self.source, **plain)}
 
 
 class UsdIn(serializers.DecimalField):

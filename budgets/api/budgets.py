@@ -62,7 +62,7 @@ class LedgerOut(Shape):
     spent = Money(source="spent_delta")
     reserved = Money(source="reserved_delta")
     debt = Money(source="debt_delta")
-    cost = Money(allow_null=True)
+    cost = Money(source="cost", allow_null=True)
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
     cached_tokens = serializers.IntegerField()
@@ -81,7 +81,7 @@ class BreakdownQuery(Strict):
 
 class SpendingOut(Shape):
     key = serializers.CharField(allow_null=True, help_text="An id, a name or a day; null: of none.")
-    cost = Money()
+    cost = Money(source="cost")
     calls = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()

@@ -99,5 +99,5 @@ class PriceViewSet(ScopedViewSet):
         organization = current_organization(self.actor)
         require(self.actor, "price.edit", organization)
         asked = parsed(PriceIn, request.data)
-        values = {name.removesuffix("_usd").removeprefix("price_"): value for name, value in asked.items()}
+        values = {name.replace("_usd", "_micros").removeprefix("price_"): value for name, value in asked.items()}
         return self.made(request, lambda: price_set(self.actor, organization=organization, **values))

@@ -53,10 +53,10 @@ def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
     return [
         PriceLine(
             row,
-            exact(row.input),
-            "" if row.cached_input is None else exact(row.cached_input),
-            exact(row.output),
-            exact(row.per_call) if row.per_call else "",
+            exact(row.input_micros),
+            "" if row.cached_input_micros is None else exact(row.cached_input_micros),
+            exact(row.output_micros),
+            exact(row.per_call_micros) if row.per_call_micros else "",
         )
         for row in rows
     ]

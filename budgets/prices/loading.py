@@ -35,10 +35,10 @@ class PriceFileLine:
 
     model: str
     valid_from: date | None = None
-    input: int = 0
-    output: int = 0
-    cached_input: int | None = None
-    per_call: int = 0
+    input_micros: int = 0
+    output_micros: int = 0
+    cached_input_micros: int | None = None
+    per_call_micros: int = 0
     free: bool = False
     source: str = ""
     why: str = ""
@@ -47,10 +47,10 @@ class PriceFileLine:
     def values(self) -> dict[str, Any]:
         """The values that make two prices equal: their source is not compared."""
         return {
-            "input": self.input,
-            "cached_input": self.cached_input,
-            "output": self.output,
-            "per_call": self.per_call,
+            "input_micros": self.input_micros,
+            "cached_input_micros": self.cached_input_micros,
+            "output_micros": self.output_micros,
+            "per_call_micros": self.per_call_micros,
             "free": self.free,
         }
 
@@ -106,14 +106,15 @@ def prices_load(
             loaded.kept.append(line.model)
             continue
         row = newest if newest is not None and newest.valid_from == day else None
-        before = None if row is None else {key: getattr(row, key) for key in line.values}
+        before = None if row is None else {key.removesuffix("_micros"): getattr(row, key) for key in line.values}
         row = row or ModelPrice(organization=organization, model=line.model, valid_from=day)
         for key, value in line.values.items():
             setattr(row, key, value)
         row.source, row.by_hand = line.source[:200], False
         row.save()
         if before is not None:  # a new day's row is its own history
-            record(actor, "price.changed", row, before=before, after=line.values | {"source": row.source})
+            after = {key.removesuffix("_micros"): value for key, value in line.values.items()}
+            record(actor, "price.changed", row, before=before, after=after | {"source": row.source})
         (loaded.new if newest is None else loaded.changed).append(line.model)
     if loaded.new or loaded.changed:
         counts = {"file": name, "new": len(loaded.new), "changed": loaded.changed[:100]}
@@ -153,10 +154,10 @@ def _own(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
     for source, entry, model in entries:
         note = f"; {entry['note']}" if entry.get("note") else ""
         price = _Amounts(
-            input=_scaled(entry.get("input"), MICROS),
-            output=_scaled(entry.get("output"), MICROS),
-            cached_input=_scaled(entry.get("cached_input"), MICROS),
-            per_call=_scaled(entry.get("per_call", 0), MICROS),
+            input_micros=_scaled(entry.get("input"), MICROS),
+            output_micros=_scaled(entry.get("output"), MICROS),
+            cached_input_micros=_scaled(entry.get("cached_input"), MICROS),
+            per_call_micros=_scaled(entry.get("per_call", 0), MICROS),
         )
         yield _line(model, day, f"{source} as of {day}, approximate{note}", price)
 
@@ -173,10 +174,10 @@ def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
             yield PriceFileLine(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
             continue
         price = _Amounts(
-            input=_highest(entry, "input_cost_per_token"),
-            output=_highest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
-            cached_input=_highest(entry, "cache_read_input_token_cost"),
-            per_call=_scaled(entry.get("input_cost_per_request", 0), MICROS),
+            input_micros=_highest(entry, "input_cost_per_token"),
+            output_micros=_highest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
+            cached_input_micros=_highest(entry, "cache_read_input_token_cost"),
+            per_call_micros=_scaled(entry.get("input_cost_per_request", 0), MICROS),
         )
         yield _line(model, None, str(entry.get("source") or f"LiteLLM: {name}"), price)
 
@@ -192,26 +193,32 @@ def _highest(entry: Mapping[str, Any], *names: str) -> int | None:
 class _Amounts:
     """The prices of a model as its file has them; None where a price is missing or no number."""
 
-    input: int | None
-    output: int | None
-    cached_input: int | None
-    per_call: int | None
+    input_micros: int | None
+    output_micros: int | None
+    cached_input_micros: int | None
+    per_call_micros: int | None
 
 
 def _line(model: str, day: date | None, source: str, price: _Amounts) -> PriceFileLine:
     name = storable(str(model).strip())
     if not name or len(name) > 200:
         return PriceFileLine(str(model)[:60], why="its name is empty or longer than 200 characters")
-    if price.input is None or price.output is None:
+    if price.input_micros is None or price.output_micros is None:
         return PriceFileLine(name, why="the price of a token in or out is missing or no number")
-    known = (price.input, price.output, price.cached_input, price.per_call)
+    known = (price.input_micros, price.output_micros, price.cached_input_micros, price.per_call_micros)
     amounts = [amount for amount in known if amount is not None]
     if min(amounts) < 0 or max(amounts) > HIGHEST:
         return PriceFileLine(name, why="a price is negative or beyond reason")
     if not any(amounts):
         return PriceFileLine(name, why="all its prices are zero: declare it free by hand if it is")
     return PriceFileLine(
-        name, day, price.input, price.output, price.cached_input, price.per_call or 0, source=storable(source)
+        name,
+        day,
+        price.input_micros,
+        price.output_micros,
+        price.cached_input_micros,
+        price.per_call_micros or 0,
+        source=storable(source),
     )
 
 

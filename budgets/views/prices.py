@@ -23,8 +23,8 @@ from budgets.views.query_params import one_of
 
 SORTS = (
     Sort("model", "model", "model", descending=False),
-    Sort("input", "most expensive prompt first", "input"),
-    Sort("output", "most expensive answer first", "output"),
+    Sort("input", "most expensive prompt first", "input_micros"),
+    Sort("output", "most expensive answer first", "output_micros"),
     Sort("newest", "newest first", "valid_from"),
 )
 WHOSE = (("own", "Your own"), ("all", "For all"), ("free", "Free"))

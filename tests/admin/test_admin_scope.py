@@ -48,7 +48,9 @@ def carla(elsewhere: Organization) -> Any:
         period="month",
         period_start=date.today().replace(day=1),
     )
-    ModelPrice.objects.create(organization=elsewhere, model="small", input=1, output=1, valid_from=date(2026, 1, 1))
+    ModelPrice.objects.create(
+        organization=elsewhere, model="small", input_micros=1, output_micros=1, valid_from=date(2026, 1, 1)
+    )
     BudgetSettings.objects.create(organization=elsewhere)
     return carla
 

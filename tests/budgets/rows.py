@@ -19,7 +19,7 @@ def a_row_of_each(job: Job, chain: Chain | None = None) -> list[Any]:
     limit_change(None, owners(job.organization_id, chain.agent_id, job.id)[-1], 100)
     reserve(Hold(f"{job.id}/0", chain, 80, "training", "small"))
     settle(f"{job.id}/0", Bill(80, None, "provider"))
-    ModelPrice.objects.create(model="small", valid_from="2026-01-01", input=1, output=1, source="test")
+    ModelPrice.objects.create(model="small", valid_from="2026-01-01", input_micros=1, output_micros=1, source="test")
     BudgetSettings.objects.get_or_create(organization_id=job.organization_id)
     models = (Budget, BudgetLimit, Reservation, LedgerEntry, BudgetAlert, ModelPrice, BudgetSettings)
     return [model.objects.all()[0] for model in models]

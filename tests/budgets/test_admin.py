@@ -100,7 +100,7 @@ def test_an_admin_chooses_among_the_agents_there_are(
 
 
 def test_a_price_shows_who_changed_it(house: Client, adam: Any) -> None:
-    price = price_set(adam, model="m", input=2 * DOLLAR, output=DOLLAR, valid_from=date(2026, 1, 1))
+    price = price_set(adam, model="m", input_micros=2 * DOLLAR, output_micros=DOLLAR, valid_from=date(2026, 1, 1))
     page = address(ModelPrice, "change", price.id)
     sent = {"model": "m", "valid_from": "2026-01-01", "input_usd": "3", "output_usd": "1", "source": ""}
     assert house.post(page, sent).status_code == 302
@@ -163,7 +163,12 @@ def test_prices_are_edited_in_dollars(house: Client, boss: Client, acme: Organiz
     }  # fmt: skip
     assert boss.post(address(ModelPrice, "add"), asked).status_code == 302
     price = ModelPrice.objects.get()
-    assert (price.input, price.cached_input, price.output, price.per_call) == (2_500_000, None, 10_000_000, 0)
+    assert (price.input_micros, price.cached_input_micros, price.output_micros, price.per_call_micros) == (
+        2_500_000,
+        None,
+        10_000_000,
+        0,
+    )
     page = address(ModelPrice, "change", price.id)
     assert "2.5" in boss.get(page).content.decode()
     assert boss.post(page, asked | {"input_usd": "3"}).status_code == 302

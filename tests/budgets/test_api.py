@@ -207,9 +207,11 @@ def test_a_stranger_finds_nothing(role: str, spent: Chain, charlie: Any, agent: 
 
 def test_prices_in_force_and_their_history(stakeholder: Caller, elsewhere: Organization) -> None:
     for day, price in (("2025-01-01", 9), ("2026-01-01", 5), ("2190-01-01", 1)):
-        ModelPrice.objects.create(model="big", valid_from=day, input=price, output=price)
-    ModelPrice.objects.create(organization=elsewhere, model="big", valid_from="2026-05-05", input=77, output=77)
-    ModelPrice.objects.create(model="zero", valid_from="2026-01-01", input=0, output=0, free=True)
+        ModelPrice.objects.create(model="big", valid_from=day, input_micros=price, output_micros=price)
+    ModelPrice.objects.create(
+        organization=elsewhere, model="big", valid_from="2026-05-05", input_micros=77, output_micros=77
+    )
+    ModelPrice.objects.create(model="zero", valid_from="2026-01-01", input_micros=0, output_micros=0, free=True)
     now = stakeholder.get("prices").json()["results"]
     assert [(one["model"], one["input_micros"], one["free"]) for one in now] == [("big", 5, False), ("zero", 0, True)]
     every = stakeholder.get("prices", model="big", history="true", ordering="-valid_from").json()["results"]

@@ -445,8 +445,10 @@ def test_the_first_limit_is_set_where_nothing_was_spent(adam: Any, acme: Organiz
 @pytest.fixture
 def priced(acme: Organization) -> None:
     for model, day, price in (("big", "2025-01-01", 9), ("big", "2026-01-01", 5), ("big", "2190-01-01", 1)):
-        ModelPrice.objects.create(model=model, valid_from=day, input=price * MICROS, output=2_000_001)
-    ModelPrice.objects.create(model="org/small", valid_from="2026-01-01", input=150_000, output=600_000, source="list")
+        ModelPrice.objects.create(model=model, valid_from=day, input_micros=price * MICROS, output_micros=2_000_001)
+    ModelPrice.objects.create(
+        model="org/small", valid_from="2026-01-01", input_micros=150_000, output_micros=600_000, source="list"
+    )
 
 
 def test_the_table_shows_what_is_in_force(priced: None, stella: Any, adam: Any, acme: Organization) -> None:
@@ -454,14 +456,18 @@ def test_the_table_shows_what_is_in_force(priced: None, stella: Any, adam: Any, 
     assert (
         "2 models" in page and "$2.000001" in page and "$5.00" in page and "$9.00" not in page and "$1.00" not in page
     )
-    price_set(adam, organization=acme, model="big", input=3 * MICROS, output=4 * MICROS)
+    price_set(adam, organization=acme, model="big", input_micros=3 * MICROS, output_micros=4 * MICROS)
     page = text(at_desk(stella).get("/budgets/prices/?q=big"))
     assert "1 model" in page and "$3.00" in page and "your own" in page and "$5.00" not in page
 
 
 def test_a_price_of_another_organisation_is_not_shown(priced: None, elsewhere: Organization, stella: Any) -> None:
-    ModelPrice.objects.create(organization=elsewhere, model="secret-deal", valid_from="2026-01-01", input=1, output=1)
-    ModelPrice.objects.create(organization=elsewhere, model="big", valid_from="2026-02-01", input=77, output=1)
+    ModelPrice.objects.create(
+        organization=elsewhere, model="secret-deal", valid_from="2026-01-01", input_micros=1, output_micros=1
+    )
+    ModelPrice.objects.create(
+        organization=elsewhere, model="big", valid_from="2026-02-01", input_micros=77, output_micros=1
+    )
     client = at_desk(stella)
     page = text(client.get("/budgets/prices/?panel=big"))
     assert "secret-deal" not in page and "0.000077" not in page and "$5.00" in page
@@ -479,7 +485,12 @@ def test_an_admin_sets_a_price_or_declares_a_model_free(adam: Any, acme: Organiz
     sent = {"model": "a/b c", "input": "0.15", "cached_input": "0.075", "output": "0.6"}
     assert client.post("/budgets/prices/set/", sent).status_code == 302
     price = ModelPrice.objects.get(model="a/b c")
-    assert (price.input, price.cached_input, price.output, price.organization) == (150_000, 75_000, 600_000, acme)
+    assert (price.input_micros, price.cached_input_micros, price.output_micros, price.organization) == (
+        150_000,
+        75_000,
+        600_000,
+        acme,
+    )
     assert client.post("/budgets/prices/set/", {"model": "mine", "free": "on"}).status_code == 302
     assert ModelPrice.objects.get(model="mine").free
     assert 'value="0.15"' in html(client.get("/budgets/prices/set/?model=a/b c"))

@@ -128,7 +128,7 @@ def world(settings: Any) -> Iterator[ModelServer]:
 
 def learning_agent(actor: Actor, server: ModelServer) -> Agent:
     organization = actor.user.memberships.get().organization
-    price_set(actor, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    price_set(actor, model="small", organization=organization, input_micros=PRICE[0], output_micros=PRICE[1])
     endpoint = endpoint_create(
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
     )

@@ -255,7 +255,11 @@ def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
     with ModelServer(brain=lambda _: "I am ready.") as server:
         boss = signed_in(adam)
         price_set(
-            Actor(adam), model="small", organization=adam.memberships.get().organization, input=1_000, output=1_000
+            Actor(adam),
+            model="small",
+            organization=adam.memberships.get().organization,
+            input_micros=1_000,
+            output_micros=1_000,
         )
         form = {"name": "local", "kind": "openai", "base_url": server.base_url, "model": "small", "api_key": "sk-abc"}
         refused = boss.post("/endpoints/new/", form | {"base_url": "ftp://x", "options": '{"timeout_s": 3}'})

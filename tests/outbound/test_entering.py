@@ -79,7 +79,13 @@ def deployed(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def boss(adam: Any) -> Caller:
     """An admin who has set a price for the model ``small``."""
-    price_set(Actor(adam), model="small", organization=adam.memberships.get().organization, input=1_000, output=1_000)
+    price_set(
+        Actor(adam),
+        model="small",
+        organization=adam.memberships.get().organization,
+        input_micros=1_000,
+        output_micros=1_000,
+    )
     return Caller(adam)
 
 

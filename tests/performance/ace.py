@@ -97,7 +97,7 @@ def evolutions() -> list[Figure]:
     said = suggesting(add("Ask twice when a number looks wrong."), add("Weekend orders leave on Monday."))
     with ModelServer(brain=lambda _: said, latency_s=2.0, prices={"small": PRICE}) as model:
         admin = Actor(factories.UserFactory(username="bench-root", is_superuser=True))
-        price_set(admin, model="small", input=PRICE[0], output=PRICE[1])
+        price_set(admin, model="small", input_micros=PRICE[0], output_micros=PRICE[1])
         endpoint = factories.ModelEndpointFactory(organization=home, base_url=model.base_url)
         books = playbooks(actor, home, EVOLVING, "evolve", endpoint=endpoint, runtime="llm", evolves=True)
         for book in books:

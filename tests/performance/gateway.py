@@ -46,7 +46,7 @@ ASKED: Final = [{"role": "user", "content": "Where is my order? It was sent on M
 def calls() -> list[Figure]:
     member = factories.MembershipFactory(role=Role.ADMIN)
     admin = Actor(member.user)
-    price_set(admin, model="small", organization=member.organization, input=PRICE[0], output=PRICE[1])
+    price_set(admin, model="small", organization=member.organization, input_micros=PRICE[0], output_micros=PRICE[1])
     quick = subprocess.Popen(
         [sys.executable, "-m", "tests.support.quick_server", "--latency", "0.005", "--port", PORT],
         stdout=subprocess.PIPE,

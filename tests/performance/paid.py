@@ -126,7 +126,7 @@ def begun(stack: ExitStack) -> list[Any]:
     user = factories.UserFactory(username="paid")
     factories.MembershipFactory(organization=home, user=user, role=Role.ADMIN)
     admin = Actor(user)
-    price_set(admin, model="small", organization=home, input=PRICE[0], output=PRICE[1])
+    price_set(admin, model="small", organization=home, input_micros=PRICE[0], output_micros=PRICE[1])
     world = stack.enter_context(simulated_server(WORLD, prices={"small": PRICE}, latency_s=LATENCY))
     lesson = "Name the depot when a parcel is late, so that the customer can ask there."
     brain = lambda _: suggesting(add(lesson, confidence=0.85))  # noqa: E731

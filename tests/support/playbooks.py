@@ -73,7 +73,7 @@ def insight(text: str, *, items: Mapping[str, str] | None = None, executions: Se
 def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk") -> Agent:
     """An agent of a language model at that server, with a price."""
     organization = admin.user.memberships.get().organization
-    price_set(admin, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    price_set(admin, model="small", organization=organization, input_micros=PRICE[0], output_micros=PRICE[1])
     endpoint = endpoint_create(
         admin, name=f"of {name}", base_url=server.base_url, model="small", api_key="sk-test", options={"max_retries": 0}
     )

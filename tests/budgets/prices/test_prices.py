@@ -52,7 +52,7 @@ def load(value: Any, **extra: Any) -> Any:
 
 def row(model: str) -> tuple[int, int | None, int, int]:
     found = ModelPrice.objects.get(model=model)
-    return found.input, found.cached_input, found.output, found.per_call
+    return found.input_micros, found.cached_input_micros, found.output_micros, found.per_call_micros
 
 
 def test_loader_reads_the_format_of_litellm_exactly() -> None:
@@ -80,7 +80,7 @@ def test_the_same_file_twice_changes_nothing_and_a_new_price_is_a_new_row() -> N
     assert (again.new, again.changed, len(again.same)) == ([], [], 4)
     dearer = {"gpt-x": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}
     assert load(dearer, day=date(2026, 3, 1)).changed == ["gpt-x"]
-    assert [one.input for one in ModelPrice.objects.filter(model="gpt-x")] == [3_000_000, 2_500_000]
+    assert [one.input_micros for one in ModelPrice.objects.filter(model="gpt-x")] == [3_000_000, 2_500_000]
     assert load({"gpt-x": dearer["gpt-x"] | {"output_cost_per_token": 2e-05}}, day=date(2026, 3, 1)).changed
     assert ModelPrice.objects.filter(model="gpt-x").count() == 2  # the same day was corrected
     assert AuditEvent.objects.filter(action="prices.loaded").count() == 3
@@ -104,8 +104,8 @@ def test_the_seed_holds_common_models_with_source_and_date() -> None:
     assert len({line.model for line in lines}) == len(lines)
     assert all(line.valid_from == date.fromisoformat(seed["as_of"]) and "approximate" in line.source for line in lines)
     for line in lines:  # a price per token instead of per million, or the other way round, would be seen
-        assert Decimal("0.01") <= Decimal(line.output) / 10**6 <= 100, line
-        assert line.input <= line.output and (line.cached_input or 0) <= line.input, line
+        assert Decimal("0.01") <= Decimal(line.output_micros) / 10**6 <= 100, line
+        assert line.input_micros <= line.output_micros and (line.cached_input_micros or 0) <= line.input_micros, line
     assert {"gpt-4o-mini", "claude-3-5-haiku-20241022", "gemini-2.5-flash", "mistral-small-latest", "deepseek-chat",
             "meta-llama/Llama-3.3-70B-Instruct-Turbo"} <= {line.model for line in lines}  # fmt: skip
 
@@ -136,7 +136,12 @@ def test_the_command_loads_the_seed_or_a_file_and_reports(tmp_path: Path, acme: 
 def test_the_book_knows_today_and_tomorrow_and_prefers_ones_own(acme: Organization, elsewhere: Organization) -> None:
     def price(day: date, amount: int, organization: Organization | None = None) -> None:
         ModelPrice.objects.create(
-            organization=organization, model="m", valid_from=day, input=amount, output=amount, cached_input=None
+            organization=organization,
+            model="m",
+            valid_from=day,
+            input_micros=amount,
+            output_micros=amount,
+            cached_input_micros=None,
         )
 
     today = date(2026, 5, 5)
@@ -157,7 +162,7 @@ def test_the_book_knows_today_and_tomorrow_and_prefers_ones_own(acme: Organizati
 
 def test_an_unknown_model_is_refused_and_one_declared_free_costs_nothing(acme: Organization, adam: Any) -> None:
     price_set(adam, organization=acme, model="local", free=True)
-    price_set(adam, organization=acme, model="later", input=1, valid_from=date(2999, 1, 1))
+    price_set(adam, organization=acme, model="later", input_micros=1, valid_from=date(2999, 1, 1))
     book = DatabasePriceBook.load(acme.id)
     assert book.price("local").free
     for model in ("other", "later", ""):
@@ -169,27 +174,27 @@ def test_admins_price_for_their_organisation_and_the_house_for_all(
     acme: Organization, elsewhere: Organization, adam: Any, olivia: Any, charlie: Any
 ) -> None:
     with pytest.raises(Forbidden):
-        price_set(olivia, organization=acme, model="m", input=1)
+        price_set(olivia, organization=acme, model="m", input_micros=1)
     with pytest.raises(Missing):
-        price_set(charlie, organization=acme, model="m", input=1)
+        price_set(charlie, organization=acme, model="m", input_micros=1)
     charlie.memberships.update(role="admin")
     with pytest.raises(Forbidden):
-        price_set(charlie, model="m", input=1)
-    assert price_set(charlie, organization=elsewhere, model="m", input=1).pk
-    assert price_set(adam, model="m", input=1).pk
+        price_set(charlie, model="m", input_micros=1)
+    assert price_set(charlie, organization=elsewhere, model="m", input_micros=1).pk
+    assert price_set(adam, model="m", input_micros=1).pk
     assert {one.organization for one in prices_visible(charlie)} == {elsewhere, None}
     assert {one.organization for one in prices_visible(olivia)} == {None}
 
 
 def test_a_correction_keeps_what_it_was(acme: Organization, adam: Any) -> None:
-    price_set(adam, organization=acme, model="m", input=100, output=200, valid_from=DAY)
-    price_set(adam, organization=acme, model="m", input=150, output=200, valid_from=DAY, source="invoice")
+    price_set(adam, organization=acme, model="m", input_micros=100, output_micros=200, valid_from=DAY)
+    price_set(adam, organization=acme, model="m", input_micros=150, output_micros=200, valid_from=DAY, source="invoice")
     event = AuditEvent.objects.get(action="price.changed")
     assert (event.before["input"], event.after["input"], event.after["source"]) == (100, 150, "invoice")
     assert ModelPrice.objects.count() == 1
 
 
-@pytest.mark.parametrize("wrong", [{}, {"input": -1}, {"input": 1, "cached_input": -1}])
+@pytest.mark.parametrize("wrong", [{}, {"input_micros": -1}, {"input_micros": 1, "cached_input_micros": -1}])
 def test_loader_refuses_prices_that_make_no_sense(acme: Organization, adam: Any, wrong: dict[str, int]) -> None:
     with pytest.raises(Invalid):
         price_set(adam, organization=acme, model="m", **wrong)
@@ -205,14 +210,14 @@ def test_a_start_keeps_what_an_admin_corrected_and_the_report_says_so(adam: Any)
     start()
     seeded = ModelPrice.objects.get(model="gpt-4o-mini")
     day = seeded.valid_from
-    price_set(adam, model="gpt-4o-mini", input=1, output=2, valid_from=day, source=seeded.source)
+    price_set(adam, model="gpt-4o-mini", input_micros=1, output_micros=2, valid_from=day, source=seeded.source)
     price_set(adam, model="gpt-4o", free=True, valid_from=day)
     report = start()
     assert "kept: edited by hand: gpt-4o-mini" in report and " 2 kept," in report
     assert row("gpt-4o-mini") == (1, None, 2, 0) and ModelPrice.objects.get(model="gpt-4o").free
     assert AuditEvent.objects.filter(action="prices.loaded").count() == 1
     assert " 2 changed," in start("--replace")
-    assert row("gpt-4o-mini")[0] == seeded.input and " 0 kept," in start()
+    assert row("gpt-4o-mini")[0] == seeded.input_micros and " 0 kept," in start()
     texts = [one.text for one in price_changes(seeded)]  # newest first: the file, the admin
     assert "input $0.000001 → $0.15" in texts[0] and "input $0.15 → $0.000001" in texts[1]
 
@@ -220,14 +225,14 @@ def test_a_start_keeps_what_an_admin_corrected_and_the_report_says_so(adam: Any)
 def test_a_newer_seed_does_not_supersede_a_correction(adam: Any) -> None:
     file = {"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}
     load(file, day=date(2026, 1, 1))
-    price_set(adam, model="m", input=5, output=6, valid_from=date(2026, 2, 1))
+    price_set(adam, model="m", input_micros=5, output_micros=6, valid_from=date(2026, 2, 1))
     assert load({"m": file["m"] | {"input_cost_per_token": 4e-06}}, day=date(2026, 3, 1)).kept == ["m"]
     assert DatabasePriceBook(ModelPrice.objects.all(), today=lambda: date(2026, 4, 1)).price("m").input_micros == 5
 
 
 def test_a_list_is_old_after_half_a_year(adam: Any) -> None:
     assert list_age() is None
-    price_set(adam, model="mine", input=5, output=6, valid_from=date(2026, 5, 1))
+    price_set(adam, model="mine", input_micros=5, output_micros=6, valid_from=date(2026, 5, 1))
     load({"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}, day=DAY)
     assert list_age(today=date(2026, 6, 30)) == ListAge(DAY, False)
     assert list_age(today=date(2026, 7, 30)) == ListAge(DAY, True)

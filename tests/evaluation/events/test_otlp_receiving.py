@@ -85,7 +85,7 @@ def test_an_instrumented_agent_elsewhere_is_seen_as_a_trajectory(
     live_server: Any, acme: Any, adam: Any, olivia: Any, agent: Agent
 ) -> None:
     """Another library's agent, its own instrumentation and the standard's exporter, as they are."""
-    price_set(Actor(adam), model="small", organization=acme, input=2_000_000, output=8_000_000)
+    price_set(Actor(adam), model="small", organization=acme, input_micros=2_000_000, output_micros=8_000_000)
     _, key = api_key_create(Actor(olivia), name="exporter", scopes=["traces:write"])
     provider = TracerProvider(resource=Resource.create({"service.name": agent.slug}))
     exporter = OTLPSpanExporter(f"{live_server.url}{ADDRESS}", headers={"Authorization": f"Bearer {key}"})

@@ -90,7 +90,7 @@ def test_a_larger_edit_waits_for_a_person(operator: Actor, served: Agent, change
 
 
 def test_the_gates_suites_run_first_and_its_no_holds(operator: Actor, served: Agent, adam: Any) -> None:
-    price_set(Actor(adam), model="small", organization=served.organization, input=1, output=1)
+    price_set(Actor(adam), model="small", organization=served.organization, input_micros=1, output_micros=1)
     suite_create(operator, name="work", spec=WORK, description="Work")
     gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
     edits_change(operator, served, most=3, strategy="immediate")
@@ -137,7 +137,7 @@ def test_at_most_so_many_go_out_in_a_month(operator: Actor, served: Agent) -> No
 
 
 def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served: Agent, adam: Any) -> None:
-    price_set(Actor(adam), model="small", organization=served.organization, input=1, output=1)
+    price_set(Actor(adam), model="small", organization=served.organization, input_micros=1, output_micros=1)
     suite_create(operator, name="work", spec=WORK, description="Work")
     gate_of(operator, served, GateRule(suites={"work": 0.5}, safety=False))
     edits_change(operator, served, most=3, monthly_usd=2)

@@ -190,7 +190,7 @@ def shipped(operator: Actor, agent: Agent, *lessons: Lesson) -> PolicyCheckpoint
 
 @pytest.fixture
 def priced(agent: Agent, adam: Any) -> Agent:
-    price_set(Actor(adam), model="small", organization=agent.organization, input=1_000, output=1_000)
+    price_set(Actor(adam), model="small", organization=agent.organization, input_micros=1_000, output_micros=1_000)
     return agent
 
 

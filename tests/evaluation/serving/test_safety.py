@@ -70,7 +70,7 @@ def server() -> Iterator[ModelServer]:
 def clerk(adam: Any, server: ModelServer) -> Agent:
     agent = model_agent(Actor(adam), server, "Clerk")
     agent_update(Actor(adam), agent, tools=["calculator"], system_prompt="You are a clerk.")
-    price_set(Actor(adam), model="big", organization=agent.organization, input=PRICE[0], output=PRICE[1])
+    price_set(Actor(adam), model="big", organization=agent.organization, input_micros=PRICE[0], output_micros=PRICE[1])
     return agent
 
 

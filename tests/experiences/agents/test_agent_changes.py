@@ -31,7 +31,7 @@ def boss(adam: Any) -> Actor:
 
 @pytest.fixture
 def endpoint(boss: Actor, acme: Any) -> ModelEndpoint:
-    price_set(boss, model="small", organization=acme, input=1_000, output=1_000)
+    price_set(boss, model="small", organization=acme, input_micros=1_000, output_micros=1_000)
     return endpoint_create(boss, name="local", base_url="http://127.0.0.1:9/v1", model="small")
 
 
@@ -84,7 +84,7 @@ def test_the_admin_refuses_the_same(client: Client, boss: Actor, reader: Agent, 
 def test_the_prices_of_a_plan_stay_until_the_job_has_ended(
     boss: Actor, reader: Agent, endpoint: ModelEndpoint, acme: Any
 ) -> None:
-    price_set(boss, model="large", organization=acme, input=9_000, output=9_000)
+    price_set(boss, model="large", organization=acme, input_micros=9_000, output_micros=9_000)
     other = endpoint_create(boss, name="other", base_url="http://127.0.0.1:9/v2", model="large")
     run = run_start(boss, agent=reader, rows=ROWS, config={"context": {"accept_weak_gate": True}})
     changes: list[dict[str, Any]] = [

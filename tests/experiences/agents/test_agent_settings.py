@@ -95,7 +95,7 @@ def test_its_own_settings_decide_when_and_by_what_model_it_evolves(
     operator: Actor, clerk: Agent, adam: Any, server: ModelServer, settings: Any
 ) -> None:
     settings.TRUSTED_SOURCES = frozenset({"executions"})  # so that confidence alone decides
-    price_set(Actor(adam), model="cheap", organization=clerk.organization, input=1, output=1)
+    price_set(Actor(adam), model="cheap", organization=clerk.organization, input_micros=1, output_micros=1)
     agent_update(operator, clerk, ace_evolution_frequency=3, ace_delta_model="cheap", ace_min_confidence=0.9)
     playbook = playbook_of(operator, clerk)
     lived(operator, clerk, 3)

@@ -39,7 +39,7 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture
 def endpoint(adam: Any, model: ModelServer) -> ModelEndpoint:
     home = adam.memberships.get().organization
-    price_set(Actor(adam), model="small", organization=home, input=1_000_000, output=1_000_000)
+    price_set(Actor(adam), model="small", organization=home, input_micros=1_000_000, output_micros=1_000_000)
     return endpoint_create(Actor(adam), name="local", base_url=model.base_url, model="small")
 
 

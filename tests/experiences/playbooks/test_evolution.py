@@ -257,7 +257,7 @@ def test_another_model_at_the_same_endpoint_may_be_asked(
         evolution_queue(operator, playbook)
     from budgets.services import price_set
 
-    price_set(Actor(adam), model="cheap", organization=playbook.organization, input=1, output=1)
+    price_set(Actor(adam), model="cheap", organization=playbook.organization, input_micros=1, output_micros=1)
     assert run_to_end(evolution_queue(operator, playbook).job).status == Status.COMPLETED
     assert server.requests[-1].model == "cheap"
 

@@ -121,7 +121,9 @@ def texts(server: ModelServer) -> list[str]:
 def test_the_agents_reflector_refines_its_insights_until_a_round_changes_nothing(
     operator: Actor, adam: Any, olivia: Any, charlie: Any, clerk: Agent, playbook: Playbook, server: ModelServer
 ) -> None:
-    price_set(Actor(adam), model="strong", organization=clerk.organization, input=9_000_000, output=9_000_000)
+    price_set(
+        Actor(adam), model="strong", organization=clerk.organization, input_micros=9_000_000, output_micros=9_000_000
+    )
     agent_update(operator, clerk, reflector_model="strong")
     traces_record(operator, [NewTrace(clerk, {}, {}, 5.0, True, context_id="1~0.1~s1.", used=["s2"])])
     job = evolved(operator, playbook)

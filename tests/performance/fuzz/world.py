@@ -170,7 +170,7 @@ def further(actor: Any, home: Any, agent: Any, *, budget_of_job: Any, word: str)
     budget = Budget.objects.get(owner_id=budget_of_job)
     alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error=f"{word} is away.")
     price = ModelPrice.objects.create(
-        organization=home, model=f"{word}-7b", input=1, output=1, valid_from=date(2026, 1, 1)
+        organization=home, model=f"{word}-7b", input_micros=1, output_micros=1, valid_from=date(2026, 1, 1)
     )
     erasure = Erasure.objects.create(organization=home, digests=[], found={}, left={}, notes=[word])
     api_key_create(actor, name=f"{word} key", scopes=["training:view"])

@@ -39,7 +39,7 @@ CONFIG: dict[str, Any] = {
 
 @pytest.fixture
 def reader(acme: Any, adam: Any) -> Agent:
-    price_set(Actor(adam), model="small", organization=acme, input=150_000, output=600_000)
+    price_set(Actor(adam), model="small", organization=acme, input_micros=150_000, output_micros=600_000)
     endpoint: ModelEndpoint = endpoint_create(
         Actor(adam), name="reader", kind="openai", base_url="http://127.0.0.1:9/v1", model="small"
     )

@@ -63,7 +63,13 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture
 def learner(adam: Any, server: ModelServer) -> Agent:
     actor = Actor(adam)
-    price_set(actor, model="small", organization=adam.memberships.get().organization, input=PRICE[0], output=PRICE[1])
+    price_set(
+        actor,
+        model="small",
+        organization=adam.memberships.get().organization,
+        input_micros=PRICE[0],
+        output_micros=PRICE[1],
+    )
     endpoint = endpoint_create(
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
     )

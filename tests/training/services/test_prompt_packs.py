@@ -66,7 +66,9 @@ def server() -> Iterator[ModelServer]:
 
 def reader_at(adam: Any, base_url: str) -> Agent:
     actor = Actor(adam)
-    price_set(actor, model="small", organization=adam.memberships.get().organization, input=1_000, output=1_000)
+    price_set(
+        actor, model="small", organization=adam.memberships.get().organization, input_micros=1_000, output_micros=1_000
+    )
     endpoint = endpoint_create(actor, name="local", base_url=base_url, model="small", api_key="sk-test-123")
     return agent_create(
         actor,

@@ -93,7 +93,7 @@ def rows(operator: Actor) -> Dataset:
 
 
 def priced(adam: Any, acme: Any, model: str, price: tuple[int, int]) -> None:
-    price_set(Actor(adam), model=model, organization=acme, input=price[0], output=price[1])
+    price_set(Actor(adam), model=model, organization=acme, input_micros=price[0], output_micros=price[1])
 
 
 @runs

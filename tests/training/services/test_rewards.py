@@ -288,7 +288,13 @@ def server() -> Iterator[ModelServer]:
 def talker(adam: Any, server: ModelServer) -> Agent:
     actor = Actor(adam)
     for model in ("small", "strict"):
-        price_set(actor, model=model, organization=adam.memberships.get().organization, input=PRICE[0], output=PRICE[1])
+        price_set(
+            actor,
+            model=model,
+            organization=adam.memberships.get().organization,
+            input_micros=PRICE[0],
+            output_micros=PRICE[1],
+        )
     endpoint = endpoint_create(
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-1", options={"max_retries": 0}
     )

@@ -73,7 +73,13 @@ def server() -> Iterator[ModelServer]:
 @pytest.fixture
 def model_agent(adam: Any, server: ModelServer) -> Agent:
     actor = Actor(adam)
-    price_set(actor, model="small", organization=adam.memberships.get().organization, input=PRICE[0], output=PRICE[1])
+    price_set(
+        actor,
+        model="small",
+        organization=adam.memberships.get().organization,
+        input_micros=PRICE[0],
+        output_micros=PRICE[1],
+    )
     endpoint = endpoint_create(
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options={"max_retries": 0}
     )
@@ -181,9 +187,9 @@ def test_the_cost_of_another_model_is_no_measurement(operator: Actor, adam: Any,
     with pytest.raises(Invalid, match="no price for the model 'unheard-of'"):
         run_estimate(operator, agent=other, n_queries=len(ROWS), config=CONFIG)
     organization = adam.memberships.get().organization
-    price_set(actor, model="small", organization=organization, input=10 * PRICE[0], output=10 * PRICE[1])
+    price_set(actor, model="small", organization=organization, input_micros=10 * PRICE[0], output_micros=10 * PRICE[1])
     before = dear(operator, model_agent)
-    price_set(actor, model="small", organization=organization, input=PRICE[0], output=PRICE[1])
+    price_set(actor, model="small", organization=organization, input_micros=PRICE[0], output_micros=PRICE[1])
     assert before == pytest.approx(10 * dear(operator, model_agent), rel=0.05)  # today's price counts
 
 

@@ -61,7 +61,13 @@ def agent(adam: Any, server: ModelServer, settings: Any) -> Agent:
     settings.JOB_SLICE_SECONDS = settings.JOB_ROUND_SECONDS = 600
     actor = Actor(adam)
     for model in ("small", "large"):
-        price_set(actor, model=model, organization=adam.memberships.get().organization, input=1_000, output=1_000)
+        price_set(
+            actor,
+            model=model,
+            organization=adam.memberships.get().organization,
+            input_micros=1_000,
+            output_micros=1_000,
+        )
     endpoint = endpoint_create(actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123")
     return agent_create(
         actor, name="Learner", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=200

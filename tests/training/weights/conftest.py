@@ -35,7 +35,7 @@ def agent_at(
     actor: Actor, model_server: ModelServerProcess, *, endpoint_options: dict[str, Any] | None = None, **changes: Any
 ) -> Agent:
     organization = actor.user.memberships.get().organization
-    price_set(actor, model="tiny", organization=organization, input=PRICE, output=PRICE)
+    price_set(actor, model="tiny", organization=organization, input_micros=PRICE, output_micros=PRICE)
     endpoint = endpoint_create(
         actor,
         name="model_server",

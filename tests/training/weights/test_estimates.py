@@ -40,7 +40,7 @@ TRAIN_PRICE = 3 * PRICE
 def paid_agent(adam: Any, acme: Any, model_server: ModelServerProcess) -> Agent:
     """Training has a price of its own, and the model server's seconds cost money as well."""
     agent = agent_at(Actor(adam), model_server, endpoint_options={"gpu_usd_per_hour": 3.6})
-    price_set(Actor(adam), model="tiny/train", organization=acme, input=TRAIN_PRICE, output=0)
+    price_set(Actor(adam), model="tiny/train", organization=acme, input_micros=TRAIN_PRICE, output_micros=0)
     return agent
 
 

@@ -491,7 +491,13 @@ def test_every_goal_of_the_test_world_has_a_plan() -> None:
 def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
     actor = Actor(adam)
     with GymServer("B") as server, ModelServer(brain=crafter) as models:
-        price_set(actor, model="small", organization=adam.memberships.get().organization, input=1000, output=1000)
+        price_set(
+            actor,
+            model="small",
+            organization=adam.memberships.get().organization,
+            input_micros=1000,
+            output_micros=1000,
+        )
         endpoint = endpoint_create(actor, name="local", base_url=models.base_url, model="small", api_key="sk-test-123")
         options = {"base_url": server.url, "size": 30, "action_format": "action_line"}
         agent = agent_create(

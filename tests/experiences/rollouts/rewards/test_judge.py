@@ -248,7 +248,7 @@ def test_judge_reward_is_tried_on_trajectories_that_were_lived(
     assert refused.status_code == 400 and "The judge can't be asked" in refused.content.decode()
     with ModelServer(brain=acting) as server:
         home = agent.organization
-        price_set(Actor(adam), model="small", organization=home, input=1_000_000, output=1_000_000)
+        price_set(Actor(adam), model="small", organization=home, input_micros=1_000_000, output_micros=1_000_000)
         agent.endpoint = endpoint_create(Actor(adam), name="local", base_url=server.base_url, model="small")
         agent.save()
         tried = caller.post("rewards/run", body).json()
