@@ -129,7 +129,7 @@ def _spent(ids: Iterable[UUID], *, this_month: bool = False) -> dict[UUID, int]:
     rows = Budget.objects.filter(scope=Scope.AGENT, agent_id__in=list(ids))
     if this_month:
         rows = rows.filter(period_start=month_of())
-    return dict(rows.order_by().values_list("agent_id").annotate(Sum("spent")))
+    return dict(rows.order_by().values_list("agent_id").annotate(Sum("spent_micros")))
 
 
 def _per_1000(ids: Iterable[UUID]) -> dict[UUID, int]:

@@ -96,10 +96,10 @@ class BudgetForm(forms.ModelForm):  # type: ignore[type-arg]
         super().__init__(*args, **kwargs)
         self.fields["agent"].queryset = self.known_agents  # type: ignore[attr-defined]
         if self.instance.pk:
-            self.initial["limit_usd"] = in_dollars(self.instance.limit)
+            self.initial["limit_usd"] = in_dollars(self.instance.limit_micros)
 
     @property
-    def limit(self) -> int | None:
+    def limit_micros(self) -> int | None:
         return in_micros(self.cleaned_data["limit_usd"])
 
     def clean(self) -> dict[str, Any] | None:
@@ -178,9 +178,9 @@ class BudgetAdmin(ServiceAdmin):
         if not change:
             agent = form.cleaned_data["agent"]
             owner = limit_owner(obj.organization_id, agent_id=agent.id if agent else None)
-            budget = limit_change(actor, owner, form.limit, note=note)
+            budget = limit_change(actor, owner, form.limit_micros, note=note)
         elif "limit_usd" in form.changed_data:
-            budget = limit_change(actor, owner_of(obj), form.limit, note=note, shown=form.shown)
+            budget = limit_change(actor, owner_of(obj), form.limit_micros, note=note, shown=form.shown)
         else:
             self.message_user(request, "The limit was left as it is, so that nothing was written.", messages.WARNING)
             return
@@ -191,10 +191,10 @@ class BudgetAdmin(ServiceAdmin):
     def when(self, budget: Budget) -> str:
         return "in all" if budget.period == Period.TOTAL else f"{budget.period_start:%B %Y}"
 
-    limit_ = money_column("limit", "limit", none="not limited")
-    spent_ = money_column("spent", "spent")
-    reserved_ = money_column("reserved", "on hold")
-    debt_ = money_column("debt", "owed")
+    limit_ = money_column("limit_micros", "limit", none="not limited")
+    spent_ = money_column("spent_micros", "spent")
+    reserved_ = money_column("reserved_micros", "on hold")
+    debt_ = money_column("debt_micros", "owed")
 
     @admin.display(description="used")
     def used(self, obj: Budget) -> str:
@@ -208,7 +208,7 @@ class BudgetAdmin(ServiceAdmin):
 
 
 def _change(row: BudgetLimit) -> str:
-    before, after = ("not limited" if one is None else exact(one) for one in (row.before, row.limit))
+    before, after = ("not limited" if one is None else exact(one) for one in (row.before_micros, row.limit_micros))
     return f"{before} → {after}"
 
 
@@ -296,11 +296,11 @@ class BudgetSettingsForm(forms.ModelForm):  # type: ignore[type-arg]
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if "minute_usd" in self.fields:
-            self.initial["minute_usd"] = in_dollars(self.instance.most_per_minute)
+            self.initial["minute_usd"] = in_dollars(self.instance.most_per_minute_micros)
 
     def clean(self) -> dict[str, Any]:
         cleaned = super().clean() or {}
-        self.instance.most_per_minute = in_micros(cleaned.get("minute_usd"))
+        self.instance.most_per_minute_micros = in_micros(cleaned.get("minute_usd"))
         return cleaned
 
 
@@ -310,7 +310,7 @@ class BudgetSettingsAdmin(ServiceAdmin):
     list_display = ["organization", "email_admins", "webhook_url", "minute_"]
     autocomplete_fields = ["organization"]
     fields = ["organization", "email_admins", "webhook_url", "secret_version", "minute_usd"]
-    minute_ = money_column("most_per_minute", "a minute", none="not limited")
+    minute_ = money_column("most_per_minute_micros", "a minute", none="not limited")
 
     def get_readonly_fields(self, request: HttpRequest, obj: Any = None) -> list[str]:
         return ["organization"] if obj else []
@@ -322,7 +322,7 @@ class BudgetSettingsAdmin(ServiceAdmin):
             email_admins=obj.email_admins,
             webhook_url=obj.webhook_url,
             secret_version=obj.secret_version,
-            most_per_minute=obj.most_per_minute,
+            most_per_minute_micros=obj.most_per_minute_micros,
         )
         obj.secret_is_new = not change or "secret_version" in form.changed_data
         obj._state.adding = False
@@ -348,10 +348,10 @@ class BudgetSettingsAdmin(ServiceAdmin):
         return response
 
 
-list_page(BudgetLimit, "at organization scope owner_id before limit actor note")
+list_page(BudgetLimit, "at organization scope owner_id before_micros limit_micros actor note")
 list_page(
     BudgetAlert,
-    "created_at budget kind threshold spent limit delivered_at tries error",
+    "created_at budget kind threshold spent_micros limit_micros delivered_at tries error",
     list_filter=["kind", "threshold", ("delivered_at", admin.EmptyFieldListFilter)],
     search_fields=["budget__organization__name"],
 )

@@ -159,7 +159,13 @@ class SettingsForm(RowForm):
 
     @classmethod
     def initial_of(cls, row: BudgetSettings) -> dict[str, Any]:
-        return super().initial_of(row) | {"most_per_minute": typed(row.most_per_minute)}
+        return super().initial_of(row) | {"most_per_minute": typed(row.most_per_minute_micros)}
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``services.budget_settings_set``."""
+        found = dict(self.cleaned_data)
+        found["most_per_minute_micros"] = found.pop("most_per_minute")
+        return found
 
 
 class RangeForm(forms.Form):

@@ -56,7 +56,7 @@ def _last_call(job: Job) -> int:
 
 def job_spent(job_id: UUID) -> int:
     """Micro-dollars, by the ledger."""
-    return Budget.objects.filter(job_id=job_id).values_list("spent", flat=True).first() or 0
+    return Budget.objects.filter(job_id=job_id).values_list("spent_micros", flat=True).first() or 0
 
 
 def job_bill(job: Job) -> tuple[list[Spending], list[Spending]]:

@@ -54,10 +54,10 @@ class Budget(Scoped):
     """An owner's spending and holds in one period. A month is a row of its own, so that no reset can erase spending.
 
     ``owner_id`` is the id of the organisation, the agent or the job. Every owner has a row, also one without a limit
-    (``limit`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a job's
-    is a total. ``debt`` is what calls cost beyond their holds and the limit had no room for: while it is not paid,
-    nothing more is reserved. ``minute_level``: what was lately spent and held of the organisation's rate
-    (``BudgetSettings.most_per_minute``), which runs off by that rate.
+    (``limit_micros`` is null), so that all spending can be counted. The organisation's and agents' rows are monthly, a
+    job's is a total. ``debt_micros`` is what calls cost beyond their holds and the limit had no room for: while it is
+    not paid, nothing more is reserved. ``minute_level_micros``: what was lately spent and held of the organisation's
+    rate (``BudgetSettings.most_per_minute_micros``), which runs off by that rate.
     """
 
     scope = models.CharField(max_length=12, choices=Scope.choices)
@@ -66,12 +66,19 @@ class Budget(Scoped):
     job = models.ForeignKey(Job, null=True, blank=True, on_delete=models.PROTECT, related_name="+")
     period = models.CharField(max_length=5, choices=Period.choices)
     period_start = models.DateField(default=EVER)
-    limit = models.BigIntegerField(null=True, blank=True, help_text="Micro-dollars; empty: not limited.")
-    spent = models.BigIntegerField(default=0)
-    reserved = models.BigIntegerField(default=0)
-    debt = models.BigIntegerField(default=0)
-    minute_level = models.BigIntegerField(
-        default=0, db_default=0, editable=False, help_text="Micro-dollars of the last minute at ``minute_at``."
+    limit_micros = models.BigIntegerField(
+        "limit", db_column="limit", null=True, blank=True, help_text="Micro-dollars; empty: not limited."
+    )
+    spent_micros = models.BigIntegerField("spent", db_column="spent", default=0)
+    reserved_micros = models.BigIntegerField("reserved", db_column="reserved", default=0)
+    debt_micros = models.BigIntegerField("debt", db_column="debt", default=0)
+    minute_level_micros = models.BigIntegerField(
+        "minute level",
+        db_column="minute_level",
+        default=0,
+        db_default=0,
+        editable=False,
+        help_text="Micro-dollars of the last minute at ``minute_at``.",
     )
     minute_at = models.DateTimeField(null=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -85,10 +92,13 @@ class Budget(Scoped):
             ),
             models.CheckConstraint(
                 name="never_overspent",
-                condition=models.Q(spent__gte=0)
-                & models.Q(reserved__gte=0)
-                & models.Q(debt__gte=0)
-                & (models.Q(limit=None) | models.Q(limit__gte=models.F("spent") + models.F("reserved"))),
+                condition=models.Q(spent_micros__gte=0)
+                & models.Q(reserved_micros__gte=0)
+                & models.Q(debt_micros__gte=0)
+                & (
+                    models.Q(limit_micros=None)
+                    | models.Q(limit_micros__gte=models.F("spent_micros") + models.F("reserved_micros"))
+                ),
             ),
             models.CheckConstraint(
                 name="budget_has_its_owner",
@@ -108,16 +118,17 @@ class Budget(Scoped):
         return f"{self.get_scope_display()} {str(self.owner_id)[-6:]}, {when}"
 
     @property
-    def left(self) -> int | None:
+    def left_micros(self) -> int | None:
         """Micro-dollars that may still be reserved; None: not limited."""
-        return None if self.limit is None else max(0, self.limit - self.spent - self.reserved - self.debt)
+        taken_micros = self.spent_micros + self.reserved_micros + self.debt_micros
+        return None if self.limit_micros is None else max(0, self.limit_micros - taken_micros)
 
     @property
     def share(self) -> float | None:
         """Spent by limit; None: not limited. A limit of nothing counts as used up."""
-        if self.limit is None:
+        if self.limit_micros is None:
             return None
-        return self.spent / self.limit if self.limit else 1.0
+        return self.spent_micros / self.limit_micros if self.limit_micros else 1.0
 
 
 class BudgetLimit(Scoped):
@@ -125,8 +136,10 @@ class BudgetLimit(Scoped):
 
     scope = models.CharField(max_length=12, choices=Scope.choices)
     owner_id = models.UUIDField()
-    before = models.BigIntegerField(null=True)
-    limit = models.BigIntegerField(null=True, help_text="Micro-dollars; empty: not limited.")
+    before_micros = models.BigIntegerField("before", db_column="before", null=True)
+    limit_micros = models.BigIntegerField(
+        "limit", db_column="limit", null=True, help_text="Micro-dollars; empty: not limited."
+    )
     changed_by = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
@@ -138,7 +151,9 @@ class BudgetLimit(Scoped):
         ordering = ["-id"]
         indexes = [models.Index(fields=["owner_id", "-id"], name="limits_by_owner")]
         constraints = [
-            models.CheckConstraint(name="limit_not_negative", condition=models.Q(limit=None) | models.Q(limit__gte=0))
+            models.CheckConstraint(
+                name="limit_not_negative", condition=models.Q(limit_micros=None) | models.Q(limit_micros__gte=0)
+            )
         ]
         verbose_name = "limit change"
 
@@ -294,8 +309,12 @@ class BudgetSettings(models.Model):
     secret_version = models.PositiveIntegerField(
         default=1, help_text="Raise it to change the secret that signs the webhook."
     )
-    most_per_minute = models.BigIntegerField(
-        null=True, blank=True, help_text="Micro-dollars that calls may cost a minute; empty: not limited."
+    most_per_minute_micros = models.BigIntegerField(
+        "most per minute",
+        db_column="most_per_minute",
+        null=True,
+        blank=True,
+        help_text="Micro-dollars that calls may cost a minute; empty: not limited.",
     )
 
     objects = ScopedManager()
@@ -303,7 +322,8 @@ class BudgetSettings(models.Model):
     class Meta:
         constraints = [
             models.CheckConstraint(
-                name="rate_positive", condition=models.Q(most_per_minute=None) | models.Q(most_per_minute__gt=0)
+                name="rate_positive",
+                condition=models.Q(most_per_minute_micros=None) | models.Q(most_per_minute_micros__gt=0),
             )
         ]
         verbose_name = "budget settings"
@@ -328,9 +348,11 @@ class BudgetAlert(models.Model):
     threshold = models.PositiveSmallIntegerField(
         default=0, help_text="Per cent of the limit: 75, 90 or 100; 0 for other kinds."
     )
-    limit = models.BigIntegerField(help_text="Micro-dollars; 0 where there is none.")
-    spent = models.BigIntegerField()
-    excess = models.BigIntegerField(default=0, help_text="Micro-dollars by which a bill was above its hold.")
+    limit_micros = models.BigIntegerField("limit", db_column="limit", help_text="Micro-dollars; 0 where there is none.")
+    spent_micros = models.BigIntegerField("spent", db_column="spent")
+    excess_micros = models.BigIntegerField(
+        "excess", db_column="excess", default=0, help_text="Micro-dollars by which a bill was above its hold."
+    )
     created_at = models.DateTimeField(default=timezone.now)
     tries = models.PositiveSmallIntegerField(default=0)
     try_after = models.DateTimeField(default=timezone.now)
@@ -345,7 +367,7 @@ class BudgetAlert(models.Model):
         ordering = ["-created_at"]
         constraints = [
             models.UniqueConstraint(
-                fields=["budget", "kind", "threshold", "limit"], name="one_alert_per_budget_threshold_and_limit"
+                fields=["budget", "kind", "threshold", "limit_micros"], name="one_alert_per_budget_threshold_and_limit"
             )
         ]
         indexes = [models.Index(fields=["try_after"], name="alerts_to_deliver", condition=models.Q(delivered_at=None))]

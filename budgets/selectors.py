@@ -95,7 +95,9 @@ def alerts_visible(actor: Actor) -> QuerySet[BudgetAlert]:
 def alerts_standing(actor: Actor, *, since: datetime, limit: int) -> list[BudgetAlert]:
     """The highest alert of each budget that still is as full as the alert says, newest first. Those of a limit that
     was changed since say nothing about now."""
-    rows = alerts_visible(actor).filter(created_at__gte=since, kind=AlertKind.THRESHOLD, limit=F("budget__limit"))
+    rows = alerts_visible(actor).filter(
+        created_at__gte=since, kind=AlertKind.THRESHOLD, limit_micros=F("budget__limit_micros")
+    )
     highest = rows.order_by("budget_id", "-threshold").distinct("budget_id")
     full = [one for one in highest if 100 * (one.budget.share or 0.0) >= min(one.threshold, NEARLY_ALL)]
     return sorted(full, key=lambda one: one.created_at, reverse=True)[:limit]
@@ -169,7 +171,9 @@ def _room(owner: BudgetOwner) -> Headroom:
     budget = budgets_of(owner).filter(period_start=owner.start(month_of())).first()
     if budget is None:
         return Headroom(owner.scope, limit_standing_micros(owner), 0, 0, 0)
-    return Headroom(owner.scope, budget.limit, budget.spent, budget.reserved, budget.debt, budget)
+    return Headroom(
+        owner.scope, budget.limit_micros, budget.spent_micros, budget.reserved_micros, budget.debt_micros, budget
+    )
 
 
 # -- what it was spent on ----------------------------------------------------------------------------------------------
@@ -267,7 +271,7 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
         raise Invalid("A job's budget is a total; only monthly ones are forecast.")
     moment, start = now(), budget.period_start
     end = month_after(start)
-    spent = budget.spent + budget.debt
+    spent = budget.spent_micros + budget.debt_micros
     if moment.date() >= end:
         return forecast(spent, [], 0.0)
     today = moment.date()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.db import connection, transaction
+from django.db.models import Model
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import Job
@@ -32,8 +34,13 @@ from budgets.ledger.values import MOST_MICROS
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
 from budgets.presenters.naming import agent_is_of
 
-SETTINGS = ("email_admins", "webhook_url", "secret_version", "most_per_minute")
-# By their names in the audit log.
+# Attributes by their names in the audit log.
+SETTINGS = {
+    "email_admins": "email_admins",
+    "webhook_url": "webhook_url",
+    "secret_version": "secret_version",
+    "most_per_minute": "most_per_minute_micros",
+}
 PRICED = {
     "input": "input_micros",
     "cached_input": "cached_input_micros",
@@ -145,7 +152,7 @@ def limit_change(
         raise _wrong(f"A limit is between $0 and {money(MOST_MICROS)}.")
     # 1. The owner's turn: no row of theirs is opened meanwhile, so that the next month can't begin with the old limit.
     owner_lock(owner.id)
-    before, month = limit_standing_micros(owner), month_of()
+    before_micros, month = limit_standing_micros(owner), month_of()
     budget_id = budget_open(owner, month)
     rows = budgets_of(owner).filter(period_start__gte=owner.start(month))
     with connection.cursor() as cursor:
@@ -160,20 +167,26 @@ def limit_change(
             organization_id=owner.organization_id,
             scope=owner.scope,
             owner_id=owner.id,
-            before=before,
-            limit=limit_micros,
+            before_micros=before_micros,
+            limit_micros=limit_micros,
             changed_by_id=getattr(Actor.of(actor).user, "pk", None),
             actor=name[:150],
             note=note[:200],
         )
-        rows.update(limit=limit_micros)
+        rows.update(limit_micros=limit_micros)
         # 3. Debt takes the room first; one alert says which share of the new limit is spent already.
         for balance in balances.values():
             balance.limit_micros = limit_micros
         post(cursor, balances, [])
         alerts_raise(cursor, [Alert(one, max(_reached(one))) for one in balances.values() if _reached(one)])
     budget = Budget.objects.get(id=budget_id)
-    record(actor, "budget.changed", budget, before={"limit": before}, after={"limit": limit_micros, "note": note[:200]})
+    record(
+        actor,
+        "budget.changed",
+        budget,
+        before={"limit": before_micros},
+        after={"limit": limit_micros, "note": note[:200]},
+    )
     return budget
 
 
@@ -212,7 +225,11 @@ def price_set(
 
 def priced(row: ModelPrice) -> dict[str, Any]:
     """The price as the audit log has it."""
-    return {name: getattr(row, attribute) for name, attribute in PRICED.items()}
+    return _named(row, PRICED)
+
+
+def _named(row: Model, attributes: Mapping[str, str]) -> dict[str, Any]:
+    return {name: getattr(row, attribute) for name, attribute in attributes.items()}
 
 
 @transaction.atomic
@@ -252,9 +269,9 @@ def budget_settings_set(
     email_admins: bool = True,
     webhook_url: str = "",
     secret_version: int | None = None,
-    most_per_minute: int | None = None,
+    most_per_minute_micros: int | None = None,
 ) -> BudgetSettings:
-    """Sets where alerts go and the rate of spending: ``most_per_minute`` in micro-dollars, None: not limited.
+    """Sets where alerts go and the rate of spending; ``most_per_minute_micros`` None: not limited.
 
     Raises:
         Missing, Forbidden: the actor may not edit budgets there.
@@ -266,14 +283,14 @@ def budget_settings_set(
         raise Invalid("The address is too long.", fields={"webhook_url": "At most 500 characters."})
     row = settings_of(organization)
     check_address("webhook_url", url, before=row.webhook_url)
-    if most_per_minute is not None and not 0 < most_per_minute <= MOST_MICROS:
+    if most_per_minute_micros is not None and not 0 < most_per_minute_micros <= MOST_MICROS:
         wrong = f"A rate is above $0 and at most {money(MOST_MICROS)}; leave it empty where nothing is limited."
         raise Invalid(wrong, fields={"most_per_minute": wrong})
-    before = {name: getattr(row, name) for name in SETTINGS}
-    row.email_admins, row.webhook_url, row.most_per_minute = email_admins, url, most_per_minute
+    before = _named(row, SETTINGS)
+    row.email_admins, row.webhook_url, row.most_per_minute_micros = email_admins, url, most_per_minute_micros
     row.secret_version = secret_version or row.secret_version
     row.save()
-    after = {name: getattr(row, name) for name in SETTINGS}
+    after = _named(row, SETTINGS)
     record(actor, "budget.settings_changed", row, organization=organization, before=before, after=after)
     return row
 
@@ -291,7 +308,7 @@ def budget_secret_renew(actor: Actor, organization: Organization) -> BudgetSetti
         email_admins=row.email_admins,
         webhook_url=row.webhook_url,
         secret_version=row.secret_version + 1,
-        most_per_minute=row.most_per_minute,
+        most_per_minute_micros=row.most_per_minute_micros,
     )
 
 
@@ -314,8 +331,8 @@ def _reached(balance: Balance) -> list[int]:
     return [share for share in THRESHOLDS if 100 * spent_micros >= share * limit_micros] if limit_micros else []
 
 
-def _moved(limit: int | None) -> Conflict:
-    now = "not limited" if limit is None else money(limit)
+def _moved(limit_micros: int | None) -> Conflict:
+    now = "not limited" if limit_micros is None else money(limit_micros)
     message = f"The limit was changed meanwhile: it is {now} now. Look at it, and set it again if it must differ."
     return Conflict(message, fields={"limit": message})
 

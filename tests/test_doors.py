@@ -496,7 +496,9 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     )
     checkpoint = checkpoint_of_run(run)
     budget = Budget.objects.get(owner_id=run.job_id)
-    alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error="Zanzibar is away.")
+    alert = BudgetAlert.objects.create(
+        budget=budget, threshold=75, limit_micros=1, spent_micros=1, error="Zanzibar is away."
+    )
     price = ModelPrice.objects.create(
         organization=run.organization, model="Zanzibar-7b", input_micros=1, output_micros=1, valid_from="2026-01-01"
     )

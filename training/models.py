@@ -169,7 +169,10 @@ class TrainingRun(Scoped):
 
     def _booked(self) -> tuple[int | None, int | None]:
         if "booked_limit" not in self.__dict__:
-            row = Budget.objects.filter(job_id=self.job_id).values_list("limit", "spent").first() or (None, None)
+            row = Budget.objects.filter(job_id=self.job_id).values_list("limit_micros", "spent_micros").first() or (
+                None,
+                None,
+            )
             self.__dict__["booked_limit"], self.__dict__["booked_spent"] = row
         return self.__dict__["booked_limit"], self.__dict__["booked_spent"]
 
@@ -200,7 +203,8 @@ def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
     """The rows with limit and spending of their jobs, in the same query."""
     booked = Budget.objects.filter(job_id=OuterRef("job_id"))
     return rows.annotate(
-        booked_limit=Subquery(booked.values("limit")[:1]), booked_spent=Subquery(booked.values("spent")[:1])
+        booked_limit=Subquery(booked.values("limit_micros")[:1]),
+        booked_spent=Subquery(booked.values("spent_micros")[:1]),
     )
 
 

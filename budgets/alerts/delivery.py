@@ -101,11 +101,11 @@ def subject(alert: BudgetAlert, name: str = "") -> str:
     name = name or owner_name(budget)
     whose = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}"}[budget.scope]
     if alert.kind == AlertKind.ABOVE_HOLD:
-        return f"A call on the budget of {whose} cost {money(alert.excess)} more than was held for it"
+        return f"A call on the budget of {whose} cost {money(alert.excess_micros)} more than was held for it"
     used = f"{alert.threshold} % spent"
     if alert.threshold == 100:
-        used = "used up" if alert.spent >= alert.limit else "all but used up"
-    return f"The budget of {whose} is {used}: {money(alert.spent)} of {money(alert.limit)}"
+        used = "used up" if alert.spent_micros >= alert.limit_micros else "all but used up"
+    return f"The budget of {whose} is {used}: {money(alert.spent_micros)} of {money(alert.limit_micros)}"
 
 
 def advice(alert: BudgetAlert) -> str:
@@ -140,9 +140,9 @@ def as_sent(alert: BudgetAlert) -> dict[str, Any]:
         "owner_name": name,
         "period_start": None if budget.period == Period.TOTAL else budget.period_start.isoformat(),
         "threshold_percent": alert.threshold,
-        "limit_micros": alert.limit,
-        "spent_micros": alert.spent,
-        "excess_micros": alert.excess,
+        "limit_micros": alert.limit_micros,
+        "spent_micros": alert.spent_micros,
+        "excess_micros": alert.excess_micros,
         "at": alert.created_at.isoformat(),
         "text": subject(alert, name),
     }

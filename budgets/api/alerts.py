@@ -31,9 +31,9 @@ class AlertOut(Shape):
     budget_id = serializers.IntegerField()
     alert_kind = serializers.ChoiceField(choices=AlertKind.choices, source="kind")
     threshold = serializers.IntegerField(help_text="Per cent of the limit: 75, 90 or 100; 0 for other kinds.")
-    limit = Money(source="limit", help_text="That it was, 0 where there was none.")
-    spent = Money(source="spent")
-    excess = Money(source="excess", help_text="By which a bill was above its hold.")
+    limit = Money(help_text="That it was, 0 where there was none.")
+    spent = Money()
+    excess = Money(help_text="By which a bill was above its hold.")
     created_at = serializers.DateTimeField()
     mailed_at = serializers.DateTimeField(allow_null=True)
     posted_at = serializers.DateTimeField(allow_null=True, help_text="To the webhook.")
@@ -77,7 +77,7 @@ class AlertViewSet(ScopedViewSet):
 class BudgetSettingsOut(serializers.Serializer[Any]):
     email_admins = serializers.BooleanField(help_text="Whether alerts are mailed to the admins.")
     webhook_url = serializers.CharField(help_text="Gets each alert as a signed POST of JSON; empty: none.")
-    most_per_minute_usd = Usd(source="most_per_minute", allow_null=True, help_text="Null: not limited.")
+    most_per_minute_usd = Usd(source="most_per_minute_micros", allow_null=True, help_text="Null: not limited.")
 
 
 class BudgetSettingsPatch(Strict):
@@ -123,7 +123,7 @@ class BudgetSettingsViewSet(ScopedViewSet):
             organization,
             email_admins=given.get("email_admins", now.email_admins),
             webhook_url=given.get("webhook_url", now.webhook_url),
-            most_per_minute=given.get("most_per_minute_usd", now.most_per_minute),
+            most_per_minute_micros=given.get("most_per_minute_usd", now.most_per_minute_micros),
         )
         return self.answer(made)
 

@@ -138,7 +138,7 @@ class BudgetViewSet(ReadViewSet):
     filterset_class = BudgetFilters
     lookup_value_converter = "int"
     tiebreak = "id"
-    orderings = {"-created_at": "created_at", "spent": "spent"}
+    orderings = {"-created_at": "created_at", "spent": "spent_micros"}
     known_query = {"breakdown": ("by", "since", "until")}
     versioned = ("limit_micros",)
     lists = ("List budgets", budgets_visible)

@@ -120,7 +120,7 @@ def budget_open(owner: BudgetOwner, month: date) -> int:
                     job_id=owner.id if owner.scope == Scope.JOB else None,
                     period=owner.period,
                     period_start=owner.start(month),
-                    limit=limit_micros,
+                    limit_micros=limit_micros,
                 )
             ],
             ignore_conflicts=True,
@@ -136,7 +136,7 @@ def budgets_of(owner: BudgetOwner) -> QuerySet[Budget]:
 def limit_standing_micros(owner: BudgetOwner) -> int | None:
     """The newest limit of an owner in micro-dollars; a job that has none gets the default, others are not limited."""
     mine = BudgetLimit.objects.filter(owner_id=owner.id, organization_id=owner.organization_id)
-    for limit_micros in mine.order_by("-id").values_list("limit", flat=True)[:1]:
+    for limit_micros in mine.order_by("-id").values_list("limit_micros", flat=True)[:1]:
         return limit_micros
     return DEFAULT_JOB_LIMIT_MICROS if owner.scope == Scope.JOB else None
 

@@ -38,18 +38,18 @@ def forecast_of(budget: Budget) -> Forecast | None:
 
 def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     """A sentence of the spending, the limit, the forecast, and what stops."""
-    spent = budget.spent + budget.debt
+    spent = budget.spent_micros + budget.debt_micros
     when = _when(budget)
-    if budget.limit is None:
+    if budget.limit_micros is None:
         text = f"{money(spent)} spent {when}; no limit is set"
     else:
-        part = f" ({percent(spent / budget.limit, 0)})" if budget.limit else ""
-        text = f"{money(spent)} of {money(budget.limit)} spent {when}{part}"
+        part = f" ({percent(spent / budget.limit_micros, 0)})" if budget.limit_micros else ""
+        text = f"{money(spent)} of {money(budget.limit_micros)} spent {when}{part}"
     text += _pace(budget, forecast)
     tone = _tone(budget, forecast)
-    if budget.debt:
-        text += f" {money(budget.debt)} of it is owed: nothing more is paid for until the limit is raised."
-    elif budget.left == 0 and not month_over(budget):
+    if budget.debt_micros:
+        text += f" {money(budget.debt_micros)} of it is owed: nothing more is paid for until the limit is raised."
+    elif budget.left_micros == 0 and not month_over(budget):
         text += " Nothing is left: calls are refused and jobs pause until the limit is raised" + (
             "." if budget.scope == Scope.JOB else " or the next month begins; then they go on by themselves."
         )
@@ -75,15 +75,15 @@ def _pace(budget: Budget, forecast: Forecast | None) -> str:
     text = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
     if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
         text += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
-    return text + (", more than the limit." if forecast.exceeds(budget.limit) else ".")
+    return text + (", more than the limit." if forecast.exceeds(budget.limit_micros) else ".")
 
 
 def _tone(budget: Budget, forecast: Forecast | None) -> str:
-    if budget.debt or (budget.left == 0 and not month_over(budget)):
+    if budget.debt_micros or (budget.left_micros == 0 and not month_over(budget)):
         return "bad"
-    if budget.limit and 100 * budget.spent >= 90 * budget.limit:
+    if budget.limit_micros and 100 * budget.spent_micros >= 90 * budget.limit_micros:
         return "warn"
-    return "warn" if forecast is not None and forecast.exceeds(budget.limit) else ""
+    return "warn" if forecast is not None and forecast.exceeds(budget.limit_micros) else ""
 
 
 # -- curves ------------------------------------------------------------------------------------------------------------
@@ -106,9 +106,9 @@ def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
         marks.append(f"{day.day} {day:%B}: {money(amount)}, {money(total)} so far")
     # The last day is not over; and a call that was settled after its month is still the month's.
     elapsed = (moment - datetime(start.year, start.month, start.day, tzinfo=UTC)) / DAY
-    points[-1] = (min(float(days), elapsed), budget.spent + budget.debt)
+    points[-1] = (min(float(days), elapsed), budget.spent_micros + budget.debt_micros)
     ticks = [(float(n - 1), f"{n} {start:%b}" if n == 1 else str(n)) for n in (1, 8, 15, 22, 29) if n <= days]
-    return Curve(points, float(days), ticks, _spoken(budget, forecast), budget.limit, forecast, marks)
+    return Curve(points, float(days), ticks, _spoken(budget, forecast), budget.limit_micros, forecast, marks)
 
 
 def _of_job(budget: Budget) -> Curve | None:
@@ -135,7 +135,7 @@ def _of_job(budget: Budget) -> Curve | None:
     end = ceil(points[-1][0])
     every = max(1, ceil(end / 5))
     ticks = [(float(n), _after(n, size)) for n in range(0, end + 1, every)]
-    return Curve(points, float(end), ticks, _spoken(budget, None), budget.limit)
+    return Curve(points, float(end), ticks, _spoken(budget, None), budget.limit_micros)
 
 
 def _after(n: int, size: str) -> str:

@@ -26,10 +26,10 @@ class Named:
     @property
     def used(self) -> float | None:
         """Spent and owed by limit, for a gauge; None: not limited."""
-        limit = self.budget.limit
+        limit = self.budget.limit_micros
         if limit is None:
             return None
-        return (self.budget.spent + self.budget.debt) / limit if limit else 1.0
+        return (self.budget.spent_micros + self.budget.debt_micros) / limit if limit else 1.0
 
 
 def all_agents() -> QuerySet[Any]:

@@ -21,11 +21,11 @@ class BudgetOut(Shape):
     job_id = serializers.UUIDField(allow_null=True)
     period = serializers.ChoiceField(choices=Period.choices)
     period_start = serializers.SerializerMethodField(help_text="First day of the month (UTC); null for a total.")
-    limit = Money(source="limit", allow_null=True, help_text="Null: not limited.")
-    spent = Money(source="spent")
-    reserved = Money(source="reserved", help_text="On hold for calls that are under way.")
-    debt = Money(source="debt", help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
-    left = Money(source="left", allow_null=True)
+    limit = Money(allow_null=True, help_text="Null: not limited.")
+    spent = Money()
+    reserved = Money(help_text="On hold for calls that are under way.")
+    debt = Money(help_text="Owed: what calls cost beyond their holds and the limit had no room for.")
+    left = Money(allow_null=True)
     created_at = serializers.DateTimeField()
 
     def get_period_start(self, row: Budget) -> date | None:

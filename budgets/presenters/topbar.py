@@ -31,6 +31,6 @@ class Pill:
 def budget_pill(organization_id: UUID) -> Pill:
     """The organisation's spending and debt this month. Without a budget both are zero, and there is no limit."""
     rows = Budget.objects.filter(owner_id=organization_id, organization_id=organization_id, period_start=month_of())
-    for spent, debt, limit in rows.values_list("spent", "debt", "limit"):
+    for spent, debt, limit in rows.values_list("spent_micros", "debt_micros", "limit_micros"):
         return Pill(spent + debt, limit)
     return Pill(0, None)

@@ -48,7 +48,9 @@ def budget(request: HttpRequest, actor: Actor, budget_id: int) -> HttpResponse:
             if month_over(one):
                 raise
             one = budget_get(actor, budget_id)
-            form = LimitForm(request.POST.dict() | {"shown": typed(one.limit)})  # the message shows it: try again
+            form = LimitForm(
+                request.POST.dict() | {"shown": typed(one.limit_micros)}
+            )  # the message shows it: try again
             form.refuse(error)
         except Invalid as error:
             form.refuse(error)
@@ -105,7 +107,7 @@ def _budget_page(request: HttpRequest, actor: Actor, budget: Budget, form: Limit
     may = allowed(actor, budget.organization_id)
     editable = "budget.edit" in may and not month_over(budget)
     if editable and form is None:
-        form = LimitForm(initial={"limit": typed(budget.limit), "shown": typed(budget.limit)})
+        form = LimitForm(initial={"limit": typed(budget.limit_micros), "shown": typed(budget.limit_micros)})
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     context = {
@@ -170,16 +172,18 @@ def _months(actor: Actor, budget: Budget) -> QuerySet[Budget] | list[Budget]:
 
 def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
     """The effect of setting this limit, for the button and the line under it."""
-    used = budget.spent + budget.reserved
+    used = budget.spent_micros + budget.reserved_micros
     if limit is None:
         return {"action": "Remove the limit", "effect": "Spending would have no limit."}
     action = f"Set the limit to {money(limit)}"
     if limit < used:
         return {"action": action, "effect": "", "short": f"{exact(used)} is spent or on hold: choose at least that."}
-    left = max(0, limit - used - budget.debt)
+    left = max(0, limit - used - budget.debt_micros)
     until = " in all" if budget.scope == Scope.JOB else f" until the end of {month_of():%B}"
     return {"action": action, "effect": f"{money(left)} would be left{until}."}
 
 
 def _done(budget: Budget) -> str:
-    return "The limit was removed." if budget.limit is None else f"The limit is {money(budget.limit)} now."
+    return (
+        "The limit was removed." if budget.limit_micros is None else f"The limit is {money(budget.limit_micros)} now."
+    )

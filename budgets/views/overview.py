@@ -32,7 +32,7 @@ from budgets.views.query_params import month_asked, one_of
 
 SORTS = (
     Sort("used", "most used first", "used"),
-    Sort("spent", "most spent first", "spent"),
+    Sort("spent", "most spent first", "spent_micros"),
     Sort("newest", "newest first", "created_at"),
 )
 SHOWN = 100
@@ -69,7 +69,7 @@ def overview(request: HttpRequest, actor: Actor) -> HttpResponse:
         **_spending(request, actor, organization, month),
         "listing": found,
         "rows": named(actor, found.rows),
-        "folded": folded.order_by().aggregate(n=Count("pk"), spent=Sum("spent")),
+        "folded": folded.order_by().aggregate(n=Count("pk"), spent_micros=Sum("spent_micros")),
         "small": small,
         "scope": scope,
         "scopes": Scope.choices,
@@ -92,14 +92,14 @@ def breakdown_csv(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 # Jobs that spend by themselves, a little each, and need no decision: evolutions under a dollar, with room left.
-SMALL = Q(scope=Scope.JOB, job__kind="evolution", debt=0, spent__lt=MICROS, reserved=0) & (
-    Q(limit=None) | Q(spent__lt=F("limit") * 3 / 4)
+SMALL = Q(scope=Scope.JOB, job__kind="evolution", debt_micros=0, spent_micros__lt=MICROS, reserved_micros=0) & (
+    Q(limit_micros=None) | Q(spent_micros__lt=F("limit_micros") * 3 / 4)
 )
 # A limit of nothing counts as used up; without one a budget comes last.
 USED = Case(
-    When(limit=None, then=Value(-1.0)),
-    When(limit=0, then=Value(1.0)),
-    default=Cast(F("spent") + F("debt"), FloatField()) / Cast(F("limit"), FloatField()),
+    When(limit_micros=None, then=Value(-1.0)),
+    When(limit_micros=0, then=Value(1.0)),
+    default=Cast(F("spent_micros") + F("debt_micros"), FloatField()) / Cast(F("limit_micros"), FloatField()),
     output_field=FloatField(),
 )
 
@@ -108,8 +108,8 @@ def _head(organization: Organization, month: date) -> dict[str, Any]:
     own = Budget.objects.filter(owner_id=organization.id, organization=organization, period_start=month)
     budget = own.select_related("organization").first()
     if budget is None:
-        limit = limit_standing_micros(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
-        return {"own": None, "verdict": nothing_yet(limit), "standing": limit}
+        limit_micros = limit_standing_micros(BudgetOwner(organization.id, Scope.ORGANIZATION, organization.id))
+        return {"own": None, "verdict": nothing_yet(limit_micros), "standing": limit_micros}
     forecast = forecast_of(budget)
     drawn = curve(budget, forecast)
     return {
@@ -124,7 +124,7 @@ def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, 
     rows = alerts_visible(actor).filter(
         budget__organization=organization, created_at__date__gte=month, created_at__date__lt=month_after(month)
     )
-    rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess__lt=MICROS // 100)  # less than a cent asks for no work
+    rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess_micros__lt=MICROS // 100)  # less than a cent asks for no work
     shown = list(rows[:20])
     names = named(actor, [one.budget for one in shown])
     return {"alerts": [{"alert": one, "text": subject(one, of.name)} for one, of in zip(shown, names, strict=True)]}

@@ -64,7 +64,11 @@ def _account(row: TrainingRequest) -> tuple[Chain, int, int]:
     """Who pays, what is booked, and the job's limit, in micro-dollars."""
     chain = chain_open(row.organization_id, agent_id=row.agent_id, job_id=row.job_id)
     own = Budget.objects.get(pk=chain.job_budget)
-    return chain, own.spent + own.debt, DEFAULT_JOB_LIMIT_MICROS if own.limit is None else own.limit
+    return (
+        chain,
+        own.spent_micros + own.debt_micros,
+        DEFAULT_JOB_LIMIT_MICROS if own.limit_micros is None else own.limit_micros,
+    )
 
 
 def _key(row: TrainingRequest, booked: int) -> str:

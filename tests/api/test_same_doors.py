@@ -79,7 +79,7 @@ def test_a_program_asks_for_a_higher_budget(adam: Any, olivia: Any, operator: Ac
     refused = caller.post(f"jobs/{run.pk}/raise-request")
     assert refused.status_code == 409 and "Resume it" in refused.json()["detail"]
     chain = chain_open(run.organization_id, agent_id=agent.pk, job_id=run.pk)
-    Budget.objects.filter(pk=chain.job_budget).update(limit=1_000)
+    Budget.objects.filter(pk=chain.job_budget).update(limit_micros=1_000)
     reserve(Hold("a", chain, 1_000, "training", "small"))
     settle("a", bill(1_000))
     Job.objects.filter(pk=run.pk).update(status=Status.PAUSED, status_reason=Reason.BUDGET_EXCEEDED)

@@ -66,7 +66,7 @@ def test_counters_of_the_site_are_no_change(adam: Any, operator: Actor, agent: A
     api, run = Caller(adam), queued_run(operator, agent)
     budget = Budget.objects.get(owner_id=run.job_id)
     read = api.get(f"budgets/{budget.id}")
-    Budget.objects.filter(id=budget.id).update(spent=5)
+    Budget.objects.filter(id=budget.id).update(spent_micros=5)
     match = {"If_Match": read["ETag"]}
     assert api.send("patch", f"budgets/{budget.id}", {"limit_usd": 7}, match).status_code == 200
     assert changed(api.send("patch", f"budgets/{budget.id}", {"limit_usd": 8}, match))

@@ -228,18 +228,23 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
         report.checks += 1
         for key, bill in zip(budgets, paid, strict=True):
             row = rows[key]
-            if row.limit is None or row.spent + row.reserved > row.limit or row.debt:
-                report.wrong.append(f"{row.scope}: {row.spent} + {row.reserved} of {row.limit}, debt {row.debt}")
-            elif bill > row.spent + row.reserved:
-                report.wrong.append(f"{row.scope}: {bill} was billed, the books know {row.spent} + {row.reserved}")
-            report.brim += row.limit is not None and row.limit - row.spent - row.reserved < BIGGEST
+            if row.limit_micros is None or row.spent_micros + row.reserved_micros > row.limit_micros or row.debt_micros:
+                amounts = f"{row.spent_micros} + {row.reserved_micros} of {row.limit_micros}, debt {row.debt_micros}"
+                report.wrong.append(f"{row.scope}: {amounts}")
+            elif bill > row.spent_micros + row.reserved_micros:
+                report.wrong.append(
+                    f"{row.scope}: {bill} was billed, the books know {row.spent_micros} + {row.reserved_micros}"
+                )
+            report.brim += (
+                row.limit_micros is not None and row.limit_micros - row.spent_micros - row.reserved_micros < BIGGEST
+            )
 
     def move_one() -> None:
         """Another limit close above what is spent, or what was when we looked: then it is refused."""
         owner = dice.choice(owners)
         row = Budget.objects.get(owner_id=owner.id)
         with suppress(Invalid):
-            limit_change(None, owner, row.spent + row.reserved + dice.randint(BIGGEST, 50 * BIGGEST))
+            limit_change(None, owner, row.spent_micros + row.reserved_micros + dice.randint(BIGGEST, 50 * BIGGEST))
             report.moved += 1
 
     texts = [",".join("-" if part is None else str(part) for part in astuple(chain)) for chain in chains]
@@ -287,8 +292,8 @@ def storm(chains: Sequence[Any], owners: Sequence[Any], *, rounds: int, seed: in
         complaints.unlink()
         connections["default"].close()
     rows = Budget.objects.in_bulk(budgets)
-    report.left_reserved = sum(row.reserved for row in rows.values())
-    report.billed, report.spent = bills()[0], rows[budgets[0]].spent
+    report.left_reserved = sum(row.reserved_micros for row in rows.values())
+    report.billed, report.spent = bills()[0], rows[budgets[0]].spent_micros
     report.settled = LedgerEntry.objects.filter(kind="settle").count()
     report.metered = LedgerEntry.objects.filter(kind="settle", purpose="metered").count()
     report.charged = LedgerEntry.objects.filter(kind="charge").count()

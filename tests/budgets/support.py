@@ -25,13 +25,13 @@ def bill(amount: int, **extra: Any) -> Bill:
 def limits_set(chain: Chain, *limits: int | None) -> None:
     """The limits of the chain's rows, outermost first, without a person who sets them."""
     for one, limit in zip(chain.budgets, limits, strict=True):
-        Budget.objects.filter(id=one).update(limit=limit)
+        Budget.objects.filter(id=one).update(limit_micros=limit)
 
 
 def balances(chain: Chain) -> list[tuple[int, int, int]]:
     """(spent, reserved, debt) of each budget of the chain, outermost first."""
     rows = Budget.objects.in_bulk(chain.budgets)
-    return [(rows[one].spent, rows[one].reserved, rows[one].debt) for one in chain.budgets]
+    return [(rows[one].spent_micros, rows[one].reserved_micros, rows[one].debt_micros) for one in chain.budgets]
 
 
 def expire(*keys: str) -> None:

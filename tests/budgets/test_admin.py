@@ -73,7 +73,7 @@ def test_a_month_that_is_over_is_only_shown(who: str, request: pytest.FixtureReq
     page = address(Budget, "change", old)
     assert 'name="limit_usd"' not in client.get(page).content.decode()
     assert client.post(page, {"limit_usd": "1", "initial-limit_usd": "2"}).status_code == 403
-    assert Budget.objects.get(id=new).limit == 7 * DOLLAR and BudgetLimit.objects.count() == 1
+    assert Budget.objects.get(id=new).limit_micros == 7 * DOLLAR and BudgetLimit.objects.count() == 1
 
 
 def test_a_save_without_another_limit_undoes_no_raise(house: Client, chain: Chain, job: Job) -> None:
@@ -81,10 +81,10 @@ def test_a_save_without_another_limit_undoes_no_raise(house: Client, chain: Chai
     stale = typed(house, page, note="only a note")
     limit_change(None, owners(job.organization_id, chain.agent_id, job.id)[-1], 9 * DOLLAR)
     house.post(page, stale)
-    assert Budget.objects.get(id=chain.job_budget).limit == 9 * DOLLAR
+    assert Budget.objects.get(id=chain.job_budget).limit_micros == 9 * DOLLAR
     refused = house.post(page, stale | {"limit_usd": "2"}, follow=True).content.decode()
     assert "it is $9.00 now" in refused and "set it again" in refused
-    assert Budget.objects.get(id=chain.job_budget).limit == 9 * DOLLAR and BudgetLimit.objects.count() == 1
+    assert Budget.objects.get(id=chain.job_budget).limit_micros == 9 * DOLLAR and BudgetLimit.objects.count() == 1
 
 
 def test_an_admin_chooses_among_the_agents_there_are(
@@ -116,11 +116,11 @@ def test_a_limit_is_set_and_changed_with_its_history(
     asked = {"organization": str(acme.id), "agent": str(agent.id), "limit_usd": "12.50", "note": "pilot"}
     assert client.post(address(Budget, "add"), asked).status_code == 302
     budget = Budget.objects.get()
-    assert (budget.scope, budget.owner_id, budget.limit) == ("agent", agent.id, 12_500_000)
+    assert (budget.scope, budget.owner_id, budget.limit_micros) == ("agent", agent.id, 12_500_000)
     page = address(Budget, "change", budget.id)
     assert client.post(page, typed(client, page, limit_usd="", note="enough")).status_code == 302
     budget.refresh_from_db()
-    assert (budget.limit, budget.owner_id) == (None, agent.id)
+    assert (budget.limit_micros, budget.owner_id) == (None, agent.id)
     shown = client.get(page).content.decode()
     assert "$12.50 → not limited" in shown and "enough" in shown
     assert BudgetLimit.objects.count() == 2
@@ -133,7 +133,7 @@ def test_a_jobs_limit_is_raised_there(who: str, request: pytest.FixtureRequest, 
     client = request.getfixturevalue(who)
     assert client.post(page, typed(client, page, limit_usd="2")).status_code == 302
     budget = Budget.objects.get(id=chain.job_budget)
-    assert (budget.limit, budget.job_id) == (2 * DOLLAR, job.id)
+    assert (budget.limit_micros, budget.job_id) == (2 * DOLLAR, job.id)
 
 
 def test_a_refusal_of_the_service_is_shown_and_changes_nothing(boss: Client, chain: Chain) -> None:
@@ -141,7 +141,7 @@ def test_a_refusal_of_the_service_is_shown_and_changes_nothing(boss: Client, cha
     page = address(Budget, "change", chain.job_budget)
     answer = boss.post(page, typed(boss, page, limit_usd="0.5"), follow=True)
     assert "$0.60 is on hold" in answer.content.decode()
-    assert Budget.objects.get(id=chain.job_budget).limit == DOLLAR
+    assert Budget.objects.get(id=chain.job_budget).limit_micros == DOLLAR
     assert not BudgetLimit.objects.exists()
 
 
@@ -249,4 +249,4 @@ def test_a_limit_that_the_page_never_showed_is_an_error_of_the_form(
     for limit in ("7", sent):
         answer = boss.post(page, {"limit_usd": limit, "initial-limit_usd": sent, "note": "why"})
         assert answer.status_code == 200 and "Load the page again" in answer.content.decode()
-    assert Budget.objects.get(scope=Scope.ORGANIZATION).limit == 5 * DOLLAR
+    assert Budget.objects.get(scope=Scope.ORGANIZATION).limit_micros == 5 * DOLLAR

@@ -120,7 +120,7 @@ def test_an_admin_sets_a_limit(spent: Chain, admin: Caller) -> None:
     changed = admin.patch(f"budgets/{spent.job_budget}", {"limit_usd": 20.5, "note": "why not"})
     assert changed.status_code == 200 and changed.json()["limit_micros"] == 20_500_000
     newest = BudgetLimit.objects.order_by("-id")[0]
-    assert (newest.limit, newest.note, newest.actor) == (20_500_000, "why not", "adam")
+    assert (newest.limit_micros, newest.note, newest.actor) == (20_500_000, "why not", "adam")
     assert admin.patch(f"budgets/{spent.job_budget}", {"limit_usd": None}).json()["limit_usd"] is None
 
 
@@ -146,7 +146,7 @@ def test_an_admin_sets_a_limit(spent: Chain, admin: Caller) -> None:
 def test_a_wrong_limit_changes_nothing(body: Any, spent: Chain, admin: Caller) -> None:
     response = admin.patch(f"budgets/{spent.job_budget}", body)
     assert response.status_code == 400 and response.json()["detail"]
-    assert Budget.objects.get(id=spent.job_budget).limit == MICROS
+    assert Budget.objects.get(id=spent.job_budget).limit_micros == MICROS
 
 
 def test_a_month_that_is_over_keeps_its_limit(chain: Chain, admin: Caller) -> None:
@@ -160,7 +160,7 @@ def test_the_first_limit_is_set_once_for_each_key(acme: Organization, agent: Any
     assert [one.status_code for one in made] == [201, 201]
     assert BudgetLimit.objects.filter(owner_id=acme.id).count() == 1
     assert admin.post("budgets", {"agent": agent.slug, "limit_usd": 5}).json()["scope"] == "agent"
-    assert Budget.objects.get(owner_id=agent.id).limit == 5 * MICROS
+    assert Budget.objects.get(owner_id=agent.id).limit_micros == 5 * MICROS
     assert admin.post("budgets", {"agent": "nobody", "limit_usd": 5}).status_code == 404
 
 
@@ -177,7 +177,7 @@ def test_only_admins_write(name: str, spent: Chain, request: pytest.FixtureReque
         caller.post("prices", {"model": "m", "input_usd": 1, "output_usd": 1}),
     ):
         assert response.status_code == 403
-    assert Budget.objects.get(id=spent.job_budget).limit == MICROS and not ModelPrice.objects.exists()
+    assert Budget.objects.get(id=spent.job_budget).limit_micros == MICROS and not ModelPrice.objects.exists()
 
 
 def test_a_key_without_the_scope_only_reads(spent: Chain, adam: Any) -> None:
@@ -199,7 +199,7 @@ def test_a_stranger_finds_nothing(role: str, spent: Chain, charlie: Any, agent: 
     assert stranger.get("budgets", job=str(spent.job_id)).json()["results"] == []
     assert stranger.get("budgets", agent=str(agent.id)).status_code == 404
     assert stranger.get("budgets/breakdown").json()["results"] == []
-    assert Budget.objects.get(id=spent.job_budget).limit == MICROS
+    assert Budget.objects.get(id=spent.job_budget).limit_micros == MICROS
 
 
 # -- prices ------------------------------------------------------------------------------------------------------------

@@ -48,20 +48,20 @@ def test_only_an_admin_of_the_organisation_sets_a_limit(
             budget_set_limit(person, organization=acme, limit_micros=DOLLAR)
     with pytest.raises(Missing):
         budget_set_limit(charlie, organization=acme, limit_micros=DOLLAR)
-    assert budget_set_limit(adam, organization=acme, limit_micros=DOLLAR).limit == DOLLAR
+    assert budget_set_limit(adam, organization=acme, limit_micros=DOLLAR).limit_micros == DOLLAR
 
 
 def test_history_keeps_who_changed_what_and_why(acme: Organization, adam: Any) -> None:
     budget_set_limit(adam, organization=acme, limit_micros=5 * DOLLAR, note="pilot")
     budget = budget_set_limit(adam, organization=acme, limit_micros=None)
     rows = limits_visible(adam, budget).order_by("id")
-    assert [(row.before, row.limit, row.actor, row.note) for row in rows] == [
+    assert [(row.before_micros, row.limit_micros, row.actor, row.note) for row in rows] == [
         (None, 5 * DOLLAR, "adam", "pilot"),
         (5 * DOLLAR, None, "adam", ""),
     ]
     event = AuditEvent.objects.filter(action="budget.changed").latest("at")
     assert (event.before, event.after) == ({"limit": 5 * DOLLAR}, {"limit": None, "note": ""})
-    for act in (lambda: BudgetLimit.objects.update(limit=1), lambda: BudgetLimit.objects.all().delete()):
+    for act in (lambda: BudgetLimit.objects.update(limit_micros=1), lambda: BudgetLimit.objects.all().delete()):
         with pytest.raises(ProgrammingError), transaction.atomic():
             act()
 
@@ -75,7 +75,7 @@ def test_limit_below_what_is_spent_and_held_is_refused(chain: Chain, acme: Organ
     assert "$0.20 is spent and $0.50 is on hold" in refused.value.message
     assert "$0.70" in refused.value.fields["limit"]
     assert not BudgetLimit.objects.exists()
-    assert budget_set_limit(adam, organization=acme, limit_micros=70 * CENT).left == 0
+    assert budget_set_limit(adam, organization=acme, limit_micros=70 * CENT).left_micros == 0
 
 
 @pytest.mark.parametrize("limit", [-1, 10**16])
@@ -86,10 +86,10 @@ def test_limits_that_make_no_sense_are_refused(acme: Organization, adam: Any, li
 
 def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_limit(job: Job, agent: Any) -> None:
     chain = chain_open(job.organization_id, job_id=job.id)
-    assert Budget.objects.get(id=chain.job_budget).limit == 100 * DOLLAR
+    assert Budget.objects.get(id=chain.job_budget).limit_micros == 100 * DOLLAR
     other = Job.objects.create(organization=job.organization, kind="training")
     budget = budget_open_job(job.created_by, other, agent_id=agent.id, limit_micros=3 * DOLLAR)
-    assert (budget.limit, budget.period, budget.agent_id) == (3 * DOLLAR, "total", agent.id)
+    assert (budget.limit_micros, budget.period, budget.agent_id) == (3 * DOLLAR, "total", agent.id)
     assert [room.scope for room in chain_of(other)] == ["organization", "agent", "job"]
     assert BudgetLimit.objects.get().actor == "olivia"
 
@@ -138,7 +138,12 @@ def test_a_new_month_begins_with_the_standing_limit_and_nothing_spent(
     next_chain = chain_open(acme.id, agent_id=chain.agent_id, job_id=chain.job_id, month=later)
     assert next_chain.job_budget == chain.job_budget
     fresh = Budget.objects.get(id=next_chain.organization_budget)
-    assert (fresh.limit, fresh.spent, fresh.reserved, fresh.period_start) == (7 * DOLLAR, 0, 0, later)
+    assert (fresh.limit_micros, fresh.spent_micros, fresh.reserved_micros, fresh.period_start) == (
+        7 * DOLLAR,
+        0,
+        0,
+        later,
+    )
     settle("a", bill(100))
     assert balances(chain)[0] == (100, 0, 0)
 
@@ -179,7 +184,7 @@ def test_a_limit_that_was_changed_since_it_was_shown_stays(chain: Chain, adam: A
     with pytest.raises(Conflict, match=r"it is \$3.00 now"):
         budget_change_limit(adam, budget, 200 * CENT, shown=ShownLimit(100 * CENT))
     budget.refresh_from_db()
-    assert budget.limit == 300 * CENT
+    assert budget.limit_micros == 300 * CENT
 
 
 def test_a_raised_budget_keeps_only_the_alerts_of_its_new_limit(chain: Chain, job: Job, adam: Any) -> None:
@@ -323,4 +328,4 @@ def test_a_month_that_begins_while_a_limit_is_changed_has_the_new_one(
         go_on.set()
 
     assert at_once(change, begin) == [None, None]
-    assert Budget.objects.get(scope=Scope.ORGANIZATION, period_start=following).limit == 2 * DOLLAR
+    assert Budget.objects.get(scope=Scope.ORGANIZATION, period_start=following).limit_micros == 2 * DOLLAR

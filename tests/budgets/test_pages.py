@@ -201,7 +201,7 @@ def test_a_person_of_two_organisations_opens_budgets_of_both(
     assert "2 calls" in text(client.get(f"/budgets/{spent.job_budget}/"))
     assert b"".join(client.get(f"/budgets/{spent.organization_budget}/csv/")).count(b"\n") == 4
     assert client.post(f"/budgets/{spent.job_budget}/", {"limit": "3"}).status_code == 302
-    assert of(spent, "job").limit == 3 * MICROS
+    assert of(spent, "job").limit_micros == 3 * MICROS
     assert "0.60" not in text(client.get("/budgets/"))
 
 
@@ -214,7 +214,7 @@ def test_a_limit_that_moved_since_the_page_was_opened_is_not_overwritten(spent: 
     refused = client.post(page, sent)
     assert refused.status_code == 409 and "it is $90.00 now" in text(refused)
     assert 'name="shown" value="90.00"' in html(refused)  # a person who has read that may go on
-    assert Budget.objects.get(id=spent.job_budget).limit == 90_000_000
+    assert Budget.objects.get(id=spent.job_budget).limit_micros == 90_000_000
 
 
 def test_the_page_of_prices_says_of_which_day_they_are(adam: Any) -> None:
@@ -286,8 +286,8 @@ def test_the_curve_ends_at_the_spent_amount(chain: Chain) -> None:
         budget = of(chain, scope)
         drawn = curve(budget)
         assert drawn is not None and drawn.points[0] == (0.0, 0)
-        assert drawn.points[-1][1] == budget.spent + budget.debt == 1_250_000
-        assert drawn.limit == budget.limit and drawn.points[-1][0] <= drawn.end
+        assert drawn.points[-1][1] == budget.spent_micros + budget.debt_micros == 1_250_000
+        assert drawn.limit == budget.limit_micros and drawn.points[-1][0] <= drawn.end
     lonely = chain_open(chain.organization_id, month=date(2024, 2, 1))
     old = Budget.objects.get(id=lonely.organization_budget)
     assert [label for _, label in curve(old).ticks] == ["1 Feb", "8", "15", "22", "29"]  # type: ignore[union-attr]
@@ -377,13 +377,13 @@ def test_an_admin_sets_a_limit_and_it_is_in_the_history(spent: Chain, adam: Any)
     client = at_desk(adam)
     response = client.post(f"/budgets/{spent.job_budget}/", {"limit": "$1,020.50", "note": "more to learn"})
     assert response.status_code == 302
-    assert of(spent, "job").limit == 1_020_500_000
+    assert of(spent, "job").limit_micros == 1_020_500_000
     page = text(client.get(response["Location"]))
     assert "The limit is $1,020.50 now." in page
     assert re.search(r"adam .*\$1,020\.50 more to learn", page)
     assert AuditEvent.objects.filter(action="budget.changed", actor="adam").exists()
     client.post(f"/budgets/{spent.job_budget}/", {"limit": ""})
-    assert of(spent, "job").limit is None
+    assert of(spent, "job").limit_micros is None
 
 
 @pytest.mark.parametrize(
@@ -406,12 +406,12 @@ def test_a_wrong_limit_is_kept_and_explained(typed: str, problem: str, spent: Ch
     assert problem in text(response)
     assert 'value="kept note"' in html(response)
     assert f'value="{typed}"' in html(response) or "\x00" in typed
-    assert of(spent, "job").limit == MICROS
+    assert of(spent, "job").limit_micros == MICROS
 
 
 def test_an_empty_form_takes_no_limit_away(spent: Chain, adam: Any) -> None:
     assert at_desk(adam).post(f"/budgets/{spent.job_budget}/", {}).status_code == 400
-    assert of(spent, "job").limit == MICROS
+    assert of(spent, "job").limit_micros == MICROS
 
 
 def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> None:
@@ -424,16 +424,16 @@ def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> N
     assert "choose at least that" in text(short) and "disabled" in html(short)
     assert 'class="wrong"' in html(client.get(address, {"limit": "abc"}))
     assert at_desk(stella).get(address, {"limit": "20"}).status_code == 403
-    assert of(spent, "job").limit == MICROS
+    assert of(spent, "job").limit_micros == MICROS
 
 
 def test_the_first_limit_is_set_where_nothing_was_spent(adam: Any, acme: Organization, agent: Any) -> None:
     client = at_desk(adam)
     made = client.post("/budgets/new/", {"owner": "", "limit": "50"})
     assert made.status_code == 302
-    assert Budget.objects.get(owner_id=acme.id).limit == 50 * MICROS
+    assert Budget.objects.get(owner_id=acme.id).limit_micros == 50 * MICROS
     client.post("/budgets/new/", {"owner": str(agent.id), "limit": "5"})
-    assert Budget.objects.get(owner_id=agent.id).limit == 5 * MICROS
+    assert Budget.objects.get(owner_id=agent.id).limit_micros == 5 * MICROS
     for wrong in ({"limit": "abc"}, {"owner": str(uuid4()), "limit": "5"}, {}):
         assert client.post("/budgets/new/", wrong).status_code == 400, wrong
     assert "$0.00 of $50.00 spent this month" in text(client.get("/budgets/"))

@@ -77,11 +77,11 @@ def test_the_sums_agree_with_the_budgets_for_any_outcome_of_the_calls(chain: Cha
     charge_expired()
     row = Budget.objects.get(id=chain.organization_budget)
     [one] = breakdown(stella, by="model")
-    assert one.cost == row.spent + row.debt == 300 + 100 + 900 + 50
+    assert one.cost == row.spent_micros + row.debt_micros == 300 + 100 + 900 + 50
     assert one.calls == 4
     job = Budget.objects.get(id=chain.job_budget)
-    assert job.debt > 0
-    assert [one.cost for one in breakdown(stella, by="job")] == [job.spent + job.debt, 50]
+    assert job.debt_micros > 0
+    assert [one.cost for one in breakdown(stella, by="job")] == [job.spent_micros + job.debt_micros, 50]
 
 
 def test_report_breaks_down_by_day_within_a_range(chain: Chain, stella: Any) -> None:

@@ -93,6 +93,6 @@ def test_small_jobs_of_evolutions_are_one_line_until_they_are_asked_for(
     assert ">Evolution 1</a>" in html(client.get("/budgets/?q=Evolution+1"))
     assert b"".join(client.get("/budgets/?as=csv")).count(b"job") >= 4
     # One that is nearly used up asks for something, and is shown by itself.
-    Budget.objects.filter(job__title="Evolution 2").update(limit=2_100)
+    Budget.objects.filter(job__title="Evolution 2").update(limit_micros=2_100)
     shown = html(client.get("/budgets/"))
     assert ">2 small jobs</a>" in shown and ">Evolution 2</a>" in shown

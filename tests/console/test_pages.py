@@ -216,9 +216,11 @@ def test_the_overview_shows_budgets_that_are_nearly_used_up(
     console: Client, adam: Any, agent: Agent, acme: Any, charlie: Any, signed_in: SignIn
 ) -> None:
     budget = budget_set_limit(Actor(adam), organization=acme, agent_id=agent.id, limit_micros=1_000_000)
-    Budget.objects.filter(id=budget.id).update(spent=950_000)
+    Budget.objects.filter(id=budget.id).update(spent_micros=950_000)
     for threshold in (75, 90):
-        BudgetAlert.objects.create(budget=budget, threshold=threshold, limit=1_000_000, spent=threshold * 10_000)
+        BudgetAlert.objects.create(
+            budget=budget, threshold=threshold, limit_micros=1_000_000, spent_micros=threshold * 10_000
+        )
     shown = html(console.get("/"))
     assert shown.count(f"/budgets/{budget.id}/") == 1 and "90 %" in shown
     assert f"/budgets/{budget.id}/" not in html(signed_in(charlie).get("/"))

@@ -74,7 +74,7 @@ def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     budget = budget_set_limit(adam, organization=acme, agent_id=agent.pk, limit_micros=1_000_000)
     for threshold, kind in ((75, AlertKind.THRESHOLD), (100, AlertKind.THRESHOLD), (0, AlertKind.ABOVE_HOLD)):
         alert = BudgetAlert.objects.create(
-            budget=budget, kind=kind, threshold=threshold, limit=1_000_000, spent=800_000
+            budget=budget, kind=kind, threshold=threshold, limit_micros=1_000_000, spent_micros=800_000
         )
         assert alert_deliver(alert) and not alert_deliver(alert)
     events_fan_out()

@@ -61,7 +61,7 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     month = timezone.now().date().replace(day=1)
     Budget.objects.create(
         organization=acme, scope="agent", owner_id=agent.pk, agent_id=agent.pk, period="month", period_start=month,
-        spent=3_120_000,
+        spent_micros=3_120_000,
     )  # fmt: skip
     [one] = agent_summaries([agent])
     assert one.gains[0].sentence.startswith("Gets 18.2 more of 100 queries right")

@@ -76,7 +76,7 @@ def pairs() -> list[Figure]:
     for _ in range(PAIRS):  # taken in turns, so that a busy moment of the machine falls on both
         mine.append(timed(ours))
         least.append(timed(lambda: bare(other)))
-    Budget.objects.filter(id=other).update(spent=0, reserved=0)  # it was moved without a ledger
+    Budget.objects.filter(id=other).update(spent_micros=0, reserved_micros=0)  # it was moved without a ledger
     return [
         at_most("B2", "reserve + settle, median", median(mine), 3, "ms"),
         at_most("B2", "reserve + settle, times a bare pair of UPDATEs", median(mine) / median(least), 8, "x", digits=1),

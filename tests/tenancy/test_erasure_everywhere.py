@@ -117,7 +117,7 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     Epoch.objects.create(run=run, number=1, changes=[{"text": "said", "why": "so"}])
     checkpoint_tag(boss, PolicyCheckpoint.objects.filter(run=run).latest("iteration"), ["kept"])
     budget = budget_set_limit(boss, organization=acme.id, limit_micros=10**9, note="for the year")
-    BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1)
+    BudgetAlert.objects.create(budget=budget, threshold=75, limit_micros=1, spent_micros=1)
     BudgetSettings.objects.get_or_create(organization=acme)
     job_describe(boss, run, note="said", tags=["said"])
     comment_add(boss, run, "said")

@@ -73,7 +73,7 @@ def rows_visible(actor: Actor) -> QuerySet[LoopRow]:
 def cost_of(turn: LoopTurn) -> int:
     """Cost so far of its job (with the held-out proof) and of its suite runs, in micro-dollars."""
     cost = turn.run.spent_micros if turn.run is not None else 0
-    spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent"))
+    spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent_micros"))
     return cost + sum(max(run.cost_micros, spent.get(run.pk, 0)) for run in turn.suite_runs.defer("bundle", "report"))
 
 

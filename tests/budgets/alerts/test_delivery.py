@@ -209,6 +209,10 @@ def test_the_sweep_charges_unsettled_holds(chain: Chain, monkeypatch: pytest.Mon
 
 
 def test_a_budget_knows_what_is_left(chain: Chain) -> None:
-    budget = Budget(limit=100, spent=30, reserved=20, debt=0)
-    assert (budget.left, budget.share) == (50, 0.3)
-    assert (Budget(limit=None).left, Budget(limit=None).share, Budget(limit=0).share) == (None, None, 1.0)
+    budget = Budget(limit_micros=100, spent_micros=30, reserved_micros=20, debt_micros=0)
+    assert (budget.left_micros, budget.share) == (50, 0.3)
+    assert (Budget(limit_micros=None).left_micros, Budget(limit_micros=None).share, Budget(limit_micros=0).share) == (
+        None,
+        None,
+        1.0,
+    )

@@ -249,7 +249,12 @@ def test_the_database_refuses_to_change_what_was_booked(chain: Chain) -> None:
 def test_the_database_refuses_more_than_the_limit(chain: Chain) -> None:
     from django.db import IntegrityError
 
-    for wrong in ({"spent": 60 * CENT, "reserved": 41 * CENT}, {"spent": -1}, {"reserved": -1}, {"debt": -1}):
+    for wrong in (
+        {"spent_micros": 60 * CENT, "reserved_micros": 41 * CENT},
+        {"spent_micros": -1},
+        {"reserved_micros": -1},
+        {"debt_micros": -1},
+    ):
         with pytest.raises(IntegrityError), transaction.atomic():
             Budget.objects.filter(id=chain.job_budget).update(**wrong)
 
@@ -275,7 +280,7 @@ def refused(chain: Chain, key: str, amount: int) -> None:
 def alerts(chain: Chain) -> list[tuple[int, int, int]]:
     """(threshold, limit, spent) of the job's alerts, oldest first."""
     rows = BudgetAlert.objects.filter(budget_id=chain.job_budget).order_by("created_at", "threshold")
-    return list(rows.values_list("threshold", "limit", "spent"))
+    return list(rows.values_list("threshold", "limit_micros", "spent_micros"))
 
 
 def test_ledger_alerts_that_a_budget_is_used_up_when_the_next_call_cannot_fit(chain: Chain) -> None:
@@ -326,7 +331,7 @@ def test_a_bill_above_its_hold_alerts_for_the_organisations_budget(chain: Chain)
         reserve(hold(chain, key, 10 * CENT))
         settle(key, bill(13 * CENT))
     alert = BudgetAlert.objects.get()
-    assert (alert.kind, alert.budget_id, alert.excess) == ("above_hold", chain.organization_budget, 3 * CENT)
+    assert (alert.kind, alert.budget_id, alert.excess_micros) == ("above_hold", chain.organization_budget, 3 * CENT)
 
 
 @pytest.mark.parametrize("table", ["budgets_ledgerentry", "budgets_budgetlimit"])

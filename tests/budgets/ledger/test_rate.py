@@ -35,7 +35,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 @pytest.fixture
 def slow(chain: Chain) -> Chain:
-    BudgetSettings.objects.create(organization_id=chain.organization_id, most_per_minute=RATE)
+    BudgetSettings.objects.create(organization_id=chain.organization_id, most_per_minute_micros=RATE)
     limits_set(chain, None, None, None)
     return chain
 
@@ -120,7 +120,7 @@ def test_others_are_not_held_up_and_without_a_rate_nothing_is_noted(slow: Chain,
     for n in range(10):
         reserve(hold(theirs, f"theirs{n}", 60 * CENT))
     row = Budget.objects.get(id=theirs.organization_budget)
-    assert (row.minute_level, row.minute_at) == (0, None)
+    assert (row.minute_level_micros, row.minute_at) == (0, None)
 
 
 def test_at_no_moment_more_is_held_than_the_rate_and_what_ran_off(slow: Chain) -> None:
@@ -138,7 +138,7 @@ def test_at_no_moment_more_is_held_than_the_rate_and_what_ran_off(slow: Chain) -
         held = sum(hosts.map(host, range(8)))
     most = RATE * (1 + (time.monotonic() - began) / 60)
     assert RATE - 3 * CENT < held <= most
-    assert Budget.objects.get(id=slow.organization_budget).reserved == held
+    assert Budget.objects.get(id=slow.organization_budget).reserved_micros == held
 
 
 async def test_calls_of_a_job_wait_for_their_turn(slow: Chain) -> None:
@@ -160,12 +160,12 @@ def test_an_admin_sets_it_on_the_page_and_the_audit_log_says_so(client: Any, ada
         answer = client.post("/budgets/settings/", kept | {"most_per_minute": wrong})
         assert answer.status_code == 400 and f'value="{wrong}"' in html(answer)
     assert client.post("/budgets/settings/", kept | {"most_per_minute": "2.50"}).status_code == 302
-    assert BudgetSettings.objects.get().most_per_minute == 250 * CENT
+    assert BudgetSettings.objects.get().most_per_minute_micros == 250 * CENT
     assert 'value="2.50"' in html(client.get("/budgets/settings/"))
     client.post("/budgets/settings/secret/")
-    assert BudgetSettings.objects.get().most_per_minute == 250 * CENT
+    assert BudgetSettings.objects.get().most_per_minute_micros == 250 * CENT
     assert client.post("/budgets/settings/", kept | {"most_per_minute": ""}).status_code == 302
-    assert BudgetSettings.objects.get().most_per_minute is None
+    assert BudgetSettings.objects.get().most_per_minute_micros is None
     found = [one.after["most_per_minute"] for one in AuditEvent.objects.filter(action="budget.settings_changed")]
     assert sorted(found, key=str) == [2_500_000, 2_500_000, None]
 
@@ -174,11 +174,11 @@ def test_an_operator_may_not(olivia: Any, acme: Organization, job: Job) -> None:
     from agentcore_site.lib.errors import Forbidden
 
     with pytest.raises(Forbidden):
-        budget_settings_set(olivia, acme, most_per_minute=CENT)
+        budget_settings_set(olivia, acme, most_per_minute_micros=CENT)
     assert not BudgetSettings.objects.exists()
 
 
 def test_a_rate_of_nothing_is_refused(adam: Any, acme: Organization) -> None:
     for wrong in (0, -1, 10**16):
         with pytest.raises(Invalid):
-            budget_settings_set(adam, acme, most_per_minute=wrong)
+            budget_settings_set(adam, acme, most_per_minute_micros=wrong)

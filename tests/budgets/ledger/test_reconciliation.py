@@ -45,7 +45,7 @@ def checked() -> tuple[int, str]:
 
 def test_ledger_check_finds_nothing_where_all_is_right(chain: Chain) -> None:
     lived(chain)
-    assert Budget.objects.get(id=chain.job_budget).debt > 0
+    assert Budget.objects.get(id=chain.job_budget).debt_micros > 0
     assert checked() == (0, "The book adds up: 3 budgets and 6 reservations against 20 ledger entries.\n")
 
 

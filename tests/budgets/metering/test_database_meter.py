@@ -362,5 +362,5 @@ async def test_a_new_month_has_rows_of_its_own_and_old_holds_settle_on_theirs(
         await meter.settle(call("old"), bill(4 * CENT))
         await meter.settle(call("new"), bill(5 * CENT))
     rows = Budget.objects.filter(owner_id=chain.organization_id).order_by("period_start")
-    assert [(row.spent, row.reserved) async for row in rows] == [(4 * CENT, 0), (5 * CENT, 0)]
+    assert [(row.spent_micros, row.reserved_micros) async for row in rows] == [(4 * CENT, 0), (5 * CENT, 0)]
     assert (await now(chain))[2] == (9 * CENT, 0, 0)

@@ -139,7 +139,7 @@ def test_a_failure_elsewhere_fails_the_job_and_a_cancel_here_is_sent_there(opera
 def balance(made: TrainingRequest) -> tuple[int, int, int]:
     """Spent, held and owed by the job's budget, in cents."""
     row = Budget.objects.get(job=made.job)
-    return tuple(value // 10_000 for value in (row.spent, row.reserved, row.debt))  # type: ignore[return-value]
+    return tuple(value // 10_000 for value in (row.spent_micros, row.reserved_micros, row.debt_micros))  # type: ignore[return-value]
 
 
 def says_cost(made: TrainingRequest, minute: int, usd: float, status: str = "running") -> None:

@@ -144,7 +144,7 @@ def test_suites_for_edits_stay_within_the_months_dollars(operator: Actor, served
     edited(operator, served)
     edits_advance()
     runs = SuiteRun.objects.filter(pk__in=AgentServing.objects.get(agent=served).edits_runs)
-    limits = Budget.objects.filter(owner_id__in=runs.values("pk")).values_list("limit", flat=True)
+    limits = Budget.objects.filter(owner_id__in=runs.values("pk")).values_list("limit_micros", flat=True)
     assert list(limits) == [1_000_000, 1_000_000]  # half of it each: of both releases
     runs.update(cost_micros=1_000_000)
     Job.objects.filter(pk__in=runs.values("pk")).update(status=Status.FAILED)

@@ -316,4 +316,4 @@ def test_with_the_database_away_it_answers_as_far_as_its_agent_allows(
 
 def budget_spent(shop: Production) -> int:
     found = Budget.objects.get(organization=shop.agent.organization, scope="organization")
-    return found.spent + found.debt
+    return found.spent_micros + found.debt_micros

@@ -45,7 +45,7 @@ def test_calls_beyond_the_dollars_a_minute_of_their_organisation_get_the_time_of
     fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, journal: str
 ) -> None:
     shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
-    BudgetSettings.objects.create(organization=acme, most_per_minute=1)
+    BudgetSettings.objects.create(organization=acme, most_per_minute_micros=1)
     assert shop.ask().status_code == 200  # dearer than a minute, which was empty
     refused = shop.ask()
     assert refused.status_code == 429 and int(refused.headers["retry-after"]) > 60, refused.text

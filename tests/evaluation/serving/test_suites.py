@@ -97,7 +97,7 @@ def test_a_run_says_how_good_the_agent_is_with_interval_cost_and_the_rows_behind
     small, whole = run.report["categories"]
     assert (small["category"], small["n"], small["rate"]) == ("small", 4, 0.75)
     assert (whole["category"], whole["n"], whole["rate"]) == ("all", 12, 0.75)
-    assert run.cost_micros == server.owed.micros == Budget.objects.get(job_id=run.pk).spent > 0
+    assert run.cost_micros == server.owed.micros == Budget.objects.get(job_id=run.pk).spent_micros > 0
     assert run.tokens == server.owed.prompt_tokens + server.owed.completion_tokens
     wrong = SuiteResult.objects.get(run=run, category="small", scenario=0)
     assert wrong.failed and (wrong.query, wrong.answer, wrong.why) == ("What is 0 + 4?", "Answer: 5", "Expected: 4.0")

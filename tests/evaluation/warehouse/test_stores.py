@@ -113,7 +113,7 @@ def test_a_table_is_asked_for_its_first_rows_alone(stores: dict[str, Any], opera
 
 def test_the_money_of_trainings_is_that_of_their_budgets(operator: Actor, agent: Agent) -> None:
     run = lived_run(operator, agent)
-    Budget.objects.filter(job=run.job).update(spent=7_000_000)
+    Budget.objects.filter(job=run.job).update(spent_micros=7_000_000)
     [row] = figures(RollupStore(), agent.organization)["training/agents"]
     assert (row["trainings"], row["cost_usd"]) == (1, 7.0)
 

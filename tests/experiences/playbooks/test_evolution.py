@@ -383,7 +383,7 @@ def test_a_job_whose_budget_is_used_up_pauses(operator: Actor, playbook: Playboo
     budget_set_limit(admin, job=job, limit_micros=1_000_000, **limits)
     lifecycle.resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
-    assert Budget.objects.get(job_id=job.id).limit == 1_000_000
+    assert Budget.objects.get(job_id=job.id).limit_micros == 1_000_000
 
 
 def test_the_kill_switches_stop_it(operator: Actor, playbook: Playbook, settings: Any) -> None:

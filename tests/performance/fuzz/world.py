@@ -168,7 +168,9 @@ def further(actor: Any, home: Any, agent: Any, *, budget_of_job: Any, word: str)
     trace = factories.served(release, word)
     suite_run = suite_run_stored(actor, release, name=f"{word.lower()}-suite", query=f"Who rules {word}?")
     budget = Budget.objects.get(owner_id=budget_of_job)
-    alert = BudgetAlert.objects.create(budget=budget, threshold=75, limit=1, spent=1, error=f"{word} is away.")
+    alert = BudgetAlert.objects.create(
+        budget=budget, threshold=75, limit_micros=1, spent_micros=1, error=f"{word} is away."
+    )
     price = ModelPrice.objects.create(
         organization=home, model=f"{word}-7b", input_micros=1, output_micros=1, valid_from=date(2026, 1, 1)
     )

@@ -320,7 +320,7 @@ def test_rows_with_a_rubric_are_judged_and_paid_for(
     others = LedgerEntry.objects.filter(job_id=job.id, kind="settle").exclude(purpose="judge")
     assert judged.count() == others.count() > len(rows)
     assert set(judged.values_list("model", flat=True)) == {options.get("judge_model", "small")}
-    assert Budget.objects.get(job_id=job.id).spent == server.owed.micros
+    assert Budget.objects.get(job_id=job.id).spent_micros == server.owed.micros
     assert differences() == []
     # What a run and an evaluation say they cost has the verdicts in it; what an agent costs to be served has not.
     run_.refresh_from_db()

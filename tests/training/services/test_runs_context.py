@@ -177,7 +177,7 @@ def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
             organization=run.organization_id,
             job=run.job,
             agent_id=agent.id,
-            limit_micros=budget.limit + 9_000,
+            limit_micros=budget.limit_micros + 9_000,
         )
         job_resume(operator, run.job)
     assert pauses > 5

@@ -110,7 +110,7 @@ def test_job_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     run.refresh_from_db()
     assert run.spent_micros == server.owed.micros > run.cost_micros > 0
     budget = Budget.objects.get(job_id=job.id)
-    assert (budget.spent, budget.reserved, budget.debt) == (server.owed.micros, 0, 0)
+    assert (budget.spent_micros, budget.reserved_micros, budget.debt_micros) == (server.owed.micros, 0, 0)
     calls = LedgerEntry.objects.filter(job_id=job.id, kind="settle")
     assert calls.count() == server.owed.answered
     # Each look and each arm made calls of its own: a name that came twice would have failed its rollout.
@@ -144,7 +144,7 @@ def test_job_pauses_at_its_budget_and_goes_on_when_it_is_raised(
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded"), job.error
     spent = server.owed.micros - before
     budget = Budget.objects.get(job_id=job.id)
-    assert budget.spent == spent <= limit and budget.reserved == 0
+    assert budget.spent_micros == spent <= limit and budget.reserved_micros == 0
     done = Iteration.objects.filter(run=run).count()
     kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").count()
     assert kept > 0
@@ -228,7 +228,7 @@ def test_a_key_that_is_refused_pauses_it_with_the_reason(
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
     assert "sk-test-123" not in job.error
-    assert Budget.objects.get(job_id=job.id).spent == 0
+    assert Budget.objects.get(job_id=job.id).spent_micros == 0
 
 
 def test_a_model_without_a_price_is_refused_at_the_start(operator: Actor, model_agent: Agent) -> None:
@@ -339,7 +339,7 @@ def test_a_foreign_agent_over_http_is_trained_and_paid_for_like_ours(
     assert (job.status, job.error) == (Status.COMPLETED, "")
     kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
     assert kept.count() == 18 and kept.filter(n_steps=2).count() == 18
-    assert Budget.objects.get(job_id=job.id).spent == server.owed.micros > 0
+    assert Budget.objects.get(job_id=job.id).spent_micros == server.owed.micros > 0
     assert differences() == []
 
 
@@ -415,7 +415,7 @@ def test_an_evaluation_without_money_pauses_and_goes_on_when_there_is_some(
 ) -> None:
     run = start(operator, model_agent)
     run_to_end(run.job)
-    spent = Budget.objects.get(job_id=run.pk).spent
+    spent = Budget.objects.get(job_id=run.pk).spent_micros
     limits = {"organization": run.organization_id, "job": run.job, "agent_id": model_agent.id}
     budget_set_limit(Actor(adam), limit_micros=spent + 1_200, **limits)
     job = run_to_end(evaluation_start(operator, run=run).job)
@@ -545,11 +545,11 @@ def test_a_job_whose_money_goes_to_calls_without_an_answer_pauses_and_says_so(
 def test_a_job_waits_where_its_organisation_spends_as_much_a_minute_as_it_may(
     operator: Actor, model_agent: Agent, acme: Organization, server: ModelServer
 ) -> None:
-    BudgetSettings.objects.create(organization=acme, most_per_minute=1)
+    BudgetSettings.objects.create(organization=acme, most_per_minute_micros=1)
     job = run_to_end(start(operator, model_agent).job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "spending_rate"), job.error
     assert "a minute" in job.error and job.not_before
-    BudgetSettings.objects.update(most_per_minute=None)
+    BudgetSettings.objects.update(most_per_minute_micros=None)
     Job.objects.filter(id=job.id).update(not_before=job.created_at)
     assert lifecycle.resume_waiting() == 1
     assert run_to_end(job).status == Status.COMPLETED
