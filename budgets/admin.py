@@ -364,14 +364,14 @@ class BookAdmin(KeyedTableAdmin):
 
 list_page(
     Reservation,
-    "key state amount actual model purpose created_at expires_at ended_at",
+    "key state amount_micros actual_micros model purpose created_at expires_at ended_at",
     BookAdmin,
     list_filter=["state", "purpose"],
 )
 list_page(
     LedgerEntry,
-    "id at kind model purpose spent_delta reserved_delta debt_delta cost input_tokens output_tokens source estimated"
-    " job_id",
+    "id at kind model purpose spent_delta_micros reserved_delta_micros debt_delta_micros cost_micros input_tokens"
+    " output_tokens source estimated job_id",
     BookAdmin,
     list_filter=["kind", "purpose", "source", "estimated"],
 )

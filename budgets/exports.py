@@ -26,7 +26,6 @@ COLUMNS: Final = [
     "reserved_delta_micros", "debt_delta_micros", "cost_micros", "input_tokens", "output_tokens", "cached_tokens",
     "reasoning_tokens", "latency_ms", "source", "estimated", "error",
 ]  # fmt: skip
-FIELDS: Final = [name.removesuffix("_micros") for name in COLUMNS]
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,7 @@ class LedgerExport:
     @briefly
     def batch(self, after: int | None) -> tuple[int | None, bytes]:
         """(the last id, the next lines) after an id; no lines at the end."""
-        rows = list(self.rows.filter(id__gt=after or 0).order_by("id").values_list(*FIELDS)[:BATCH])
+        rows = list(self.rows.filter(id__gt=after or 0).order_by("id").values_list(*COLUMNS)[:BATCH])
         return (int(rows[-1][0]) if rows else after), b"".join(csv_line(row) for row in rows)
 
 

@@ -51,7 +51,7 @@ def blocking(job: Job) -> Headroom | None:
 def _last_call(job: Job) -> int:
     """Micro-dollars that were held for the latest call of a job; 0 before it made one."""
     holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
-    return holds.order_by("-id").values_list("reserved_delta", flat=True).first() or 0
+    return holds.order_by("-id").values_list("reserved_delta_micros", flat=True).first() or 0
 
 
 def job_spent(job_id: UUID) -> int:

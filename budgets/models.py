@@ -184,8 +184,8 @@ class Reservation(CallTags):
 
     id = models.BigAutoField(primary_key=True)
     key = models.TextField(unique=True)
-    amount = models.BigIntegerField()
-    actual = models.BigIntegerField(null=True)
+    amount_micros = models.BigIntegerField("amount", db_column="amount")
+    actual_micros = models.BigIntegerField("actual", db_column="actual", null=True)
     state = models.CharField(max_length=8, choices=HoldState.choices, default=HoldState.HELD)
     created_at = models.DateTimeField()
     expires_at = models.DateTimeField()
@@ -196,7 +196,7 @@ class Reservation(CallTags):
     class Meta:
         ordering = ["-id"]
         indexes = [models.Index(fields=["expires_at"], name="holds", condition=models.Q(state="held"))]
-        constraints = [models.CheckConstraint(name="hold_not_negative", condition=models.Q(amount__gte=0))]
+        constraints = [models.CheckConstraint(name="hold_not_negative", condition=models.Q(amount_micros__gte=0))]
 
     def __str__(self) -> str:
         return self.key
@@ -205,19 +205,19 @@ class Reservation(CallTags):
 class LedgerEntry(CallTags):
     """One movement of money, the same in every budget of the chain. Append-only.
 
-    The sums of ``spent_delta``, ``reserved_delta`` and ``debt_delta`` over a budget's entries are its balances
-    (``manage.py ledger_check``). ``cost`` is what the call really came to; the sum of ``spent_delta + debt_delta``
-    over any set of entries is what it cost.
+    The sums of ``spent_delta_micros``, ``reserved_delta_micros`` and ``debt_delta_micros`` over a budget's entries are
+    its balances (``manage.py ledger_check``). ``cost_micros`` is what the call really came to; the sum of
+    ``spent_delta_micros + debt_delta_micros`` over any set of entries is what it cost.
     """
 
     id = models.BigAutoField(primary_key=True)
     at = models.DateTimeField()
     kind = models.CharField(max_length=8, choices=EntryKind.choices)
     reservation_id = models.BigIntegerField(null=True)
-    spent_delta = models.BigIntegerField(default=0)
-    reserved_delta = models.BigIntegerField(default=0)
-    debt_delta = models.BigIntegerField(default=0)
-    cost = models.BigIntegerField(null=True)
+    spent_delta_micros = models.BigIntegerField("spent delta", db_column="spent_delta", default=0)
+    reserved_delta_micros = models.BigIntegerField("reserved delta", db_column="reserved_delta", default=0)
+    debt_delta_micros = models.BigIntegerField("debt delta", db_column="debt_delta", default=0)
+    cost_micros = models.BigIntegerField("cost", db_column="cost", null=True)
     input_tokens = models.BigIntegerField(default=0)
     output_tokens = models.BigIntegerField(default=0)
     cached_tokens = models.BigIntegerField(default=0)

@@ -213,7 +213,7 @@ def spending(rows: QuerySet[LedgerEntry], by: str) -> list[Spending]:
 
 CALL: Final = Q(kind__in=("settle", "charge"))
 SUMS: Final[dict[str, Any]] = {
-    "cost": Sum(F("spent_delta") + F("debt_delta")),
+    "cost": Sum(F("spent_delta_micros") + F("debt_delta_micros")),
     "calls": Count("id", filter=CALL),
     "inputs": Sum("input_tokens"),
     "outputs": Sum("output_tokens"),
@@ -252,7 +252,10 @@ def daily(budget: Budget, since: date, until: date) -> list[tuple[date, int]]:
     }[Scope(budget.scope)]
     mine = LedgerEntry.objects.filter(organization_id=budget.organization_id, **{column: budget.id})
     rows = between(mine, since, until).annotate(day=TruncDate("at", tzinfo=UTC)).values("day")
-    sums = {row["day"]: int(row["cost"]) for row in rows.annotate(cost=Sum(F("spent_delta") + F("debt_delta")))}
+    sums = {
+        row["day"]: int(row["cost"])
+        for row in rows.annotate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros")))
+    }
     days = (since + timedelta(days=n) for n in range((until - since).days + 1))
     return [(day, sums.get(day, 0)) for day in days]
 

@@ -125,7 +125,7 @@ def _of_job(budget: Budget) -> Curve | None:
     sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
     points, total = [(0.0, 0)], 0
     origin: datetime | None = None
-    for row in sums.annotate(cost=Sum(F("spent_delta") + F("debt_delta"))).order_by("step"):
+    for row in sums.annotate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step"):
         origin = origin or row["step"]
         x = (row["step"] - origin) / unit
         if x > points[-1][0]:

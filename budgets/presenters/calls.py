@@ -28,13 +28,13 @@ class PaidCall:
 
     @property
     def reserved(self) -> int | None:
-        return self.first.reserved_delta if self.first.kind == EntryKind.RESERVE else None
+        return self.first.reserved_delta_micros if self.first.kind == EntryKind.RESERVE else None
 
     @property
     def settled(self) -> int | None:
         if self.reserved is not None and len(self.entries) == 1:
             return None
-        return sum(entry.spent_delta + entry.debt_delta for entry in self.entries)
+        return sum(entry.spent_delta_micros + entry.debt_delta_micros for entry in self.entries)
 
     @property
     def difference(self) -> int | None:

@@ -331,7 +331,7 @@ def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
     )
     if job_id is not None:
         rows = rows.filter(job_id=job_id)
-    return rows.aggregate(cost=Sum(F("spent_delta") + F("debt_delta")))["cost"] or 0
+    return rows.aggregate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["cost"] or 0
 
 
 def evolution_left(agent: Agent) -> int:

@@ -219,7 +219,7 @@ def test_the_books_are_only_shown(house: Client, chain: Chain, job: Job) -> None
         row = model.objects.first()
         assert row is not None
         assert house.get(address(model, "add")).status_code == 403
-        assert house.post(address(model, "change", row.pk), {"spent_delta": 0}).status_code == 403
+        assert house.post(address(model, "change", row.pk), {"spent_delta_micros": 0}).status_code == 403
         assert house.post(address(model, "delete", row.pk), {"post": "yes"}).status_code == 403
     assert balances(chain) == before
 

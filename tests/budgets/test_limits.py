@@ -114,7 +114,9 @@ def test_a_raised_limit_lets_the_next_call_through_and_pays_debt_first(chain: Ch
     assert balances(chain)[2] == (130 * CENT, 0, 0)
     assert reserve(hold(chain, "b", 10 * CENT)).fresh
     paid = LedgerEntry.objects.filter(kind="adjust", job_budget_id=chain.job_budget).order_by("id")
-    assert [(one.job_budget_id, one.organization_budget_id, one.spent_delta, one.debt_delta) for one in paid] == [
+    assert [
+        (one.job_budget_id, one.organization_budget_id, one.spent_delta_micros, one.debt_delta_micros) for one in paid
+    ] == [
         (chain.job_budget, None, 20 * CENT, -20 * CENT),
         (chain.job_budget, None, 10 * CENT, -10 * CENT),
     ]

@@ -358,7 +358,8 @@ def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, djan
     }
     at = timezone.now()
     LedgerEntry.objects.bulk_create(
-        (LedgerEntry(at=at, kind="settle", spent_delta=1, cost=1, **tags) for _ in range(10_000)), batch_size=2_000
+        (LedgerEntry(at=at, kind="settle", spent_delta_micros=1, cost_micros=1, **tags) for _ in range(10_000)),
+        batch_size=2_000,
     )
     client = at_desk(dan)
     with django_assert_max_num_queries(15):

@@ -279,7 +279,7 @@ def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rate
     runs = TrainingRun.objects.filter(agent=agent, config__learner=config.learner, trajectories__gte=measured.ENOUGH)
     for run in runs.order_by("-job__created_at")[:5]:
         calls = LedgerEntry.objects.filter(job_id=run.job_id, purpose="training", rollout="", kind__in=PAID)
-        if paid := calls.aggregate(micros=Sum(F("spent_delta") + F("debt_delta")))["micros"]:
+        if paid := calls.aggregate(micros=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["micros"]:
             share = measured.passes(config) / measured.passes(run.configuration)
             return replace(found, learned_micros=float(paid) / run.trajectories * share)
     options = (agent.endpoint.options if agent.endpoint else None) or {}
@@ -344,7 +344,7 @@ def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], li
     rollouts: dict[str, float] = {}
     questions: list[float] = []
     names = ("kind", "purpose", "rollout", "model", "source", "input_tokens", "output_tokens", "cached_tokens")
-    rows = entries.order_by("-id").values_list(*names, "spent_delta", "debt_delta")[:LATEST]
+    rows = entries.order_by("-id").values_list(*names, "spent_delta_micros", "debt_delta_micros")[:LATEST]
     for kind, purpose, rollout, model, source, n_input, n_output, n_cached, spent, debt in rows:
         paid, asks = spent + debt, purpose == "reflection"
         today = reflector if asks else price

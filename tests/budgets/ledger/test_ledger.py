@@ -122,7 +122,7 @@ def test_ledger_charges_an_expired_hold_in_full_and_refunds_a_late_settlement(ch
     assert balances(chain) == [(3 * CENT, CENT, 0)] * 3
     assert settle("a", bill(0)).state == "repeated"
     row = Reservation.objects.get(key="a")
-    assert (row.state, row.actual) == ("refunded", 3 * CENT)
+    assert (row.state, row.actual_micros) == ("refunded", 3 * CENT)
 
 
 def lived(chain: Chain, calls: int, cost: int) -> None:
@@ -139,7 +139,7 @@ def test_an_expired_hold_is_charged_as_the_most_expensive_of_many_measured_calls
     expire("a")
     assert charge_expired() == 1
     assert balances(chain) == [(before + 600, 0, 0)] * 3
-    assert Reservation.objects.get(key="a").actual == 600 and differences() == []
+    assert Reservation.objects.get(key="a").actual_micros == 600 and differences() == []
 
 
 @pytest.mark.parametrize("late", [100, 600, 900, 2 * CENT])
@@ -162,7 +162,7 @@ def test_a_hold_of_which_little_is_known_is_charged_in_full(chain: Chain) -> Non
     reserve(hold(chain, "a", CENT))
     expire("a")
     charge_expired()
-    assert Reservation.objects.get(key="a").actual == CENT
+    assert Reservation.objects.get(key="a").actual_micros == CENT
 
 
 def test_ledger_refunds_all_of_a_late_call_that_cost_nothing(chain: Chain) -> None:
@@ -178,7 +178,7 @@ def test_ledger_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Cha
     assert settle("a", bill(3 * CENT)).excess_micros == 2 * CENT
     assert balances(chain) == [(3 * CENT, 0, 0)] * 3
     incident = LedgerEntry.objects.get(kind="debt")
-    assert incident.debt_delta == 2 * CENT and str(3 * CENT) in incident.error
+    assert incident.debt_delta_micros == 2 * CENT and str(3 * CENT) in incident.error
 
 
 def test_ledger_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(chain: Chain) -> None:
@@ -229,7 +229,7 @@ def test_ledger_writes_what_a_call_was_and_what_it_came_to(chain: Chain, job: Jo
     settle("a", bill(123, error="cut\x00"))
     entry = LedgerEntry.objects.get(kind="settle")
     assert (entry.job_id, entry.iteration, entry.rollout, len(entry.model)) == (job.id, 7, "3/1\ufffd", 200)
-    assert (entry.cost, entry.input_tokens, entry.output_tokens, entry.cached_tokens) == (123, 100, 20, 10)
+    assert (entry.cost_micros, entry.input_tokens, entry.output_tokens, entry.cached_tokens) == (123, 100, 20, 10)
     assert (entry.latency_ms, entry.source, entry.error, entry.estimated) == (250, "provider", "cut\ufffd", False)
 
 
@@ -237,10 +237,10 @@ def test_the_database_refuses_to_change_what_was_booked(chain: Chain) -> None:
     reserve(hold(chain, "a", CENT))
     settle("a", bill(1))
     for act in (
-        lambda: LedgerEntry.objects.update(spent_delta=0),
+        lambda: LedgerEntry.objects.update(spent_delta_micros=0),
         lambda: LedgerEntry.objects.all().delete(),
         lambda: Reservation.objects.update(state="held"),
-        lambda: Reservation.objects.update(amount=0),
+        lambda: Reservation.objects.update(amount_micros=0),
     ):
         with pytest.raises(ProgrammingError), transaction.atomic():
             act()

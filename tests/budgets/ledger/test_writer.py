@@ -106,7 +106,7 @@ async def test_a_call_that_is_cancelled_in_the_batch_of_its_hold_gives_it_back(c
     await asyncio.gather(*first, *second)
     await writer.close()
     assert reserve.sizes == [1, 1] and await now(chain) == (0, CENT, 0)
-    assert await Reservation.objects.filter(key="cancelled", state="settled", actual=0).aexists()
+    assert await Reservation.objects.filter(key="cancelled", state="settled", actual_micros=0).aexists()
 
 
 async def test_callers_whose_event_loop_is_gone_keep_no_other_waiting(

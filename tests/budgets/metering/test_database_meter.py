@@ -146,7 +146,7 @@ async def test_a_call_that_is_cancelled_while_it_reserves_gives_its_hold_back(ch
     may.set()
     await writer.close()
     assert await now(chain) == [(0, 0, 0)] * 3
-    assert await Reservation.objects.filter(state="settled", actual=0).acount() == 1
+    assert await Reservation.objects.filter(state="settled", actual_micros=0).acount() == 1
 
 
 async def test_a_hold_does_not_wait_for_settlements_but_for_their_room(chain: Chain) -> None:

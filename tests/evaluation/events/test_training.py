@@ -166,7 +166,7 @@ def test_a_training_elsewhere_is_paid_from_its_budget_as_calls_of_models_are(ope
     assert differences() == []
     entries = LedgerEntry.objects.filter(job_id=made.job_id, kind=EntryKind.SETTLE)
     assert {(one.model, one.purpose, one.source) for one in entries} == {(made.base_model, "training", "provider")}
-    assert sum(one.cost or 0 for one in entries) == 7_000_000
+    assert sum(one.cost_micros or 0 for one in entries) == 7_000_000
 
 
 def test_a_training_elsewhere_that_uses_its_budget_up_is_cancelled_there(

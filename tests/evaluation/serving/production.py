@@ -55,7 +55,7 @@ class Production:
 
         def spent() -> int:
             entries = LedgerEntry.objects.filter(organization_id=self.agent.organization_id)
-            return sum(one.spent_delta + one.debt_delta for one in entries)
+            return sum(one.spent_delta_micros + one.debt_delta_micros for one in entries)
 
         eventually(lambda: spent() >= micros, seconds=20, why=f"{micros} micro-dollars in the ledger")
         return spent()

@@ -66,7 +66,7 @@ def measured(operator: Actor, reader: Agent, rows: Dataset) -> None:
             model="small",
             purpose="training",
             rollout=f"1/0/{n}",
-            spent_delta=390 + n % 21,
+            spent_delta_micros=390 + n % 21,
         )
         for n in range(200)
     )

@@ -111,7 +111,7 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
     # What the ledger holds of reflection is what the strong model's service would bill, to the micro-dollar.
     paid = LedgerEntry.objects.filter(job_id=run.job_id, purpose="reflection")
     assert set(paid.values_list("model", flat=True)) == {"large"}
-    assert sum(one.spent_delta for one in paid) == strong.owed.micros == sum(one.cost_micros for one in asked)
+    assert sum(one.spent_delta_micros for one in paid) == strong.owed.micros == sum(one.cost_micros for one in asked)
     assert strong.owed.answered == sum(one.calls for one in asked)
     assert differences() == []
     stages = [stage for epoch in run_epochs(run) for stage in epoch["questions"]]
@@ -150,7 +150,7 @@ def test_a_dear_reflector_can_not_spend_more_than_the_budget(
 
 def spent(run: TrainingRun, **where: str) -> int:
     """Micro-dollars of a job, by its ledger."""
-    found: int = LedgerEntry.objects.filter(job_id=run.job_id, **where).aggregate(all=Sum("spent_delta"))["all"]
+    found: int = LedgerEntry.objects.filter(job_id=run.job_id, **where).aggregate(all=Sum("spent_delta_micros"))["all"]
     return found
 
 
@@ -213,8 +213,8 @@ def test_questions_to_an_earlier_reflector_do_not_price_those_to_another(
     common |= {"at": timezone.now(), "model": "small"}
     LedgerEntry.objects.bulk_create(
         [
-            *(LedgerEntry(**common, purpose="training", rollout=f"1/0/{n}", spent_delta=400) for n in range(50)),
-            *(LedgerEntry(**common, purpose="reflection", spent_delta=10) for _ in range(50)),
+            *(LedgerEntry(**common, purpose="training", rollout=f"1/0/{n}", spent_delta_micros=400) for n in range(50)),
+            *(LedgerEntry(**common, purpose="reflection", spent_delta_micros=10) for _ in range(50)),
         ]
     )
     asked = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)

@@ -121,7 +121,7 @@ def test_job_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert sum(calls.values_list("input_tokens", flat=True)) == server.owed.prompt_tokens
     # The curve of costs is what the ledger says, looks at the selection queries included, and ends where the run did.
     curve = [point["cost_usd"] for point in run_series(run)["iterations"]]
-    proof = sum(calls.filter(rollout__contains="held_out").values_list("cost", flat=True))
+    proof = sum(calls.filter(rollout__contains="held_out").values_list("cost_micros", flat=True))
     assert curve == sorted(curve) and run.cost_micros < 1e6 * curve[-1] <= run.spent_micros - proof
     assert {"training", "evaluation"} == set(calls.values_list("purpose", flat=True))
     assert differences() == []

@@ -58,7 +58,7 @@ def whole(operator: Actor, agent: Agent, queries: Dataset, **changes: Any) -> tu
         assert run_to_end(proof.job).status == Status.COMPLETED
     paid = LedgerEntry.objects.filter(job_id=run.job_id, kind__in=("settle", "charge", "refund"))
     training = paid.filter(purpose="training", rollout="")
-    charged = [sum(one.values_list("cost", flat=True)) / MICROS for one in (paid, training)]
+    charged = [sum(one.values_list("cost_micros", flat=True)) / MICROS for one in (paid, training)]
     return run, charged[0], charged[1]
 
 

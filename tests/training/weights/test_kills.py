@@ -140,12 +140,12 @@ def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_u
     assert settled.values("reservation_id").distinct().count() == settled.count() == made.count() - n_lost
     # Beside those of the iterations, only updates that a kill cut were begun.
     assert UPDATE_CALLS * ITERATIONS <= made.count() <= UPDATE_CALLS * (ITERATIONS + kills)
-    holds = {one.id: one.amount for one in lost}
+    holds = {one.id: one.amount_micros for one in lost}
     expire(*(one.key for one in lost))
     charge_expired()
     charges = LedgerEntry.objects.filter(reservation_id__in=holds, kind="charge")
-    paid = dict(charges.values_list("reservation_id", "cost"))
+    paid = dict(charges.values_list("reservation_id", "cost_micros"))
     assert charges.count() == n_lost == len(paid) and all(paid[at] <= amount for at, amount in holds.items())
     tokens = sum(settled.values_list("input_tokens", flat=True))
-    assert sum(settled.values_list("cost", flat=True)) >= tokens * PRICE / 1_000_000
+    assert sum(settled.values_list("cost_micros", flat=True)) >= tokens * PRICE / 1_000_000
     assert not made.filter(state="held").exists() and differences() == []

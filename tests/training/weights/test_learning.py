@@ -99,8 +99,8 @@ def test_a_job_from_the_launch_form_learns_and_is_proven_on_rows_that_were_held_
     # Each call of the model and of the trainer is in the ledger, and the run's spending is their sum.
     calls = LedgerEntry.objects.filter(job_id=run.job_id, kind="settle")
     trained = calls.filter(rollout="", purpose="training")
-    assert trained.count() >= 3 * 25 and sum(trained.values_list("cost", flat=True)) > 0
-    assert run.spent_micros == sum(calls.values_list("cost", flat=True)) and differences() == []
+    assert trained.count() >= 3 * 25 and sum(trained.values_list("cost_micros", flat=True)) > 0
+    assert run.spent_micros == sum(calls.values_list("cost_micros", flat=True)) and differences() == []
 
 
 def test_tokens_are_stored_with_the_steps_and_a_checkpoint_holds_the_weights(

@@ -139,7 +139,7 @@ def test_a_job_is_trained_by_another_server_of_the_tinker_api(
     assert TrajectoryRecord.objects.filter(job_id=job.id, purpose="training").count() == 6 * 4 * 4
     # The trainer's seconds cost money too: 1,000 micro-dollars each, beside one for each token.
     paid = LedgerEntry.objects.filter(job_id=job.id, kind="settle", purpose="training", rollout="")
-    assert sum(paid.values_list("cost", flat=True)) > sum(paid.values_list("input_tokens", flat=True)) > 0
+    assert sum(paid.values_list("cost_micros", flat=True)) > sum(paid.values_list("input_tokens", flat=True)) > 0
     figures = [one.metrics for one in run.iterations.all()]
     assert any(one["grad_norm"] > 0 for one in figures) and all(abs(one["approx_kl"]) < 1e-3 for one in figures)
 
