@@ -51,8 +51,8 @@ DOLLARS: dict[str, Any] = {
 }
 
 
-def in_dollars(amount: int | None) -> Decimal | None:
-    return None if amount is None else Decimal(amount) / MICROS
+def in_dollars(amount_micros: int | None) -> Decimal | None:
+    return None if amount_micros is None else Decimal(amount_micros) / MICROS
 
 
 def in_micros(amount: Decimal | None) -> int | None:
@@ -62,8 +62,8 @@ def in_micros(amount: Decimal | None) -> int | None:
 def money_column(field: str, title: str, *, none: str = "", ordered: bool = True) -> Any:
     @admin.display(description=title, ordering=field if ordered else None)
     def shown(self: Any, row: Any) -> str:
-        amount = getattr(row, field)
-        return none if amount is None else exact(amount)
+        amount_micros = getattr(row, field)
+        return none if amount_micros is None else exact(amount_micros)
 
     return shown
 

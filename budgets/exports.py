@@ -69,6 +69,8 @@ def breakdown_csv(by: str, rows: Iterable[Spending]) -> bytes:
     """The sums of ``selectors.breakdown`` as one CSV."""
     head = csv_line([by, "cost_micros", "calls", "input_tokens", "output_tokens", "cached_tokens", "estimated_calls"])
     return head + b"".join(
-        csv_line([row.key, row.cost, row.calls, row.input_tokens, row.output_tokens, row.cached_tokens, row.estimated])
+        csv_line(
+            [row.key, row.cost_micros, row.calls, row.input_tokens, row.output_tokens, row.cached_tokens, row.estimated]
+        )
         for row in rows
     )

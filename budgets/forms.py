@@ -193,9 +193,9 @@ def days_check(since: Any, until: Any) -> None:
         raise Invalid("The first day is after the last.", fields={"since": "It is after the last day."})
 
 
-def typed(amount: int | None) -> str:
+def typed(amount_micros: int | None) -> str:
     """Micro-dollars as a person would type them: 20.00."""
-    return "" if amount is None else exact(amount).removeprefix("$").replace(",", "")
+    return "" if amount_micros is None else exact(amount_micros).removeprefix("$").replace(",", "")
 
 
 def month_read(text: str) -> date:

@@ -28,8 +28,8 @@ def tightest(rooms: list[Headroom]) -> Headroom | None:
 
 def has_room(room: Headroom, job: Job) -> bool:
     """Whether a call like the last one that the job made fits."""
-    wanted = _last_call(job)
-    return wanted > 0 and not room.debt_micros and (room.left_micros or 0) >= wanted
+    wanted_micros = _last_call_micros(job)
+    return wanted_micros > 0 and not room.debt_micros and (room.left_micros or 0) >= wanted_micros
 
 
 def blocking(job: Job) -> Headroom | None:
@@ -45,16 +45,20 @@ def blocking(job: Job) -> Headroom | None:
         return None
     # Its call did not fit what was left then, so that it fits no less now.
     as_then = room.scope == then.get("stopped_by") and dollars(room.left_micros) <= (then.get("left_usd") or 0.0)
-    return room if room.debt_micros or not room.left_micros or as_then or _last_call(payer) > room.left_micros else None
+    return (
+        room
+        if room.debt_micros or not room.left_micros or as_then or _last_call_micros(payer) > room.left_micros
+        else None
+    )
 
 
-def _last_call(job: Job) -> int:
+def _last_call_micros(job: Job) -> int:
     """Micro-dollars that were held for the latest call of a job; 0 before it made one."""
     holds = LedgerEntry.objects.filter(job_id=job.id, organization_id=job.organization_id, kind=EntryKind.RESERVE)
     return holds.order_by("-id").values_list("reserved_delta_micros", flat=True).first() or 0
 
 
-def job_spent(job_id: UUID) -> int:
+def job_spent_micros(job_id: UUID) -> int:
     """Micro-dollars, by the ledger."""
     return Budget.objects.filter(job_id=job_id).values_list("spent_micros", flat=True).first() or 0
 

@@ -57,10 +57,10 @@ class Headroom:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """The cost of one job, agent, model, purpose or day. ``cost`` in micro-dollars."""
+    """The cost of one job, agent, model, purpose or day."""
 
     key: Any
-    cost: int
+    cost_micros: int
     calls: int
     input_tokens: int
     output_tokens: int
@@ -206,14 +206,14 @@ def breakdown(
 def spending(rows: QuerySet[LedgerEntry], by: str) -> list[Spending]:
     """As ``breakdown``, of these entries; checks no rights."""
     grouped = rows.exclude(kind="reserve").annotate(day=TruncDate("at", tzinfo=UTC)).values(BY[by]).annotate(**SUMS)
-    order = BY[by] if by == "day" else "-cost"
+    order = BY[by] if by == "day" else "-cost_micros"
     found = [_spending(row, BY[by]) for row in grouped.order_by(order, BY[by])]
-    return [one for one in found if one.calls or one.cost]
+    return [one for one in found if one.calls or one.cost_micros]
 
 
 CALL: Final = Q(kind__in=("settle", "charge"))
 SUMS: Final[dict[str, Any]] = {
-    "cost": Sum(F("spent_delta_micros") + F("debt_delta_micros")),
+    "cost_micros": Sum(F("spent_delta_micros") + F("debt_delta_micros")),
     "calls": Count("id", filter=CALL),
     "inputs": Sum("input_tokens"),
     "outputs": Sum("output_tokens"),
@@ -225,7 +225,7 @@ SUMS: Final[dict[str, Any]] = {
 def _spending(row: dict[str, Any], key: str) -> Spending:
     return Spending(
         key=row[key],
-        cost=int(row["cost"] or 0),
+        cost_micros=int(row["cost_micros"] or 0),
         calls=row["calls"],
         input_tokens=int(row["inputs"] or 0),
         output_tokens=int(row["outputs"] or 0),
@@ -274,16 +274,16 @@ def budget_forecast(budget: Budget, *, now: Callable[[], datetime] = lambda: dat
         raise Invalid("A job's budget is a total; only monthly ones are forecast.")
     moment, start = now(), budget.period_start
     end = month_after(start)
-    spent = budget.spent_micros + budget.debt_micros
+    spent_micros = budget.spent_micros + budget.debt_micros
     if moment.date() >= end:
-        return forecast(spent, [], 0.0)
+        return forecast(spent_micros, [], 0.0)
     today = moment.date()
     week = daily(budget, max(start, today - timedelta(days=7)), today - timedelta(days=1)) if today > start else []
     # Days before the first call say nothing about the pace.
     while week and not week[0][1]:
         week = week[1:]
     left = (_midnight(end) - moment) / timedelta(days=1)
-    return forecast(spent, [amount for _, amount in week], left)
+    return forecast(spent_micros, [amount_micros for _, amount_micros in week], left)
 
 
 def _midnight(day: date) -> datetime:

@@ -13,6 +13,6 @@ def micros(dollars: Decimal | float | int | str) -> int:
     return int((Decimal(str(dollars)) * MICROS).to_integral_value(rounding=ROUND_CEILING))
 
 
-def dollars(amount: int) -> float:
+def dollars(amount_micros: int) -> float:
     """Micro-dollars as dollars, for showing and for JSON."""
-    return amount / MICROS
+    return amount_micros / MICROS

@@ -23,20 +23,22 @@ def usd(value: Decimal | float) -> str:
     return f"{sign}${f'{amount:.{places}f}'.rstrip('0')}"
 
 
-def money(amount: int) -> str:
+def money(amount_micros: int) -> str:
     """Micro-dollars as people say them (``usd``)."""
-    return usd(Decimal(amount) / MICROS)
+    return usd(Decimal(amount_micros) / MICROS)
 
 
-def exact(amount: int) -> str:
+def exact(amount_micros: int) -> str:
     """Micro-dollars to the last one: two decimals, or as many as it takes (at most six). ``$0.50``, ``$0.148083``."""
-    value = Decimal(amount) / MICROS
+    value = Decimal(amount_micros) / MICROS
     text = f"{abs(value):,.6f}".rstrip("0")
     whole, _, part = text.partition(".")
-    return f"{MINUS if amount < 0 else ''}${whole}.{part:0<2}"
+    return f"{MINUS if amount_micros < 0 else ''}${whole}.{part:0<2}"
 
 
-def apart(*amounts: int) -> list[str]:
+def apart(*micros: int) -> list[str]:
     """Amounts that a sentence compares: as people say them, or exactly where two that differ would read the same."""
-    rounded = [money(amount) for amount in amounts]
-    return rounded if len(set(rounded)) == len(set(amounts)) else [exact(amount) for amount in amounts]
+    rounded = [money(amount_micros) for amount_micros in micros]
+    if len(set(rounded)) == len(set(micros)):
+        return rounded
+    return [exact(amount_micros) for amount_micros in micros]

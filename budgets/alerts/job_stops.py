@@ -76,17 +76,17 @@ def blocked(room: Headroom) -> str:
 def _bill(job: Job, payer: Job) -> dict[str, Any]:
     room = tightest(chain_of(payer))
     by_purpose, by_model = job_bill(payer)
-    spent = sum(one.cost for one in by_purpose)
+    spent_micros = sum(one.cost_micros for one in by_purpose)
     whose = NAMES[Scope(room.scope)] if room is not None else "a"
-    parts = ", ".join(f"{one.key or 'other'} {money(one.cost)}" for one in by_purpose)
-    text = f"Stopped by {whose} budget. Spent {money(spent)}" + (f": {parts}." if parts else ".")
+    parts = ", ".join(f"{one.key or 'other'} {money(one.cost_micros)}" for one in by_purpose)
+    text = f"Stopped by {whose} budget. Spent {money(spent_micros)}" + (f": {parts}." if parts else ".")
     return {
         "text": text,
         "stopped_by": room.scope if room is not None else "",
         "paid_by": str(payer.id),
         "limit_usd": None if room is None or room.limit_micros is None else dollars(room.limit_micros),
         "left_usd": None if room is None or room.left_micros is None else dollars(room.left_micros),
-        "spent_usd": dollars(spent),
+        "spent_usd": dollars(spent_micros),
         "by_purpose": [_line(one) for one in by_purpose],
         "by_model": [_line(one) for one in by_model],
     }
@@ -95,7 +95,7 @@ def _bill(job: Job, payer: Job) -> dict[str, Any]:
 def _line(spending: Spending) -> dict[str, Any]:
     return {
         "name": spending.key,
-        "cost_usd": dollars(spending.cost),
+        "cost_usd": dollars(spending.cost_micros),
         "calls": spending.calls,
         "input_tokens": spending.input_tokens,
         "output_tokens": spending.output_tokens,

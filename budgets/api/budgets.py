@@ -81,7 +81,7 @@ class BreakdownQuery(Strict):
 
 class SpendingOut(Shape):
     key = serializers.CharField(allow_null=True, help_text="An id, a name or a day; null: of none.")
-    cost = Money(source="cost")
+    cost = Money()
     calls = serializers.IntegerField()
     input_tokens = serializers.IntegerField()
     output_tokens = serializers.IntegerField()
@@ -101,7 +101,7 @@ class BreakdownOut(Shape):
 
 
 def _total(found: dict[str, Any]) -> int:
-    return sum(result.cost for result in found["results"])
+    return sum(result.cost_micros for result in found["results"])
 
 
 class BudgetFilters(filters.FilterSet):

@@ -38,13 +38,13 @@ def forecast_of(budget: Budget) -> Forecast | None:
 
 def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     """A sentence of the spending, the limit, the forecast, and what stops."""
-    spent = budget.spent_micros + budget.debt_micros
+    spent_micros = budget.spent_micros + budget.debt_micros
     when = _when(budget)
     if budget.limit_micros is None:
-        text = f"{money(spent)} spent {when}; no limit is set"
+        text = f"{money(spent_micros)} spent {when}; no limit is set"
     else:
-        part = f" ({percent(spent / budget.limit_micros, 0)})" if budget.limit_micros else ""
-        text = f"{money(spent)} of {money(budget.limit_micros)} spent {when}{part}"
+        part = f" ({percent(spent_micros / budget.limit_micros, 0)})" if budget.limit_micros else ""
+        text = f"{money(spent_micros)} of {money(budget.limit_micros)} spent {when}{part}"
     text += _pace(budget, forecast)
     tone = _tone(budget, forecast)
     if budget.debt_micros:
@@ -56,10 +56,10 @@ def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     return BudgetVerdict(text, tone)
 
 
-def nothing_yet(limit: int | None) -> BudgetVerdict:
-    if limit is None:
+def nothing_yet(limit_micros: int | None) -> BudgetVerdict:
+    if limit_micros is None:
         return BudgetVerdict("Nothing was spent this month, and no limit is set.", "")
-    return BudgetVerdict(f"Nothing was spent this month of {money(limit)}.", "")
+    return BudgetVerdict(f"Nothing was spent this month of {money(limit_micros)}.", "")
 
 
 def _when(budget: Budget) -> str:
@@ -72,9 +72,13 @@ def _pace(budget: Budget, forecast: Forecast | None) -> str:
     if forecast is None or not forecast.days:
         return "."
     last = month_after(budget.period_start) - DAY
-    text = f"; at this pace {money(forecast.middle)} by {last.day} {last:%B}"
-    if forecast.low is not None and forecast.high is not None and forecast.high > forecast.low:
-        text += f" (90 % range {money(forecast.low)} to {money(forecast.high)})"
+    text = f"; at this pace {money(forecast.middle_micros)} by {last.day} {last:%B}"
+    if (
+        forecast.low_micros is not None
+        and forecast.high_micros is not None
+        and forecast.high_micros > forecast.low_micros
+    ):
+        text += f" (90 % range {money(forecast.low_micros)} to {money(forecast.high_micros)})"
     return text + (", more than the limit." if forecast.exceeds(budget.limit_micros) else ".")
 
 
@@ -99,11 +103,11 @@ def _of_month(budget: Budget, forecast: Forecast | None) -> Curve:
     days = (end - start).days
     moment = now()
     last = min(moment.date(), end - DAY)
-    points, marks, total = [(0.0, 0)], [""], 0
-    for day, amount in daily(budget, start, last):
-        total += amount
-        points.append((float((day - start).days + 1), total))
-        marks.append(f"{day.day} {day:%B}: {money(amount)}, {money(total)} so far")
+    points, marks, total_micros = [(0.0, 0)], [""], 0
+    for day, amount_micros in daily(budget, start, last):
+        total_micros += amount_micros
+        points.append((float((day - start).days + 1), total_micros))
+        marks.append(f"{day.day} {day:%B}: {money(amount_micros)}, {money(total_micros)} so far")
     # The last day is not over; and a call that was settled after its month is still the month's.
     elapsed = (moment - datetime(start.year, start.month, start.day, tzinfo=UTC)) / DAY
     points[-1] = (min(float(days), elapsed), budget.spent_micros + budget.debt_micros)
@@ -123,15 +127,15 @@ def _of_job(budget: Budget) -> Curve | None:
     if took > timedelta(days=5):
         size, unit = "day", DAY
     sums = rows.annotate(step=Trunc("at", size, tzinfo=UTC)).values("step")
-    points, total = [(0.0, 0)], 0
+    points, total_micros = [(0.0, 0)], 0
     origin: datetime | None = None
-    for row in sums.annotate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step"):
+    for row in sums.annotate(cost_micros=Sum(F("spent_delta_micros") + F("debt_delta_micros"))).order_by("step"):
         origin = origin or row["step"]
         x = (row["step"] - origin) / unit
         if x > points[-1][0]:
-            points.append((x, total))  # flat until the step began
-        total += int(row["cost"])
-        points.append((x + 1.0, total))
+            points.append((x, total_micros))  # flat until the step began
+        total_micros += int(row["cost_micros"])
+        points.append((x + 1.0, total_micros))
     end = ceil(points[-1][0])
     every = max(1, ceil(end / 5))
     ticks = [(float(n), _after(n, size)) for n in range(0, end + 1, every)]

@@ -20,26 +20,28 @@ FIRST_OF_CALL: Final = Q(kind=EntryKind.RESERVE) | Q(reservation_id=None)
 @dataclass(frozen=True, slots=True)
 class PaidCall:
     """One call. ``first``: the entry by which it is listed; ``entries``: all of it, as they were written. Amounts are
-    micro-dollars; ``settled`` is None while the call is held. ``page``: of its trajectory, or ""."""
+    micro-dollars; ``settled_micros`` is None while the call is held. ``page``: of its trajectory, or ""."""
 
     first: LedgerEntry
     entries: Sequence[LedgerEntry]
     page: str = ""
 
     @property
-    def reserved(self) -> int | None:
+    def reserved_micros(self) -> int | None:
         return self.first.reserved_delta_micros if self.first.kind == EntryKind.RESERVE else None
 
     @property
-    def settled(self) -> int | None:
-        if self.reserved is not None and len(self.entries) == 1:
+    def settled_micros(self) -> int | None:
+        if self.reserved_micros is not None and len(self.entries) == 1:
             return None
         return sum(entry.spent_delta_micros + entry.debt_delta_micros for entry in self.entries)
 
     @property
-    def difference(self) -> int | None:
+    def difference_micros(self) -> int | None:
         """Actual cost minus hold."""
-        return None if self.settled is None or self.reserved is None else self.settled - self.reserved
+        if self.settled_micros is None or self.reserved_micros is None:
+            return None
+        return self.settled_micros - self.reserved_micros
 
     @property
     def tokens(self) -> tuple[int, int]:

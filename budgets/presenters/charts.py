@@ -33,41 +33,41 @@ class Curve:
     end: float
     ticks: Sequence[tuple[float, str]]
     label: str
-    limit: int | None = None
+    limit_micros: int | None = None
     forecast: Forecast | None = None
     marks: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class _Frame:
-    """Coordinates of values on the picture. ``top`` is the highest amount that is shown."""
+    """Coordinates of values on the picture. ``top_micros`` is the highest amount that is shown."""
 
     width: int
     height: int
     end: float
-    top: int
+    top_micros: int
 
     def x(self, value: float) -> float:
         share = min(max(value / self.end, 0.0), 1.0) if self.end > 0 else 0.0
         return LEFT + share * (self.width - LEFT - RIGHT)
 
-    def y(self, amount: float) -> float:
-        return self.far_y(min(max(amount, 0.0), self.top))
+    def y(self, amount_micros: float) -> float:
+        return self.far_y(min(max(amount_micros, 0.0), self.top_micros))
 
-    def far_y(self, amount: float) -> float:
+    def far_y(self, amount_micros: float) -> float:
         """The y coordinate of an amount that may lie beyond the frame."""
-        return self.height - BOTTOM - amount / self.top * (self.height - TOP - BOTTOM)
+        return self.height - BOTTOM - amount_micros / self.top_micros * (self.height - TOP - BOTTOM)
 
 
 def spending(curve: Curve, *, width: int = 760, height: int = 260, kind: str = "") -> Picture:
     """The curve in a frame of ``width`` x ``height`` units; ``kind`` is one more class of the picture."""
-    step, top = scale(highest(curve))
-    frame = _Frame(width, height, curve.end, top)
-    parts = [*_axes(frame, step, curve.ticks)]
+    step_micros, top_micros = scale(highest(curve))
+    frame = _Frame(width, height, curve.end, top_micros)
+    parts = [*_axes(frame, step_micros, curve.ticks)]
     if curve.forecast is not None and curve.points:
         parts += _forecast(frame, curve.points[-1], curve.forecast)
-    if curve.limit is not None:
-        parts += _limit(frame, curve.limit)
+    if curve.limit_micros is not None:
+        parts += _limit(frame, curve.limit_micros)
     parts += _line(frame, curve)
     attributes = f'class="burn {escape(kind)}" viewBox="0 0 {width} {height}" role="img"'
     return Picture(f'<svg {attributes} aria-label="{escape(curve.label)}">{"".join(parts)}</svg>')
@@ -83,35 +83,35 @@ def pictures(curve: Curve | None) -> list[Picture]:
 def highest(curve: Curve) -> int:
     """The highest amount that has to be on the picture, in micro-dollars. A forecast never is: it would press flat what
     was really spent, and leaves the picture at its top."""
-    top = max([0, *(amount for _, amount in curve.points)])
-    if curve.limit is not None and (not top or curve.limit <= FAR * top):
-        top = max(top, curve.limit)
-    return top or 1
+    top_micros = max([0, *(amount_micros for _, amount_micros in curve.points)])
+    if curve.limit_micros is not None and (not top_micros or curve.limit_micros <= FAR * top_micros):
+        top_micros = max(top_micros, curve.limit_micros)
+    return top_micros or 1
 
 
-def scale(top: int) -> tuple[int, int]:
+def scale(top_micros: int) -> tuple[int, int]:
     """(step of the axis, its end) in micro-dollars: three to six steps of 1, 2 or 5 times a power of ten."""
-    raw = max(top, 1) / 4
-    base = 10 ** floor(log10(raw)) if raw >= 1 else 1
-    step = next(int(factor * base) for factor in (1, 2, 5, 10) if factor * base >= raw)
-    return step, step * max(1, ceil(top * 1.02 / step))
+    raw_micros = max(top_micros, 1) / 4
+    base_micros = 10 ** floor(log10(raw_micros)) if raw_micros >= 1 else 1
+    step_micros = next(int(factor * base_micros) for factor in (1, 2, 5, 10) if factor * base_micros >= raw_micros)
+    return step_micros, step_micros * max(1, ceil(top_micros * 1.02 / step_micros))
 
 
-def amount_label(amount: int, step: int) -> str:
+def amount_label(amount_micros: int, step_micros: int) -> str:
     """Dollars with as many decimals as the axis' steps need."""
-    decimals = max(0, -floor(log10(step / MICROS))) if step < MICROS else 0
+    decimals = max(0, -floor(log10(step_micros / MICROS))) if step_micros < MICROS else 0
     if decimals == 1:
         decimals = 2
-    return f"${amount / MICROS:,.{decimals}f}"
+    return f"${amount_micros / MICROS:,.{decimals}f}"
 
 
-def _axes(frame: _Frame, step: int, ticks: Sequence[tuple[float, str]]) -> list[str]:
+def _axes(frame: _Frame, step_micros: int, ticks: Sequence[tuple[float, str]]) -> list[str]:
     right, bottom = frame.width - RIGHT, frame.height - BOTTOM
     parts = []
-    for amount in range(0, frame.top + 1, step):
-        y = frame.y(amount)
+    for amount_micros in range(0, frame.top_micros + 1, step_micros):
+        y = frame.y(amount_micros)
         parts.append(f'<line class="burn-grid" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>')
-        text = amount_label(amount, step)
+        text = amount_label(amount_micros, step_micros)
         parts.append(f'<text class="burn-axis" x="{LEFT - 6}" y="{y + 4:.1f}" text-anchor="end">{text}</text>')
     for x, name in ticks:
         at = frame.x(x)
@@ -123,12 +123,12 @@ def _axes(frame: _Frame, step: int, ticks: Sequence[tuple[float, str]]) -> list[
     return parts
 
 
-def _limit(frame: _Frame, limit: int) -> list[str]:
+def _limit(frame: _Frame, limit_micros: int) -> list[str]:
     right = frame.width - RIGHT
-    name = f"limit {money(limit)}"
-    if limit > frame.top:
+    name = f"limit {money(limit_micros)}"
+    if limit_micros > frame.top_micros:
         return [f'<text class="burn-name" x="{right}" y="{TOP - 6}" text-anchor="end">{name}, far above ↑</text>']
-    y = frame.y(limit)
+    y = frame.y(limit_micros)
     return [
         f'<line class="burn-limit" x1="{LEFT}" x2="{right}" y1="{y:.1f}" y2="{y:.1f}"/>',
         f'<text class="burn-name" x="{LEFT + 6}" y="{y - 5:.1f}">{name}</text>',
@@ -140,16 +140,16 @@ def _forecast(frame: _Frame, last: tuple[float, int], forecast: Forecast) -> lis
     x, y, end = frame.x(last[0]), frame.y(last[1]), frame.x(frame.end)
     width, height = frame.width - LEFT - RIGHT, frame.height - TOP - BOTTOM
     parts = [f'<svg x="{LEFT}" y="{TOP}" width="{width}" height="{height}" viewBox="{LEFT} {TOP} {width} {height}">']
-    if forecast.low is not None and forecast.high is not None:
-        low, high = frame.far_y(forecast.low), frame.far_y(forecast.high)
+    if forecast.low_micros is not None and forecast.high_micros is not None:
+        low, high = frame.far_y(forecast.low_micros), frame.far_y(forecast.high_micros)
         parts.append(f'<polygon class="burn-band" points="{x:.1f},{y:.1f} {end:.1f},{high:.1f} {end:.1f},{low:.1f}"/>')
-    middle = frame.far_y(forecast.middle)
+    middle = frame.far_y(forecast.middle_micros)
     parts.append(f'<line class="burn-pace" x1="{x:.1f}" y1="{y:.1f}" x2="{end:.1f}" y2="{middle:.1f}"/></svg>')
     return parts
 
 
 def _line(frame: _Frame, curve: Curve) -> list[str]:
-    places = [(frame.x(x), frame.y(amount)) for x, amount in curve.points]
+    places = [(frame.x(x), frame.y(amount_micros)) for x, amount_micros in curve.points]
     if not places:
         return []
     line = " ".join(f"{x:.1f},{y:.1f}" for x, y in places)

@@ -11,16 +11,16 @@ from budgets.models import Budget
 
 @dataclass(frozen=True, slots=True)
 class Pill:
-    """Micro-dollars of the running month; ``limit`` None: not limited. ``tone``: "", "warn" or "bad"."""
+    """Micro-dollars of the running month; ``limit_micros`` None: not limited. ``tone``: "", "warn" or "bad"."""
 
-    spent: int
-    limit: int | None
+    spent_micros: int
+    limit_micros: int | None
 
     @property
     def share(self) -> float | None:
-        if self.limit is None:
+        if self.limit_micros is None:
             return None
-        return self.spent / self.limit if self.limit else 1.0
+        return self.spent_micros / self.limit_micros if self.limit_micros else 1.0
 
     @property
     def tone(self) -> str:
@@ -31,6 +31,6 @@ class Pill:
 def budget_pill(organization_id: UUID) -> Pill:
     """The organisation's spending and debt this month. Without a budget both are zero, and there is no limit."""
     rows = Budget.objects.filter(owner_id=organization_id, organization_id=organization_id, period_start=month_of())
-    for spent, debt, limit in rows.values_list("spent_micros", "debt_micros", "limit_micros"):
-        return Pill(spent + debt, limit)
+    for spent_micros, debt_micros, limit_micros in rows.values_list("spent_micros", "debt_micros", "limit_micros"):
+        return Pill(spent_micros + debt_micros, limit_micros)
     return Pill(0, None)

@@ -170,17 +170,21 @@ def _months(actor: Actor, budget: Budget) -> QuerySet[Budget] | list[Budget]:
     return rows.order_by("-period_start")[:12]
 
 
-def _meant(budget: Budget, limit: int | None) -> dict[str, Any]:
+def _meant(budget: Budget, limit_micros: int | None) -> dict[str, Any]:
     """The effect of setting this limit, for the button and the line under it."""
-    used = budget.spent_micros + budget.reserved_micros
-    if limit is None:
+    used_micros = budget.spent_micros + budget.reserved_micros
+    if limit_micros is None:
         return {"action": "Remove the limit", "effect": "Spending would have no limit."}
-    action = f"Set the limit to {money(limit)}"
-    if limit < used:
-        return {"action": action, "effect": "", "short": f"{exact(used)} is spent or on hold: choose at least that."}
-    left = max(0, limit - used - budget.debt_micros)
+    action = f"Set the limit to {money(limit_micros)}"
+    if limit_micros < used_micros:
+        return {
+            "action": action,
+            "effect": "",
+            "short": f"{exact(used_micros)} is spent or on hold: choose at least that.",
+        }
+    left_micros = max(0, limit_micros - used_micros - budget.debt_micros)
     until = " in all" if budget.scope == Scope.JOB else f" until the end of {month_of():%B}"
-    return {"action": action, "effect": f"{money(left)} would be left{until}."}
+    return {"action": action, "effect": f"{money(left_micros)} would be left{until}."}
 
 
 def _done(budget: Budget) -> str:

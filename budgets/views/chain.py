@@ -45,13 +45,13 @@ class Link:
 @dataclass(frozen=True, slots=True)
 class JobChain:
     """``links`` outermost first. ``paused``: the job waits for room; ``roomy``: there is room again for a call like
-    the last one that it made. ``bill``: what it spent (``total`` micro-dollars) by purpose and by model."""
+    the last one that it made. ``bill``: what it spent (``total_micros``) by purpose and by model."""
 
     links: list[Link]
     paused: bool
     roomy: bool
     bill: tuple[tuple[str, list[Spending]], ...]
-    total: int
+    total_micros: int
 
 
 def chain_shown(actor: Actor, job: Job) -> JobChain:
@@ -68,7 +68,7 @@ def chain_shown(actor: Actor, job: Job) -> JobChain:
     links = [Link(room, Scope(room.scope).label, names[room.scope], room.scope == blocked) for room in rooms]
     by_purpose, by_model = job_bill(job)
     return JobChain(
-        links, paused, roomy, (("Purpose", by_purpose), ("Model", by_model)), sum(one.cost for one in by_model)
+        links, paused, roomy, (("Purpose", by_purpose), ("Model", by_model)), sum(one.cost_micros for one in by_model)
     )
 
 

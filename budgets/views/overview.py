@@ -167,21 +167,21 @@ def _spending(request: HttpRequest, actor: Actor, organization: Organization, mo
     by = one_of(request, "by", BY, "model")
     since, until, form = _range(request, month)
     rows = breakdown(actor, by=by, since=since, until=until, organization_id=organization.id)
-    total = sum(row.cost for row in rows)
+    total_micros = sum(row.cost_micros for row in rows)
     return {
         "by": by,
         "tabs": TABS,
         "since": since,
         "until": until,
         "range": form,
-        "total": total,
+        "total_micros": total_micros,
         "calls": sum(row.calls for row in rows),
-        "lines": _lines(actor, by, rows[:SHOWN], total),
+        "lines": _lines(actor, by, rows[:SHOWN], total_micros),
         "more": max(0, len(rows) - SHOWN),
     }
 
 
-def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[BreakdownRow]:
+def _lines(actor: Actor, by: str, rows: list[Spending], total_micros: int) -> list[BreakdownRow]:
     keys = [row.key for row in rows]
     jobs = jobs_of(actor, keys) if by == "job" else {}
     agents = agent_names(actor, keys) if by == "agent" else {}
@@ -189,7 +189,7 @@ def _lines(actor: Actor, by: str, rows: list[Spending], total: int) -> list[Brea
         BreakdownRow(
             row,
             _name(by, row.key, jobs, agents),
-            row.cost / total if total else 0.0,
+            row.cost_micros / total_micros if total_micros else 0.0,
             job=jobs.get(row.key),
             agent_id=row.key if by == "agent" else None,
             day=row.key if by == "day" else None,

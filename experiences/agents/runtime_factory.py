@@ -13,7 +13,7 @@ from typing import Final
 from django.conf import settings
 
 from agentcore_site.vault import Unsealable
-from budgets.job_chain import job_spent
+from budgets.job_chain import job_spent_micros
 from budgets.llm.client import MeteredChatClient
 from experiences.agents.http_agents import agent_headers
 from experiences.agents.model_clients import JobClients
@@ -139,7 +139,7 @@ class RuntimeFactory:
         """Spending of the job until now, in micro-dollars, including every answered call. Called from outside of its
         loop."""
         asyncio.run(self.clients.flush())
-        return job_spent(self.job_id)
+        return job_spent_micros(self.job_id)
 
     async def aclose(self) -> None:
         """Waits until every settlement is written. In the loop in which it worked."""

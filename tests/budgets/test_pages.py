@@ -287,7 +287,7 @@ def test_the_curve_ends_at_the_spent_amount(chain: Chain) -> None:
         drawn = curve(budget)
         assert drawn is not None and drawn.points[0] == (0.0, 0)
         assert drawn.points[-1][1] == budget.spent_micros + budget.debt_micros == 1_250_000
-        assert drawn.limit == budget.limit_micros and drawn.points[-1][0] <= drawn.end
+        assert drawn.limit_micros == budget.limit_micros and drawn.points[-1][0] <= drawn.end
     lonely = chain_open(chain.organization_id, month=date(2024, 2, 1))
     old = Budget.objects.get(id=lonely.organization_budget)
     assert [label for _, label in curve(old).ticks] == ["1 Feb", "8", "15", "22", "29"]  # type: ignore[union-attr]
@@ -613,8 +613,8 @@ def test_the_axis_has_a_few_round_steps() -> None:
 
 
 def test_the_limit_is_on_the_picture_unless_it_would_press_the_curve_flat() -> None:
-    near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit=1_000)
-    far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit=10**9)
+    near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit_micros=1_000)
+    far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=10**9)
     assert highest(near) == 1_000 and 'class="burn-limit"' in spending(near)
     assert highest(far) == 400 and "far above" in spending(far) and 'class="burn-limit"' not in spending(far)
     assert "&lt;b&gt;" in spending(near) and "<b>" not in spending(near) and "a &quot;label&quot;" in spending(near)
@@ -622,7 +622,7 @@ def test_the_limit_is_on_the_picture_unless_it_would_press_the_curve_flat() -> N
 
 def test_a_forecast_never_sets_the_axis_and_is_cut_off_at_the_top() -> None:
     wild = Forecast(400, 96_000_000, 600, 10**12, 3)
-    plain = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit=500)
+    plain = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=500)
     forecast = replace(plain, forecast=wild)
     assert highest(forecast) == highest(plain) == 500
     drawn = spending(forecast)

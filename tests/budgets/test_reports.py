@@ -54,10 +54,10 @@ def test_report_breaks_down_by_model_agent_job_and_purpose(chain: Chain, stella:
         Spending("small", 550, 2, 200, 40, 20, 0),
         Spending("big", 520, 2, 200, 40, 20, 1),
     ]
-    assert [(one.key, one.cost) for one in breakdown(stella, by="agent")] == [(agent.id, 1050), (None, 20)]
-    assert [(one.key, one.cost) for one in breakdown(stella, by="job")] == [(chain.job_id, 1050), (None, 20)]
-    assert [(one.key, one.cost) for one in breakdown(stella, by="purpose")] == [("training", 1050), ("test", 20)]
-    assert [one.cost for one in breakdown(stella, by="model", job_id=chain.job_id)] == [550, 500]
+    assert [(one.key, one.cost_micros) for one in breakdown(stella, by="agent")] == [(agent.id, 1050), (None, 20)]
+    assert [(one.key, one.cost_micros) for one in breakdown(stella, by="job")] == [(chain.job_id, 1050), (None, 20)]
+    assert [(one.key, one.cost_micros) for one in breakdown(stella, by="purpose")] == [("training", 1050), ("test", 20)]
+    assert [one.cost_micros for one in breakdown(stella, by="model", job_id=chain.job_id)] == [550, 500]
     assert breakdown(charlie, by="model") == []
     with pytest.raises(Invalid):
         breakdown(stella, by="month; DROP TABLE")
@@ -77,18 +77,21 @@ def test_the_sums_agree_with_the_budgets_for_any_outcome_of_the_calls(chain: Cha
     charge_expired()
     row = Budget.objects.get(id=chain.organization_budget)
     [one] = breakdown(stella, by="model")
-    assert one.cost == row.spent_micros + row.debt_micros == 300 + 100 + 900 + 50
+    assert one.cost_micros == row.spent_micros + row.debt_micros == 300 + 100 + 900 + 50
     assert one.calls == 4
     job = Budget.objects.get(id=chain.job_budget)
     assert job.debt_micros > 0
-    assert [one.cost for one in breakdown(stella, by="job")] == [job.spent_micros + job.debt_micros, 50]
+    assert [one.cost_micros for one in breakdown(stella, by="job")] == [job.spent_micros + job.debt_micros, 50]
 
 
 def test_report_breaks_down_by_day_within_a_range(chain: Chain, stella: Any) -> None:
     for day, amount in ((1, 10), (1, 20), (3, 40), (7, 80)):
         spend(chain, f"{day}-{amount}", amount, day=date(2024, 5, day))
     days = breakdown(stella, by="day", since=date(2024, 5, 1), until=date(2024, 5, 3))
-    assert [(one.key, one.cost, one.calls) for one in days] == [(date(2024, 5, 1), 30, 2), (date(2024, 5, 3), 40, 1)]
+    assert [(one.key, one.cost_micros, one.calls) for one in days] == [
+        (date(2024, 5, 1), 30, 2),
+        (date(2024, 5, 3), 40, 1),
+    ]
     budget = Budget.objects.get(id=chain.agent_budget)
     assert daily(budget, date(2024, 5, 3), date(2024, 5, 7)) == [
         (date(2024, 5, 3), 40),
@@ -110,21 +113,21 @@ def test_the_interval_is_that_of_the_formula() -> None:
     # Mean 200, s^2 = 100, n = 3, m = 4; with two degrees of freedom t is 2.920.
     half = 2.920 * (4 * 100 + 16 * 100 / 3) ** 0.5
     found = forecast(1_000, [190, 200, 210], 4)
-    assert (found.middle, found.low, found.high) == (1_800, round(1_800 - half), round(1_800 + half))
+    assert (found.middle_micros, found.low_micros, found.high_micros) == (1_800, round(1_800 - half), round(1_800 + half))
 
 
 def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little() -> None:
     wild = forecast(1_000, [0, 0, 900], 1)
-    assert wild.low == 1_000 and wild.high is not None
+    assert wild.low_micros == 1_000 and wild.high_micros is not None
     for few in ([], [10], [10, 10]):
         assert forecast(5, few, 10) == Forecast(5, 5, None, None, 0)
     three = forecast(5, [10] * 3, 2.5)
-    assert (three.middle, three.days) == (30, 3) and three.exceeds(29) and not three.exceeds(30)
+    assert (three.middle_micros, three.days) == (30, 3) and three.exceeds(29) and not three.exceeds(30)
     assert not three.exceeds(None)
 
 
 def test_forecast_averages_seven_days_only() -> None:
-    assert forecast(0, [10**6, *[1] * 7], 1).middle == 1
+    assert forecast(0, [10**6, *[1] * 7], 1).middle_micros == 1
 
 
 def test_a_month_is_forecast_from_its_last_whole_days(acme: Any) -> None:
@@ -133,9 +136,9 @@ def test_a_month_is_forecast_from_its_last_whole_days(acme: Any) -> None:
         spend(chain, str(day), 100, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
     found = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 12, tzinfo=UTC))
-    assert (found.spent, found.middle, found.days) == (700, 700 + 2_050, 7)  # 20.5 days are left
+    assert (found.spent_micros, found.middle_micros, found.days) == (700, 700 + 2_050, 7)  # 20.5 days are left
     after = budget_forecast(budget, now=lambda: datetime(2024, 6, 2, tzinfo=UTC))
-    assert (after.middle, after.low) == (700, None)
+    assert (after.middle_micros, after.low_micros) == (700, None)
 
 
 def test_days_before_the_first_call_are_no_pace(acme: Any) -> None:
@@ -143,7 +146,7 @@ def test_days_before_the_first_call_are_no_pace(acme: Any) -> None:
     for day in (8, 9, 10):
         spend(chain, str(day), 100, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
-    assert budget_forecast(budget, now=lambda: datetime(2024, 5, 11, tzinfo=UTC)).middle == 300 + 21 * 100
+    assert budget_forecast(budget, now=lambda: datetime(2024, 5, 11, tzinfo=UTC)).middle_micros == 300 + 21 * 100
 
 
 @pytest.mark.parametrize("days", [(10,), (9, 10), (9, 10, 11)])

@@ -20,7 +20,7 @@ from agentcore_site.tenancy.mails import mails_send
 from agentcore_site.tenancy.models import Mail
 from budgets.alerts.job_stops import jobs_resume, stop_notify
 from budgets.alerts.raise_requests import raise_ask
-from budgets.job_chain import job_spent
+from budgets.job_chain import job_spent_micros
 from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, month_over
 from budgets.models import Budget
@@ -52,7 +52,7 @@ def test_the_bill_says_what_stopped_it_and_what_the_money_went_for(job: Job, cha
     event = stopped(job, chain)
     assert event.message == "Stopped by this job's budget. Spent $0.90: training $0.90."
     assert (event.data["stopped_by"], event.data["spent_usd"], event.data["limit_usd"]) == ("job", 0.9, 1.0)
-    assert job_spent(job.id) == 90 * CENT and job_spent(uuid4()) == 0
+    assert job_spent_micros(job.id) == 90 * CENT and job_spent_micros(uuid4()) == 0
     [line] = event.data["by_model"]
     assert (line["name"], line["cost_usd"], line["calls"], line["input_tokens"]) == ("small", 0.9, 2, 200)
 
