@@ -64,15 +64,15 @@ class ProvenGain:
 
 @dataclass(frozen=True)
 class AgentSummary:
-    """Money in micro-dollars. ``gains``: the latest first. ``per_1000``: what 1,000 queries cost lately; None where too
-    few were answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a
-    release that is on its way, and which share of the queries it has."""
+    """``gains``: the latest first. ``per_1000_micros``: what 1,000 queries cost lately; None where too few were
+    answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is
+    on its way, and which share of the queries it has."""
 
     agent: Agent
     gains: list[ProvenGain]
-    spent: int
-    spent_this_month: int
-    per_1000: int | None
+    spent_micros: int
+    spent_this_month_micros: int
+    per_1000_micros: int | None
     release: int | None
     coming: tuple[int, float] | None
 
@@ -104,9 +104,9 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
         AgentSummary(
             agent=agent,
             gains=gains.get(agent.pk, []),
-            spent=spent.get(agent.pk, 0),
-            spent_this_month=this_month.get(agent.pk, 0),
-            per_1000=per_1000.get(agent.pk),
+            spent_micros=spent.get(agent.pk, 0),
+            spent_this_month_micros=this_month.get(agent.pk, 0),
+            per_1000_micros=per_1000.get(agent.pk),
             release=serving.get(agent.pk),
             coming=coming.get(agent.pk),
         )

@@ -87,8 +87,10 @@ def _agents(actor: Actor) -> str:
 def _of_agent(one: AgentSummary) -> str:
     gain = one.gains[0].sentence if one.gains else "No gain was measured yet."
     earlier = [f"  Before that ({past.at:%-d %b %Y}): {past.sentence}" for past in one.gains[1:3]]
-    price = f"{money(one.per_1000)} for 1,000 queries" if one.per_1000 is not None else "too few queries for a price"
-    cost = f"{money(one.spent_this_month)} spent this month, {money(one.spent)} in all; {price}"
+    price = "too few queries for a price"
+    if one.per_1000_micros is not None:
+        price = f"{money(one.per_1000_micros)} for 1,000 queries"
+    cost = f"{money(one.spent_this_month_micros)} spent this month, {money(one.spent_micros)} in all; {price}"
     return "\n".join([one.agent.name, f"  {gain}", *earlier, f"  {cost}.", f"  {one.live}"])
 
 

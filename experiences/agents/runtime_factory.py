@@ -135,8 +135,8 @@ class RuntimeFactory:
     def _prefix(self, purpose: str) -> str:
         return f"{self.job_id}/{self.work}/{purpose}"
 
-    def spent(self) -> int:
-        """Spending of the job until now, in micro-dollars, including every answered call. Called from outside of its
+    def spent_micros(self) -> int:
+        """Spending of the job until now, including every answered call. Called from outside of its
         loop."""
         asyncio.run(self.clients.flush())
         return job_spent_micros(self.job_id)

@@ -323,7 +323,7 @@ def queue_position(job: Job) -> int:
     return waiting.exclude(id=job.id).count() + 1
 
 
-def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
+def evolution_spent_micros(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
     """Cost of the agent's evolutions (or that of one job) this month, in micro-dollars."""
     month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
     rows = LedgerEntry.objects.filter(
@@ -331,9 +331,9 @@ def evolution_spent(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
     )
     if job_id is not None:
         rows = rows.filter(job_id=job_id)
-    return rows.aggregate(cost=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["cost"] or 0
+    return rows.aggregate(micros=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["micros"] or 0
 
 
-def evolution_left(agent: Agent) -> int:
+def evolution_left_micros(agent: Agent) -> int:
     """Budget left for the agent's evolutions this month, in micro-dollars."""
-    return max(0, micros(evolution_settings(agent).monthly_budget_usd) - evolution_spent(agent))
+    return max(0, micros(evolution_settings(agent).monthly_budget_usd) - evolution_spent_micros(agent))

@@ -113,7 +113,11 @@ def test_the_interval_is_that_of_the_formula() -> None:
     # Mean 200, s^2 = 100, n = 3, m = 4; with two degrees of freedom t is 2.920.
     half = 2.920 * (4 * 100 + 16 * 100 / 3) ** 0.5
     found = forecast(1_000, [190, 200, 210], 4)
-    assert (found.middle_micros, found.low_micros, found.high_micros) == (1_800, round(1_800 - half), round(1_800 + half))
+    assert (found.middle_micros, found.low_micros, found.high_micros) == (
+        1_800,
+        round(1_800 - half),
+        round(1_800 + half),
+    )
 
 
 def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little() -> None:

@@ -65,7 +65,8 @@ def test_a_summary_says_gain_cost_and_what_is_live_in_plain_words(
     )  # fmt: skip
     [one] = agent_summaries([agent])
     assert one.gains[0].sentence.startswith("Gets 18.2 more of 100 queries right")
-    assert (one.spent, one.spent_this_month, one.per_1000) == (3_120_000, 3_120_000, round(1_000 * cost / 10))
+    assert (one.spent_micros, one.spent_this_month_micros) == (3_120_000, 3_120_000)
+    assert one.per_1000_micros == round(1_000 * cost / 10)
     console = Client()
     console.force_login(stella)
     shown = html(console.get("/summary/"))
@@ -81,7 +82,7 @@ def test_an_unproven_gain_is_marked_as_unproven(agent: Agent, proven: TrainingRu
     TrainingRun.objects.filter(pk=proven.pk).update(verdict=VERDICT | {"improvement": 0.01, "low": -0.05, "high": 0.07})
     [one] = agent_summaries([agent])
     assert one.gains[0].sentence == "No difference is proven: between −5.0 and +7.0 of 100 queries."
-    assert one.per_1000 is None and one.live == "Nothing is live."
+    assert one.per_1000_micros is None and one.live == "Nothing is live."
 
 
 def test_the_summary_has_the_latest_measured_gains_of_an_agent(operator: Actor, agent: Agent) -> None:

@@ -73,7 +73,7 @@ class TrainingSlice:
         self.setup = replace(self.setup, rollouts=StoredRollouts(self.run, self.owner, self._writer))
         self._last_event = 0.0
         self._saved, self._pruned = self.state.iteration, True
-        self._most_expensive = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
+        self._most_expensive_micros = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
     def work(self) -> Progressed:
         """Runs iterations until the slice or the run is over.
@@ -139,10 +139,11 @@ class TrainingSlice:
         selection = asdict(report.selection) if report.selection else None
         figures = {name: finite_or_none(value) for name, value in report.metrics.items()}
         trajectories = [trajectory for group in report.groups for trajectory in group.trajectories]
-        cost = sum(trajectory.spent_micros for trajectory in trajectories)
-        spent = self.run.cost_micros + cost
+        cost_micros = sum(trajectory.spent_micros for trajectory in trajectories)
+        spent_micros = self.run.cost_micros + cost_micros
         if isinstance(runtime_factory := self.setup.acting, RuntimeFactory):
-            spent = figures["spent_micros"] = runtime_factory.spent()  # validation and questions are paid for as well
+            # Validation and questions are paid for as well.
+            spent_micros = figures["spent_micros"] = runtime_factory.spent_micros()
         tokens = sum(trajectory.tokens for trajectory in trajectories)
         done = report.iteration / self.run.total_iterations
         with self._writer.committing(progress=done, crashes=0):
@@ -151,7 +152,7 @@ class TrainingSlice:
                 run=self.run,
                 number=report.iteration,
                 trajectories=len(trajectories),
-                cost_micros=cost,
+                cost_micros=cost_micros,
                 metrics=figures,
                 selection=selection,
                 rollout_ms=report.rollout_seconds * 1000,
@@ -162,7 +163,7 @@ class TrainingSlice:
                 changes["selection"] = selection
             TrainingRun.objects.filter(job_id=self.job.id).update(
                 trajectories=F("trajectories") + len(trajectories),
-                cost_micros=F("cost_micros") + cost,
+                cost_micros=F("cost_micros") + cost_micros,
                 tokens=F("tokens") + tokens,
                 **changes,
             )
@@ -170,13 +171,13 @@ class TrainingSlice:
                 policy = cast(ContextPolicy, self.state.policy)
                 lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
-            self._publish(report, len(trajectories), cost, spent, selection)
+            self._publish(report, len(trajectories), cost_micros, spent_micros, selection)
             # An update on a model server is paid for, so that a committed one is never repeated.
             due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
             if selection or due:
                 self._write_checkpoint(figures, self._validated(report, selection), prune=False)
         self.run.iteration = report.iteration
-        self._most_expensive = max(self._most_expensive, cost)
+        self._most_expensive_micros = max(self._most_expensive_micros, cost_micros)
         self._writer.forget()
         self._spans.iteration(report)
 
@@ -195,15 +196,15 @@ class TrainingSlice:
         # calls.
         if self.run.calls_model:
             return
-        if self._most_expensive and self.run.cost_micros + self._most_expensive > self.run.limit_micros:
+        if self._most_expensive_micros and self.run.cost_micros + self._most_expensive_micros > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
 
     def _publish(
-        self, report: IterationReport, n: int, cost: int, spent: int, selection: dict[str, Any] | None
+        self, report: IterationReport, n: int, cost_micros: int, spent_micros: int, selection: dict[str, Any] | None
     ) -> None:
         """Emits the run's figures for the page, at most twice a second; validations and warnings always."""
         self.run.trajectories += n
-        self.run.cost_micros += cost
+        self.run.cost_micros += cost_micros
         self.run.selection = selection or self.run.selection
         played = [trajectory for group in report.groups for trajectory in group.trajectories]
         for warning in [*report.warnings, *self._unsolved(report), *self._dropped(played)]:
@@ -221,7 +222,7 @@ class TrainingSlice:
                 "iteration": report.iteration,
                 "total_iterations": self.run.total_iterations,
                 "trajectories": self.run.trajectories,
-                "cost_usd": dollars(spent),
+                "cost_usd": dollars(spent_micros),
                 "metrics": {name: finite_or_none(report.metrics.get(name, math.nan)) for name in shown},
                 "selection": selection,
             },

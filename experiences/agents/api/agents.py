@@ -184,7 +184,7 @@ class AgentTestOut(Shape):
     )
     cost_usd = serializers.FloatField()
 
-    computed = {"cost_usd": lambda found: dollars(found.cost)}
+    computed = {"cost_usd": lambda found: dollars(found.cost_micros)}
 
 
 class AgentFilters(filters.FilterSet):

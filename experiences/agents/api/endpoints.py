@@ -62,7 +62,7 @@ class TestOut(Shape):
     output_usd_per_million = serializers.FloatField(allow_null=True)
 
     computed = {
-        "cost_usd": lambda found: dollars(found.cost),
+        "cost_usd": lambda found: dollars(found.cost_micros),
         "input_usd_per_million": lambda found: None if found.price is None else dollars(found.price.input_micros),
         "output_usd_per_million": lambda found: None if found.price is None else dollars(found.price.output_micros),
     }

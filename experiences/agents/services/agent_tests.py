@@ -46,7 +46,7 @@ MAX_SHOWN: Final = 500
 
 @dataclass(frozen=True)
 class AgentTest:
-    """Result of a test call. ``calls`` are the agent's calls of its model, for ``cost`` micro-dollars.
+    """Result of a test call. ``calls`` are the agent's calls of its model, for ``cost_micros``.
     ``context_arrives``: whether one of them held the context that it was sent (None: there was no answer)."""
 
     ok: bool
@@ -54,7 +54,7 @@ class AgentTest:
     answer: str = ""
     latency_ms: int = 0
     calls: int = 0
-    cost: int = 0
+    cost_micros: int = 0
     context_arrives: bool | None = None
 
 
@@ -152,6 +152,6 @@ def _agent_test(trajectory: Trajectory) -> AgentTest:
         answer=answer[:MAX_SHOWN],
         latency_ms=round(trajectory.duration_ms),
         calls=len(calls),
-        cost=trajectory.cost_micros,
+        cost_micros=trajectory.cost_micros,
         context_arrives=None if trajectory.error else context_arrived([trajectory]),
     )

@@ -39,14 +39,14 @@ TEST_PROMPT: Final = "Say in one short sentence that you are ready."
 
 @dataclass(frozen=True)
 class EndpointTest:
-    """Result of a test call. Costs are micro-dollars; ``price`` is None where the model has none."""
+    """Result of a test call. ``price`` is None where the model has none."""
 
     ok: bool
     model: str
     message: str
     sample: str = ""
     latency_ms: int = 0
-    cost: int = 0
+    cost_micros: int = 0
     price: Price | None = None
 
 

@@ -21,8 +21,8 @@ PROMPT_TOKENS: Final = 8_000  # of a question, about
 MAX_TOKENS: Final = 2_048  # of its answer
 
 
-def evolution_worst_case(agent: Agent) -> int:
-    """In micro-dollars, with every round of reflection, and no answer that has to be repaired.
+def evolution_worst_case_micros(agent: Agent) -> int:
+    """With every round of reflection, and no answer that has to be repaired.
 
     Raises:
         Unavailable: there is no model to ask, or it has no price.

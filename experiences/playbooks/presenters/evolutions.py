@@ -13,13 +13,13 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.lessons.presenters import LessonVerdict
 from experiences.models import Agent, Evolution, Playbook, Question
-from experiences.playbooks.evolution.costs import evolution_worst_case
+from experiences.playbooks.evolution.costs import evolution_worst_case_micros
 from experiences.playbooks.presenters.items import taken
 from experiences.playbooks.presenters.reviews import proposals
 from experiences.playbooks.selectors import (
     agent_holder,
     dead_letters,
-    evolution_spent,
+    evolution_spent_micros,
     evolutions_visible,
     queue_position,
 )
@@ -43,18 +43,18 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
             {"evolution": one, "taken": taken(one)}
             for one in mine.filter(settled_at__isnull=False).order_by("-settled_at")[:SHOWN]
         ],
-        "spent": evolution_spent(playbook.agent),
+        "spent_micros": evolution_spent_micros(playbook.agent),
         "own": own,
-        "most": _most(playbook.agent),
+        "most_micros": _most_micros(playbook.agent),
         "missing": max(1, own.frequency - playbook.pending),
         "site_on": settings.ACE_ENABLED,
     }
 
 
-def _most(agent: Agent) -> int | None:
-    """The highest cost of an evolution, in micro-dollars; None where there is no model to ask."""
+def _most_micros(agent: Agent) -> int | None:
+    """The highest cost of an evolution; None where there is no model to ask."""
     try:
-        return evolution_worst_case(agent)
+        return evolution_worst_case_micros(agent)
     except Unavailable:
         return None
 

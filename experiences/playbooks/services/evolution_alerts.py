@@ -14,7 +14,7 @@ from agentcore_site.tenancy.members import admins_of
 from budgets.models import BudgetSettings
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.models import Evolution
-from experiences.playbooks.selectors import evolution_spent
+from experiences.playbooks.selectors import evolution_spent_micros
 
 ALERT_AT: Final = 0.75  # of the month's limit
 
@@ -23,15 +23,21 @@ def evolution_budget_alert(evolution: Evolution) -> None:
     """Call it in the transaction in which an evolution ends: the one that crosses the mark writes an event, and a mail
     where the organisation's budgets mail their admins."""
     agent = evolution.agent
-    limit, spent = micros(evolution_settings(agent).monthly_budget_usd), evolution_spent(agent)
-    before = spent - evolution_spent(agent, job_id=evolution.job_id)
-    if not before < ALERT_AT * limit <= spent:
+    limit_micros, spent_micros = micros(evolution_settings(agent).monthly_budget_usd), evolution_spent_micros(agent)
+    before_micros = spent_micros - evolution_spent_micros(agent, job_id=evolution.job_id)
+    if not before_micros < ALERT_AT * limit_micros <= spent_micros:
         return
     line = (
-        f"The evolutions of {agent.name} have spent {spent / limit:.0%} of what they may cost this month:"
-        f" {money(spent)} of {money(limit)}"
+        f"The evolutions of {agent.name} have spent {spent_micros / limit_micros:.0%} of what they may cost this month:"
+        f" {money(spent_micros)} of {money(limit_micros)}"
     )
-    event_add(evolution.job, "warning", level="warning", message=f"{line}.", data={"spent": spent, "limit": limit})
+    event_add(
+        evolution.job,
+        "warning",
+        level="warning",
+        message=f"{line}.",
+        data={"spent": spent_micros, "limit": limit_micros},
+    )
     rules = BudgetSettings.objects.filter(organization_id=agent.organization_id).first() or BudgetSettings()
     if rules.email_admins:
         mail_queue(

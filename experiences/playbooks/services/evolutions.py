@@ -28,9 +28,9 @@ from experiences.learning.playbooks.deltas import Curated, Delta, State
 from experiences.lessons.services.review_events import review_ask
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks import metrics
-from experiences.playbooks.evolution.costs import evolution_worst_case
+from experiences.playbooks.evolution.costs import evolution_worst_case_micros
 from experiences.playbooks.item_effects import effects_of
-from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left, sections_of
+from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left_micros, sections_of
 from experiences.playbooks.services.evolution_alerts import evolution_budget_alert
 from experiences.playbooks.services.versions import (
     VersionEntry,
@@ -64,12 +64,14 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
     recording_require([agent], EVOLVED)
     # Asked before the row is written: an insert would wait for a worker that is just ending the other job.
     _refuse_beside(agent)
-    limit = _affordable(agent)
+    limit_micros = _affordable_micros(agent)
     job = _submitted(actor, agent)
     evolution = Evolution.objects.create(
         job=job, organization_id=agent.organization_id, playbook=playbook, agent=agent, trigger=trigger
     )
-    budget_open_job(actor, job, agent_id=agent.id, limit_micros=limit, note="what is left for evolution this month")
+    budget_open_job(
+        actor, job, agent_id=agent.id, limit_micros=limit_micros, note="what is left for evolution this month"
+    )
     record(actor, "evolution.queued", evolution, after={"agent": agent.slug, "trigger": trigger})
     return evolution
 
@@ -104,7 +106,7 @@ def evolution_fault(playbook: Playbook) -> str:
         agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
         recording_require([agent], EVOLVED)
         _refuse_beside(agent)
-        _affordable(agent)
+        _affordable_micros(agent)
     except DomainError as error:
         return error.message
     return "" if playbook.traces else "No execution was recorded yet, so there is nothing to learn from."
@@ -124,8 +126,8 @@ def _refuse_beside(agent: Agent) -> None:
     )
 
 
-def _affordable(agent: Agent) -> int:
-    """The evolution's highest cost, in micro-dollars.
+def _affordable_micros(agent: Agent) -> int:
+    """Budget left for the agent's evolutions this month, which an evolution fits at its highest cost.
 
     Raises:
         Unavailable: there is no model to ask, or it has no price.
@@ -133,18 +135,18 @@ def _affordable(agent: Agent) -> int:
     """
     if agent.archived_at is not None:
         raise Conflict("This agent is archived.")
-    wanted = evolution_worst_case(agent)
-    left = evolution_left(agent)
-    if left < wanted:
-        most, room = apart(wanted, left)
+    wanted_micros = evolution_worst_case_micros(agent)
+    left_micros = evolution_left_micros(agent)
+    if left_micros < wanted_micros:
+        most, room = apart(wanted_micros, left_micros)
         message = (
             f"An evolution may cost {most}{_of_rounds(agent)}, and {room} of"
             f" ${evolution_settings(agent).monthly_budget_usd:,.2f} is left for this agent's evolutions this month"
             " (ACE_MONTHLY_BUDGET_USD, or the agent's own limit)."
         )
-        raise Insufficient(message, fields={"budget": f"{money(left)} is left."})
-    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted_micros=wanted)
-    return left
+        raise Insufficient(message, fields={"budget": f"{money(left_micros)} is left."})
+    budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted_micros=wanted_micros)
+    return left_micros
 
 
 def _of_rounds(agent: Agent) -> str:

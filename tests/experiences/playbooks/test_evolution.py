@@ -25,8 +25,8 @@ from experiences.playbooks.selectors import (
     agent_holder,
     blame,
     dead_letters,
-    evolution_left,
-    evolution_spent,
+    evolution_left_micros,
+    evolution_spent_micros,
     evolution_status,
     review_queue,
     sections_of,
@@ -222,8 +222,8 @@ def test_evolution_costs_what_the_server_says_under_its_own_purpose(
     evolution.refresh_from_db()
     assert evolution.cost_micros == server.owed.micros > 0 and evolution.tokens > 0
     assert set(LedgerEntry.objects.values_list("purpose", flat=True)) == {"evolution"}
-    assert evolution_spent(playbook.agent) == server.owed.micros
-    assert evolution_left(playbook.agent) == 100_000_000 - server.owed.micros
+    assert evolution_spent_micros(playbook.agent) == server.owed.micros
+    assert evolution_left_micros(playbook.agent) == 100_000_000 - server.owed.micros
     assert differences() == []
 
 
@@ -233,10 +233,10 @@ def test_the_same_question_in_a_later_evolution_is_answered_from_the_first(
     settings.TRUSTED_SOURCES = frozenset()  # what is suggested waits, and the playbook stays as it was
     first = queued(operator, playbook)
     assert run_to_end(first.job).status == Status.COMPLETED
-    asked, spent = len(server.requests), evolution_spent(playbook.agent)
+    asked, spent = len(server.requests), evolution_spent_micros(playbook.agent)
     second = evolution_queue(operator, Playbook.objects.get(id=playbook.id))
     assert run_to_end(second.job).status == Status.COMPLETED
-    assert len(server.requests) == asked and evolution_spent(playbook.agent) == spent
+    assert len(server.requests) == asked and evolution_spent_micros(playbook.agent) == spent
     assert status(playbook)["total_deltas_generated"] == 2
     # A further execution makes it another question.
     assert run_to_end(queued(operator, Playbook.objects.get(id=playbook.id), 1).job).status == Status.COMPLETED
@@ -366,7 +366,7 @@ def test_three_quarters_of_the_months_money_are_reported_once(operator: Actor, p
         return JobEvent.objects.filter(job=job, type="warning", message__contains="may cost this month").count()
 
     assert alerts(10_000_000) == 0
-    each = evolution_spent(playbook.agent)
+    each = evolution_spent_micros(playbook.agent)
     assert alerts(2.2 * each) == 1  # from 45 to 91 %
     assert alerts(2.5 * each) == 0  # it was past the mark before
     (mail,) = Mail.objects.filter(subject__contains="may cost this month")

@@ -23,7 +23,7 @@ from experiences.learning.playbooks.evidence import EvolutionEvidence, Execution
 from experiences.learning.playbooks.items import PlaybookItem
 from experiences.learning.playbooks.reflector import Insight
 from experiences.models import Agent, ContextDelta, Evolution, Playbook, Question
-from experiences.playbooks.evolution.costs import evolution_worst_case
+from experiences.playbooks.evolution.costs import evolution_worst_case_micros
 from experiences.playbooks.services.evolutions import evolution_queue, evolution_retry
 from experiences.playbooks.services.executions import NewTrace, traces_record
 from tests.support.callers import Caller
@@ -221,9 +221,9 @@ def test_outsiders_text_is_held_also_in_a_reflectors_words(
 
 @pytest.mark.django_db(transaction=True)
 def test_the_price_of_an_evolution_counts_its_rounds(operator: Actor, olivia: Any, clerk: Agent, settings: Any) -> None:
-    with_rounds = evolution_worst_case(clerk)
+    with_rounds = evolution_worst_case_micros(clerk)
     agent_update(operator, clerk, ace_reflection_rounds=0)
-    assert with_rounds == 6 * evolution_worst_case(clerk)
+    assert with_rounds == 6 * evolution_worst_case_micros(clerk)
     agent_update(operator, clerk, ace_reflection_rounds=None, ace_monthly_budget_usd=3 * with_rounds / 6 / 1e6)
     playbook = playbook_of(operator, clerk)
     settings.ACE_REFLECTION_ROUNDS = 4

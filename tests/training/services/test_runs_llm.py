@@ -251,7 +251,7 @@ def test_the_connection_test_shows_model_price_latency_and_a_sample(
     found = endpoint_test(Actor(adam), endpoint=model_agent.endpoint, agent_id=model_agent.id)
     assert (found.ok, found.sample, found.model) == (True, "I am ready.", "small")
     assert found.price is not None and found.price.input_micros == PRICE[0]
-    assert found.cost == server.owed.micros > 0
+    assert found.cost_micros == server.owed.micros > 0
     server.keys = set()
     refused = endpoint_test(Actor(adam), endpoint=model_agent.endpoint)
     assert not refused.ok and "sk-test-123" not in refused.message
