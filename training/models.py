@@ -159,22 +159,22 @@ class TrainingRun(Scoped):
     @property
     def limit_micros(self) -> int:
         """Spending limit of the job now, in micro-dollars."""
-        limit, _ = self._booked()
-        return self.budget_micros if limit is None else limit
+        limit_micros, _ = self._booked_micros()
+        return self.budget_micros if limit_micros is None else limit_micros
 
     @property
     def spent_micros(self) -> int:
         """Spending of the job in micro-dollars: all paid calls by the ledger, else the cost of its trajectories."""
-        return max(self._booked()[1] or 0, self.cost_micros)
+        return max(self._booked_micros()[1] or 0, self.cost_micros)
 
-    def _booked(self) -> tuple[int | None, int | None]:
-        if "booked_limit" not in self.__dict__:
+    def _booked_micros(self) -> tuple[int | None, int | None]:
+        if "booked_limit_micros" not in self.__dict__:
             row = Budget.objects.filter(job_id=self.job_id).values_list("limit_micros", "spent_micros").first() or (
                 None,
                 None,
             )
-            self.__dict__["booked_limit"], self.__dict__["booked_spent"] = row
-        return self.__dict__["booked_limit"], self.__dict__["booked_spent"]
+            self.__dict__["booked_limit_micros"], self.__dict__["booked_spent_micros"] = row
+        return self.__dict__["booked_limit_micros"], self.__dict__["booked_spent_micros"]
 
     @property
     def baseline(self) -> str:
@@ -189,7 +189,7 @@ class TrainingRun(Scoped):
         return f"what the run began with ({words})" if words else "the untrained baseline"
 
     def refresh_from_db(self, *args: Any, **kwargs: Any) -> None:
-        for name in ("booked_limit", "booked_spent", "configuration", "acting_agent"):
+        for name in ("booked_limit_micros", "booked_spent_micros", "configuration", "acting_agent"):
             self.__dict__.pop(name, None)
         super().refresh_from_db(*args, **kwargs)
 
@@ -203,8 +203,8 @@ def with_money(rows: QuerySet[TrainingRun]) -> QuerySet[TrainingRun]:
     """The rows with limit and spending of their jobs, in the same query."""
     booked = Budget.objects.filter(job_id=OuterRef("job_id"))
     return rows.annotate(
-        booked_limit=Subquery(booked.values("limit_micros")[:1]),
-        booked_spent=Subquery(booked.values("spent_micros")[:1]),
+        booked_limit_micros=Subquery(booked.values("limit_micros")[:1]),
+        booked_spent_micros=Subquery(booked.values("spent_micros")[:1]),
     )
 
 

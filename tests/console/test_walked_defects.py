@@ -43,7 +43,7 @@ def test_a_plan_never_says_that_it_stays_below_what_it_expects() -> None:
     assert "(90 % likely below $0.41, based on earlier jobs)" in bound(0.27, 0.41)
     assert "(90 % likely not to exceed this, based on earlier jobs)" in bound(0.271, 0.2712)
     # Rollouts that cost the same and jobs that came out as planned do not make the bound the mean: jobs differ.
-    rates = Rates(1.0, 100.0, sd=0.0, n=200)
+    rates = Rates(1.0, 100.0, sd_micros=0.0, n=200)
     spread = plan(Work(1_000, 0, 0), rates, ratios=[0.9, 1.0, 1.1, 1.2, 1.26])
     assert spread.basis == "jobs" and spread.dear_micros > 1.26 * spread.cost_micros
     assert plan(Work(1_000, 0, 0), rates).dear_micros == 1.5 * spread.cost_micros

@@ -92,17 +92,17 @@ def work(
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Time and cost of one rollout and one question: milliseconds of a worker, and micro-dollars.
+    """Time and cost of one rollout and one question; the time is in milliseconds of a worker.
 
-    ``sd`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
+    ``sd_micros`` is the standard deviation of a rollout's cost. ``n`` rollouts were measured; 0 for a guess.
     ``shown_micros`` is what a token costs that the reflector reads. ``learned_micros`` is what the training calls of
     an update cost at a model server, for each rollout that is learned from.
     """
 
     ms: float
-    micros: float
+    rollout_micros: float
     question_micros: float = 0.0
-    sd: float = 0.0
+    sd_micros: float = 0.0
     n: int = 0
     shown_micros: float = 0.0
     learned_micros: float = 0.0
@@ -116,12 +116,12 @@ FIRST_GUESS: Final = Rates(FIRST_GUESS_MS, 0.0)
 
 
 def guessed(
-    price: Price, *, question: float, philosophy: str, prompt_tokens: int, max_tokens: int, concurrency: int
+    price: Price, *, question_micros: float, philosophy: str, prompt_tokens: int, max_tokens: int, concurrency: int
 ) -> Rates:
-    """For an agent of a language model that never ran, from its model's price. ``question``: what one costs."""
+    """For an agent of a language model that never ran, from its model's price."""
     calls = CALLS.get(philosophy, 3)
     usage = Usage(PROMPT_TOKENS + prompt_tokens, min(ANSWER_TOKENS, max_tokens))
-    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost_micros(price, usage), question)
+    return Rates(calls * CALL_MS / max(concurrency, 1), calls * cost_micros(price, usage), question_micros)
 
 
 def passes(config: GRPOConfig) -> int:
@@ -130,31 +130,34 @@ def passes(config: GRPOConfig) -> int:
     return 2 * config.num_iterations + (config.beta > 0)
 
 
-def guessed_learning(
+def guessed_learning_micros(
     config: GRPOConfig, price: Price, usd_per_hour: float, *, philosophy: str, prompt_tokens: int, max_tokens: int
 ) -> float:
-    """Micro-dollars of the training calls of one rollout before an update was made: its tokens in each pass at the
+    """Cost of the training calls of one rollout before an update was made: its tokens in each pass at the
     price of training, and the server's seconds. Turns that continue each other are one row of tokens; here all count as
     rows of their own, which is the dearer."""
     tokens = CALLS.get(philosophy, 3) * (PROMPT_TOKENS + prompt_tokens + min(ANSWER_TOKENS, max_tokens))
     calls = passes(config) + config.num_iterations  # each step of Adam is one more
-    surcharges = calls * price.per_call_micros / (config.batch_size * config.n_trajectories_per_query)
+    surcharges_micros = calls * price.per_call_micros / (config.batch_size * config.n_trajectories_per_query)
     seconds = passes(config) * tokens / TRAINED_TOKENS_PER_S
-    return passes(config) * tokens * price.input_micros / PER + surcharges + seconds * usd_per_hour / 3_600 * 1e6
+    return passes(config) * tokens * price.input_micros / PER + surcharges_micros + seconds * usd_per_hour / 3_600 * 1e6
 
 
-def guessed_question(price: Price, prompt_tokens: int = 0) -> float:
-    """Guessed cost of a question of reflection in micro-dollars, before one was asked, from the reflector's price and
+def guessed_question_micros(price: Price, prompt_tokens: int = 0) -> float:
+    """Guessed cost of a question of reflection, before one was asked, from the reflector's price and
     the tokens of the agent's objectives."""
     return cost_micros(price, Usage(QUESTION_TOKENS + prompt_tokens, REPLY_TOKENS))
 
 
-def rates(ms: float, rollouts: Sequence[float], questions: Sequence[float], *, question: float = 0.0) -> Rates:
-    """From what each of the latest rollouts, and each question about them, cost in micro-dollars. ``question`` is the
-    guess where none was asked."""
-    sd = math.sqrt(variance(rollouts)) if len(rollouts) > 1 else 0.0
-    asked = fmean(questions) if questions else question
-    return Rates(ms, fmean(rollouts) if rollouts else 0.0, asked, sd, len(rollouts))
+def rates(
+    ms: float, rollouts_micros: Sequence[float], questions_micros: Sequence[float], *, question_micros: float = 0.0
+) -> Rates:
+    """From what each of the latest rollouts, and each question about them, cost. ``question_micros`` is the guess where
+    none was asked."""
+    n = len(rollouts_micros)
+    sd_micros = math.sqrt(variance(rollouts_micros)) if n > 1 else 0.0
+    asked_micros = fmean(questions_micros) if questions_micros else question_micros
+    return Rates(ms, fmean(rollouts_micros) if n else 0.0, asked_micros, sd_micros, n)
 
 
 def spread_between_jobs(ratios: Sequence[float]) -> float | None:
@@ -198,7 +201,7 @@ def questions(times: int, *, groups: int, attempts: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """An estimate: money in micro-dollars, times in seconds with a range.
+    """An estimate of cost and time, which is in seconds with a range.
 
     ``dear_micros`` is the upper end of the cost and ``basis`` what it rests on: "jobs" (it stays below nine times of
     ten, by how earlier jobs came out), "factor" (too few jobs ended: a fixed factor of what was measured) or "guess" (a
@@ -220,21 +223,21 @@ def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
     The dear end is never below that of the interval that holds for rollouts of one job: of m
     rollouts to come after n that were seen with standard deviation s, m * mean + t * sqrt(m s^2 + m^2 s^2 / n).
     """
-    m, s = asked.rollouts, found.sd
-    expected = _expected(asked, found)
+    m, s = asked.rollouts, found.sd_micros
+    expected_micros = _expected_micros(asked, found)
     if found.measured:
         between = spread_between_jobs(ratios)
         basis = "factor" if between is None else "jobs"
-        within = expected + _student(found.n - 1) * math.sqrt(m * s**2 + m**2 * s**2 / found.n)
-        dear = max(within, expected * (between or UNKNOWN_SPREAD))
+        within_micros = expected_micros + _student(found.n - 1) * math.sqrt(m * s**2 + m**2 * s**2 / found.n)
+        dear_micros = max(within_micros, expected_micros * (between or UNKNOWN_SPREAD))
     else:
-        basis, dear = "guess", expected * GUESSED_SPREAD
+        basis, dear_micros = "guess", expected_micros * GUESSED_SPREAD
     seconds = asked.rollouts * found.ms / 1000
     low, high = SPREAD
     return Plan(
         trajectories=asked.trained,
-        cost_micros=math.ceil(expected),
-        dear_micros=math.ceil(dear),
+        cost_micros=math.ceil(expected_micros),
+        dear_micros=math.ceil(dear_micros),
         basis=basis,
         seconds=seconds,
         seconds_low=seconds * low,
@@ -243,33 +246,33 @@ def plan(asked: Work, found: Rates, *, ratios: Sequence[float] = ()) -> Plan:
 
 
 def affordable(
-    config: GRPOConfig, found: Rates, room: int, *, learns_context: bool = False, **pools: int
+    config: GRPOConfig, found: Rates, room_micros: int, *, learns_context: bool = False, **pools: int
 ) -> int | None:
-    """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most ``room``
-    micro-dollars: validations, questions, training calls and proof included. None where they cost nothing.
+    """The most iterations, of those that ``config`` asks for, whose whole job is expected to cost at most
+    ``room_micros``: validations, questions, training calls and proof included. None where they cost nothing.
     ``pools``: see ``work``."""
-    if not found.micros and not found.question_micros and not found.learned_micros:
+    if not found.rollout_micros and not found.question_micros and not found.learned_micros:
         return None
 
-    def cost_of(n: int) -> int:
-        return math.ceil(_expected(work(config, **pools, learns_context=learns_context, iterations=n), found))
+    def micros_of(n: int) -> int:
+        return math.ceil(_expected_micros(work(config, **pools, learns_context=learns_context, iterations=n), found))
 
-    return max(0, bisect_right(range(config.n_iterations + 1), room, key=cost_of) - 1)
-
-
-def _expected(asked: Work, found: Rates) -> float:
-    return asked.rollouts * found.micros + learning_cost(asked, found) + reflection_cost(asked, found)
+    return max(0, bisect_right(range(config.n_iterations + 1), room_micros, key=micros_of) - 1)
 
 
-def learning_cost(asked: Work, found: Rates) -> float:
-    """Micro-dollars of the training calls of a model server."""
+def _expected_micros(asked: Work, found: Rates) -> float:
+    return asked.rollouts * found.rollout_micros + learning_micros(asked, found) + reflection_micros(asked, found)
+
+
+def learning_micros(asked: Work, found: Rates) -> float:
+    """Cost of the training calls of a model server."""
     return asked.trained * found.learned_micros
 
 
-def reflection_cost(asked: Work, found: Rates) -> float:
-    """Micro-dollars of the questions. Whether groups fit a question is seen when they are there: the dearer counts."""
-    shown, summaries = asked.shown_tokens * found.shown_micros, asked.summaries * found.question_micros
-    return asked.questions * found.question_micros + max(0.0, shown - summaries)
+def reflection_micros(asked: Work, found: Rates) -> float:
+    """Cost of the questions. Whether groups fit a question is seen when they are there: the dearer counts."""
+    shown_micros, summaries_micros = asked.shown_tokens * found.shown_micros, asked.summaries * found.question_micros
+    return asked.questions * found.question_micros + max(0.0, shown_micros - summaries_micros)
 
 
 def detectable_gain(n_queries: int, samples: int, base_rate: float = 0.5, query_sd: float = 0.25) -> float:

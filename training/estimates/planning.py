@@ -73,15 +73,17 @@ class Planned:
     rooms: Sequence[tuple[Headroom, int]]  # the limited budgets of organisation and agent, with what each has left
 
     @property
-    def budget(self) -> int:
-        """Micro-dollars that the job may spend."""
+    def budget_micros(self) -> int:
+        """The most that the job may spend."""
         return micros(self.config.max_budget_usd)
 
     @property
     def affordable(self) -> int | None:
         """Number of iterations that fit the job's budget and the rest of organisation and agent; None: free."""
-        room = min([self.budget, *(left for _, left in self.rooms)])
-        return measured.affordable(self.config, self.rates, room, learns_context=self.learns_context, **self.pools)
+        room_micros = min([self.budget_micros, *(left_micros for _, left_micros in self.rooms)])
+        return measured.affordable(
+            self.config, self.rates, room_micros, learns_context=self.learns_context, **self.pools
+        )
 
     @property
     def learns_context(self) -> bool:
@@ -101,7 +103,7 @@ class Planned:
                     "gain": gain,
                     "found": round(power.found, 3),
                     "rollouts": round(power.rollouts),
-                    "cost_usd": dollars(round(power.rollouts * self.rates.micros)),
+                    "cost_usd": dollars(round(power.rollouts * self.rates.rollout_micros)),
                 }
                 for gain, power in powers.items()
             ],
@@ -128,7 +130,7 @@ class Planned:
         return {
             "model": endpoint_of_reflector(self.agent).model,
             "questions": asked.questions,
-            "cost_usd": dollars(math.ceil(measured.reflection_cost(asked, self.rates))),
+            "cost_usd": dollars(math.ceil(measured.reflection_micros(asked, self.rates))),
         }
 
     def training_calls(self) -> dict[str, Any] | None:
@@ -139,7 +141,7 @@ class Planned:
         return {
             "model": endpoint_of_agent(self.agent).model,
             "updates": self.config.n_iterations * self.config.num_iterations,
-            "cost_usd": dollars(math.ceil(measured.learning_cost(asked, self.rates))),
+            "cost_usd": dollars(math.ceil(measured.learning_micros(asked, self.rates))),
         }
 
     def as_json(self) -> PlanEstimate:
@@ -174,20 +176,21 @@ class Planned:
 
     def _tight(self, buys: int | None) -> Iterator[str]:
         """Warnings of a launch that is taken and may stop early. Refusals are in ``services.admission``."""
-        budget, plan = self.budget, self.plan
+        budget_micros, plan = self.budget_micros, self.plan
         if buys is None:
             return
-        if plan.cost_micros > budget and not self.rates.measured:
+        if plan.cost_micros > budget_micros and not self.rates.measured:
             if buys:
                 yield f"This budget buys about {buys} of {self.config.n_iterations} iterations; the job pauses then."
             else:
                 yield "This budget does not cover the first validation and the proof: the job pauses before it learns."
-        elif plan.dear_micros > budget >= plan.cost_micros:
+        elif plan.dear_micros > budget_micros >= plan.cost_micros:
             yield "If it comes out dear, this budget is used up before the end; the job pauses then."
-        for room, left in self.rooms:
-            if min(plan.cost_micros, budget) <= left < min(plan.dear_micros, budget):
+        for room, left_micros in self.rooms:
+            if min(plan.cost_micros, budget_micros) <= left_micros < min(plan.dear_micros, budget_micros):
                 whose = NAMES[Scope(room.scope)].capitalize()
-                yield f"{whose} budget has {money(left)} left this month: if the job comes out dear, it pauses then."
+                left = money(left_micros)
+                yield f"{whose} budget has {left} left this month: if the job comes out dear, it pauses then."
 
     def _weak(self, gain: float) -> Iterator[str]:
         if gain > 0.15:
@@ -256,10 +259,10 @@ def _of_models(agent: Agent, config: GRPOConfig) -> Rates:
     asks = learner.learns_context and config.context.propose
     reflector = reflector_price(agent) if asks else price
     objectives = (len(agent.objective) + len(agent.learning_objective)) // 3
-    question = measured.guessed_question(reflector, objectives) if asks else 0.0
-    found = _of_calls(agent, config, price, reflector, question) or measured.guessed(
+    question_micros = measured.guessed_question_micros(reflector, objectives) if asks else 0.0
+    found = _of_calls(agent, config, price, reflector, question_micros) or measured.guessed(
         price,
-        question=question,
+        question_micros=question_micros,
         philosophy=agent.philosophy,
         prompt_tokens=len(agent.system_prompt) // 3,
         max_tokens=agent.max_tokens,
@@ -279,11 +282,11 @@ def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rate
     runs = TrainingRun.objects.filter(agent=agent, config__learner=config.learner, trajectories__gte=measured.ENOUGH)
     for run in runs.order_by("-job__created_at")[:5]:
         calls = LedgerEntry.objects.filter(job_id=run.job_id, purpose="training", rollout="", kind__in=PAID)
-        if paid := calls.aggregate(micros=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["micros"]:
+        if paid_micros := calls.aggregate(micros=Sum(F("spent_delta_micros") + F("debt_delta_micros")))["micros"]:
             share = measured.passes(config) / measured.passes(run.configuration)
-            return replace(found, learned_micros=float(paid) / run.trajectories * share)
+            return replace(found, learned_micros=float(paid_micros) / run.trajectories * share)
     options = (agent.endpoint.options if agent.endpoint else None) or {}
-    guess = measured.guessed_learning(
+    guess_micros = measured.guessed_learning_micros(
         config,
         _train_price(agent),
         float(options.get(GPU_PRICE, 0.0)),
@@ -291,7 +294,7 @@ def _with_training_calls(found: Rates, agent: Agent, config: GRPOConfig) -> Rate
         prompt_tokens=len(agent.system_prompt) // 3,
         max_tokens=agent.max_tokens,
     )
-    return replace(found, learned_micros=guess, n=0 if guess else found.n)
+    return replace(found, learned_micros=guess_micros, n=0 if guess_micros else found.n)
 
 
 def _train_price(agent: Agent) -> Price:
@@ -322,40 +325,40 @@ def _of_actions(agent: Agent) -> Rates:
     return Rates(latest.job.worked_ms / done, latest.cost_micros / latest.trajectories, n=latest.trajectories)
 
 
-def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question: float) -> Rates | None:
+def _of_calls(agent: Agent, config: GRPOConfig, price: Price, reflector: Price, question_micros: float) -> Rates | None:
     """Rates by the latest calls of the agent's latest run, at today's prices; None if it never called this model.
-    ``question`` is the guess if its reflector was never asked."""
+    ``question_micros`` is the guess if its reflector was never asked."""
     entries = LedgerEntry.objects.filter(kind__in=PAID)
     runs = TrainingRun.objects.filter(agent=agent, policy_kind=agent.runtime, job__worked_ms__gt=0)
     for run in runs.select_related("job").order_by("-job__created_at")[:5]:
         mine = entries.filter(job_id=run.job_id)
         if not mine.filter(model=price.model, purpose="training").exists():
             continue
-        rollouts, questions = _sums(mine, price, reflector)
-        if len(rollouts) >= measured.ENOUGH:
+        rollouts_micros, questions_micros = _sums_micros(mine, price, reflector)
+        if len(rollouts_micros) >= measured.ENOUGH:
             then = run.configuration
             ms = run.job.worked_ms / _done(run, then) * then.max_concurrent_rollouts / config.max_concurrent_rollouts
-            return measured.rates(ms, rollouts, questions, question=question)
+            return measured.rates(ms, rollouts_micros, questions_micros, question_micros=question_micros)
     return None
 
 
-def _sums(entries: Any, price: Price, reflector: Price) -> tuple[list[float], list[float]]:
+def _sums_micros(entries: Any, price: Price, reflector: Price) -> tuple[list[float], list[float]]:
     """Cost of each of the latest rollouts with its verdict, and of each question to this reflector."""
-    rollouts: dict[str, float] = {}
-    questions: list[float] = []
+    rollouts_micros: dict[str, float] = {}
+    questions_micros: list[float] = []
     names = ("kind", "purpose", "rollout", "model", "source", "input_tokens", "output_tokens", "cached_tokens")
     rows = entries.order_by("-id").values_list(*names, "spent_delta_micros", "debt_delta_micros")[:LATEST]
-    for kind, purpose, rollout, model, source, n_input, n_output, n_cached, spent, debt in rows:
-        paid, asks = spent + debt, purpose == "reflection"
+    for kind, purpose, rollout, model, source, n_input, n_output, n_cached, spent_micros, debt_micros in rows:
+        paid_micros, asks = spent_micros + debt_micros, purpose == "reflection"
         today = reflector if asks else price
         if kind == EntryKind.SETTLE and model == today.model and source in OURS and n_input:
-            paid = cost_micros(today, Usage(n_input, n_output, n_cached))
+            paid_micros = cost_micros(today, Usage(n_input, n_output, n_cached))
         if asks:
-            questions += [paid] if model == reflector.model else []
+            questions_micros += [paid_micros] if model == reflector.model else []
         elif rollout:
             name = rollout.partition("/judge/")[0]
-            rollouts[name] = rollouts.get(name, 0.0) + paid
-    return list(rollouts.values()), questions
+            rollouts_micros[name] = rollouts_micros.get(name, 0.0) + paid_micros
+    return list(rollouts_micros.values()), questions_micros
 
 
 def _done(run: TrainingRun, config: GRPOConfig) -> int:

@@ -205,7 +205,7 @@ def _questions(run: TrainingRun) -> dict[int, list[StageFigures]]:
         repaired=Count("id", filter=Q(repaired=True)),
         calls=Sum("calls"),
         tokens=Sum("tokens"),
-        cost=Sum("cost_micros"),
+        cost_micros=Sum("cost_micros"),
         latency_ms=Avg("latency_ms"),
         own_ms=Avg("own_ms"),
         models=ArrayAgg("model", distinct=True, filter=~Q(model=""), default=Value([])),
@@ -217,8 +217,8 @@ def _questions(run: TrainingRun) -> dict[int, list[StageFigures]]:
         why.setdefault((epoch, stage), {})[reason] = n
     found: dict[int, list[StageFigures]] = {}
     for row in sorted(sums, key=lambda row: (row["epoch"], _stage_order(row["stage"]))):
-        epoch, cost = row.pop("epoch"), row.pop("cost")
-        figures = row | {"cost_usd": dollars(cost or 0), "reasons": why.get((epoch, row["stage"]), {})}
+        epoch, cost_micros = row.pop("epoch"), row.pop("cost_micros")
+        figures = row | {"cost_usd": dollars(cost_micros or 0), "reasons": why.get((epoch, row["stage"]), {})}
         found.setdefault(epoch, []).append(cast(StageFigures, figures))
     return found
 

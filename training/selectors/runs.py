@@ -132,18 +132,18 @@ def run_series(run: TrainingRun, after: int = 0) -> Series:
     if stride > 1:
         rows = rows.extra(where=["number %% %s = 0 OR selection IS NOT NULL"], params=[stride])
     before = Iteration.objects.filter(run=run, number__lte=after)
-    total = before.aggregate(n=Sum("trajectories"), cost=Sum("cost_micros"))
-    trajectories, cost = total["n"] or 0, total["cost"] or 0
+    total = before.aggregate(n=Sum("trajectories"), cost_micros=Sum("cost_micros"))
+    trajectories, cost_micros = total["n"] or 0, total["cost_micros"] or 0
     per_iteration = run.trajectories / run.iteration if run.iteration else 0
     began = run.job.started_at or run.job.created_at
     iterations, selection = [], []
     for row in rows.order_by("number"):
         trajectories = trajectories + row.trajectories if stride == 1 else round(row.number * per_iteration)
-        cost = row.metrics.get("spent_micros") or cost + row.cost_micros
+        cost_micros = row.metrics.get("spent_micros") or cost_micros + row.cost_micros
         point = {
             "n": row.number,
             "trajectories": trajectories,
-            "cost_usd": dollars(cost),
+            "cost_usd": dollars(cost_micros),
             "seconds": round((row.created_at - began).total_seconds(), 2),
         }
         iterations.append(point | {name: row.metrics.get(name) for name in SERIES_METRICS})

@@ -131,20 +131,23 @@ def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
 
 
 def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
-    cost, budget = planned.plan.cost_micros, planned.budget
+    cost_micros, budget_micros = planned.plan.cost_micros, planned.budget_micros
     # A guess only warns; a measurement refuses. The first run exists to show the real cost.
-    if planned.rates.measured and cost > budget:
+    if planned.rates.measured and cost_micros > budget_micros:
         yield LaunchRefusal(
             Insufficient(
-                f"The job is expected to cost {money(_cents(cost))}, and its budget is {money(budget)}. Raise the"
-                " budget, or ask for fewer iterations.",
+                f"The job is expected to cost {money(_cents(cost_micros))}, and its budget is {money(budget_micros)}."
+                " Raise the budget, or ask for fewer iterations.",
                 fields={"max_budget_usd": "The estimate does not fit this budget."},
             ),
             (*_fewer(planned), *_raised(planned)),
         )
-    wanted = min(cost, budget)
+    wanted_micros = min(cost_micros, budget_micros)
     check = partial(
-        budget_preflight, organization_id=planned.agent.organization_id, agent_id=planned.agent.id, wanted_micros=wanted
+        budget_preflight,
+        organization_id=planned.agent.organization_id,
+        agent_id=planned.agent.id,
+        wanted_micros=wanted_micros,
     )
     if short := _error_of(check):
         yield LaunchRefusal(short, tuple(_fewer(planned)))
@@ -158,11 +161,11 @@ def _fewer(planned: Planned) -> Iterator[Repair]:
 
 def _raised(planned: Planned) -> Iterator[Repair]:
     """Proposes a budget that covers the high end of the estimate, unless organisation or agent could not pay for it."""
-    if all(left >= planned.plan.cost_micros for _, left in planned.rooms):
-        enough = _cents(planned.plan.dear_micros)
-        yield Repair("max_budget_usd", dollars(enough), f"Set the budget to {money(enough)}")
+    if all(left_micros >= planned.plan.cost_micros for _, left_micros in planned.rooms):
+        enough_micros = _cents(planned.plan.dear_micros)
+        yield Repair("max_budget_usd", dollars(enough_micros), f"Set the budget to {money(enough_micros)}")
 
 
-def _cents(amount: int) -> int:
+def _cents(amount_micros: int) -> int:
     """Micro-dollars, rounded up to whole cents."""
-    return math.ceil(amount / CENT) * CENT
+    return math.ceil(amount_micros / CENT) * CENT

@@ -122,7 +122,7 @@ def run_start(
             actor, **job_slot(agent), title=title or f"Train {agent.name}", priority=priority, not_before=not_before
         )
         run.save(force_insert=True)
-        budget_open_job(actor, run.job, agent_id=agent.id, limit_micros=planned.budget)
+        budget_open_job(actor, run.job, agent_id=agent.id, limit_micros=planned.budget_micros)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run
 
@@ -160,7 +160,7 @@ def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: Chos
         library=library,
         starting_rule=None if of_actions else starting_rule(agent, prompt.pack),
         total_iterations=config.n_iterations,
-        budget_micros=planned.budget,
+        budget_micros=planned.budget_micros,
     )
 
 

@@ -19,13 +19,13 @@ from training.estimates.measured import (
     Work,
     affordable,
     guessed,
-    guessed_learning,
-    guessed_question,
+    guessed_learning_micros,
+    guessed_question_micros,
     passes,
     plan,
     questions,
     rates,
-    reflection_cost,
+    reflection_micros,
     reflections,
     spread_between_jobs,
     validations,
@@ -37,8 +37,8 @@ PRICE = Price("small", 150_000, 600_000)
 
 
 def test_a_first_guess_pays_for_calls_and_questions() -> None:
-    question = guessed_question(PRICE)
-    found = guessed(PRICE, question=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
+    question = guessed_question_micros(PRICE)
+    found = guessed(PRICE, question_micros=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
     assert found.question_micros == cost_micros(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
     without, asked = (plan(Work(100, 0, 0, n), found) for n in (0, 50))
     assert asked.cost_micros == pytest.approx(without.cost_micros + 50 * found.question_micros, abs=1)
@@ -77,7 +77,7 @@ def test_whole_groups_are_priced_by_their_tokens_or_as_summaries_whichever_is_de
         context = {"propose_until": 1.0, "reflect_groups": 1, "group_tokens": group_tokens}
         config = GRPOConfig(n_iterations=10, n_trajectories_per_query=8, context=context)
         asked = work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True)
-        return reflection_cost(asked, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
+        return reflection_micros(asked, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
 
     assert cost_of(0) == cost_of(1_000) == 10 * 6 * 500  # four summaries cost more than so few tokens
     assert cost_of(6_000) == 10 * (2 * 500 + 6_000)
@@ -145,7 +145,7 @@ def test_nine_of_ten_jobs_stay_below_the_dear_end_though_each_job_has_its_own_pr
 def test_too_few_jobs_give_no_spread() -> None:
     assert spread_between_jobs([1.0, 1.2, 0.9, 1.1]) is None
     assert spread_between_jobs([1.1] * 5) == pytest.approx(1.1)
-    found = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd=1.0, n=4_000))
+    found = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd_micros=1.0, n=4_000))
     assert (found.basis, found.dear_micros) == ("factor", UNKNOWN_SPREAD * found.cost_micros)
 
 
@@ -153,13 +153,15 @@ def test_training_calls_are_guessed_by_tokens_seconds_and_surcharges_for_each_pa
     known = {"philosophy": "cot", "prompt_tokens": 100, "max_tokens": 50}
     config = GRPOConfig(num_iterations=2, batch_size=4, n_trajectories_per_query=4)
     free, priced = Price("tiny/train", 0, 0), Price("tiny/train", 2_000_000, 0, per_call_micros=160)
-    assert guessed_learning(config, free, 0.0, **known) == 0.0
+    assert guessed_learning_micros(config, free, 0.0, **known) == 0.0
     tokens, passes_of_two_steps = 500 + 100 + 50, 4
     # Six calls: log-probabilities, gradient and Adam of each step. 2 micro-dollars a token, 160 a call of 16 rollouts.
     assert passes(config) == passes_of_two_steps
-    assert guessed_learning(config, priced, 0.0, **known) == pytest.approx(passes_of_two_steps * tokens * 2 + 6 * 10)
+    assert guessed_learning_micros(config, priced, 0.0, **known) == pytest.approx(
+        passes_of_two_steps * tokens * 2 + 6 * 10
+    )
     seconds = passes_of_two_steps * tokens / TRAINED_TOKENS_PER_S
-    assert guessed_learning(config, free, 3.6, **known) == pytest.approx(seconds * 1_000)
+    assert guessed_learning_micros(config, free, 3.6, **known) == pytest.approx(seconds * 1_000)
     assert passes(config.model_copy(update={"beta": 0.1})) == 5  # and those of the reference
 
 
