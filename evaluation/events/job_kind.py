@@ -37,7 +37,7 @@ class ExternalTrainingKind:
         report = row.report
         status = report.get("status")
         try:
-            left = cost_book(row, ended=status in ENDED)
+            left_micros = cost_book(row, ended=status in ENDED)
         except BudgetRefused as refused:
             raise MustFail(Reason.BUDGET_EXCEEDED, str(refused)) from refused
         done = float((report.get("progress") or {}).get("percent_complete") or 0.0) / 100
@@ -54,7 +54,7 @@ class ExternalTrainingKind:
             error = report.get("error") or {}
             reason = REASONS.get(error.get("code", ""), Reason.ERROR)
             raise MustFail(reason, f"{error.get('code') or 'It failed'}: {error.get('message') or 'no reason given'}")
-        if left <= 0:
+        if left_micros <= 0:
             cost = money(row.cost_micros)
             raise MustFail(Reason.BUDGET_EXCEEDED, f"It has cost {cost}, which is all that its budget allows.")
         return Progressed(finished=False)

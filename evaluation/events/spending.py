@@ -27,35 +27,35 @@ def budget_hold(row: TrainingRequest) -> None:
         BudgetRefused: a budget of the chain has no room for it.
         RuntimeError: called inside a transaction.
     """
-    chain, booked, limit = _account(row)
-    left = max(0, limit - booked)
-    reserve(Hold(_key(row, booked), chain, left, PURPOSE, row.base_model, lease=LEASE_SECONDS))
+    chain, booked_micros, limit_micros = _account(row)
+    left_micros = max(0, limit_micros - booked_micros)
+    reserve(Hold(_key(row, booked_micros), chain, left_micros, PURPOSE, row.base_model, lease=LEASE_SECONDS))
 
 
 def cost_book(row: TrainingRequest, *, ended: bool) -> int:
     """Books what its service has reported since, and holds what is left of its budget; nothing more once it has
-    ``ended``. Returns the micro-dollars that are left of its budget.
+    ``ended``. Returns what is left of its budget.
 
     Raises:
         BudgetRefused, RuntimeError: as for ``budget_hold``.
     """
-    chain, booked, limit = _account(row)
-    new = max(0, row.cost_micros - booked)
-    if new or ended:
-        key = _key(row, booked)
-        if not _settled(key, new) and new:  # it had ended, or its hold was never made: spent it is
+    chain, booked_micros, limit_micros = _account(row)
+    new_micros = max(0, row.cost_micros - booked_micros)
+    if new_micros or ended:
+        key = _key(row, booked_micros)
+        if not _settled(key, new_micros) and new_micros:  # it had ended, or its hold was never made: spent it is
             reserve(Hold(f"{key}/late", chain, 0, PURPOSE, row.base_model, late=True))
-            _settled(f"{key}/late", new)
-    left = limit - booked - new
-    if new and not ended and left > 0:
+            _settled(f"{key}/late", new_micros)
+    left_micros = limit_micros - booked_micros - new_micros
+    if new_micros and not ended and left_micros > 0:
         budget_hold(row)
-    return left
+    return left_micros
 
 
-def _settled(key: str, amount: int) -> bool:
+def _settled(key: str, amount_micros: int) -> bool:
     """Whether a hold was ended by this."""
     try:
-        return settle(key, Bill(amount, None, "provider")).state != "repeated"
+        return settle(key, Bill(amount_micros, None, "provider")).state != "repeated"
     except UnknownHold:
         return False
 
@@ -71,5 +71,5 @@ def _account(row: TrainingRequest) -> tuple[Chain, int, int]:
     )
 
 
-def _key(row: TrainingRequest, booked: int) -> str:
-    return f"{row.job_id}/elsewhere/{booked}"
+def _key(row: TrainingRequest, booked_micros: int) -> str:
+    return f"{row.job_id}/elsewhere/{booked_micros}"

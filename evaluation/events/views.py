@@ -102,7 +102,7 @@ def training(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     context = {
         "row": row,
         "report": row.report,
-        "limit": Budget.objects.filter(job_id=row.job_id).values_list("limit_micros", flat=True).first(),
+        "limit_micros": Budget.objects.filter(job_id=row.job_id).values_list("limit_micros", flat=True).first(),
         "handed_over": row.job.events.filter(type=HANDED_OVER).exists(),
         "asked": orjson.dumps(row.request, option=orjson.OPT_INDENT_2).decode(),
         "events": row.job.events.order_by("-seq")[:50],

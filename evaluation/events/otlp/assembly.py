@@ -97,13 +97,13 @@ def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: Cos
     waiting, unpriced, notes = list(tools), set(), CallNotes()
     steps: Owned = []
     for at, one in enumerate(models):
-        cost = _cost(one, cost_of)
-        if cost is None:
+        cost_micros = _cost_micros(one, cost_of)
+        if cost_micros is None:
             unpriced.add(one.model)
         later = models[at + 1].inputs if at + 1 < len(models) else ()
         own = _decisions(one, waiting, later)
         first, _ = own[0]
-        first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost or 0
+        first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost_micros or 0
         first.call = notes.noted(one.settings, _finish(one))
         steps += own
     steps += [(_of_tool(one, one.began, ""), one.id) for one in waiting]
@@ -185,7 +185,7 @@ def _parameters(arguments: Any) -> dict[str, Any]:
     return {} if arguments in (None, "") else {"input": arguments}
 
 
-def _cost(model: AgentSpan, cost_of: CostOf) -> int | None:
+def _cost_micros(model: AgentSpan, cost_of: CostOf) -> int | None:
     if model.cost_usd is not None:
         return round(model.cost_usd * 1e6)
     usage = Usage(model.input_tokens, model.output_tokens, cached_tokens=min(model.cached_tokens, model.input_tokens))

@@ -23,7 +23,7 @@ class KeySpendingViewSet(ScopedViewSet):
     tag = "budgets"
     serializer_class = KeySpendingOut
     filterset_class = CallingKeyFilters
-    orderings = {"-created_at": "created_at", "-spent": "spent", "-calls": "calls"}
+    orderings = {"-created_at": "created_at", "-spent": "spent_micros", "-calls": "calls"}
 
     @extend_schema(summary="Spending of keys on model calls")
     def list(self, request: Request) -> Response:

@@ -18,7 +18,7 @@ from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.serving.loop.filters import LoopRowFilters, LoopTurnFilters
 from evaluation.serving.loop.presenters import next_of, sentence_of_turn, shown_turn
-from evaluation.serving.loop.selectors import loop_of, rows_visible, spent_this_month, turn_get, turns_visible
+from evaluation.serving.loop.selectors import loop_of, rows_visible, spent_this_month_micros, turn_get, turns_visible
 from evaluation.serving.loop.services import loop_change, rows_decide, settings_of, turn_start, turn_stop
 from evaluation.serving.models import (
     DeploymentStrategy,
@@ -77,7 +77,7 @@ class LearningLoopOut(Shape):
 
     computed = {
         "monthly_usd": lambda row: settings_of(row)["monthly_usd"],
-        "spent_usd": lambda row: dollars(spent_this_month(row.agent)),
+        "spent_usd": lambda row: dollars(spent_this_month_micros(row.agent)),
         "next": next_of,
     }
 

@@ -73,7 +73,7 @@ def _advance(pk: UUID) -> None:
     elif deployment.strategy == DeploymentStrategy.BLUE_GREEN and deployment.share == 1:
         found = _compare_with_base(deployment)
     else:
-        if deployment.strategy == DeploymentStrategy.SHADOW and shadow_spent(deployment) >= rule.budget_micros:
+        if deployment.strategy == DeploymentStrategy.SHADOW and shadow_spent_micros(deployment) >= rule.budget_micros:
             advance(deployment, note="Its budget is used up.")
         return
     if found is not None:
@@ -90,10 +90,10 @@ def _advance(pk: UUID) -> None:
             person_ask(deployment, note_without_proof(deployment, rule))
 
 
-def shadow_spent(deployment: Deployment) -> int:
-    """Cost of a shadow's answers, in micro-dollars."""
+def shadow_spent_micros(deployment: Deployment) -> int:
+    """Cost of a shadow's answers."""
     found = ProductionTrace.objects.filter(deployment_id=deployment.pk, arm=ArmName.SHADOW)
-    return int(found.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
+    return int(found.aggregate(spent_micros=Sum("cost_micros"))["spent_micros"] or 0)
 
 
 def waits_for(deployment: Deployment, rule: DeploymentRule) -> str:

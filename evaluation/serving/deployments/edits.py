@@ -154,8 +154,8 @@ def _runs(serving: AgentServing) -> QuerySet[SuiteRun]:
 
 
 def _left_micros(serving: AgentServing) -> int:
-    spent = _runs(serving).aggregate(spent=Sum("cost_micros"))["spent"] or 0
-    return max(serving.edits_monthly_micros - int(spent), 0)
+    spent_micros = _runs(serving).aggregate(spent_micros=Sum("cost_micros"))["spent_micros"] or 0
+    return max(serving.edits_monthly_micros - int(spent_micros), 0)
 
 
 def edits_limit(serving: AgentServing) -> str:

@@ -133,11 +133,14 @@ class Calls:
 
     async def admit(self, consumer: Consumer) -> None:
         """Raises CallRefused: the key's monthly spending limit or its rate limit is reached."""
-        key, most, rate = consumer.key_id, consumer.monthly_micros, consumer.per_minute
+        key, most_micros, rate = consumer.key_id, consumer.monthly_micros, consumer.per_minute
         if key is None:
             return
-        if most is not None and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most:
-            spent = f"This key has spent the {money(most)} that it may spend in a month (UTC)."
+        if (
+            most_micros is not None
+            and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most_micros
+        ):
+            spent = f"This key has spent the {money(most_micros)} that it may spend in a month (UTC)."
             raise CallRefused(402, spent, "insufficient_quota")
         if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
             raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)

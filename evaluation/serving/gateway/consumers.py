@@ -15,7 +15,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import living_key
 from agentcore_site.tenancy.models import ApiKey
 from agentcore_site.tenancy.services import KEY_PREFIX
-from evaluation.serving.keys.selectors import spent_by
+from evaluation.serving.keys.selectors import key_spent_micros
 
 SECONDS: Final = 1.0  # a revoked key is refused after that at the latest
 
@@ -68,6 +68,6 @@ def _allowed(row: ApiKey, began: float) -> Consumer:
     actor = Actor(row.user, scopes=frozenset(row.scopes), organization_id=row.organization_id)
     may = actor.may("gateway.call", row.organization_id)
     why = "" if may else "This key may not call models. Make one with the scope gateway:call."
-    spent = 0 if row.monthly_micros is None else spent_by(row.pk)
-    limits = (row.per_minute, row.monthly_micros, spent, began)
+    spent_micros = 0 if row.monthly_micros is None else key_spent_micros(row.pk)
+    limits = (row.per_minute, row.monthly_micros, spent_micros, began)
     return Consumer(row.organization_id, row.prefix, why, row.pk, *limits, addresses=tuple(row.addresses))

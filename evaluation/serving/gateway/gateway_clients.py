@@ -30,10 +30,10 @@ PayerName = tuple[uuid.UUID, uuid.UUID | None]  # organisation, agent
 
 
 class CallPaid(NamedTuple):
-    """The ledger's hold that paid for a call ("": a free call), and the cost of all its attempts in micro-dollars."""
+    """The ledger's hold that paid for a call ("": a free call), and the cost of all its attempts."""
 
     hold: str = ""
-    micros: int = 0
+    cost_micros: int = 0
 
 
 NOTHING: Final = CallPaid()
@@ -81,7 +81,7 @@ class BlockJournal:
     def billed(self, hold: CallKey, call: str, amount_micros: int) -> None:
         name = call.partition("/")[0]
         paid = self._paid[name]
-        self._paid[name] = paid._replace(micros=paid.micros + amount_micros)
+        self._paid[name] = paid._replace(cost_micros=paid.cost_micros + amount_micros)
         self._journal.note({"t": "bill", "hold": self._meter.stored_key(hold), "call": call, "amount": amount_micros})
 
     def closed(self, hold: CallKey, opened: Any) -> None:

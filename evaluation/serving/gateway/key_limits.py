@@ -78,7 +78,7 @@ class KeyRates:
 
 
 class RecentSpending:
-    """Spending of keys in this process that the last read of the database may not include, in micro-dollars.
+    """Spending of keys in this process that the last read of the database may not include.
 
     Called by the event loop, and by the thread that writes traces.
     """
@@ -96,11 +96,11 @@ class RecentSpending:
 
     def written(self, row: Mapping[str, Any]) -> None:
         """Marks the trace of a call as written now."""
-        key, micros = row["key_id"], row["cost_micros"]
+        key, cost_micros = row["key_id"], row["cost_micros"]
         with self._guard:
             if key in self._waiting and row["arm"] != ArmName.SHADOW:
-                self._waiting[key] -= micros
-                self._written[key].append((time.monotonic(), micros))
+                self._waiting[key] -= cost_micros
+                self._written[key].append((time.monotonic(), cost_micros))
 
     def since(self, key: uuid.UUID, moment: float) -> int:
         """Spending that a read of the database, begun at ``moment`` (of ``time.monotonic``), may have missed."""
@@ -108,4 +108,4 @@ class RecentSpending:
             written = self._written[str(key)]
             while written and written[0][0] < moment:
                 written.popleft()
-            return self._waiting[str(key)] + sum(micros for _, micros in written)
+            return self._waiting[str(key)] + sum(cost_micros for _, cost_micros in written)

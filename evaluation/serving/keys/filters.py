@@ -12,7 +12,7 @@ from agentcore_site.rest.filters import OnPage
 from agentcore_site.tenancy.models import ApiKey
 
 STATES: Final = (("alive", "alive"), ("exhausted", "spent up"), ("ended", "ended"))
-EXHAUSTED: Final = Q(spent__gte=F("monthly_micros"))
+EXHAUSTED: Final = Q(spent_micros__gte=F("monthly_micros"))
 
 
 class CallingKeyFilters(OnPage):

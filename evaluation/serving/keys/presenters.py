@@ -10,5 +10,5 @@ from agentcore_site.rest.money import Usd
 
 class KeySpendingOut(ApiKeyOut):
     owner = serializers.CharField(source="user.username")
-    spent_usd = Usd(source="spent", help_text="In the requested month, else in the current one (UTC).")
+    spent_usd = Usd(source="spent_micros", help_text="In the requested month, else in the current one (UTC).")
     calls = serializers.IntegerField(help_text="In the same month.")

@@ -17,8 +17,8 @@ from evaluation.serving.models import KeySpending
 CALLS = "gateway:call"
 
 
-def spent_by(key_id: uuid.UUID) -> int:
-    """Micro-dollars of this month."""
+def key_spent_micros(key_id: uuid.UUID) -> int:
+    """Spending of a key this month."""
     found = KeySpending.objects.filter(key_id=key_id, month=month_of()).values_list("micros", flat=True).first()
     return found or 0
 
@@ -26,7 +26,7 @@ def spent_by(key_id: uuid.UUID) -> int:
 def keys_visible(actor: Actor, month: date | None = None) -> QuerySet[ApiKey]:
     """One's own keys, and all of an organisation whose keys one manages.
 
-    Each with ``spent`` (micro-dollars) and ``calls`` of models of a month; of this one.
+    Each with ``spent_micros`` and ``calls`` of models of a month; of this one.
     """
     actor = Actor.of(actor)
     managed = [organization_id for organization_id in actor.organization_ids if actor.may("keys.edit", organization_id)]
@@ -34,7 +34,7 @@ def keys_visible(actor: Actor, month: date | None = None) -> QuerySet[ApiKey]:
     of_month = KeySpending.objects.filter(key_id=OuterRef("pk"), month=month or month_of())
     found: QuerySet[ApiKey] = ApiKey.objects.visible_to(actor).filter(mine)
     return found.select_related("user").annotate(
-        spent=Coalesce(Subquery(of_month.values("micros")), Value(0)),
+        spent_micros=Coalesce(Subquery(of_month.values("micros")), Value(0)),
         calls=Coalesce(Subquery(of_month.values("calls")), Value(0)),
     )
 

@@ -23,7 +23,7 @@ from evaluation.serving.keys.selectors import key_get, keys_visible, months_of
 
 SORTS: Final = (
     Sort("newest", "newest first", "created_at"),
-    Sort("spent", "spent most", "spent", former="dearest"),
+    Sort("spent", "spent most", "spent_micros", former="dearest"),
     Sort("busiest", "most calls", "calls"),
     Sort("name", "name", "name", descending=False),
 )

@@ -31,12 +31,12 @@ from evaluation.serving.loop.rows import LearnableRow, rows_of
 from evaluation.serving.loop.selectors import (
     actor_of_loop,
     answered,
-    cost_of,
     hindrance,
     judged_traces,
-    left_this_month,
+    left_this_month_micros,
     loop_of,
     may_not,
+    turn_cost_micros,
     with_feedback,
 )
 from evaluation.serving.loop.services import MOST_TEXT, turn_end, turn_start
@@ -181,7 +181,7 @@ def _step(pk: UUID) -> None:
             if turn.created_by is None:
                 raise TurnEnds("The person whom it acts as is gone.")
             turn.waits_for = STEPS[turn.state](turn, actor_of_loop(turn.agent, turn.created_by))[:MOST_TEXT]
-            turn.cost_micros = cost_of(turn)
+            turn.cost_micros = turn_cost_micros(turn)
             turn.save()
     except TurnEnds as end:  # the step began nothing; its findings stay
         turn_end(turn, TurnState.STOPPED, str(end))
@@ -253,7 +253,7 @@ def _review(turn: LoopTurn, actor: Actor) -> str:
         raise TurnEnds(f"{len(rows):,} rows were left after the review; the minimum is {loop.least_rows:,}.")
     if other := Job.objects.filter(exclusive_key=f"agent:{turn.agent_id}", status__in=ACTIVE).first():
         return f"the agent's other job, {other}"
-    left = dollars(left_this_month(loop))
+    left = dollars(left_this_month_micros(loop))
     most = float(loop.config.get("max_budget_usd", settings.TRAINING_DEFAULT_BUDGET_USD))
     title = f"{turn.agent.name}, turn {turn.number}"
     turn.run = run_start(
@@ -337,11 +337,11 @@ def _measured(turn: LoopTurn, actor: Actor, release: Release, current: Release |
             waits.append(_at_work(own.job, f"suite {version.suite.name} on release {of.number}"))
         else:
             missing.append((version, of))
-    left = left_this_month(loop_of(turn.agent)) if missing else 0
-    if missing and not left:
+    left_micros = left_this_month_micros(loop_of(turn.agent)) if missing else 0
+    if missing and not left_micros:
         raise TurnEnds("This month's budget is used up before the gate's suites have run.")
     for version, of in missing:
-        most = min(DEFAULT_BUDGET_USD, dollars(left // len(missing)))
+        most = min(DEFAULT_BUDGET_USD, dollars(left_micros // len(missing)))
         turn.suite_runs.add(suite_run_start(actor, version, release=of, max_budget_usd=most))
         waits.append(f"suite {version.suite.name} on release {of.number}")
     return ", ".join(waits)

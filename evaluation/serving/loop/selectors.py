@@ -70,25 +70,26 @@ def rows_visible(actor: Actor) -> QuerySet[LoopRow]:
     return LoopRow.objects.visible_to(actor).select_related("decided_by")
 
 
-def cost_of(turn: LoopTurn) -> int:
-    """Cost so far of its job (with the held-out proof) and of its suite runs, in micro-dollars."""
-    cost = turn.run.spent_micros if turn.run is not None else 0
-    spent = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent_micros"))
-    return cost + sum(max(run.cost_micros, spent.get(run.pk, 0)) for run in turn.suite_runs.defer("bundle", "report"))
+def turn_cost_micros(turn: LoopTurn) -> int:
+    """Cost so far of its job (with the held-out proof) and of its suite runs."""
+    cost_micros = turn.run.spent_micros if turn.run is not None else 0
+    spent_micros = dict(Budget.objects.filter(job__suite_run__loop_turns=turn).values_list("job_id", "spent_micros"))
+    runs = turn.suite_runs.defer("bundle", "report")
+    return cost_micros + sum(max(run.cost_micros, spent_micros.get(run.pk, 0)) for run in runs)
 
 
 def month_began(now: datetime | None = None) -> datetime:
     return (now or timezone.now()).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
 
 
-def spent_this_month(agent: Agent) -> int:
-    """Cost of the turns that began this month, in micro-dollars."""
+def spent_this_month_micros(agent: Agent) -> int:
+    """Cost of the turns that began this month."""
     turns = LoopTurn.objects.filter(agent=agent, created_at__gte=month_began())
-    return int(turns.aggregate(spent=Sum("cost_micros"))["spent"] or 0)
+    return int(turns.aggregate(spent_micros=Sum("cost_micros"))["spent_micros"] or 0)
 
 
-def left_this_month(loop: LearningLoop) -> int:
-    return max(loop.monthly_micros - spent_this_month(loop.agent), 0)
+def left_this_month_micros(loop: LearningLoop) -> int:
+    return max(loop.monthly_micros - spent_this_month_micros(loop.agent), 0)
 
 
 def actor_of_loop(agent: Agent, user: Any) -> Actor:
@@ -113,7 +114,7 @@ def hindrance(loop: LearningLoop) -> str:
         return f"{agent.name} is archived."
     if (live := live_turn(agent)) is not None:
         return f"Turn {live.number} is under way."
-    if not left_this_month(loop):
+    if not left_this_month_micros(loop):
         return "This month's budget is used up."
     rule = rule_of(agent)
     suites = Suite.objects.filter(organization_id=agent.organization_id, archived_at=None)

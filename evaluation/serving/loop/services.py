@@ -20,7 +20,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.deployments.rules import DeploymentRule
 from evaluation.serving.deployments.services import STRATEGIES, deployment_roll_back
-from evaluation.serving.loop.selectors import NEEDED, cost_of, hindrance, loop_of
+from evaluation.serving.loop.selectors import NEEDED, hindrance, loop_of, turn_cost_micros
 from evaluation.serving.models import (
     LearningLoop,
     LoopTrigger,
@@ -141,7 +141,7 @@ def turn_end(turn: LoopTurn, state: str, reason: str = "", *, actor: Actor | Non
     for job in Job.objects.filter(its | Q(suite_run__in=turn.suite_runs.all()), status__in=ACTIVE):
         lifecycle.cancel(actor, job)
     turn.state, turn.reason, turn.waits_for, turn.ended_at = state, reason[:MOST_TEXT], "", timezone.now()
-    turn.cost_micros = cost_of(turn)
+    turn.cost_micros = turn_cost_micros(turn)
     turn.save()
     record(actor, "loop.turn_ended", turn, after={"number": turn.number, "state": str(state), "reason": turn.reason})
 

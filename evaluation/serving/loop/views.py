@@ -14,7 +14,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.serving.loop.forms import LoopForm
 from evaluation.serving.loop.presenters import next_of, return_of, shown_turn
-from evaluation.serving.loop.selectors import loop_of, rows_visible, spent_this_month, turn_get, turns_visible
+from evaluation.serving.loop.selectors import loop_of, rows_visible, spent_this_month_micros, turn_get, turns_visible
 from evaluation.serving.loop.services import loop_change, rows_decide, turn_start, turn_stop
 from evaluation.serving.models import RowState, TurnState
 from experiences.models.agent_lookup import agent_get
@@ -42,7 +42,7 @@ def loop(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
         "loop": found,
         "form": form,
         "next": next_of(found),
-        "spent": spent_this_month(agent),
+        "spent_micros": spent_this_month_micros(agent),
         "last": last,
         "turns": turns,
         "brought": next(filter(None, map(return_of, turns)), None),

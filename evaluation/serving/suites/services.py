@@ -175,15 +175,18 @@ def suite_run_start(
 
 
 @transaction.atomic
-def _queued(actor: Actor, run: SuiteRun, limit: int) -> SuiteRun:
-    """Stores the run with its job and its budget of ``limit`` micro-dollars."""
+def _queued(actor: Actor, run: SuiteRun, limit_micros: int) -> SuiteRun:
+    """Stores the run with its job and its budget of ``limit_micros``."""
     version, agent, release = run.version, run.agent, run.release
     paid = calls_model(agent.runtime)
     before = SuiteRun.objects.filter(version=version, agent=agent, job__status="completed").order_by("-pk").first()
     if paid:
-        wanted = min(limit, before.cost_micros if before is not None else 0)
+        wanted_micros = min(limit_micros, before.cost_micros if before is not None else 0)
         budget_preflight(
-            organization_id=agent.organization_id, agent_id=agent.pk, wanted_micros=wanted, job_limit_micros=limit
+            organization_id=agent.organization_id,
+            agent_id=agent.pk,
+            wanted_micros=wanted_micros,
+            job_limit_micros=limit_micros,
         )
     partition_ensure(timezone.now().date().replace(day=1))
     run.job = lifecycle.submit(
@@ -196,9 +199,9 @@ def _queued(actor: Actor, run: SuiteRun, limit: int) -> SuiteRun:
     )
     run.save(force_insert=True)
     if paid:
-        budget_open_job(actor, run.job, agent_id=agent.pk, limit_micros=limit)
+        budget_open_job(actor, run.job, agent_id=agent.pk, limit_micros=limit_micros)
     after = {"suite": version.suite.name, "version": version.number, "agent": agent.slug, "digest": run.digest}
-    record(actor, "suite.run", run, after=after | {"limit_usd": dollars(limit) if paid else None})
+    record(actor, "suite.run", run, after=after | {"limit_usd": dollars(limit_micros) if paid else None})
     return run
 
 

@@ -143,7 +143,9 @@ def suite(request: HttpRequest, actor: Actor, suite_id: Any) -> HttpResponse:
         "status": status,
         "statuses": Status.choices,
         "form": RunForm(actor, initial=initial) if may_run else None,
-        "last_cost": everything.filter(job__status=Status.COMPLETED).values_list("cost_micros", flat=True).first(),
+        "last_cost_micros": everything.filter(job__status=Status.COMPLETED)
+        .values_list("cost_micros", flat=True)
+        .first(),
     }
     return render(request, "suites/suite.html", context)
 

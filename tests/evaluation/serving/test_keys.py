@@ -21,7 +21,7 @@ from agentcore_site.tenancy.services import api_key_create
 from budgets.ledger.accounts import month_of
 from budgets.models import BudgetSettings
 from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
-from evaluation.serving.keys.selectors import spent_by
+from evaluation.serving.keys.selectors import key_spent_micros
 from evaluation.serving.models import KeySpending, ProductionTrace
 from evaluation.serving.traces.writing import traces_write
 from tests.evaluation.serving.production import production
@@ -73,13 +73,13 @@ def test_the_gateway_keeps_a_key_to_its_rate_and_to_its_months_budget(
     assert asked(dear).status_code == 200
     refused = asked(dear)  # the database may not have the first one yet
     assert refused.status_code == 402 and refused.json()["error"]["code"] == "insufficient_quota"
-    eventually(lambda: spent_by(poor.pk) > 0, seconds=20, why="the counted spending of a key")
+    eventually(lambda: key_spent_micros(poor.pk) > 0, seconds=20, why="the counted spending of a key")
     # A refused call reached no model and left no trace; other keys go on.
     assert asked(shop.key).status_code == 200
     assert len(server.requests) == 5
     shop.traces(5)
     assert sum(KeySpending.objects.values_list("micros", flat=True)) == server.owed.micros
-    assert spent_by(poor.pk) == ProductionTrace.objects.get(key_id=poor.pk).cost_micros
+    assert key_spent_micros(poor.pk) == ProductionTrace.objects.get(key_id=poor.pk).cost_micros
 
 
 async def test_processes_share_a_rate_and_keep_to_it_alone_while_redis_is_away(broker: Redis, settings: Any) -> None:
