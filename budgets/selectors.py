@@ -51,8 +51,8 @@ class Headroom:
 
     @property
     def left_micros(self) -> int | None:
-        taken = self.spent_micros + self.reserved_micros + self.debt_micros
-        return None if self.limit_micros is None else max(0, self.limit_micros - taken)
+        taken_micros = self.spent_micros + self.reserved_micros + self.debt_micros
+        return None if self.limit_micros is None else max(0, self.limit_micros - taken_micros)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,10 +97,13 @@ class BreakdownOut(Shape):
     total_micros = serializers.IntegerField()
     results = SpendingOut(many=True)
 
-    computed = {"total_usd": lambda found: dollars(_total(found)), "total_micros": lambda found: _total(found)}
+    computed = {
+        "total_usd": lambda found: dollars(_total_micros(found)),
+        "total_micros": lambda found: _total_micros(found),
+    }
 
 
-def _total(found: dict[str, Any]) -> int:
+def _total_micros(found: dict[str, Any]) -> int:
     return sum(result.cost_micros for result in found["results"])
 
 

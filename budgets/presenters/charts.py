@@ -61,7 +61,7 @@ class _Frame:
 
 def spending(curve: Curve, *, width: int = 760, height: int = 260, kind: str = "") -> Picture:
     """The curve in a frame of ``width`` x ``height`` units; ``kind`` is one more class of the picture."""
-    step_micros, top_micros = scale(highest(curve))
+    step_micros, top_micros = scale(highest_micros(curve))
     frame = _Frame(width, height, curve.end, top_micros)
     parts = [*_axes(frame, step_micros, curve.ticks)]
     if curve.forecast is not None and curve.points:
@@ -80,7 +80,7 @@ def pictures(curve: Curve | None) -> list[Picture]:
     return [spending(curve, kind="wide"), spending(curve, width=360, height=230, kind="narrow")]
 
 
-def highest(curve: Curve) -> int:
+def highest_micros(curve: Curve) -> int:
     """The highest amount that has to be on the picture, in micro-dollars. A forecast never is: it would press flat what
     was really spent, and leaves the picture at its top."""
     top_micros = max([0, *(amount_micros for _, amount_micros in curve.points)])

@@ -26,10 +26,10 @@ class Named:
     @property
     def used(self) -> float | None:
         """Spent and owed by limit, for a gauge; None: not limited."""
-        limit = self.budget.limit_micros
-        if limit is None:
+        limit_micros = self.budget.limit_micros
+        if limit_micros is None:
             return None
-        return (self.budget.spent_micros + self.budget.debt_micros) / limit if limit else 1.0
+        return (self.budget.spent_micros + self.budget.debt_micros) / limit_micros if limit_micros else 1.0
 
 
 def all_agents() -> QuerySet[Any]:

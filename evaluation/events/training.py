@@ -293,9 +293,11 @@ def _hand_over(
 ) -> Job:
     """Its job hands it over, once its budget is held (``events.job_kind``)."""
     config, cap = payload["training_config"], (payload.get("metadata") or {}).get("max_cost_usd")
-    limit = DEFAULT_JOB_LIMIT_MICROS if cap is None else min(micros(cap), MOST_MICROS)
+    limit_micros = DEFAULT_JOB_LIMIT_MICROS if cap is None else min(micros(cap), MOST_MICROS)
     agent_id = None if agent is None else agent.pk
-    budget_preflight(organization_id=organization.pk, wanted_micros=limit, agent_id=agent_id, job_limit_micros=limit)
+    budget_preflight(
+        organization_id=organization.pk, wanted_micros=limit_micros, agent_id=agent_id, job_limit_micros=limit_micros
+    )
     job = lifecycle.submit(
         actor,
         kind=ELSEWHERE,
@@ -303,7 +305,7 @@ def _hand_over(
         title=f"{config['algorithm']} of {config['base_model']}, elsewhere"[:200],
         priority=PRIORITIES[payload.get("priority", "normal")],
     )
-    budget_open_job(actor, job, agent_id=agent_id, limit_micros=limit)
+    budget_open_job(actor, job, agent_id=agent_id, limit_micros=limit_micros)
     return job
 
 

@@ -24,7 +24,7 @@ from budgets.ledger import reserve, settle
 from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.models import Budget, BudgetLimit, BudgetSettings, LedgerEntry, ModelPrice
 from budgets.presenters.budget_verdict import curve, verdict
-from budgets.presenters.charts import Curve, amount_label, highest, pictures, scale, spending
+from budgets.presenters.charts import Curve, amount_label, highest_micros, pictures, scale, spending
 from budgets.prices.loading import prices_load
 from budgets.services import budget_set_limit, price_set
 from tests.budgets.support import bill, hold, limits_set
@@ -615,8 +615,8 @@ def test_the_axis_has_a_few_round_steps() -> None:
 def test_the_limit_is_on_the_picture_unless_it_would_press_the_curve_flat() -> None:
     near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit_micros=1_000)
     far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=10**9)
-    assert highest(near) == 1_000 and 'class="burn-limit"' in spending(near)
-    assert highest(far) == 400 and "far above" in spending(far) and 'class="burn-limit"' not in spending(far)
+    assert highest_micros(near) == 1_000 and 'class="burn-limit"' in spending(near)
+    assert highest_micros(far) == 400 and "far above" in spending(far) and 'class="burn-limit"' not in spending(far)
     assert "&lt;b&gt;" in spending(near) and "<b>" not in spending(near) and "a &quot;label&quot;" in spending(near)
 
 
@@ -624,7 +624,7 @@ def test_a_forecast_never_sets_the_axis_and_is_cut_off_at_the_top() -> None:
     wild = Forecast(400, 96_000_000, 600, 10**12, 3)
     plain = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=500)
     forecast = replace(plain, forecast=wild)
-    assert highest(forecast) == highest(plain) == 500
+    assert highest_micros(forecast) == highest_micros(plain) == 500
     drawn = spending(forecast)
     inner = re.search(r'<svg x="58" y="18" width="688" height="216" viewBox="58 18 688 216">(.*?)</svg>', drawn)
     assert inner is not None and "burn-band" in inner[1] and "burn-pace" in inner[1]

@@ -92,7 +92,7 @@ class MeteredTrainer:
         self._calls += 1
         key = CallKey(f"{self._prefix}/{self._calls}", "training", price.model)
         try:
-            await meter.reserve(key, cost_micros(price, usage) + self._of_seconds(CALL_SECONDS))
+            await meter.reserve(key, cost_micros(price, usage) + self._seconds_micros(CALL_SECONDS))
         except SpendingRateFull as error:
             raise Halted("spending_rate", str(error), error.retry_after) from error
         except BudgetRefused as error:
@@ -106,11 +106,11 @@ class MeteredTrainer:
             return found
         finally:
             took = time.perf_counter() - began
-            amount = cost_micros(price, usage) + self._of_seconds(took if seconds is None else seconds)
+            amount_micros = cost_micros(price, usage) + self._seconds_micros(took if seconds is None else seconds)
             source = "estimate" if seconds is None else "table"
-            await meter.settle(key, Bill(amount, usage, source, round(took * 1000)))
+            await meter.settle(key, Bill(amount_micros, usage, source, round(took * 1000)))
 
-    def _of_seconds(self, seconds: float) -> int:
+    def _seconds_micros(self, seconds: float) -> int:
         return round(seconds * self._rate / HOUR * 1e6)
 
     def _priced(self) -> Price:

@@ -85,7 +85,7 @@ def _store(agent: Agent, traces: Sequence[str]) -> int:
     spans: dict[str, list[AgentSpan]] = defaultdict(list)
     for _, trace, body in rows:
         spans[trace].append(AgentSpan.from_json(orjson.loads(body)))
-    prices = partial(_cost, DatabasePriceBook.load(agent.organization_id))
+    prices = partial(_cost_micros, DatabasePriceBook.load(agent.organization_id))
     found = {
         f"otlp-{trace}-{agent.pk.hex}": partial(trajectory_of, some, cost_of=prices)
         for trace, some in spans.items()
@@ -96,7 +96,7 @@ def _store(agent: Agent, traces: Sequence[str]) -> int:
     return stored
 
 
-def _cost(book: DatabasePriceBook, model: str, usage: Usage) -> int | None:
+def _cost_micros(book: DatabasePriceBook, model: str, usage: Usage) -> int | None:
     try:
         return cost_micros(book.price(model), usage)
     except UnknownPrice:
