@@ -51,7 +51,9 @@ def rows(run: TrainingRun, evaluation: EvaluationRun, operator: Actor) -> dict[s
     delta_waiting(playbook, content="Ask twice.")
     factories.ModelEndpointFactory(organization=owner)
     dataset_create(operator, name="places", rows=[{"query": "Where?", "expected_outcome": {}, "metadata": {}}])
-    ModelPrice.objects.create(organization=owner, model="small", input_micros=1, output_micros=1, valid_from=date(2026, 1, 1))
+    ModelPrice.objects.create(
+        organization=owner, model="small", input_micros=1, output_micros=1, valid_from=date(2026, 1, 1)
+    )
     factories.ToolServerFactory(organization=owner)
     factories.PromptPackFactory(organization=owner)
     bundle = Bundle(runtime="llm", system="You guide.").as_json()

@@ -189,14 +189,14 @@ def _copied(model: type[Model], pk: Any, times: int, **changes: str | None) -> N
     """``times`` copies of a row; ``changes`` are expressions of ``n``, None: the column's default."""
     key = model._meta.pk
     assert key is not None
-    columns = [field.attname for field in model._meta.concrete_fields if changes.get(field.attname, "") is not None]
+    columns = [field.column for field in model._meta.concrete_fields if changes.get(field.column, "") is not None]
     chosen = ", ".join(changes.get(name) or f"o.{name}" for name in columns)
     table = model._meta.db_table
     quoted = ", ".join(f'"{name}"' for name in columns)
     with connection.cursor() as cursor:
         cursor.execute(
             f"INSERT INTO {table} ({quoted}) SELECT {chosen} FROM {table} o, generate_series(1, %s) n"
-            f" WHERE o.{key.attname} = %s",
+            f" WHERE o.{key.column} = %s",
             [times, pk],
         )
 

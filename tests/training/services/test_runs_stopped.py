@@ -68,7 +68,7 @@ def server() -> Iterator[ModelServer]:
 def model_agent(adam: Any, server: ModelServer) -> Agent:
     actor = Actor(adam)
     home = adam.memberships.get().organization
-    price_set(actor, model="small", organization=home, input=1_000_000, output=1_000_000)
+    price_set(actor, model="small", organization=home, input_micros=1_000_000, output_micros=1_000_000)
     options = {"max_retries": 1_000, "retry_s": 300, "timeout_s": 300}
     endpoint = endpoint_create(
         actor, name="local", base_url=server.base_url, model="small", api_key="sk-test-123", options=options
