@@ -22,12 +22,12 @@ OF_DATASET = "dataset"  # the environment that brings no queries of its own
 
 @dataclass(frozen=True, slots=True)
 class FirstStep:
-    """``said``: its state, or the next action. ``label`` and ``url``: of the page for the action; "" if the step is
+    """``text``: its state, or the next action. ``label`` and ``url``: of the page for the action; "" if the step is
     done, or the person may not do it."""
 
     title: str
     done: bool
-    said: str
+    text: str
     label: str = ""
     url: str = ""
 
@@ -48,8 +48,8 @@ def first_steps(actor: Actor, organization: Organization) -> list[FirstStep]:
 def _agent(actor: Actor, organization: Organization, agent: Agent | None) -> FirstStep:
     if agent is not None:
         return FirstStep("An agent", True, f"{agent.name}, in the environment {agent.environment}.")
-    said = "An agent acts in an environment, which says how well it did. The demo agent needs no key and no network."
-    return _open(actor, organization, "agent.edit", "An agent", said, "Make an agent", "experiences:agent_new")
+    text = "An agent acts in an environment, which says how well it did. The demo agent needs no key and no network."
+    return _open(actor, organization, "agent.edit", "An agent", text, "Make an agent", "experiences:agent_new")
 
 
 def _queries(actor: Actor, organization: Organization, agent: Agent | None) -> FirstStep:
@@ -59,40 +59,40 @@ def _queries(actor: Actor, organization: Organization, agent: Agent | None) -> F
     known = datasets_visible(actor).filter(organization=organization, archived_at=None).order_by("-created_at").first()
     if known is not None:
         return FirstStep(title, True, f"{known.name}: {known.size:,} rows.")
-    said = "Questions with the answers that are right, as a file. Some are kept apart for the proof."
-    return _open(actor, organization, "dataset.edit", title, said, "Upload a dataset", "training:dataset_new")
+    text = "Questions with the answers that are right, as a file. Some are kept apart for the proof."
+    return _open(actor, organization, "dataset.edit", title, text, "Upload a dataset", "training:dataset_new")
 
 
 def _model(actor: Actor, organization: Organization, agent: Agent | None) -> FirstStep:
     title = "A model, and its price"
-    said = "An agent of a language model calls an endpoint; by its model's price each launch says what it costs."
+    text = "An agent of a language model calls an endpoint; by its model's price each launch says what it costs."
     if agent is not None and agent.runtime == AgentRuntime.ACTION:
         return FirstStep(title, True, "None is called: the agent's own policy learns on this server, at no cost.")
     if agent is not None:
         try:
             model_price(agent)
         except Invalid as error:
-            said = error.message
+            text = error.message
         else:
             return FirstStep(title, True, "Its endpoint is set, and the price of its model is known.")
         if agent.endpoint is not None:
-            step = _open(actor, organization, "price.edit", title, said, "Set a price", "budgets:price_set")
+            step = _open(actor, organization, "price.edit", title, text, "Set a price", "budgets:price_set")
             model = urlencode({"model": agent.model or agent.endpoint.model})
             return replace(step, url=f"{step.url}?{model}") if step.url else step
-    return _open(actor, organization, "endpoint.edit", title, said, "Add an endpoint", "experiences:endpoint_new")
+    return _open(actor, organization, "endpoint.edit", title, text, "Add an endpoint", "experiences:endpoint_new")
 
 
 def _launch(actor: Actor, organization: Organization, agent: Agent | None) -> FirstStep:
-    title, said = "The first job", "The form shows what it would cost and what it could prove, before anything starts."
+    title, text = "The first job", "The form shows what it would cost and what it could prove, before anything starts."
     if agent is None:
-        return FirstStep(title, False, said)
-    step = _open(actor, organization, "run.start", title, said, "Launch training", "training:launch")
-    return FirstStep(title, False, step.said, step.label, f"{step.url}?agent={agent.pk}" if step.url else "")
+        return FirstStep(title, False, text)
+    step = _open(actor, organization, "run.start", title, text, "Launch training", "training:launch")
+    return FirstStep(title, False, step.text, step.label, f"{step.url}?agent={agent.pk}" if step.url else "")
 
 
-def _open(actor: Actor, organization: Organization, action: str, title: str, said: str, *to: str) -> FirstStep:
+def _open(actor: Actor, organization: Organization, action: str, title: str, text: str, *to: str) -> FirstStep:
     """A step to be done: a link for people with the right, else a sentence about who has it."""
     label, name = to
     if not actor.may(action, organization.pk):
-        return FirstStep(title, False, f"{said} {who_may(action)}")
-    return FirstStep(title, False, said, label, reverse(name))
+        return FirstStep(title, False, f"{text} {who_may(action)}")
+    return FirstStep(title, False, text, label, reverse(name))

@@ -102,8 +102,8 @@ def _compared(lines: Sequence[bytes], before: int) -> Iterator[tuple[int, bytes,
 
 def _check(line: bytes, place: int) -> None:
     try:
-        said: Any = orjson.loads(line)
+        record_read: Any = orjson.loads(line)
     except ValueError:
-        said = None
-    if not isinstance(said, dict) or not said.keys() >= MEMBERS.keys():
+        record_read = None
+    if not isinstance(record_read, dict) or not record_read.keys() >= MEMBERS.keys():
         raise Invalid(f"Line {place} of the file is not an export record of the audit log.")

@@ -25,23 +25,23 @@ LOCK: Final = 0x5EA1
 
 @dataclass(frozen=True, slots=True)
 class SealedTable:
-    """``key``: its column of rising numbers. ``said``: SQL of the content of a line, of the row ``t``; another content
+    """``key``: its column of rising numbers. ``content``: SQL of a line's content, of the row ``t``; another content
     breaks the chain. ``words``: SQL of the digest of words that may be erased; ``joined``: the join that this SQL
     needs."""
 
     name: str
     table: str
     key: str
-    said: tuple[str, ...]
+    content: tuple[str, ...]
     words: str = ""
     joined: str = ""
 
     @property
     def digest(self) -> str:
         """SQL of a line's digest."""
-        said = ", ".join(f"t.{self.key}" if one == self.key else one for one in self.said)
+        content = ", ".join(f"t.{self.key}" if part == self.key else part for part in self.content)
         words = f" || {self.words}" if self.words else ""
-        return f"sha256(convert_to(jsonb_build_array({said})::text, 'UTF8'){words})"
+        return f"sha256(convert_to(jsonb_build_array({content})::text, 'UTF8'){words})"
 
     def lines(self, where: str) -> str:
         """A query for number and digest of lines."""
@@ -88,10 +88,10 @@ def seal(table: SealedTable) -> int:
         lines AS (({after}) UNION ALL ({between})),
         block AS (SELECT range_agg(int8range(number, number + 1)) AS members, max(number) + 1 AS top, count(*) AS n,
             string_agg(substring(digest FOR {SHORT}), ''::bytea ORDER BY number) AS digests,
-            string_agg(digest, ''::bytea ORDER BY number) AS said FROM lines)
+            string_agg(digest, ''::bytea ORDER BY number) AS line_digests FROM lines)
         INSERT INTO audit_seal (kind, members, top, digests, previous, digest, sealed_at)
         SELECT %(kind)s, members, greatest(block.top, bounds.top), digests, coalesce(last.digest, ''),
-            sha256(coalesce(last.digest, '') || convert_to(members::text, 'UTF8') || said), now()
+            sha256(coalesce(last.digest, '') || convert_to(members::text, 'UTF8') || line_digests), now()
         FROM bounds CROSS JOIN block LEFT JOIN last ON true WHERE n > 0
         RETURNING length(digests) / {SHORT}
     """  # noqa: S608  (names of our own)
@@ -123,15 +123,15 @@ def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
         found.seals += 1
         if bytes(before) != previous:
             wrong.append(f"seal {number} does not follow the one before it")
-        there, said = _lines(table, members), b""
+        there, line_digests = _lines(table, members), b""
         for place, line in enumerate(_numbers(members)):
             whole = there.get(line)
             if whole is None:
                 wrong.append(f"line {line} is missing")
             elif whole[:SHORT] != bytes(digests[SHORT * place : SHORT * (place + 1)]):
                 wrong.append(f"line {line} was altered")
-            said += whole or b""
-        if not wrong and _digest(previous, members, said) != bytes(digest):
+            line_digests += whole or b""
+        if not wrong and _digest(previous, members, line_digests) != bytes(digest):
             wrong.append(f"seal {number} was altered")
         found.lines += len(there)
         previous = bytes(digest)
@@ -177,10 +177,10 @@ def _numbers(members: Iterable[Any]) -> Iterator[int]:
         yield from range(member.lower, member.upper)
 
 
-def _digest(previous: bytes, members: Any, said: bytes) -> bytes:
+def _digest(previous: bytes, members: Any, line_digests: bytes) -> bytes:
     with connection.cursor() as cursor:
         cursor.execute(
-            "SELECT sha256(%s || convert_to(%s::int8multirange::text, 'UTF8') || %s)", [previous, members, said]
+            "SELECT sha256(%s || convert_to(%s::int8multirange::text, 'UTF8') || %s)", [previous, members, line_digests]
         )
         return bytes(cursor.fetchone()[0])
 

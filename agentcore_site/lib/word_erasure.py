@@ -21,10 +21,10 @@ class ProgramKeys:
     foreign: frozenset[str] = frozenset()
 
     @classmethod
-    def but(cls, names: Iterable[str], *said: str, foreign: Iterable[str] = ()) -> Self:
-        """The program writes all of these names and the ``foreign`` ones; ``names`` except ``said`` are closed."""
+    def but(cls, names: Iterable[str], *open_names: str, foreign: Iterable[str] = ()) -> Self:
+        """The program writes all of these names and the ``foreign`` ones; ``names`` but ``open_names`` are closed."""
         ours = frozenset(names)
-        return cls(ours.union(foreign), ours - set(said), frozenset(foreign))
+        return cls(ours.union(foreign), ours - set(open_names), frozenset(foreign))
 
     def under(self, key: str) -> Self:
         """The program's keys in the value of a key."""

@@ -53,8 +53,8 @@ def money(value: Any) -> str | SafeString:
     number = as_number(value)
     if number is None:
         return NOTHING
-    said, whole = money_format.money(int(number)), money_format.exact(int(number))
-    return said if said == whole else format_html('<span title="{}">{}</span>', whole, said)
+    rounded, whole = money_format.money(int(number)), money_format.exact(int(number))
+    return rounded if rounded == whole else format_html('<span title="{}">{}</span>', whole, rounded)
 
 
 @register.filter

@@ -142,13 +142,13 @@ def _stream_shown(
 def _filters(request: HttpRequest) -> dict[str, str]:
     query, family = query_params(request, "q", "about")
     since, until = _day(request, "since"), _day(request, "until")
-    asked_for = {
+    filters = {
         "search": query,
         "about": family,
         "since": f"{since}T00:00:00Z" if since else "",
         "until": f"{until + timedelta(days=1)}T00:00:00Z" if until else "",
     }
-    return {name: value for name, value in asked_for.items() if value}
+    return {name: value for name, value in filters.items() if value}
 
 
 def _day(request: HttpRequest, name: str) -> date | None:

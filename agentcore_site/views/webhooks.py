@@ -53,7 +53,7 @@ def webhook_new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "view" if own else "webhook.edit", organization)
     form = WebhookForm.of(None, sent(request))
     if made := form.applied(endpoint_create, actor, organization, own=own):
-        return _webhook_page(request, made.endpoint, secret=made.secret, said="Webhook created. Send a test now.")
+        return _webhook_page(request, made.endpoint, secret=made.secret, notice="Webhook created. Send a test now.")
     return render(request, "notices/webhook_new.html", {"form": form, "own": own}, status=form.status)
 
 
@@ -123,7 +123,7 @@ def _webhook_page(
     *,
     form: WebhookForm | None = None,
     secret: str = "",
-    said: str = "",
+    notice: str = "",
 ) -> HttpResponse:
     """Its page. A secret is shown on the answer that made it, and is in no message and no cookie."""
     form = form or WebhookForm.of(row)
@@ -144,7 +144,7 @@ def _webhook_page(
         "row": row,
         "form": form,
         "secret": secret,
-        "said": said,
+        "notice": notice,
         "former": row.former_until if row.former_until and row.former_until > timezone.now() else None,
         "listing": listing(request, rows, LOG_SORTS, one="delivery", of=everything),
         "show": show,

@@ -111,8 +111,8 @@ class ModelServerClient:
             if status >= 500:
                 raise Halted("waiting_for_llm", AWAY.format(self._root, f"status {status}"))
             if status >= 400 and status != 408:  # 408: ask again for the result
-                said = self.endpoint.safe(answer[:300].decode(errors="replace"))
-                raise Halted("llm_refused", f"The model server refuses {path}: {said}")
+                reason = self.endpoint.safe(answer[:300].decode(errors="replace"))
+                raise Halted("llm_refused", f"The model server refuses {path}: {reason}")
             return answer, {name.lower(): value for name, value in answered_headers.items()}
         raise AssertionError("the last attempt returns or raises")
 

@@ -85,12 +85,12 @@ class TokenRow:
     step: list[int] = field(default_factory=list)
     logprob: list[float] = field(default_factory=list)
 
-    def given(self, ids: Sequence[int]) -> None:
+    def add_prompt(self, ids: Sequence[int]) -> None:
         self.ids += ids
         self.step += [-1] * len(ids)
         self.logprob += [0.0] * len(ids)
 
-    def said(self, call: SampledTokens, step: int) -> None:
+    def add_completion(self, call: SampledTokens, step: int) -> None:
         self.ids += call.completion
         self.step += [step] * len(call.completion)
         self.logprob += call.logprobs
@@ -109,10 +109,10 @@ def rows_of(steps: Iterable[Step]) -> list[TokenRow]:
             continue
         call = SampledTokens.unpacked(step.sampled, before)
         if before is not None and call.follows(before):
-            rows[-1].given(call.prompt[len(before.whole) :])
+            rows[-1].add_prompt(call.prompt[len(before.whole) :])
         else:
             rows.append(TokenRow())
-            rows[-1].given(call.prompt)
-        rows[-1].said(call, index)
+            rows[-1].add_prompt(call.prompt)
+        rows[-1].add_completion(call, index)
         before = call
     return rows

@@ -148,12 +148,12 @@ class Judge:
         return Outcome(median / TOP, median / TOP >= self.threshold, evidence)
 
     async def _verdict(self, talk: Conversation, messages: list[Message], account: AnswerAccount) -> tuple[float, str]:
-        said = await self._ladder.said(talk, messages, FORMS, account)
+        answer = await self._ladder.text(talk, messages, FORMS, account)
         try:
-            return grade_in(said)
+            return grade_in(answer)
         except UnusableAnswer as why:
-            repair = repairing(said, REPAIR.format(why=why))
-            return grade_in(await self._ladder.said(talk, [*messages, *repair], FORMS, account))
+            repair = repairing(answer, REPAIR.format(why=why))
+            return grade_in(await self._ladder.text(talk, [*messages, *repair], FORMS, account))
 
 
 def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonce: Callable[[], str]) -> list[Message]:
@@ -212,8 +212,8 @@ def judged_text(steps: Sequence[Step]) -> str:
     lines = []
     for number, step in enumerate(steps, start=1):
         action, result = step.action, step.result
-        said = action.get("text") or json.dumps(action.get("parameters") or {}, ensure_ascii=False, default=str)
-        lines.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {said}".replace(" :", ":"))
+        text = action.get("text") or json.dumps(action.get("parameters") or {}, ensure_ascii=False, default=str)
+        lines.append(f"{number}. {action.get('type', '')} {action.get('tool', '')}: {text}".replace(" :", ":"))
         lines.append(f"   result: {result.get('output') or result.get('error') or ''}")
     return "\n".join(lines)
 

@@ -104,7 +104,7 @@ class Ladder:
     at_once: bool = True
     rung: int = field(default=0, init=False)
 
-    async def said(
+    async def text(
         self, talk: Conversation, messages: Sequence[Message], forms: Sequence[Form], account: AnswerAccount
     ) -> str:
         """The model's text; "" for what is no answer, but was paid for.
@@ -147,9 +147,9 @@ def talk_with(
     return Conversation(model, sampling, Toolset(), prefix, purpose, seed, _ignore, _go_on, iteration)
 
 
-def repairing(said: str, complaint: str) -> list[Message]:
+def repairing(unusable: str, complaint: str) -> list[Message]:
     """Messages that follow an unusable answer: the answer, if there is one, and the complaint."""
-    answer = [Message("assistant", said[:MAX_QUOTED])] if said.strip() else []
+    answer = [Message("assistant", unusable[:MAX_QUOTED])] if unusable.strip() else []
     return [*answer, Message("user", complaint)]
 
 
@@ -240,16 +240,16 @@ class Asker:
         """(the object, why there is none, what halted the work before it could be mended)."""
         talk = talk_with(self.model, self.sampling, f"{self.prefix}/{key}", self.purpose, iteration)
         forms = forms_of(schema)
-        said = await self._ladder.said(talk, messages, forms, account)
-        value, why = _read(schema, said)
+        answer = await self._ladder.text(talk, messages, forms, account)
+        value, why = _read(schema, answer)
         if value is not None and complaint is not None:
             why = complaint(value)
         if not why:
             return value, "", None
-        repair = repairing(said, REPAIR.format(why=why, schema=json.dumps(shape_of(schema))))
+        repair = repairing(answer, REPAIR.format(why=why, schema=json.dumps(shape_of(schema))))
         account.repaired = True
         try:
-            said = await self._ladder.said(talk, [*messages, *repair], forms, account)
+            answer = await self._ladder.text(talk, [*messages, *repair], forms, account)
         except Halted as halted:
             account.repaired = False
             return value, "" if value is not None else why, halted
@@ -257,7 +257,7 @@ class Asker:
             account.calls += 1
             refused = f"the model refused the repair: {error}"
             return value, refused if value is not None else f"{why}; {refused}", None
-        mended, why = _read(schema, said)
+        mended, why = _read(schema, answer)
         return (value, "", None) if mended is None and value is not None else (mended, why, None)
 
 

@@ -46,9 +46,9 @@ def call_pages(actor: Actor, calls: Collection[tuple[UUID, str]]) -> dict[tuple[
     }
 
 
-def _meant(rows: list[tuple[Collection[str], UUID]], said: str) -> UUID | None:
+def _meant(rows: list[tuple[Collection[str], UUID]], call_name: str) -> UUID | None:
     """The one row of whose names the call says most: "training", "selection.12", "evaluation/trained/held_out/0"."""
-    parts = said.split("/")
+    parts = call_name.split("/")
     fits = [(sum(name in parts for name in names), pk) for names, pk in rows]
     most = max((n for n, _ in fits), default=0)
     found = [pk for n, pk in fits if n == most]

@@ -97,8 +97,8 @@ def critique(trajectory: Trajectory) -> str:
     evidence = trajectory.evidence
     verdict = evidence.get("verdict")
     judges = (evidence.get("judge"), verdict.get("judge") if isinstance(verdict, Mapping) else None)
-    said = [str(judge.get("reason") or "") for judge in judges if isinstance(judge, Mapping)]
-    flat = " ".join(" ".join(dict.fromkeys(said)).split())
+    reasons = [str(judge.get("reason") or "") for judge in judges if isinstance(judge, Mapping)]
+    flat = " ".join(" ".join(dict.fromkeys(reasons)).split())
     return redact(plain(cut_short(flat, CRITIQUE_CHARACTERS)))
 
 

@@ -320,9 +320,9 @@ def _rewrite(library: Library, operations: Sequence[Operation], rules: Operation
     return f"the batch would take out {len(gone)} of {items} lessons at once" if too_many or too_much else ""
 
 
-def _id(said: str) -> str:
+def _id(written: str) -> str:
     """An id as models write it: with brackets, quotes or spaces around."""
-    return said.strip().strip("[]()\"'` ").lower() if said else ""
+    return written.strip().strip("[]()\"'` ").lower() if written else ""
 
 
 def _joined(*lists: Sequence[str]) -> tuple[str, ...]:

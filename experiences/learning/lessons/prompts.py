@@ -130,15 +130,15 @@ class Prompts:
         return "\n\n".join(shown)
 
     def _judged(self, attempt: Trajectory) -> str:
-        said = critique(attempt) if self.options.show_answers else ""
-        return f" What was said of it: {said}" if said else ""
+        verdict = critique(attempt) if self.options.show_answers else ""
+        return f" What was said of it: {verdict}" if verdict else ""
 
     def _messages(self, instructions: str, blocks: dict[str, str], origin: str) -> list[Message]:
         wanted = {"OBJECTIVE": self.options.objective, "LEARN ABOUT": self.options.learning_objective}
         blocks = {name: redact(plain(text))[:MAX_OBJECTIVE] for name, text in wanted.items() if text.strip()} | blocks
         mark = unused_mark(steady_marks(self.secret, origin), blocks.values())
-        said = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
-        rule = "\n".join([RULE.format(mark=mark), *(text for name, text in said.items() if name in blocks)])
+        rules = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
+        rule = "\n".join([RULE.format(mark=mark), *(text for name, text in rules.items() if name in blocks)])
         options = self.options
         head = instructions.format(rule=rule, words=options.max_words, most=options.max_lessons)
         return [Message("system", head), Message("user", quoted(blocks, mark))]

@@ -184,10 +184,11 @@ class Reflector:
     async def _summaries(self, of: Contrast, ask: Callable[..., Awaitable[Any]]) -> dict[str, str]:
         """Summaries by the name of the attempt, of the attempts that could be summarised."""
         prompts = self._prompts
-        said = await _all(
+        summaries = await _all(
             [ask("summary", f".{one.key.rollout}", prompts.summary(of, one), Summary) for one in of.attempts]
         )
-        return {name_of(one): found.summary for one, found in zip(of.attempts, said, strict=True) if found is not None}
+        pairs = zip(of.attempts, summaries, strict=True)
+        return {name_of(attempt): found.summary for attempt, found in pairs if found is not None}
 
     def _complaint(self, lineage: Lineage) -> Callable[[Lessons | Operations], str]:
         """Faults of proposed texts, so that their author can repair them once."""
@@ -196,11 +197,11 @@ class Reflector:
             found = lesson_fault(text, lineage.sources, max_words=self.options.max_words)
             return found or (UNDRAFTED if is_new and not is_drafted(text, lineage.drafts) else "")
 
-        def complaint(said: Lessons | Operations) -> str:
-            if isinstance(said, Lessons):
-                texts = [(lesson.text, False) for lesson in said.lessons]
+        def complaint(answer: Lessons | Operations) -> str:
+            if isinstance(answer, Lessons):
+                texts = [(lesson.text, False) for lesson in answer.lessons]
             else:
-                changes = [one for one in said.plain() if one.op in ("ADD", "UPDATE", "MERGE")]
+                changes = [one for one in answer.plain() if one.op in ("ADD", "UPDATE", "MERGE")]
                 texts = [(change.text, change.op == "ADD") for change in changes]
             faults = [fault(text, is_new) for text, is_new in texts]
             return "; ".join(f"text {n}: {why}" for n, why in enumerate(faults, start=1) if why)

@@ -125,14 +125,14 @@ def edit(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse
     return _lesson_page(request, actor, experience_get(actor, experience_id), form)
 
 
-def _action(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
+def _action(service: Callable[..., Experience], done: str) -> Callable[..., HttpResponseBase]:
     """A view that changes a lesson by one service."""
 
     @post_page
     def view(request: HttpRequest, actor: Actor, experience_id: Any) -> HttpResponse:
         row = experience_get(actor, experience_id)
         service(actor, row, why=request.POST.get("why", ""), version=whole_number(request.POST, "version"))
-        messages.success(request, said)
+        messages.success(request, done)
         return redirect("experiences:experience", experience_id=row.pk)
 
     return view

@@ -98,7 +98,7 @@ def reject(request: HttpRequest, actor: Actor, delta_id: Any) -> HttpResponse:
     return _back(request)
 
 
-def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., HttpResponseBase]:
+def _lesson(service: Callable[..., Experience], done: str) -> Callable[..., HttpResponseBase]:
     """A view that decides about a lesson in quarantine; one that can't be approved as it is has to be looked at."""
 
     @post_page
@@ -109,7 +109,7 @@ def _lesson(service: Callable[..., Experience], said: str) -> Callable[..., Http
         except (Invalid, Conflict) as error:
             messages.error(request, error.message)
             return redirect("experiences:experience", experience_id=row.pk)
-        messages.success(request, said)
+        messages.success(request, done)
         return _back(request)
 
     return view

@@ -57,17 +57,17 @@ def run(command: Sequence[str], given: str, seconds: int) -> Finished:
         "seconds": seconds + 1,  # for a caller that was killed meanwhile
     }
     launch = [sys.executable, "-I", "-S", str(PROGRAM), json.dumps(wanted)]
-    with tempfile.TemporaryFile() as asked, tempfile.TemporaryFile() as said, tempfile.TemporaryFile() as wrong:
-        asked.write(given.encode(errors="replace"))
-        asked.seek(0)
+    with tempfile.TemporaryFile() as source, tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as wrong:
+        source.write(given.encode(errors="replace"))
+        source.seek(0)
         # Files and not pipes: the limit of a file's size bounds the output.
-        with subprocess.Popen(launch, stdin=asked, stdout=said, stderr=wrong, env={}, cwd="/") as process:
+        with subprocess.Popen(launch, stdin=source, stdout=output, stderr=wrong, env={}, cwd="/") as process:
             try:
                 code, timed_out = process.wait(seconds), False
             except subprocess.TimeoutExpired:
                 process.kill()
                 code, timed_out = 137, True
-        return Finished(code, _text(said), _text(wrong), timed_out)
+        return Finished(code, _text(output), _text(wrong), timed_out)
 
 
 def _text(file: IO[bytes]) -> str:

@@ -49,25 +49,25 @@ class Session:
 
     def __init__(self, call: MakesCalls, model: str = "") -> None:
         self.call, self.model = call, model
-        self._said: dict[str, Sequence[Item]] = {}
+        self._items: dict[str, Sequence[Item]] = {}
 
-    def said(self, response_id: str | None) -> Sequence[Item]:
+    def items_until(self, response_id: str | None) -> Sequence[Item]:
         """All items up to that response, its own included. Raises BadCall."""
         if response_id is None:
             return ()
-        if response_id not in self._said:
+        if response_id not in self._items:
             message = f"This rollout keeps no response {response_id[:60]!r}."
             raise BadCall(message, 400, "previous_response_not_found", "previous_response_id")
-        return self._said[response_id]
+        return self._items[response_id]
 
     async def respond(
         self, asked: ResponsesBody, begun: dict[str, Any], on_delta: OnDelta | None = None
     ) -> dict[str, Any]:
         """The answer to a request of the Responses API. Raises what ``call`` raises."""
-        before = self.said(asked.previous_response_id)
+        before = self.items_until(asked.previous_response_id)
         response = response_json(begun, await self.call(asked.chat(before), on_delta))
         if asked.store is not False:
-            self._said[response["id"]] = (*before, *asked.input, *items_of(response["output"]))
+            self._items[response["id"]] = (*before, *asked.input, *items_of(response["output"]))
         return response
 
 

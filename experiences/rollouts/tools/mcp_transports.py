@@ -63,17 +63,17 @@ async def stdio_streams(
         start_new_session=True,
     )
     arriving, arrived = anyio.create_memory_object_stream[SessionMessage | Exception](0)
-    said, asked = anyio.create_memory_object_stream[SessionMessage](0)
+    outgoing, outgoing_read = anyio.create_memory_object_stream[SessionMessage](0)
     async with anyio.create_task_group() as pipes:
         pipes.start_soon(_read, process, arriving, overflow)
-        pipes.start_soon(_write, process, asked, arriving)
+        pipes.start_soon(_write, process, outgoing_read, arriving)
         try:
-            yield arrived, said
+            yield arrived, outgoing
         finally:
             with anyio.CancelScope(shield=True):  # or the process would outlive us; each wait is bounded
-                said.close()
+                outgoing.close()
                 await _ended(process)
-                for stream in (arriving, arrived, asked):
+                for stream in (arriving, arrived, outgoing_read):
                     stream.close()
             pipes.cancel_scope.cancel()
 

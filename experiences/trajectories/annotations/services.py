@@ -44,7 +44,7 @@ def annotation_create(
     require(actor, "annotation.edit", trajectory.organization_id)
     if step is not None and not 1 <= step <= trajectory.n_steps:
         raise _wrong("step", f"There is no step {step}: the trajectory has {trajectory.n_steps:,}.")
-    said = _clean({"label": label, "score": score, "comment": comment, "answer": answer})
+    values = _clean({"label": label, "score": score, "comment": comment, "answer": answer})
     row = Annotation.objects.create(
         organization_id=trajectory.organization_id,
         agent_id=trajectory.agent_id,
@@ -53,7 +53,7 @@ def annotation_create(
         trajectory_id=trajectory.pk,
         step=step,
         author=Actor.of(actor).user,
-        **said,
+        **values,
     )
     record(actor, "annotation.created", row, after=_logged(row))
     return row
@@ -95,13 +95,13 @@ def _own(actor: Actor, row: Annotation) -> None:
         raise Forbidden("Another person wrote this. Write an annotation of your own beside it.")
 
 
-def _clean(said: dict[str, Any]) -> dict[str, Any]:
-    found = {name: str(said[name] or "").strip() for name in TEXTS}
+def _clean(values: dict[str, Any]) -> dict[str, Any]:
+    found = {name: str(values[name] or "").strip() for name in TEXTS}
     for name, text in found.items():
         longest = LONGEST_LABEL if name == "label" else LONGEST_TEXT
         if fault := unstorable(text) or (f"it has more than {longest:,} characters" if len(text) > longest else ""):
             raise _wrong(name, f"The {name} can't be kept: {fault}.")
-    score = said["score"]
+    score = values["score"]
     if score is not None and not (math.isfinite(score) and abs(score) <= LARGEST_SCORE):
         raise _wrong("score", f"A score is a number from {-LARGEST_SCORE:,.0f} to {LARGEST_SCORE:,.0f}.")
     if score is None and not any(found.values()):

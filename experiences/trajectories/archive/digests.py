@@ -73,13 +73,13 @@ def marked(table: pa.Table) -> int:
     texts.append(_text(table["created_at"].cast(pa.int64())))
     lines = pa.concat_arrays(pc.binary_join_element_wise(*texts, "|").chunks)
     ends = np.frombuffer(lines.buffers()[1], np.int32)[lines.offset :].tolist()
-    said = memoryview(lines.buffers()[2])
+    line_bytes = memoryview(lines.buffers()[2])
     numbers = [table[name].fill_null(float("nan")).to_numpy() for name in BITS]
     bits = memoryview(np.stack(numbers, axis=1).astype(">f8").tobytes())
     size = 8 * len(BITS)
     total = 0
     for row in range(table.num_rows):
-        digest = hashlib.md5(said[ends[row] : ends[row + 1]], usedforsecurity=False)
+        digest = hashlib.md5(line_bytes[ends[row] : ends[row + 1]], usedforsecurity=False)
         digest.update(bits[row * size : (row + 1) * size])
         total += int.from_bytes(digest.digest()[:8], "big") >> 4
     return total

@@ -37,10 +37,10 @@ def retention_slice(job: Job, lease: Lease) -> Progressed:
     left = todo(job.organization_id)
     before = job.events.filter(type__in=(RESTORED, DELETED, WRITTEN)).count()
     place, of = before, before + len(left)
-    for kind, said, data in done(lease, left):
+    for kind, message, data in done(lease, left):
         place += 1
         with lease.fenced(progress=place / of):
-            event_add(job, kind, message=said, data=data)
+            event_add(job, kind, message=message, data=data)
         lease.count_unit()
     if place < of:
         return Progressed(finished=False)
@@ -80,8 +80,8 @@ def done(
         return
     with closing(archives_write(turn, files)) as written:
         for made in written:
-            said = f"{made.rows:,} trajectories of {made.month:%Y-%m} were archived."
-            yield WRITTEN, said, {"archive": str(made.pk)}
+            message = f"{made.rows:,} trajectories of {made.month:%Y-%m} were archived."
+            yield WRITTEN, message, {"archive": str(made.pk)}
 
 
 @everything()

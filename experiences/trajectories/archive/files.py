@@ -146,8 +146,8 @@ def without_rows(
     gone = pc.is_in(table["query"], value_set=pa.array(queries, TEXT))
     for name in ("query", "error", "model", "steps", "evidence", "components"):
         for word in words:
-            said = json.dumps(word, ensure_ascii=False)[1:-1] if name in JSON else word
-            gone = pc.or_(gone, pc.match_substring(table[name], said, ignore_case=True))
+            stored_word = json.dumps(word, ensure_ascii=False)[1:-1] if name in JSON else word
+            gone = pc.or_(gone, pc.match_substring(table[name], stored_word, ignore_case=True))
     return rows.filter(pc.invert(gone))
 
 

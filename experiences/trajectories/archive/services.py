@@ -102,5 +102,5 @@ def archive_rule_set(actor: Actor, organization_id: uuid.UUID, agent: Agent | No
         mine.delete()
     elif not mine.update(keep_days=keep_days, updated_at=timezone.now()):
         ArchiveRule.objects.create(organization_id=organization_id, agent=agent, keep_days=keep_days)
-    said = {"agent": agent.slug if agent else "", "keep_days": keep_days}
-    record(actor, "retention.rule_set", organization=organization_id, before={"keep_days": before}, after=said)
+    after = {"agent": agent.slug if agent else "", "keep_days": keep_days}
+    record(actor, "retention.rule_set", organization=organization_id, before={"keep_days": before}, after=after)

@@ -41,8 +41,8 @@ def dpo_lines(group: Sequence[Rewarded]) -> Iterator[bytes]:
     for one in group:
         talks = conversations_of(one.steps)
         if len(talks) == 1:
-            prompt, said = _divided(talks[0])
-            by_prompt.setdefault(orjson.dumps(prompt), []).append((one.reward, prompt, said))
+            prompt, answer = _divided(talks[0])
+            by_prompt.setdefault(orjson.dumps(prompt), []).append((one.reward, prompt, answer))
     for rollouts in by_prompt.values():
         ranked = sorted(rollouts, key=lambda one: -one[0])  # stable: of equals the first rollout
         for (high, prompt, chosen), (low, _, rejected) in zip(ranked, reversed(ranked), strict=True):

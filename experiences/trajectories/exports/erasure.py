@@ -33,8 +33,8 @@ def exports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     if Job.objects.filter(kind=KIND, organization_id=organization_id, status__in=ACTIVE).exists():
         raise Conflict("Trajectories are being exported. Let that job end, or cancel it, then try again.")
     asked = set(holding(mine, words, texts=(), values=("filters",)).values_list("pk", flat=True))
-    said = [*words, *stored_queries(organization_id, words)]
-    found = [one for one in mine if one.pk in asked or (one.deleted_at is None and _holds(one, said))]
+    words_and_queries = [*words, *stored_queries(organization_id, words)]
+    found = [one for one in mine if one.pk in asked or (one.deleted_at is None and _holds(one, words_and_queries))]
 
     def erase() -> None:
         for one in found:
@@ -46,9 +46,9 @@ def exports(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     return ErasureFinding(len(found), erase, NOTE if found else "")
 
 
-def _holds(export: TrajectoryExport, said: Sequence[str]) -> bool:
+def _holds(export: TrajectoryExport, words: Sequence[str]) -> bool:
     """Whether one of the texts is in the file, in any case. What can't be read is deleted to be sure."""
-    forms = {form.lower() for one in said for form in _written(one)}
+    forms = {form.lower() for one in words for form in _written(one)}
     try:
         return any(form in text for part in export.parts.all() for text in _texts(export, part) for form in forms)
     except (KeyUnavailable, Unopenable):

@@ -122,7 +122,7 @@ def _part_keep(export: TrajectoryExport, written: WrittenPart, path: Path, lease
         mark = export.mark if written.mark is None else written.mark.stored()
         rows, size = export.rows + part.rows, export.size + part.size
         TrajectoryExport.objects.filter(pk=export.pk).update(mark=mark, read=read, rows=rows, size=size)
-        said = {"part": part.number, "rows": part.rows, "bytes": part.size, "sha256": part.sha256}
-        event_add(export.job, WRITTEN, message=f"{rows:,} rows are written.", data=said)
+        data = {"part": part.number, "rows": part.rows, "bytes": part.size, "sha256": part.sha256}
+        event_add(export.job, WRITTEN, message=f"{rows:,} rows are written.", data=data)
     export.mark, export.read, export.rows, export.size = mark, read, rows, size
     return True

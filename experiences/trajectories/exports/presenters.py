@@ -43,8 +43,8 @@ def exports_shown(actor: Actor, rows: Iterable[TrajectoryExport]) -> list[Export
     found = [*rows]
     asked = filters_shown(actor, [one.filters for one in found])
     return [
-        ExportShown(row, f"{FORMATS[row.format].title}: {', '.join(map(_phrase, said)) or 'all trajectories'}")
-        for row, said in zip(found, asked, strict=True)
+        ExportShown(row, f"{FORMATS[row.format].title}: {', '.join(map(_phrase, filters)) or 'all trajectories'}")
+        for row, filters in zip(found, asked, strict=True)
     ]
 
 

@@ -119,8 +119,8 @@ def export_file(actor: Actor, export: TrajectoryExport, *, part: int | None = No
 def _file(export: TrajectoryExport, rows: Sequence[ExportPart], part: int | None) -> ExportFile:
     format = FORMATS[export.format]
     parts = [stored_part(export, row) for row in rows]
-    said = "/".join(row.sha256 for row in rows)
-    etag = f'"{hashlib.sha256(f"{export.pk}/{part}/{said}".encode()).hexdigest()}"'
+    digests = "/".join(row.sha256 for row in rows)
+    etag = f'"{hashlib.sha256(f"{export.pk}/{part}/{digests}".encode()).hexdigest()}"'
     if format.joined or len(parts) == 1:
         name = format.name if part is None else f"-{part:05}.".join(format.name.rsplit(".", 1))
         return ExportFile(name, format.media, etag, segments_joined(parts))

@@ -58,10 +58,10 @@ def verdict_sentence(row: TrajectoryRecord, last: Mapping[str, Any] | None) -> s
     """Expected against answered; "" where neither is known."""
     expected = evidence_of(row).get("expected")
     answered = answered_by(row, [last] if last else [])
-    said = f"it answered {_short(answered)}" if answered not in (None, "") else "it gave no answer"
+    answer = f"it answered {_short(answered)}" if answered not in (None, "") else "it gave no answer"
     if expected in (None, ""):
-        return f"{said[0].upper()}{said[1:]}." if answered not in (None, "") else ""
-    return f"Expected {_short(expected)}; {said}."
+        return f"{answer[0].upper()}{answer[1:]}." if answered not in (None, "") else ""
+    return f"Expected {_short(expected)}; {answer}."
 
 
 def _short(value: Any) -> str:
