@@ -19,7 +19,7 @@ CALLS = "gateway:call"
 
 def key_spent_micros(key_id: uuid.UUID) -> int:
     """Spending of a key this month."""
-    found = KeySpending.objects.filter(key_id=key_id, month=month_of()).values_list("micros", flat=True).first()
+    found = KeySpending.objects.filter(key_id=key_id, month=month_of()).values_list("spent_micros", flat=True).first()
     return found or 0
 
 
@@ -34,7 +34,7 @@ def keys_visible(actor: Actor, month: date | None = None) -> QuerySet[ApiKey]:
     of_month = KeySpending.objects.filter(key_id=OuterRef("pk"), month=month or month_of())
     found: QuerySet[ApiKey] = ApiKey.objects.visible_to(actor).filter(mine)
     return found.select_related("user").annotate(
-        spent_micros=Coalesce(Subquery(of_month.values("micros")), Value(0)),
+        spent_micros=Coalesce(Subquery(of_month.values("spent_micros")), Value(0)),
         calls=Coalesce(Subquery(of_month.values("calls")), Value(0)),
     )
 

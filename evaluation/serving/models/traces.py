@@ -124,7 +124,7 @@ class KeySpending(Scoped):
 
     key_id = models.UUIDField()  # no foreign key: the money was spent, also if the key is deleted before it is counted
     month = models.DateField()
-    micros = models.BigIntegerField()
+    spent_micros = models.BigIntegerField(db_column="micros")
     calls = models.BigIntegerField()
 
     class Meta:

@@ -78,7 +78,7 @@ def test_the_gateway_keeps_a_key_to_its_rate_and_to_its_months_budget(
     assert asked(shop.key).status_code == 200
     assert len(server.requests) == 5
     shop.traces(5)
-    assert sum(KeySpending.objects.values_list("micros", flat=True)) == server.owed.micros
+    assert sum(KeySpending.objects.values_list("spent_micros", flat=True)) == server.owed.micros
     assert key_spent_micros(poor.pk) == ProductionTrace.objects.get(key_id=poor.pk).cost_micros
 
 
@@ -135,7 +135,7 @@ def spent(adam: Any, olivia: Any, acme: Organization) -> dict[str, ApiKey]:
 
 @pytest.mark.django_db
 def test_a_trace_that_is_written_twice_counts_once_and_a_shadow_never(spent: dict[str, ApiKey]) -> None:
-    rows = KeySpending.objects.order_by("month").values_list("key_id", "micros", "calls")
+    rows = KeySpending.objects.order_by("month").values_list("key_id", "spent_micros", "calls")
     assert list(rows) == [(spent["shop"].pk, 7, 1), (spent["shop"].pk, 800_000, 2)]
 
 
