@@ -31,6 +31,7 @@ from experiences.trajectories.storage import TrajectoryScope
 from training.checkpoint_bytes import checkpoint_load
 from training.data.pools import Pools
 from training.learners import policy_of
+from training.models import PolicyCheckpoint
 from training.services.pools import run_pools
 from training.services.run_setup import setup_of
 from training.services.runs import run_verdict_set
@@ -189,7 +190,10 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
             worked = EvaluationRun.objects.filter(job=self.job).aggregate(ms=Sum("job__worked_ms"))["ms"] or 0
             seconds = worked / 1000 + self.lease.held_ms / 1000
             evaluation.report = reports.build(evaluation, uses=uses, seconds=seconds)
-            evaluation.save(update_fields=["report"])
+            bytes_now = PolicyCheckpoint.objects.values_list("sha256", flat=True).get(pk=evaluation.checkpoint_id)
+            if bytes_now != evaluation.sha256:  # an erasure rewrote them meanwhile: the report proves neither
+                evaluation.sha256 = ""
+            evaluation.save(update_fields=["report", "sha256"])
             if evaluation.final:
                 run_verdict_set(evaluation.run, reports.verdict_of(evaluation))
             event_add(

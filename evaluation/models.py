@@ -33,6 +33,12 @@ class EvaluationRun(Scoped):
     agent = models.ForeignKey(Agent, on_delete=models.CASCADE, related_name="evaluations")
     run = models.ForeignKey(TrainingRun, on_delete=models.CASCADE, related_name="evaluations")
     checkpoint = models.ForeignKey(PolicyCheckpoint, on_delete=models.CASCADE, related_name="evaluations")
+    sha256 = models.CharField(
+        max_length=64,
+        blank=True,
+        editable=False,
+        help_text="Of the measured bytes: a proof is of these alone.",
+    )
     split = models.CharField(max_length=12, choices=Split.choices, default=Split.HELD_OUT)
     against = models.CharField(max_length=8, choices=Against.choices, default=Against.BEGAN)
     lines = ArrayField(models.CharField(max_length=30), default=list, help_text="What is reported, the first decides.")

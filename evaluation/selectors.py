@@ -35,11 +35,16 @@ def evaluation_get(actor: Actor, job_id: Any) -> EvaluationRun:
 
 
 def evaluation_proving(checkpoint: PolicyCheckpoint) -> EvaluationRun | None:
-    """The newest report of this checkpoint on held-out queries against the run's start; None without one. For services
-    that have already authorised the checkpoint."""
-    rows = EvaluationRun.objects.filter(checkpoint=checkpoint, split=Split.HELD_OUT, against=Against.BEGAN)
-    done = rows.filter(job__status=Status.COMPLETED).exclude(report={})
+    """The newest report of exactly these bytes for this agent, on held-out queries against the run's start; None
+    without one. For services that have already authorised the checkpoint."""
+    done = proofs(agent_id=checkpoint.agent_id, sha256=checkpoint.sha256)
     return done.select_related("run", "run__agent", "run__prompt_pack").order_by("-job__finished_at").first()
+
+
+def proofs(**measured: Any) -> QuerySet[EvaluationRun]:
+    """Reports on held-out queries against the run's start, of the agent and bytes that ``measured`` names."""
+    rows = EvaluationRun.objects.filter(**measured, split=Split.HELD_OUT, against=Against.BEGAN)
+    return rows.filter(job__status=Status.COMPLETED).exclude(report={})
 
 
 def primary_metrics(evaluation: EvaluationRun) -> dict[str, Any] | None:

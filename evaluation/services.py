@@ -154,6 +154,7 @@ def _create(actor: Actor | None, evaluation: EvaluationRun) -> EvaluationRun:
     run, checkpoint, split = evaluation.run, evaluation.checkpoint, evaluation.split
     partition_ensure(timezone.now().date().replace(day=1))
     evaluation.organization, evaluation.agent = run.organization, run.agent
+    evaluation.sha256 = checkpoint.sha256
     evaluation.temperature, evaluation.seed = run.configuration.eval_temperature, run.seed
     evaluation.lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
     with transaction.atomic():

@@ -333,7 +333,7 @@ def _deployment(row: LeasedEvent, deployment: Deployment) -> StoredDeployment:
         training_job=None if run is None else str(run.job_id),
         trained_at=None if checkpoint is None else checkpoint.created_at,
         samples=0 if run is None else run.trajectories,
-        final_reward=None if run is None else _float(run.metrics.get("reward_mean")),
+        final_reward=None if checkpoint is None else _float(checkpoint.metrics.get("reward_mean")),
         passed=deployment.verdict.get("passed"),
         safe=checks.get("safety"),
         regressed=_regressed(checks),

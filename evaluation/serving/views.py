@@ -21,7 +21,7 @@ from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import Bundle, differences
-from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint
+from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint, known_of
 from evaluation.serving.releases.presenters import ReleaseOut, proof_of, shown, sources_of
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.selectors import (
@@ -81,6 +81,9 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "release": found,
         "bundle": bundle,
         "proof": proof_of(found),
+        "provable": found.checkpoint_id is not None
+        and not known_of(found).get("held_out")
+        and actor.may("evaluate", found.organization_id),
         "before": before,
         "differing": shown(without_addresses(actor, found, releases_differ(before, found) if before else [])),
         "moved": shown(without_addresses(actor, found, moved)),
@@ -100,7 +103,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
 def release_json(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
     """The whole bundle as a download."""
     found = release_download(actor, release_id)
-    response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": found.evidence})
+    response = JsonResponse({"digest": found.digest, "bundle": found.bundle, "evidence": known_of(found)})
     name = f"{found.agent.slug}-release-{found.number}.json"
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response

@@ -52,7 +52,7 @@ OURS: Final = frozenset(
         "experiences.Agent.authorization",
         "experiences.Dataset.sha256", "experiences.PromptPack.stamp", "experiences.Experience.stamp",
         "experiences.Question.asked", "experiences.PromptPack.earlier_stamps",
-        "training.PolicyCheckpoint.sha256", "evaluation.HeldOutUse.fingerprint",
+        "training.PolicyCheckpoint.sha256", "evaluation.EvaluationRun.sha256", "evaluation.HeldOutUse.fingerprint",
         "site_roof.IdempotencyRecord.fingerprint", "audit.Seal.kind",
         "audit.Seal.digests", "audit.Seal.previous", "audit.Seal.digest", "audit.ErasedWords.digest",
         "site_roof.SavedView.page", "site_roof.SiteFact.name", "site_roof.SiteFact.value",

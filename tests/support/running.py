@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from typing import Any
+from unittest.mock import patch
 
 from django.db import connection
 from django.test import override_settings
 
-from agentcore_site.jobs import lifecycle
+from agentcore_site.jobs import lease, lifecycle
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.jobs.tasks import run_slice
 
@@ -26,8 +27,7 @@ SMALL_POOL = {"pool": {"train": 40, "selection": 10, "held_out": 20}}
 
 def run_to_end(job: Job, *, slices: int = 1000) -> Job:
     """Slices of a job, one after the other, until it ends or pauses."""
-    # The thread that renews the lease sees nothing of a test's transaction, and would give up on a busy machine.
-    with override_settings(JOB_LEASE_SECONDS=600) if connection.in_atomic_block else nullcontext():
+    with _without_keeper() if connection.in_atomic_block else nullcontext():
         for _ in range(slices):
             claimed = lifecycle.claim(job.id)
             if claimed is None:
@@ -36,6 +36,13 @@ def run_to_end(job: Job, *, slices: int = 1000) -> Job:
     job.refresh_from_db()
     assert job.status in ENDED or job.status == Status.PAUSED, (job.status, job.error)
     return job
+
+
+@contextmanager
+def _without_keeper() -> Iterator[None]:
+    """The thread that renews the lease and reads requests sees nothing of a test's transaction: to it no job exists."""
+    with override_settings(JOB_LEASE_SECONDS=600), patch.object(lease, "POLL_SECONDS", 600):
+        yield
 
 
 @contextmanager

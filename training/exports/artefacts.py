@@ -33,7 +33,7 @@ def model_card(run: TrainingRun) -> str:
         "## Model",
         "",
         f"- Agent: {run.agent.name} (`{run.agent.slug}`), runtime {run.policy_kind}",
-        f"- Base model: {run.agent.model or 'none: a policy of its own'}",
+        f"- Base model: {_base_model(run) or 'none: the policy chooses actions'}",
         f"- Algorithm: {config.algorithm}, preset {config.preset}, seed {run.seed}",
         f"- Job: `{run.job_id}`, {job.get_status_display().lower()}"
         + (f" on {job.finished_at:%Y-%m-%d %H:%M} UTC" if job.finished_at else ""),
@@ -61,6 +61,11 @@ def model_card(run: TrainingRun) -> str:
         *([f"- {warning}" for warning in run.warnings] or ["None."]),
     ]
     return "\n".join(lines) + "\n"
+
+
+def _base_model(run: TrainingRun) -> str:
+    endpoint = run.agent.endpoint
+    return run.agent.model or ("" if endpoint is None else endpoint.model)
 
 
 def _evaluation(run: TrainingRun) -> list[str]:

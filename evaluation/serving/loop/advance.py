@@ -285,9 +285,11 @@ def _train(turn: LoopTurn, actor: Actor) -> str:
     turn.gain |= {"baseline": run.verdict.get("baseline_success_rate"), "trained": run.verdict.get("success_rate")}
     if not (run.verdict.get("improvement") or 0) > 0:
         raise TurnEnds(f"It learned nothing that helps. {run.verdict.get('verdict', '')}")
+    proof = run.evaluations.filter(final=True).select_related("checkpoint").first()
+    proven = checkpoints.best(run) if proof is None else proof.checkpoint
     try:
         turn.release = release_make(
-            actor, turn.agent, checkpoint=checkpoints.best(run), note=f"Turn {turn.number} of its learning loop"
+            actor, turn.agent, checkpoint=proven, note=f"Turn {turn.number} of its learning loop"
         )
     except Unchanged as same:
         turn.release = same.release

@@ -9,7 +9,7 @@ from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.registry import UnknownName
 from evaluation.reports import verdict_of
 from evaluation.selectors import evaluation_proving
-from evaluation.serving.models import AgentServing
+from evaluation.serving.models import AgentServing, Release
 from evaluation.serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
 from experiences.lessons.services.packs import system_text
 from experiences.models import Agent, AgentRuntime, Playbook
@@ -21,6 +21,7 @@ from training.models import PolicyCheckpoint
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
+from training.services import checkpoints
 from training.services.run_lessons import context_of_agent
 from training.services.starting_points import acts_by
 
@@ -75,26 +76,41 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
 
 
 def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
-    """Measurements of a checkpoint: the proof on held-out queries if there is one, else the score on selection queries.
-    ``moved`` names what the agent has changed since its run. {} for an uploaded checkpoint without evaluation."""
-    own = checkpoint.run
-    # The held-out proof of a run is the proof of its last iteration.
-    final = own is not None and checkpoint.iteration == own.iteration
-    evaluation = None if final else evaluation_proving(checkpoint)
+    """Measurements of exactly these bytes: the proof on held-out queries if there is one, and the scores on selection
+    queries. ``moved`` names what the agent has changed since its run. {} for an uploaded checkpoint without evaluation.
+    """
+    own, evaluation = checkpoint.run, evaluation_proving(checkpoint)
     run = evaluation.run if evaluation is not None else own
     if run is None:
         return {}
-    proven = run.verdict if evaluation is None else verdict_of(evaluation)
+    proven = verdict_of(evaluation) if evaluation is not None else {}
+    if own is not None and own.verdict.get("changed") is False and checkpoints.best(own) == checkpoint:
+        proven = own.verdict  # it equals the policy at the start, so that no query was asked
+    validated = own is not None and own.selection.get("iteration") == checkpoint.iteration
     then = run.origin.get("acts_by", {})
     now = acts_by(checkpoint.agent if own is None else own.acting_agent) if then else {}
     return {
         "job": str(run.job_id),
         "iteration": checkpoint.iteration,
-        "held_out": {name: proven[name] for name in PROVEN if name in proven} if final or evaluation else {},
-        "selection": dict(run.selection) if final else {},
+        "sha256": checkpoint.sha256,
+        "held_out": {name: proven[name] for name in PROVEN if name in proven},
+        "selection": dict(run.selection) if validated else {},
         "validation_score": checkpoint.validation_score,
         "moved": sorted(name for name, value in then.items() if now.get(name) != value),
     }
+
+
+def known_of(release: Release) -> dict[str, Any]:
+    """The evidence on a release as of now: a proof of its bytes that came after the release counts. Releases of earlier
+    versions of AgentCore, whose evidence names no bytes, are looked up again."""
+    stored: dict[str, Any] = release.evidence
+    checkpoint = release.checkpoint
+    proven_since = getattr(release, "proven", True)  # lists read it with their rows
+    if checkpoint is None or (stored.get("sha256") and (stored["held_out"] or not proven_since)):
+        return stored
+    if stored.get("sha256", checkpoint.sha256) != checkpoint.sha256:
+        return stored  # an erasure rewrote the checkpoint since: what is known of its new bytes is no evidence here
+    return evidence_of(checkpoint)
 
 
 def bundle_with(agent: Agent, context: ServedContext) -> Bundle:

@@ -8,9 +8,11 @@ from typing import Any, Final
 
 from rest_framework import serializers
 
+from agentcore_site.rest.shapes import Shape
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import BundleDifference
+from evaluation.serving.releases.bundle_builder import known_of
 from experiences.lessons.presenters import Piece, difference
 from experiences.models import Agent, AgentRuntime, Playbook
 from training.selectors.runs import checkpoints_visible
@@ -61,7 +63,7 @@ class ReleaseProof:
 
 def proof_of(release: Release) -> ReleaseProof:
     """The release's measurements, with a warning if they are of another state of the agent."""
-    evidence = release.evidence
+    evidence = known_of(release)
     if not evidence:
         why = (
             "its checkpoint was uploaded, and not evaluated here"
@@ -81,11 +83,11 @@ def proof_of(release: Release) -> ReleaseProof:
         return ReleaseProof(str(proven["verdict"]), tone)
     if evidence["validation_score"] is not None:
         score = evidence["validation_score"]
-        return ReleaseProof(f"{score:.1%} on the selection queries; no proof on held-out ones.", "")
-    return ReleaseProof("Its job measured nothing.", "")
+        return ReleaseProof(f"Not proven on held-out queries; {score:.1%} on the selection queries.", "")
+    return ReleaseProof("Not proven: its checkpoint was not measured.", "")
 
 
-class ReleaseOut(serializers.Serializer[Any]):
+class ReleaseOut(Shape):
     id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
     agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
@@ -98,3 +100,5 @@ class ReleaseOut(serializers.Serializer[Any]):
     evidence = serializers.JSONField(help_text="Its measurements; empty without any.")
     by = serializers.CharField(source="created_by.username", default="", help_text="Who made it.")
     created_at = serializers.DateTimeField()
+
+    computed = {"evidence": known_of}

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.db.models import QuerySet
+from django.db.models import Exists, OuterRef, QuerySet
 
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.tenancy.actors import Actor
+from evaluation.selectors import proofs
 from evaluation.serving.models import Release
 from evaluation.serving.releases.bundle import Bundle, BundleDifference, differences, setting_differences
 from evaluation.serving.releases.bundle_builder import bundle_with
@@ -24,7 +25,8 @@ ADDRESSES: Final = ("address", "address of its endpoint")  # names of difference
 def releases_visible(actor: Actor) -> QuerySet[Release]:
     """Visible releases, with their bundles deferred: up to some 100 KB each."""
     rows = Release.objects.visible_to(actor).select_related("agent", "checkpoint", "created_by", "organization")
-    return rows.defer("bundle", "checkpoint__data")
+    proven = Exists(proofs(agent_id=OuterRef("agent_id"), sha256=OuterRef("checkpoint__sha256")))
+    return rows.defer("bundle", "checkpoint__data").annotate(proven=proven)
 
 
 def release_get(actor: Actor, release_id: Any) -> Release:
