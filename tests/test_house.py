@@ -8,6 +8,9 @@ import tomllib
 from itertools import groupby
 from pathlib import Path
 
+from django.apps import apps
+from django.db.models import Field
+
 ROOT = Path(__file__).parent.parent
 APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
@@ -114,3 +117,10 @@ def test_the_picture_of_the_architecture_is_that_of_the_contracts() -> None:
     assert drawn == held
     there = modules()
     assert [room for layer in contracts for rooms in layer for room in rooms if room not in there] == []
+
+
+def test_fields_of_micro_dollars_say_so_in_their_names() -> None:
+    fields = [field for model in apps.get_models() for field in model._meta.get_fields() if isinstance(field, Field)]
+    money = [field for field in fields if "micro-dollars" in str(field.help_text).lower()]
+    assert len(money) > 10
+    assert [str(field) for field in money if not field.name.endswith("_micros")] == []

@@ -92,11 +92,12 @@ def evolution_retry(actor: Actor, evolution: Evolution) -> Job:
 
 def evolution_check(playbook: Playbook) -> None:
     """Raises:
-    Unavailable: evolution is switched off, for all or for this agent."""
+    Unavailable: evolution is switched off on this site.
+    Conflict: the agent does not evolve."""
     if not settings.ACE_ENABLED:
         raise Unavailable("Evolution is switched off on this site (ACE_ENABLED).")
     if not playbook.agent.evolves:
-        raise Unavailable("This playbook does not evolve: it only changes by hand. Switch it on first.")
+        raise Conflict("This playbook does not evolve: it only changes by hand. Switch it on first.")
 
 
 def evolution_fault(playbook: Playbook) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.lib.errors import Conflict, Insufficient, Invalid, Unavailable
+from agentcore_site.lib.errors import Conflict, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
 from experiences.agents.evolution_settings import evolution_settings
@@ -40,7 +40,7 @@ def test_a_new_agent_neither_evolves_nor_runs_in_groups(operator: Actor, clerk: 
     playbook = playbook_create(operator, agent=clerk)
     lived(operator, clerk, 12)
     assert evolutions() == []
-    with pytest.raises(Unavailable, match="does not evolve"):
+    with pytest.raises(Conflict, match="does not evolve"):
         evolution_queue(operator, playbook)
     agent_update(operator, clerk, evolves=True)
     lived(operator, clerk, 1)

@@ -397,7 +397,7 @@ def test_the_kill_switches_stop_it(operator: Actor, playbook: Playbook, settings
         evolution_queue(operator, playbook)
     settings.ACE_ENABLED = True
     playbook_switch(operator, playbook, evolves=False)
-    with pytest.raises(Unavailable, match="does not evolve"):
+    with pytest.raises(Conflict, match="does not evolve"):
         evolution_queue(operator, playbook)
     lived(operator, playbook.agent, 20)
     assert len(evolutions()) == 1
