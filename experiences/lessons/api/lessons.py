@@ -17,7 +17,6 @@ from agentcore_site.rest.parsing import FileParser, JsonParser, Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from experiences.lessons.api.importing import IMPORT, ImportedOut, ImportFile, ImportIn, read_import
 from experiences.lessons.filters import ExperienceFilters
-from experiences.lessons.presenters import ExperienceOut
 from experiences.lessons.selectors import experience_changes, experience_get, experiences_visible, fetch_top
 from experiences.lessons.services.importing import record_batch
 from experiences.lessons.services.lessons import (
@@ -29,6 +28,7 @@ from experiences.lessons.services.lessons import (
     experience_restore,
 )
 from experiences.lessons.services.merging import experience_merge
+from experiences.lessons.shapes import ExperienceOut
 from experiences.lessons.stamps import Stamp, stamps
 from experiences.models import Experience
 from experiences.models.agent_lookup import agent_get

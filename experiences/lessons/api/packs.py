@@ -11,9 +11,9 @@ from rest_framework import serializers
 from agentcore_site.rest.filters import Flag
 from agentcore_site.rest.parsing import Strict
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
-from experiences.lessons.presenters import PackOut
 from experiences.lessons.selectors import pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
+from experiences.lessons.shapes import PackOut
 from experiences.models import PromptPack
 
 

@@ -30,7 +30,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.lessons.filters import ExperienceFilters
 from experiences.lessons.forms import LessonForm
-from experiences.lessons.presenters import MEANINGS, ExperienceOut, effect_words, history, lessons, verdict
+from experiences.lessons.presenters import MEANINGS, effect_words, history, lessons, verdict
 from experiences.lessons.selectors import (
     experience_changes,
     experience_get,
@@ -49,6 +49,7 @@ from experiences.lessons.services.lessons import (
     experience_restore,
 )
 from experiences.lessons.services.merging import equal_lessons, experience_merge
+from experiences.lessons.shapes import ExperienceOut
 from experiences.lessons.stamps import stamp_faults
 from experiences.models import Experience, ExperienceStatus
 from experiences.models.agent_lookup import agent_find, agents_visible

@@ -8,9 +8,9 @@ from agentcore_site.console.pages import allowed
 from agentcore_site.console.row_pages import RowPages
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.forms import PackForm
-from experiences.lessons.presenters import PackOut
 from experiences.lessons.selectors import agents_by_domain, pack_get, packs_visible
 from experiences.lessons.services.packs import pack_archive, pack_create, pack_update
+from experiences.lessons.shapes import PackOut
 from experiences.lessons.stamps import pack_fault
 
 
