@@ -162,6 +162,7 @@ def test_strangers_and_other_methods_are_refused_before_anything_is_read(site: s
     assert httpx.post(f"{site}/mcp/more", json=hello, headers=known).status_code == 404
 
 
+@pytest.mark.thorough(reason="a site is started")
 def test_a_change_that_another_crossed_is_asked_for_again_at_once(olivia: Any, agent: Agent, fleet: Fleet) -> None:
     """The database gives up one of two changes that want the same row: here the one that has waited a while for it."""
     site, key = f"http://127.0.0.1:{fleet.web(PGOPTIONS='-c lock_timeout=500ms')}", key_of(olivia)

@@ -289,7 +289,7 @@ def test_the_page_shows_the_secret_once_and_how_far_it_is(adam: Any, acme: Organ
     assert console.post(f"{page}test/").status_code == 404
 
 
-@pytest.mark.rounds
+@pytest.mark.thorough(reason="senders are killed")
 def test_nothing_is_lost_or_doubled_though_senders_are_killed_and_the_receiver_fails(
     adam: Any, acme: Organization, elsewhere: Organization, siem: Siem
 ) -> None:

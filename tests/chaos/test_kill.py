@@ -60,6 +60,7 @@ def kill_holder(job_id: Any) -> bool:
 
 
 @pytest.mark.rounds
+@pytest.mark.thorough(reason="workers are killed, and started again")
 def test_kills_change_nothing(operator: Actor, agent: Agent, acme: Any, fleet: Fleet) -> None:
     """Of four jobs of one seed: while one waits for the lease of its dead worker, another is killed."""
     undisturbed = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=CONFIG)

@@ -70,6 +70,7 @@ def test_links_lead_to_where_people_find_the_site(settings: Any) -> None:
     assert absolute(request, "/shared/x/") == "https://agentcore.example.org/shared/x/"
 
 
+@pytest.mark.thorough(reason="a site is started")
 def test_up_speaks_tls_with_a_given_certificate(db: None, tmp_path: Path, settings: Any) -> None:
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     made = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 1 -subj /CN=localhost"

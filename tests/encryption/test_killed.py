@@ -20,6 +20,7 @@ ROWS = 8_000
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.thorough(reason="workers are killed, and started again")
 def test_rows_are_read_after_a_kill_and_another_worker_goes_on(
     adam: Any, operator: Actor, agent: Agent, acme: Any, fleet: Fleet
 ) -> None:

@@ -377,7 +377,7 @@ def test_the_log_is_deleted_by_age_and_unsent_events_stay(
     assert [one.pk for one in SiteEvent.objects.all()] == [waits.pk] and not WebhookDelivery.objects.exists()
 
 
-@pytest.mark.rounds
+@pytest.mark.thorough(reason="senders are killed")
 def test_every_committed_event_arrives_by_one_id_though_senders_are_killed_and_the_receiver_fails(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:

@@ -182,6 +182,7 @@ async def test_sockets_take_either_algorithm(acme: Any, operator: Actor, setting
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.thorough(reason="a site is started")
 def test_rest_rpc_and_mcp_of_the_real_server_take_either_algorithm(olivia: Any, settings: Any, fleet: Fleet) -> None:
     settings.JWT_PRIVATE_KEY = private("one")
     by_former = family_start(Actor(olivia))["access"]

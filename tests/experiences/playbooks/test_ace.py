@@ -523,6 +523,7 @@ def test_a_change_is_seen_by_every_process_at_once(operator: Actor, playbook: Pl
 
 
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.thorough(reason="a site is started")
 def test_over_the_real_server_an_evolution_changes_the_context(
     operator: Actor, adam: Any, fleet: Fleet, model: ModelServer
 ) -> None:

@@ -73,7 +73,10 @@ async def worth_of_a_call() -> float:
     return meter.spent_micros / len(meter.bills)
 
 
-@pytest.mark.parametrize("broken", ["cut_body", "empty", "html"])
+MORE = pytest.mark.thorough(reason="five seconds of broken answers each")
+
+
+@pytest.mark.parametrize("broken", ["cut_body", *(pytest.param(more, marks=MORE) for more in ("empty", "html"))])
 async def test_seconds_of_broken_answers_cost_no_more_than_a_few_calls(broken: str) -> None:
     worth = await worth_of_a_call()
     with ModelServer(brain=lambda _: ANSWER, faults={broken: 1.0}) as server:

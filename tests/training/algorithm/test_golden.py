@@ -90,6 +90,7 @@ def test_the_policys_log_probabilities_and_gradients_are_those_of_autograd() -> 
 
 
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("trl")), reason="torch and trl are not installed")
+@pytest.mark.thorough(reason="loads torch and TRL")
 def test_the_stored_numbers_are_what_torch_and_trl_say_today() -> None:
     from tests.training.golden.make_golden import make
 

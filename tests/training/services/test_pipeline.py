@@ -183,6 +183,7 @@ def test_each_epoch_passes_over_the_training_queries_once() -> None:
 # -- from queries to a manifest ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.thorough(reason="a whole run")
 def test_pipeline_learns_and_keeps_the_evidence(operator: Actor, learner: Agent) -> None:
     run = pipeline_start(operator, agent=learner, rows=ROWS, options=pipeline_options(**QUICK, algorithm="grpo"))
     assert (run.dataset.size, run.preset) == (60, "recommended")  # type: ignore[union-attr]

@@ -141,6 +141,7 @@ def test_job_learns_a_context_and_the_held_out_queries_prove_it(
     assert {"training", "evaluation", "reflection"} <= set(paid.values_list("purpose", flat=True))
 
 
+@pytest.mark.thorough(reason="a whole run")
 def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent, context={**CONFIG["context"], "group_tokens": 0})
     run_to_end(run.job)
@@ -189,6 +190,7 @@ def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
     assert differences() == []
 
 
+@pytest.mark.thorough(reason="a whole run, with many pauses")
 def test_an_outage_in_any_stage_pauses_it_and_it_goes_on(operator: Actor, agent: Agent, server: ModelServer) -> None:
     """One request in two hundred is answered with 503, and the endpoint retries none of them."""
     run = start(operator, agent)
