@@ -80,9 +80,9 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
     context = {
         "release": found,
         "bundle": bundle,
-        "proof": proof_of(found),
+        "proof": (proof := proof_of(found)),
         "provable": found.checkpoint_id is not None
-        and not known_of(found).get("held_out")
+        and not proof.proven
         and actor.may("evaluate", found.organization_id),
         "before": before,
         "differing": shown(without_addresses(actor, found, releases_differ(before, found) if before else [])),

@@ -41,8 +41,8 @@ def recording_check(agent_id: uuid.UUID) -> None:
     if not may_record(agent_id):
         raise MustPause(
             Reason.NOT_RECORDED,
-            "The agent is archived, or its settings say so now. Allow it there and resume: what was kept before is"
-            " used.",
+            "The agent is archived, or its settings forbid recording. Allow it there and resume: what was kept before"
+            " is used.",
         )
 
 

@@ -223,7 +223,7 @@ def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[st
     return {
         "may": may,
         "can_pause": "run.pause" in may and run.job.pausable,
-        "can_resume": "run.resume" in may and status in (Status.PAUSED, Status.FAILED),
+        "can_resume": "run.resume" in may and (status in (Status.PAUSED, Status.FAILED) or run.job.requested != ""),
         "can_cancel": run.job.active and may_cancel(actor, run.job),
         "can_duplicate": "run.start" in may,
         "can_share": "share.edit" in may,

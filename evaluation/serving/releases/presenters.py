@@ -55,10 +55,11 @@ def sources_of(actor: Actor, agent: Agent) -> list[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class ReleaseProof:
-    """Evidence on a release, as a sentence; ``tone`` is that of a verdict."""
+    """Evidence on a release, as a sentence; ``tone`` is that of a verdict. ``proven``: on held-out queries."""
 
     text: str
     tone: str
+    proven: bool = False
 
 
 def proof_of(release: Release) -> ReleaseProof:
@@ -75,12 +76,14 @@ def proof_of(release: Release) -> ReleaseProof:
     if moved := evidence["moved"]:
         names = " and ".join(moved)
         return ReleaseProof(
-            f"Its agent had another {names} when it was measured: the figures are not this release's.", "warn"
+            f"Its agent had another {names} when it was measured: the figures are not this release's.",
+            "warn",
+            bool(proven),
         )
     if proven.get("verdict"):
         low, high = proven.get("low"), proven.get("high")
         tone = "good" if low is not None and low > 0 else "bad" if high is not None and high < 0 else ""
-        return ReleaseProof(str(proven["verdict"]), tone)
+        return ReleaseProof(str(proven["verdict"]), tone, proven=True)
     if evidence["validation_score"] is not None:
         score = evidence["validation_score"]
         return ReleaseProof(f"Not proven on held-out queries; {score:.1%} on the selection queries.", "")

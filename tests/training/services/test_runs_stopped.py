@@ -177,6 +177,7 @@ def test_a_page_says_what_was_requested_and_what_the_job_waits_for(
     client.force_login(olivia)
     head = html(client.get(f"/jobs/{queued.pk}/")).split('id="head"')[1]
     assert "Cancelling" in head and "requested" in head and "waits for its worker" in head
+    assert 'id="resume"' in head  # it withdraws the request
     assert "Cancelling" in html(client.get("/jobs/"))
     lifecycle.pause(operator, queued.job)
     assert "Pausing" in html(client.get("/jobs/"))
