@@ -78,7 +78,7 @@ def done(job: Job) -> bool:
 
 def started(job: Job) -> bool:
     job.refresh_from_db()
-    return job.attempt > 1
+    return job.progress > 0
 
 
 @pytest.mark.django_db(transaction=True)
@@ -89,9 +89,10 @@ def test_jobs_go_on_over_a_killed_rabbitmq(rabbit: RabbitNode, fleet: Fleet, ope
     fleet.worker(**broker)
     fleet.beat(**broker)
     job = launched(operator, agent, 400)
-    eventually(lambda: started(job), seconds=90, why="the worker has the job")
+    eventually(lambda: started(job), seconds=90, why="the job has begun")
     assert "quorum" in rabbit.control("list_queues", "name", "type")
     rabbit.kill()
+    assert not done(job), "the job ended before its broker"
     rabbit.start()
     eventually(lambda: done(job), seconds=120, why="the job is done")
 
@@ -113,10 +114,11 @@ def test_jobs_and_the_console_go_on_over_a_failover_of_sentinels(
     port = fleet.web(**redis)
     fleet.worker(**redis)
     fleet.beat(**redis)
-    job = launched(operator, agent, 60)
-    eventually(lambda: started(job), seconds=90, why="the worker has the job")
+    job = launched(operator, agent, 400)
+    eventually(lambda: started(job), seconds=90, why="the job has begun")
     before = watched.primary()
     watched.kill(before)
+    assert not done(job), "the job ended before the failover"
     eventually(lambda: watched.primary() != before, seconds=30, why="the replica is primary")
     eventually(lambda: done(job), seconds=120, why="the job is done")
     assert health(port) == "ok"
