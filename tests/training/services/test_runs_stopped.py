@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -26,11 +28,19 @@ from experiences.agents.consent import recording_check
 from experiences.agents.services.agents import agent_archive, agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
+from experiences.playbooks.services.evolutions import evolution_queue
+from experiences.rollouts.captured import SampledTokens
+from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.llm_server import ModelServer
 from tests.support.pages import html
+from tests.support.playbooks import lived, playbook_of
+from tests.support.playbooks import model_agent as clerk_of
 from tests.support.running import run_to_end
 from tests.support.workers import eventually
+from training.learners.weights import WeightsLearner
 from training.models import TrainingRun
+from training.policies.weights import WeightsPolicy
+from training.schema import GRPOConfig
 from training.services.runs import run_start
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -78,14 +88,14 @@ def model_agent(adam: Any, server: ModelServer) -> Agent:
     )
 
 
-def stopped(job: Job, server: ModelServer, request: Callable[[], Any], *, fault: str) -> float:
+def stopped(job: Job, server: ModelServer, request: Callable[[], Any], *, fault: str, answered: int = 6) -> float:
     """Runs the job, makes its model fail in its midst, then requests a stop. Returns the seconds until it stopped."""
     asked_at = 0.0
 
     def person() -> None:
         nonlocal asked_at
         try:
-            eventually(lambda: server.owed.answered >= 6, why="the job's calls are answered")
+            eventually(lambda: server.owed.answered >= answered, why="the job's calls are answered")
             server.faults = FAULTS[fault]
             acts = sum(server.acted.values())
             eventually(lambda: fault == "is well" or sum(server.acted.values()) > acts, why="a call meets the fault")
@@ -146,6 +156,42 @@ def test_an_evaluation_stops_while_its_model_hangs(operator: Actor, model_agent:
     took = stopped(evaluation.job, server, lambda: job_cancel(operator, evaluation.job), fault="hangs")
     assert Job.objects.get(id=evaluation.job_id).status == Status.CANCELLED and took < AT_MOST
     assert differences() == []
+
+
+def test_an_evolution_stops_while_the_model_of_its_questions_hangs(
+    adam: Any, operator: Actor, server: ModelServer
+) -> None:
+    agent = clerk_of(Actor(adam), server)
+    playbook = playbook_of(operator, agent)
+    lived(operator, agent, 3)
+    job = evolution_queue(operator, playbook).job
+    took = stopped(job, server, lambda: job_cancel(operator, job), fault="hangs", answered=0)
+    assert Job.objects.get(id=job.id).status == Status.CANCELLED and took < AT_MOST
+    assert sum(server.acted.values()) == 1 and differences() == []
+
+
+def test_an_update_of_weights_stops_while_its_model_server_hangs() -> None:
+    class Hangs:
+        """A trainer whose server takes the rollouts and never answers."""
+
+        def __getattr__(self, call: str) -> Any:
+            return lambda *_, **__: asyncio.sleep(600)
+
+    class Requested(Exception): ...
+
+    def check() -> None:
+        raise Requested
+
+    def rollout(number: int) -> Trajectory:
+        step = Step({}, {}, {}, sampled=SampledTokens((1, 2), (3,), (-0.5,)).packed(None))
+        return Trajectory(RolloutKey(1, 0, number), "q", [step], number > 0, float(number), float(number))
+
+    config = GRPOConfig.model_validate({"learner": "weights", "credit": "uniform"})
+    setup: Any = SimpleNamespace(weights_trainer=Hangs(), config=config, seed=1, rollouts=SimpleNamespace(check=check))
+    state: Any = SimpleNamespace(policy=WeightsPolicy(), value=None)
+    groups = [TrajectoryGroup(Scenario(0, "q"), [rollout(0), rollout(1)])]
+    with pytest.raises(Requested):
+        asyncio.run(WeightsLearner().learn(setup, state, groups, None, 1))
 
 
 @pytest.fixture
