@@ -7,8 +7,9 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_notify
+from budgets.alerts.job_stops import stop_notify
 from evaluation.models import EvaluationRun
+from experiences.agents.resuming import resume_check
 from training.models import TrainingRun
 
 
@@ -35,7 +36,7 @@ class EvaluationKind:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        resume_check(job)
+        resume_check(job, EvaluationKind.agent_of(job))
 
     @staticmethod
     def agent_of(job: Job) -> UUID | None:

@@ -8,7 +8,8 @@ from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
 from agentcore_site.lib import feedback_metrics
-from budgets.alerts.job_stops import resume_check, stop_notify
+from budgets.alerts.job_stops import stop_notify
+from experiences.agents.resuming import resume_check
 from training.models import TrainingRun
 
 
@@ -38,7 +39,7 @@ class TrainingKind:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        resume_check(job)
+        resume_check(job, TrainingKind.agent_of(job))
 
     @staticmethod
     def agent_of(job: Job) -> UUID | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from django.db import transaction
 from django.db.models.functions import Now
@@ -18,6 +18,7 @@ from agentcore_site.lib.money_format import money
 from budgets.meter_port import BudgetRefused
 from evaluation.events.models import EventKind, OutboxEvent, TrainingRequest
 from evaluation.events.spending import budget_hold, cost_book
+from experiences.agents.resuming import resume_check
 
 POLL_INTERVAL: Final = timedelta(minutes=1)  # a report wakes the job sooner
 HANDED_OVER: Final = "handed_over"  # the type of the event
@@ -79,7 +80,12 @@ class ExternalTrainingKind:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        """Always allowed."""
+        """Allowed while its agent is not archived."""
+        resume_check(job, ExternalTrainingKind.agent_of(job))
+
+    @staticmethod
+    def agent_of(job: Job) -> UUID | None:
+        return TrainingRequest.objects.filter(job=job).values_list("agent_id", flat=True).first()
 
 
 def _hand_over(row: TrainingRequest, lease: Lease) -> None:

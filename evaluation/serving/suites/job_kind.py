@@ -7,8 +7,9 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_notify
+from budgets.alerts.job_stops import stop_notify
 from evaluation.serving.models import SuiteRun
+from experiences.agents.resuming import resume_check
 
 
 @kinds.register("suite")
@@ -29,7 +30,7 @@ class SuiteKindOfJob:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        resume_check(job)
+        resume_check(job, SuiteKindOfJob.agent_of(job))
 
     @staticmethod
     def agent_of(job: Job) -> UUID | None:

@@ -7,7 +7,8 @@ from uuid import UUID
 from agentcore_site.jobs.kinds import Progressed, kinds
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from budgets.alerts.job_stops import resume_check, stop_notify
+from budgets.alerts.job_stops import stop_notify
+from experiences.agents.resuming import resume_check
 from experiences.models import Evolution
 
 
@@ -31,7 +32,7 @@ class EvolutionKind:
 
     @staticmethod
     def resume_check(job: Job) -> None:
-        resume_check(job)
+        resume_check(job, EvolutionKind.agent_of(job))
 
     @staticmethod
     def agent_of(job: Job) -> UUID | None:

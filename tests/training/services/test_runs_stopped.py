@@ -210,6 +210,9 @@ def test_an_archived_agents_jobs_end_and_no_other_does(
     queued.agent.refresh_from_db()
     with pytest.raises(Conflict, match="is archived"):
         evaluation_start(operator, run=queued)
+    Job.objects.filter(id=queued.job_id).update(status=Status.RUNNING, requested="cancel")  # its worker has to end it
+    with pytest.raises(Conflict, match="is archived, so its jobs do not continue"):
+        job_resume(operator, queued.job)
     with pytest.raises(MustPause, match="archived"):
         recording_check(model_agent.id)
 
