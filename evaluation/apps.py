@@ -5,4 +5,5 @@ class EvaluationConfig(AppConfig):
     name = "evaluation"
 
     def ready(self) -> None:
-        from evaluation import erasure, job_kind, receivers  # noqa: F401  (registers the kind, listens for checkpoints)
+        # They register the kind and the retention, and listen for checkpoints.
+        from evaluation import erasure, job_kind, receivers, retention  # noqa: F401

@@ -11,6 +11,8 @@ from pathlib import Path
 from django.apps import apps
 from django.db.models import Field
 
+from agentcore_site.lib.retention import rules
+
 ROOT = Path(__file__).parent.parent
 APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
@@ -124,3 +126,10 @@ def test_fields_of_micro_dollars_say_so_in_their_names() -> None:
     money = [field for field in fields if "micro-dollars" in str(field.help_text).lower()]
     assert len(money) > 5
     assert [str(field) for field in money if not field.name.endswith("_micros")] == []
+
+
+def test_the_retention_list_names_every_table_once() -> None:
+    named = [table for _, rule in rules.items() for table in rule.tables]
+    assert len(named) == len(set(named))
+    tables = {model._meta.db_table for model in apps.get_models(include_auto_created=True) if not model._meta.proxy}
+    assert set(named) ^ tables == set(), "A rule in an app's `retention.py` says how rows age, or that they are kept"

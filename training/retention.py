@@ -6,6 +6,8 @@ from agentcore_site.lib.retention import RetentionRule, kept, rules
 from training.models import PolicyCheckpoint
 from training.services.checkpoints import KEEP_BEST, KEEP_DAYS, checkpoints_move, expired, retention
 
+RUNS = ("training_trainingrun", "training_iteration", "training_epoch")
+
 
 def _age() -> int:
     checkpoints_move()  # those that waited for the object storage
@@ -21,5 +23,5 @@ rules.register("checkpoints")(
         age=_age,
     )
 )
-kept("runs and iterations", "Kept: what was learned, and how.", "training_trainingrun", "training_iteration")
+kept("runs, iterations and epochs", "Kept: what was learned, and how.", *RUNS)
 kept("comments and pins", "Kept as long as their job.", "training_jobcomment", "training_jobpin")

@@ -8,7 +8,7 @@ from typing import Final
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from agentcore_site.lib.retention import old_rows
+from agentcore_site.lib.retention import kept, old_rows
 from evaluation.events.models import EventKind, OutboxEvent
 from evaluation.events.subjects import STREAMS
 
@@ -30,4 +30,20 @@ old_rows(
     f"Deleted after a day; what an erasure may have to find in the stream after {LONGEST / 86_400:g} days, as there.",
     settled,
     raw=True,
+)
+kept(
+    "what was received",
+    "Kept: an event that comes again is known by its id, and an erasure takes its words.",
+    "events_receivedtrajectory",
+    "events_receivedreward",
+    "events_trainingrequest",
+)
+kept("dead letters", "Kept, until an erasure deletes those with its words.", "events_deadletter")
+kept("notes of erased messages", "Deleted once the stream has no such message.", "events_erasedmessage")
+kept("spans of traces that are not whole", "Deleted when their trace is stored, within minutes.", "events_waitingspan")
+kept(
+    "publishers of events",
+    "Kept until they are switched off; credentials for ever.",
+    "events_eventpublisher",
+    "events_eventcredential",
 )

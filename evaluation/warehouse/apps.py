@@ -5,4 +5,4 @@ class WarehouseConfig(AppConfig):
     name = "evaluation.warehouse"
 
     def ready(self) -> None:
-        from evaluation.warehouse import erasure  # noqa: F401  (says where personal data may be)
+        from evaluation.warehouse import erasure, retention  # noqa: F401  (where personal data may be, and what ages)

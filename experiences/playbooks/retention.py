@@ -31,4 +31,28 @@ old_rows("executions", "Deleted.", executions, setting="ACE_TRACE_DAYS", raw=Tru
 old_rows(
     "changes proposed to playbooks", "Deleted unless they were applied.", deltas, setting="ACE_DELTA_DAYS", raw=True
 )
-kept("playbooks and lessons", "Kept, with their history.", "experiences_playbookversion", "experiences_experience")
+kept(
+    "playbooks and lessons",
+    "Kept, with their history, until a person deletes the playbook; evolutions also as long as their job.",
+    "experiences_playbook",
+    "experiences_playbookversion",
+    "experiences_playbooksection",
+    "experiences_playbookchange",
+    "experiences_evolution",
+    "experiences_experience",
+    "experiences_experiencechange",
+)
+kept("questions of reflections", "Kept as long as their job.", "experiences_question")
+kept(
+    "agents",
+    "Kept, also once they are archived: agents are not deleted.",
+    "experiences_agent",
+    "experiences_agent_tool_servers",
+    "experiences_promptpack",
+)
+kept(
+    "model endpoints and tool servers",
+    "Kept, also once they are archived.",
+    "experiences_modelendpoint",
+    "experiences_toolserver",
+)

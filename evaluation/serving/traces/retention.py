@@ -27,4 +27,31 @@ def observations() -> QuerySet[CanaryObservation]:
 SETTING = "PRODUCTION_TRACE_DAYS"
 old_rows("production traces and sessions", "Deleted, with what was thought of them.", traces, setting=SETTING)
 old_rows("what canaries counted", "Deleted once the deployment has ended.", observations, setting=SETTING)
-kept("releases", "Kept: they say what was in production.", "serving_release", "serving_deploymentevent")
+kept("feedback", "Deleted with its trace.", "serving_feedback")
+kept(
+    "releases and deployments",
+    "Kept: they say what was in production, and who approved it.",
+    "serving_release",
+    "serving_releaseapproval",
+    "serving_deployment",
+    "serving_deploymentevent",
+    "serving_plandelivery",
+    "serving_agentserving",
+)
+kept("spending of keys", "Kept: one row for each key and month.", "serving_keyspending")
+kept(
+    "suites",
+    "Kept, with all versions; runs and their results as long as their job.",
+    "serving_suite",
+    "serving_suiteversion",
+    "serving_suiterun",
+    "serving_suiteresult",
+)
+kept(
+    "learning loops",
+    "Kept: settings, turns, and the rows that a turn may learn from.",
+    "serving_learningloop",
+    "serving_loopturn",
+    "serving_loopturn_suite_runs",
+    "serving_looprow",
+)

@@ -48,4 +48,5 @@ rules.register("archives")(
         lambda: 0,  # by the same jobs
     )
 )
-kept("datasets", "Kept until a person deletes them.", "experiences_datasetrow")
+kept("datasets", "Kept, without what an erasure deletes.", "experiences_dataset", "experiences_datasetrow")
+kept("rules of archives", "Kept until a person changes them.", "experiences_archiverule")
