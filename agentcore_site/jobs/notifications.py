@@ -22,10 +22,9 @@ JOB_PAGES: Final = {
     "export": "exports/",
 }
 TRAINING_PAGE: Final = "jobs/"
-BUDGET_PAGE: Final = "budgets/of-job/"
 # The remedy of a person for a job that can't continue.
 HOW: Final[dict[str, str]] = {
-    Reason.BUDGET_EXCEEDED: "Raise its budget on the page that this leads to, then resume the job.",
+    Reason.BUDGET_EXCEEDED: "Raise its budget on the page that this leads to, or ask an admin there; then resume it.",
     Reason.SPENDING_RATE: "It goes on by itself once its organisation may spend again, or raise that limit.",
     Reason.SPENDS_TOO_FAST: "Look at what it spends on, then resume it.",
     Reason.WAITING_FOR_LLM: "It goes on by itself once the model's service answers.",
@@ -69,7 +68,7 @@ def job_notify(job: Job, kind: JobKind | None) -> None:
             "degraded": job.status == Status.PAUSED and reason != Reason.USER,
             "how": how if stopped else "",
         },
-        path=_page(BUDGET_PAGE, job) if reason == Reason.BUDGET_EXCEEDED else job_page(job),
+        path=job_page(job),
         agent_id=kind.agent_of(job) if isinstance(kind, AboutAgent) else None,
         owner=job.created_by,
     )

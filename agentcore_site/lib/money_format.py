@@ -36,6 +36,19 @@ def exact(amount_micros: int) -> str:
     return f"{MINUS if amount_micros < 0 else ''}${whole}.{part:0<2}"
 
 
+def shares(part_micros: int, whole_micros: int) -> tuple[int, str, str]:
+    """The per cent that a part is of the whole, rounded down, and both amounts with digits enough that they say the
+    same: $0.054 of $0.06, where $0.05 of $0.06 would be 83 %. A whole of nothing is used up: 100 %."""
+    if not whole_micros:
+        return 100, money(part_micros), money(whole_micros)
+    percent = 100 * part_micros // whole_micros
+    texts = money(part_micros), money(whole_micros)
+    part, whole = (Decimal(text.lstrip(f"{MINUS}$").replace(",", "")) for text in texts)
+    if 100 * part // whole != percent:
+        texts = exact(part_micros), exact(whole_micros)
+    return percent, *texts
+
+
 def apart(*micros: int) -> list[str]:
     """Amounts that a sentence compares: as people say them, or exactly where two that differ would read the same."""
     rounded = [money(amount_micros) for amount_micros in micros]

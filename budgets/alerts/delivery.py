@@ -12,11 +12,13 @@ from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.lib.backoff import MOST_TRIES, next_try
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.links import link_in_mail
+from agentcore_site.lib.money_format import money, shares
 from agentcore_site.notices.events import event_record
 from agentcore_site.outbound.webhooks import WebhookFailed
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
+from budgets.alerts.pages import limit_page
 from budgets.alerts.webhooks import webhook_post, webhook_secret
 from budgets.models import AlertKind, BudgetAlert, BudgetSettings, Period, Scope
 from budgets.presenters.naming import owner_name
@@ -102,14 +104,15 @@ def subject(alert: BudgetAlert, name: str = "") -> str:
     whose = {"organization": name, "agent": f"the agent {name}", "job": f"job {name}"}[budget.scope]
     if alert.kind == AlertKind.ABOVE_HOLD:
         return f"A call on the budget of {whose} cost {money(alert.excess_micros)} more than was held for it"
-    used = f"{alert.threshold} % spent"
+    percent, spent, limit = shares(alert.spent_micros, alert.limit_micros)
+    used = f"{percent} % spent"
     if alert.threshold == 100:
-        used = "used up" if alert.spent_micros >= alert.limit_micros else "all but used up"
-    return f"The budget of {whose} is {used}: {money(alert.spent_micros)} of {money(alert.limit_micros)}"
+        used = "used up" if percent >= 100 else "all but used up"
+    return f"The budget of {whose} is {used}: {spent} of {limit}"
 
 
 def advice(alert: BudgetAlert) -> str:
-    """Says what the alert means and what to do."""
+    """Says what the alert means and what to do, to readers who may change the limit and to others."""
     if alert.kind == AlertKind.ABOVE_HOLD:
         return (
             "The excess is spent or owed and is in the ledger as debt. A provider that bills more than its price"
@@ -123,7 +126,7 @@ def advice(alert: BudgetAlert) -> str:
             "Calls that do not fit are refused, and jobs pause. They go on by themselves when the next month begins,"
             " or once the limit is raised."
         )
-    return f"{stops}\nChange the limit under Admin → Budgets."
+    return f"{stops}\nAdmins change the limit on the budget's page."
 
 
 def as_sent(alert: BudgetAlert) -> dict[str, Any]:
@@ -149,10 +152,10 @@ def as_sent(alert: BudgetAlert) -> dict[str, Any]:
 
 
 def _mail(alert: BudgetAlert) -> None:
-    """Puts the mail into the outbox, which sends it until it went out."""
+    """Puts the mail into the outbox, which sends it until it went out. Its readers may change the limit."""
     addresses = admins_of(alert.budget.organization_id).values_list("user__email", flat=True)
     line = subject(alert)
-    body = f"{line}.\n\n{advice(alert)}\n"
+    body = f"{line}.\n\n{advice(alert)}\n\n{link_in_mail(limit_page(alert.budget.pk))}\n"
     # Blind copies: the admins' addresses are their own.
     organization = alert.budget.organization
     mail_queue(organization, to=addresses, subject=line, body=body, key=f"alert {alert.id}", blind=True)

@@ -12,10 +12,14 @@ from typing import Any, Final
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, JobEvent, Reason, Status
+from agentcore_site.jobs.notifications import job_page
 from agentcore_site.lib.errors import Conflict
+from agentcore_site.lib.links import link_in_mail
 from agentcore_site.lib.money import dollars
 from agentcore_site.lib.money_format import money
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
+from budgets.alerts.pages import limit_page
 from budgets.job_chain import BILL, blocking, chain_of, has_room, job_bill, tightest
 from budgets.ledger.accounts import month_of
 from budgets.models import BudgetLimit, Scope
@@ -37,7 +41,7 @@ def stop_notify(job: Job, payer: Job | None = None) -> None:
     owner = job.created_by
     if owner is not None and owner.is_active:
         subject = f"Paused: {job} has no budget left"
-        mail_queue(job.organization, to=[owner.email], subject=subject, body=_letter(str(job), bill))
+        mail_queue(job.organization, to=[owner.email], subject=subject, body=_letter(job, bill))
 
 
 def jobs_resume() -> int:
@@ -84,6 +88,7 @@ def _bill(job: Job, payer: Job) -> dict[str, Any]:
         "text": text,
         "stopped_by": room.scope if room is not None else "",
         "paid_by": str(payer.id),
+        "budget_id": room.budget.pk if room is not None and room.budget is not None else None,
         "limit_usd": None if room is None or room.limit_micros is None else dollars(room.limit_micros),
         "left_usd": None if room is None or room.left_micros is None else dollars(room.left_micros),
         "spent_usd": dollars(spent_micros),
@@ -102,19 +107,22 @@ def _line(spending: Spending) -> dict[str, Any]:
     }
 
 
-def _letter(title: str, bill: dict[str, Any]) -> str:
-    monthly = bill["stopped_by"] in MONTHLY
+def _letter(job: Job, bill: dict[str, Any]) -> str:
+    """The owner's letter: its advice and its link are what the owner may do."""
+    may_raise = Actor(job.created_by).may("budget.edit", job.organization_id) and bill["budget_id"] is not None
+    raising = "Raise the limit here" if may_raise else "Ask an admin to raise the limit"
     what = (
-        "It goes on by itself when the next month begins, or once that limit is raised."
-        if monthly
-        else "Raise the job's budget under Budgets, then resume the job; or leave it as it is and use what it learned."
+        f"It goes on by itself when the next month begins, or once that limit is raised. {raising}."
+        if bill["stopped_by"] in MONTHLY
+        else f"{raising}, then resume the job; or leave it as it is and use what it learned."
     )
+    link = link_in_mail(limit_page(bill["budget_id"]) if may_raise else job_page(job))
     tables = "".join(
         f"\nBy {name}\n" + "".join(_row(one) for one in bill[f"by_{name}"]) for name in ("purpose", "model")
     )
     return (
-        f"The job “{title}” is paused: a budget has no room for its next call.\n{bill['text']}\n\n"
-        f"Its checkpoint is saved, and nothing that was paid for is lost. {what}\n{tables}"
+        f"The job “{job}” is paused: a budget has no room for its next call.\n{bill['text']}\n\n"
+        f"Its checkpoint is saved, and nothing that was paid for is lost. {what}\n{link}\n{tables}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, Final
 
@@ -11,12 +12,14 @@ from django.utils import timezone
 from agentcore_site.audit.services import record
 from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, JobEvent
+from agentcore_site.jobs.notifications import job_page
 from agentcore_site.lib.errors import Conflict, TooMany
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import who_may
 from agentcore_site.tenancy.permissions import require
 from budgets.alerts.job_stops import blocked
+from budgets.alerts.pages import limit_page
 from budgets.job_chain import blocking
 
 ASKED: Final = "raise_asked"  # the event's type
@@ -30,8 +33,9 @@ def asked_at(job: Job) -> Any:
 
 
 @transaction.atomic
-def raise_ask(actor: Actor, job: Job, *, link: str) -> list[Any]:
-    """Mails those who may raise the budget that stopped ``job``, and returns them. ``link``: the job's address.
+def raise_ask(actor: Actor, job: Job, *, link: Callable[[str], str]) -> list[Any]:
+    """Mails those who may raise the budget that stopped ``job``, and returns them. ``link`` makes an address of the
+    path of the limit's form, or of the job's page where that budget has no page yet.
 
     Raises:
         Missing, Forbidden: the actor may not resume the job.
@@ -51,7 +55,8 @@ def raise_ask(actor: Actor, job: Job, *, link: str) -> list[Any]:
     if not people:
         raise Conflict("None of those who may raise the budget has a mail address. Ask an admin yourself.")
     name = Actor.of(actor).name
-    body = f"{name} asks you to raise a budget: the job “{job}” is paused.\n\n{blocked(room)}\n\n{link}\n"
+    path = limit_page(room.budget.pk) if room.budget is not None else job_page(job)
+    body = f"{name} asks you to raise a budget: the job “{job}” is paused.\n\n{blocked(room)}\n\n{link(path)}\n"
     subject = f"{name} asks for a higher budget"
     mail_queue(job.organization, to=[person.email for person in people], subject=subject, body=body)
     names = ", ".join(person.username for person in people)

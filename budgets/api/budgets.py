@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import date
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -14,7 +15,6 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
-from agentcore_site.jobs.notifications import job_page
 from agentcore_site.jobs.selectors import job_get
 from agentcore_site.lib.links import absolute
 from agentcore_site.lib.money import dollars
@@ -223,7 +223,7 @@ class RaiseRequestViewSet(ScopedViewSet):
         found = job_get(self.actor, job)
 
         def work() -> Response:
-            people = raise_ask(self.actor, found, link=absolute(request, job_page(found)))
+            people = raise_ask(self.actor, found, link=partial(absolute, request))
             return self.answer({"asked": [person.username for person in people]})
 
         return self.once(request, work)

@@ -9,9 +9,8 @@ from math import ceil
 from django.db.models import F, Max, Min, Sum
 from django.db.models.functions import Trunc
 
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import money, shares
 from agentcore_site.lib.months import month_after
-from agentcore_site.templatetags.figures import percent
 from budgets.forecasting import Forecast
 from budgets.ledger.accounts import month_over
 from budgets.models import Budget, LedgerEntry, Scope
@@ -43,8 +42,8 @@ def verdict(budget: Budget, forecast: Forecast | None = None) -> BudgetVerdict:
     if budget.limit_micros is None:
         text = f"{money(spent_micros)} spent {when}; no limit is set"
     else:
-        part = f" ({percent(spent_micros / budget.limit_micros, 0)})" if budget.limit_micros else ""
-        text = f"{money(spent_micros)} of {money(budget.limit_micros)} spent {when}{part}"
+        percent, spent, limit = shares(spent_micros, budget.limit_micros)
+        text = f"{spent} of {limit} spent {when}" + (f" ({percent} %)" if budget.limit_micros else "")
     text += _pace(budget, forecast)
     tone = _tone(budget, forecast)
     if budget.debt_micros:

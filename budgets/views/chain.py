@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from uuid import UUID
 
 from django.contrib import messages
@@ -87,7 +88,7 @@ def ask(request: HttpRequest, actor: Actor, job_id: UUID) -> HttpResponse:
     job = Job.objects.visible_to(actor).select_related("organization").filter(id=job_id).first()
     if job is None:
         raise Missing("There is no such job.")
-    asked = raise_ask(actor, job, link=absolute(request, job_url(job)))
+    asked = raise_ask(actor, job, link=partial(absolute, request))
     messages.success(request, f"A mail is on its way to {', '.join(one.username for one in asked)}.")
     return redirect(job_url(job))
 

@@ -550,7 +550,7 @@ def test_alerts_of_the_month_are_listed(chain: Chain, adam: Any, stella: Any) ->
     reserve(hold(chain, "a", 800_000))
     settle("a", bill(800_000))
     page = text(at_desk(stella).get("/budgets/"))
-    assert "Alerts of" in page and "The budget of job Router is 75 % spent: $0.80 of $1.00" in page
+    assert "Alerts of" in page and "The budget of job Router is 80 % spent: $0.80 of $1.00" in page
     assert "75 % of $1.00" in text(at_desk(adam).get("/budgets/settings/"))
 
 

@@ -80,7 +80,7 @@ def test_a_budget_that_is_nearly_used_up_is_notified_once_with_its_alert(
     events_fan_out()
     types = SiteEvent.objects.order_by("created_at").values_list("type", "agent_id", "data__threshold_percent")
     assert list(types) == [("budget.threshold", agent.pk, 75), ("budget.exceeded", agent.pk, 100)]
-    assert len(notices_of(stella)) == 2 and "75 % spent" in notices_of(stella)[0]
+    assert len(notices_of(stella)) == 2 and "80 % spent" in notices_of(stella)[0]
 
 
 def test_an_impossible_preference_is_refused(olivia: Any, charlie: Any, acme: Organization) -> None:

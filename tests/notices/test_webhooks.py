@@ -296,7 +296,7 @@ def test_a_job_sends_events_of_start_pause_for_money_with_a_remedy_failure_and_c
 
     paused = turn(Status.PAUSED, Reason.BUDGET_EXCEEDED)
     assert SiteEvent.objects.filter(type="job.started").count() == 1
-    assert (paused.type, paused.owner, paused.path) == ("job.paused", olivia, f"/budgets/of-job/{job.pk}/")
+    assert (paused.type, paused.owner, paused.path) == ("job.paused", olivia, f"/jobs/{job.pk}/")
     assert paused.data["degraded"] and paused.data["reason"] == "budget_exceeded"
     assert "Raise its budget" in paused.data["how"] and "the budget is used up" in paused.text
     lifecycle.resume(olivia, Job.objects.get(pk=job.pk))

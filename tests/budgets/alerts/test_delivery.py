@@ -85,9 +85,29 @@ def test_the_admins_get_a_mail_once(alert: BudgetAlert, adam: Any, olivia: Any) 
     assert mails_send() == 1 and mails_send() == 0
     [message] = mail.outbox
     assert message.bcc == ["adam@example.com"] and message.to == []
-    assert message.subject == "The budget of job Router is 75 % spent: $0.80 of $1.00"
+    assert message.subject == "The budget of job Router is 80 % spent: $0.80 of $1.00"
+    assert f"\nOn this site: /budgets/{alert.budget_id}/#limit\n" in message.body
     alert.refresh_from_db()
     assert alert.mailed_at and alert.delivered_at and not alert.posted_at
+
+
+@pytest.mark.parametrize(
+    ("spent_micros", "limit_micros", "said"),
+    [
+        (54_000, 60_000, "90 % spent: $0.054 of $0.06"),
+        (47_500, 60_000, "79 % spent: $0.0475 of $0.06"),
+        (900_000, 1_000_000, "90 % spent: $0.90 of $1.00"),
+        (999_999, 1_000_000, "99 % spent: $0.999999 of $1.00"),
+    ],
+)
+def test_the_percentage_of_a_letter_is_that_of_its_amounts(
+    chain: Chain, adam: Any, spent_micros: int, limit_micros: int, said: str
+) -> None:
+    limits_set(chain, None, None, limit_micros)
+    reserve(hold(chain, "a", spent_micros))
+    settle("a", bill(spent_micros))
+    assert alert_deliver(BudgetAlert.objects.latest("threshold")) and Mail.objects.latest("created_at")
+    assert Mail.objects.latest("created_at").subject == f"The budget of job Router is {said}"
 
 
 def test_the_webhook_gets_what_its_secret_signs(
@@ -144,7 +164,7 @@ def test_an_alert_names_whose_budget_it_is_by_mail_and_by_webhook(
     alert = spent_of(chain, tuple(100 * CENT if n == place else None for n in range(3)))  # type: ignore[arg-type]
     budget_settings_set(adam, acme, webhook_url=receiver.url)
     assert sweep() == (0, 1) and mails_send() == 1
-    line = f"The budget of {whose} is 75 % spent: $0.80 of $1.00"
+    line = f"The budget of {whose} is 80 % spent: $0.80 of $1.00"
     [message] = mail.outbox
     assert message.subject == line
     says = "Raise its limit, then resume it" if scope == "job" else "when the next month begins, or once the limit is"

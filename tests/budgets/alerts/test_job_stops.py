@@ -68,6 +68,20 @@ def test_its_owner_gets_the_bill_by_mail(job: Job, chain: Chain, olivia: Any) ->
         assert part in letter.body
 
 
+@pytest.mark.parametrize("may_raise", [True, False])
+def test_the_bill_advises_and_links_what_its_reader_may_do(
+    job: Job, chain: Chain, olivia: Any, adam: Any, settings: Any, may_raise: bool
+) -> None:
+    settings.PUBLIC_URL = "https://agentcore.example.org"
+    Job.objects.filter(id=job.id).update(created_by=adam if may_raise else olivia)
+    job.refresh_from_db()
+    stopped(job, chain)
+    [letter] = Mail.objects.all()
+    page = f"/budgets/{Budget.objects.get(scope='job').pk}/#limit" if may_raise else f"/jobs/{job.pk}/"
+    assert f"\nhttps://agentcore.example.org{page}\n" in letter.body
+    assert ("Ask an admin" in letter.body, "Raise the limit here" in letter.body) == (not may_raise, may_raise)
+
+
 def test_an_owner_who_left_gets_no_mail(job: Job, chain: Chain, olivia: Any) -> None:
     olivia.is_active = False
     olivia.save()
@@ -162,32 +176,33 @@ def test_people_who_may_raise_it_are_asked_by_mail_once_an_hour(
     Mail.objects.all().delete()
     adam.email = "adam@example.org"
     adam.save()
-    assert raise_ask(Actor(olivia), job, link="https://here/jobs/1/") == [adam]
+    assert raise_ask(Actor(olivia), job, link="https://here{}".format) == [adam]
     [letter] = Mail.objects.all()
     assert letter.recipients == ["adam@example.org"] and letter.subject == "olivia asks for a higher budget"
-    assert "$0.10 is left of $1.00" in letter.body and "https://here/jobs/1/" in letter.body
+    assert "$0.10 is left of $1.00" in letter.body
+    assert f"https://here/budgets/{Budget.objects.get(scope='job').pk}/#limit\n" in letter.body
     assert AuditEvent.objects.filter(action="budget.raise_asked").count() == 1
     with pytest.raises(TooMany, match="Ask again in 60 min"):
-        raise_ask(Actor(olivia), job, link="x")
+        raise_ask(Actor(olivia), job, link=str)
     assert Mail.objects.count() == 1
     JobEvent.objects.filter(type="raise_asked").update(at=timezone.now() - timedelta(minutes=61))
-    raise_ask(Actor(olivia), job, link="x")
+    raise_ask(Actor(olivia), job, link=str)
     with pytest.raises(Forbidden):
-        raise_ask(Actor(dan), job, link="x")
+        raise_ask(Actor(dan), job, link=str)
     with pytest.raises(Missing):
-        raise_ask(Actor(charlie), job, link="x")
+        raise_ask(Actor(charlie), job, link=str)
 
 
 def test_a_raise_is_not_requested_with_room_left_or_without_an_address(
     job: Job, chain: Chain, olivia: Any, adam: Any
 ) -> None:
     with pytest.raises(Conflict, match="Resume it"):
-        raise_ask(Actor(olivia), job, link="x")
+        raise_ask(Actor(olivia), job, link=str)
     stopped(job, chain)
     adam.email = ""
     adam.save()
     with pytest.raises(Conflict, match="mail address"):
-        raise_ask(Actor(olivia), job, link="x")
+        raise_ask(Actor(olivia), job, link=str)
 
 
 def test_the_page_offers_what_the_person_can_do(
