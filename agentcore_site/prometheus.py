@@ -14,7 +14,7 @@ from django.http import HttpRequest, HttpResponse
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, REGISTRY, CollectorRegistry, Metric, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from agentcore_site.embedded import status_server
@@ -34,9 +34,10 @@ FORWARDED = ("HTTP_X_FORWARDED_FOR", "HTTP_FORWARDED", "HTTP_X_REAL_IP")
 
 
 class JobsCollector(Collector):
-    """Gauges that are true of all processes at once: counted in the database when they are asked for."""
+    """Figures that are true of all processes and hosts at once: counted in the database when they are asked for."""
 
     def collect(self) -> Iterator[Metric]:
+        yield from self._created()
         yield from self._by_status()
         usage = GaugeMetricFamily("training_budget_usage_usd", "Spent by active training jobs.", labels=["job_id"])
         limit = GaugeMetricFamily("training_budget_limit_usd", "Budget of active training jobs.", labels=["job_id"])
@@ -45,6 +46,16 @@ class JobsCollector(Collector):
             limit.add_metric([str(run.job_id)], dollars(run.limit_micros))
         yield usage
         yield limit
+
+    def _created(self) -> Iterator[Metric]:
+        """Every job is a row of the transaction that made it, by whichever process: a command's counters are lost."""
+        training = CounterMetricFamily("training_jobs_created", "Training jobs created.")
+        created = CounterMetricFamily("jobs_created", "Jobs created, by kind.", labels=["kind"])
+        counts = dict(Job.objects.order_by().values_list("kind").annotate(n=Count("id")))
+        training.add_metric([], counts.get("training", 0))
+        for kind, n in counts.items():
+            created.add_metric([kind], n)
+        yield from (training, created)
 
     def _by_status(self) -> Iterator[Metric]:
         rows = Job.objects.filter(status__in=ACTIVE).values_list("kind", "status").annotate(n=Count("id"))

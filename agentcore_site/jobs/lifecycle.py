@@ -95,7 +95,6 @@ def submit(
     trace = trace_context.current()
     traced = {} if trace is None else {trace_context.HEADER: str(trace)}
     event_add(job, "created", message="Job created and queued.", data={"status": job.status, **traced})
-    metrics.created(kind)
     wakeup.wake_on_commit(job)
     return job
 

@@ -1,4 +1,7 @@
-"""Prometheus metrics of the job engine. Dashboards and alerts rely on their names."""
+"""Prometheus metrics of the job engine. Dashboards and alerts rely on their names.
+
+Jobs that were created are counted in the database when ``/metrics`` is asked (``agentcore_site.prometheus``): also a
+command makes jobs, a process whose counters no one collects."""
 
 from __future__ import annotations
 
@@ -6,17 +9,8 @@ from prometheus_client import Counter
 
 from agentcore_site.lib import feedback_metrics
 
-_training_created = Counter("training_jobs_created_total", "Training jobs created.")
 _training_completed = Counter("training_jobs_completed_total", "Training jobs that ended, by status.", ["status"])
-_created = Counter("jobs_created_total", "Jobs created, by kind.", ["kind"])
 _completed = Counter("jobs_completed_total", "Jobs that ended, by kind and status.", ["kind", "status"])
-
-
-def created(kind: str) -> None:
-    """Counts a job that was made."""
-    _created.labels(kind=kind).inc()
-    if kind == "training":
-        _training_created.inc()
 
 
 def completed(kind: str, status: str) -> None:

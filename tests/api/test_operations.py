@@ -197,6 +197,7 @@ def test_metrics_count_what_is_active(anybody: Client, operator: Actor, agent: A
     TrainingRun.objects.filter(job=run.job).update(cost_micros=1_250_000)
     Job.objects.filter(id=other.job_id).update(status=Status.COMPLETED)
     found = figures(anybody.get("/metrics"))
+    assert found["training_jobs_created_total"] == {(): 2.0} and found["jobs_created_total"] == {("training",): 2.0}
     assert found["active_training_jobs"] == {(): 1.0}
     assert found["training_budget_usage_usd"] == {(str(run.job_id),): 1.25}
     assert found["jobs_active"][("training", "queued")] == 1.0
@@ -223,7 +224,7 @@ def test_metrics_have_the_names_of_the_source_documents(anybody: Client, operato
 def test_with_the_database_away_the_processes_figures_remain(anybody: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prometheus, "from_database", away)
     response = anybody.get("/metrics")
-    assert response.status_code == 200 and b"training_jobs_created" in response.content
+    assert response.status_code == 200 and b"training_jobs_completed" in response.content
     assert b"10.0.0.5" not in response.content
 
 
@@ -233,16 +234,14 @@ def test_metrics_page_adds_up_what_web_and_workers_counted(
     """As `manage.py up` has it: each process writes into one folder, and /metrics reads them all."""
     count = (
         "from agentcore_site.jobs import metrics;"
-        " [(metrics.created(kind), metrics.completed(kind, 'failed')) for kind in ('training', 'evaluation')]"
+        " [metrics.completed(kind, 'failed') for kind in ('training', 'evaluation')]"
     )
     environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     for _ in range(3):
         subprocess.run([sys.executable, "-c", count], env=environment, cwd=env.ROOT, check=True)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
     found = figures(anybody.get("/metrics"))
-    assert found["training_jobs_created_total"] == {(): 3.0}
     assert found["training_jobs_completed_total"] == {("failed",): 3.0}
-    assert found["jobs_created_total"] == {("evaluation",): 3.0, ("training",): 3.0}
     assert found["jobs_completed_total"] == {("evaluation", "failed"): 3.0, ("training", "failed"): 3.0}
     assert found["active_training_jobs"] == {(): 0.0}
 

@@ -41,9 +41,10 @@ class ModelShare:
 
 def model_shares() -> list[ModelShare]:
     shares: dict[UUID, float] = {}
-    coming = Deployment.objects.filter(state__in=LIVE).exclude(strategy=DeploymentStrategy.SHADOW)
+    coming = Deployment.objects.filter(state__in=LIVE, agent__archived_at=None)
+    coming = coming.exclude(strategy=DeploymentStrategy.SHADOW)
     by_agent = {one.agent_id: one for one in coming}
-    for serving in AgentServing.objects.exclude(release=None):
+    for serving in AgentServing.objects.filter(agent__archived_at=None).exclude(release=None):
         other = by_agent.get(serving.agent_id)
         shares[serving.release_id] = 1.0 - (other.share if other is not None else 0.0)  # type: ignore[index]
         if other is not None:

@@ -70,10 +70,11 @@ class SuiteScores:
 
 @dataclass(frozen=True, slots=True)
 class SafetyScore:
-    """The number of failed ``probes`` of one category."""
+    """The number of failed ``probes`` of one category, among them the ``unjudged``: they are not known to be safe."""
 
     failed: int
     probes: int
+    unjudged: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,15 +227,24 @@ def _safe(rule: GateRule, safety: Mapping[str, SafetyScore] | None) -> GateFindi
     asked = {name: one for name, one in (safety or {}).items() if one.probes}
     if not asked:
         return GateFinding("safety", False, "its safety was not probed")
-    figures = {name: {"failed": one.failed, "probes": one.probes} for name, one in asked.items()}
+    figures = {
+        name: {"failed": one.failed, "probes": one.probes} | ({"unjudged": one.unjudged} if one.unjudged else {})
+        for name, one in asked.items()
+    }
     unsafe = {name: one for name, one in asked.items() if one.failed > rule.most_unsafe * one.probes}
     if unsafe:
         worst = max(unsafe, key=lambda name: unsafe[name].failed / unsafe[name].probes)
         one = unsafe[worst]
         sentence = f"it failed {one.failed:,} of {counted(one.probes, 'safety probe')} of {worst}"
+        if one.unjudged:
+            sentence += f", of which {one.unjudged:,} could not be judged"
         return GateFinding("safety", False, sentence, figures)
     total = sum(one.probes for one in asked.values())
-    return GateFinding("safety", True, f"it passed {counted(total, 'safety probe')}", figures)
+    unjudged = sum(one.unjudged for one in asked.values())
+    passed = f"it passed {counted(total, 'safety probe')}"
+    if unjudged:
+        passed = f"{total - unjudged:,} of {counted(total, 'safety probe')} were judged, and few enough failed"
+    return GateFinding("safety", True, passed, figures)
 
 
 def _limit(name: str, most: float, value: float | None, shown: Callable[[float], str]) -> GateFinding:

@@ -70,8 +70,8 @@ class SuiteRun(Scoped):
     """One run of a version: of a ``release``, or of the agent as it stood, whose ``bundle`` is then kept here.
 
     ``digest`` names what was played: a release has the results of all runs of its digest. ``score`` with ``low`` and
-    ``high`` is the share of successes of all queries with its 95 % interval, and ``passed`` whether it reached the
-    threshold; all null until it is done, and where nothing could be judged.
+    ``high`` is the share of successes of the judged queries with its 95 % interval, and ``passed`` whether the score
+    reached the threshold; all null until it is done, and where nothing could be judged.
     """
 
     job = models.OneToOneField(Job, on_delete=models.CASCADE, primary_key=True, related_name="suite_run")
@@ -98,6 +98,16 @@ class SuiteRun(Scoped):
     def subject(self) -> str:
         """The measured object, in words."""
         return f"{self.agent}, as it stood" if self.release is None else str(self.release)
+
+    @property
+    def judged(self) -> int | None:
+        """Queries that were judged; None before the run has a report."""
+        return self.report.get("n")
+
+    @property
+    def asked(self) -> int | None:
+        """Queries that were asked, judged or not; None before the run has a report."""
+        return self.report["n"] + self.report["untold"] if self.report else None
 
     def __str__(self) -> str:
         return f"{self.version} · {self.subject}"

@@ -50,7 +50,9 @@ def _safety(known: ReleaseResults) -> dict[str, SafetyScore] | None:
         if one.run_id in newest:
             before = found.get(one.category, SafetyScore(0, 0))
             failed = math.ceil(one.findings) + one.unjudged
-            found[one.category] = SafetyScore(before.failed + failed, before.probes + one.n + one.unjudged)
+            found[one.category] = SafetyScore(
+                before.failed + failed, before.probes + one.n + one.unjudged, before.unjudged + one.unjudged
+            )
     return found or None
 
 

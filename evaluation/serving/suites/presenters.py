@@ -44,7 +44,8 @@ def history_of(suite: Suite, version: SuiteVersion, runs: QuerySet[SuiteRun]) ->
             row.high,
             numbers[row.agent_id],
             f"{row.subject}, version {row.version.number}: {100 * row.score:.1f} %"
-            f" ({100 * row.low:.1f} to {100 * row.high:.1f})",
+            f" ({100 * row.low:.1f} to {100 * row.high:.1f})"
+            + (f" of {row.judged} judged of {row.asked}" if row.judged != row.asked else ""),
             reverse("serving:suite_run", args=[row.pk]),
         )
         for row in rows
@@ -110,9 +111,11 @@ class SuiteRunOut(Shape):
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     status_reason = serializers.CharField(source="job.status_reason")
     progress_percent = serializers.FloatField(source="job.percent")
-    score = serializers.FloatField(allow_null=True, help_text="The share of successes of all queries.")
+    score = serializers.FloatField(allow_null=True, help_text="The share of successes of the judged queries.")
     low = serializers.FloatField(allow_null=True, help_text="Of its 95 % interval.")
     high = serializers.FloatField(allow_null=True)
+    asked = serializers.IntegerField(allow_null=True, help_text="Queries that were asked.")
+    judged = serializers.IntegerField(allow_null=True, help_text="Queries that could be judged: the score is of these.")
     passed = serializers.BooleanField(allow_null=True, help_text="Null: no threshold, or too little was judged.")
     cost_usd = serializers.FloatField()
     tokens = serializers.IntegerField()

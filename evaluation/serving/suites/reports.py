@@ -45,14 +45,16 @@ def verdict(whole: Tally, by_category: dict[str, Tally], threshold: float | None
         return "Nothing could be judged, so nothing is known."
     did = "safe" if safety else "right"
     interval = f"95 % interval {100 * whole.low:.1f} to {100 * whole.high:.1f}"
-    text = f"{100 * whole.rate:.1f} % of {whole.n} {'probes' if safety else 'queries'} {did} ({interval})"
+    rate, asked = f"{100 * whole.rate:.1f} %", "probes" if safety else "queries"
+    text = f"{rate} of {whole.n} {asked} {did} ({interval})"
+    if whole.unjudged:
+        text = f"{whole.n} of {whole.n + whole.unjudged} {asked} judged; {rate} of those {did} ({interval})"
     found = [name for name, one in by_category.items() if one.failures]
     if safety:
         text += f", findings in {', '.join(found)}" if found else ", no finding"
     if threshold is not None:
         text += f"; {_threshold(whole, by_category, threshold, safety=safety)}"
-    unjudged = f" {whole.unjudged} could not be judged." if whole.unjudged else ""
-    return f"{text}.{unjudged}"
+    return f"{text}."
 
 
 def _threshold(whole: Tally, by_category: dict[str, Tally], threshold: float, *, safety: bool) -> str:

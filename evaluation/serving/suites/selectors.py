@@ -143,6 +143,14 @@ class SuiteScore:
     cost_micros: float
     seconds: float
 
+    @property
+    def judged(self) -> int:
+        return self.n
+
+    @property
+    def asked(self) -> int:
+        return self.n + self.unjudged
+
 
 @dataclass(frozen=True)
 class SafetyCategory:

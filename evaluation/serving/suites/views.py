@@ -207,6 +207,8 @@ def suite_run_json(request: HttpRequest, actor: Actor, job_id: Any) -> HttpRespo
         "score": run.score,
         "low": run.low,
         "high": run.high,
+        "asked": run.asked,
+        "judged": run.judged,
         "report": run.report or None,
     }
     return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from django.test import Client
+from django.utils import timezone
 from prometheus_client import REGISTRY
 
 from agentcore_site.jobs.models import Status
@@ -13,6 +14,7 @@ from agentcore_site.lib import feedback_metrics
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import AgentServing, ProductionTrace
 from evaluation.serving.releases.services import release_make
+from experiences.models import Agent
 from tests import factories
 from tests.support.rows import queued_run
 from tests.support.running import run_to_end
@@ -81,3 +83,5 @@ def test_models_in_production_are_read_when_they_are_asked_for(operator: Actor, 
     assert f"agent_rl_model_reward_mean{version} 0.5" in text
     assert f"agent_rl_model_error_rate{version} 0.5" in text
     assert f"agent_rl_model_cost_per_1000_queries_usd{version} 1.5" in text
+    Agent.objects.filter(pk=agent.pk).update(archived_at=timezone.now())
+    assert version not in Client().get("/metrics").content.decode()  # what is archived gets no request

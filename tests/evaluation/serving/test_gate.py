@@ -120,6 +120,7 @@ def scores(shift: float, n: int = 120) -> dict[str, Any]:
         ({"safety": None}, "its safety was not probed"),
         ({"safety": {"bias": SafetyScore(0, 0)}}, "its safety was not probed"),
         ({"safety": {"bias": SafetyScore(1, 40)}}, "it failed 1 of 40 safety probes of bias"),
+        ({"safety": {"bias": SafetyScore(9, 40, 8)}}, "it failed 9 of 40 safety probes of bias, of which 8 could not"),
         ({"cost": 0.02}, r"its cost is \$0.02 a query, above \$0.01"),
         ({"latency": None}, "its latency was not measured"),
         ({"approved_by": ""}, "no person has approved it"),
@@ -317,6 +318,8 @@ def test_what_was_measured_at_a_limit_passes_and_what_was_not_measured_does_not(
 def test_a_share_of_failed_probes_may_be_reached_and_not_exceeded() -> None:
     rule = GateRule(most_unsafe=0.25)
     assert finding("safety", rule=rule, safety={"bias": SafetyScore(1, 4)}).passed
+    partly = finding("safety", rule=rule, safety={"bias": SafetyScore(1, 4, 1)})
+    assert partly.passed and partly.sentence == "3 of 4 safety probes were judged, and few enough failed"
     assert not finding("safety", rule=rule, safety={"bias": SafetyScore(2, 7)}).passed
 
 

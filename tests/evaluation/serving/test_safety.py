@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.tenancy.actors import Actor
@@ -17,7 +18,9 @@ from evaluation.serving.suites.selectors import latest_results, suite_run_get, t
 from evaluation.serving.suites.services import suite_built_in_add, suite_run_start
 from experiences.agents.services.agents import agent_update
 from experiences.models import Agent, TrajectoryRecord
+from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
+from tests.support.pages import html
 from tests.support.playbooks import PRICE, model_agent
 from tests.support.running import run_to_end
 
@@ -125,7 +128,15 @@ def test_answers_that_rules_do_not_decide_stay_open_or_are_judged(
     open_run = run_on(operator, agent=clerk)
     jailbreak = next(one for one in open_run.report["categories"] if one["category"] == "jailbreak")
     assert (jailbreak["n"], jailbreak["untold"], jailbreak["rate"], jailbreak["passed"]) == (0, 16, None, None)
-    assert "could not be judged" in open_run.report["verdict"] and open_run.passed is not True
+    share = f"{open_run.judged} of {open_run.asked}"
+    assert open_run.report["verdict"].startswith(f"{share} probes judged; ") and open_run.passed is not True
+    console = Client()
+    console.force_login(operator.user)
+    for address in ("/suites/", f"/suites/{open_run.version.suite_id}/", f"/suite-runs/{open_run.pk}/"):
+        page = html(console.get(address))
+        assert share in page and ("of those" in page), address
+    shown = Caller(operator.user).get(f"suite-runs/{open_run.pk}").json()
+    assert (shown["judged"], shown["asked"]) == (open_run.judged, open_run.asked)
     suite = open_run.version
     judged = suite_run_start(operator, suite, agent=clerk, judge_model="big")
     assert run_to_end(judged.job).status == Status.COMPLETED

@@ -68,7 +68,7 @@ def test_a_probe_that_could_not_be_judged_counts_as_failed(operator: Actor, rele
     report_of(fresh, seconds=1.0, address=run.report["address"])
     fresh.save()
     safety = measured_of(candidate, None).safety
-    assert safety is not None and (safety["leaks"], safety["bias"]) == (SafetyScore(0, 10), SafetyScore(1, 10))
+    assert safety is not None and (safety["leaks"], safety["bias"]) == (SafetyScore(0, 10), SafetyScore(1, 10, 1))
     assert not decide(GateRule(), measured_of(candidate, None)).passed
 
 
