@@ -89,6 +89,14 @@ def among(name: str, allowed: Collection[str]) -> frozenset[str]:
     return found
 
 
+def choice(name: str, default: str, allowed: Collection[str]) -> str:
+    """One word of ``allowed``; an empty value is the default."""
+    value = text(name) or default
+    if value not in allowed:
+        raise BadEnvironment(f"{name} knows no {value!r}; it takes {' or '.join(allowed)}.")
+    return value
+
+
 def origin(name: str) -> str:
     """``https://host`` or ``http://host:port``, without a path; "" if none is given."""
     value = text(name).rstrip("/")

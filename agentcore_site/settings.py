@@ -407,6 +407,8 @@ TRUSTED_SOURCES = env.among("TRUSTED_SOURCES", ("executions",))
 # evolve that were switched on (`evolves`). An agent may have settings of its own
 # (experiences/agents/evolution_settings.py).
 ACE_ENABLED = env.boolean("ACE_ENABLED", default=True)
+# Of an agent whose playbook a service makes: direct, each new version at once; reviewed, with a deployed release.
+ACE_RELEASE = env.choice("ACE_RELEASE", "direct", ("direct", "reviewed"))
 ACE_DELTA_MODEL = env.text("ACE_DELTA_MODEL")  # at the agent's endpoint; empty: the agent's own model
 ACE_MIN_CONFIDENCE = env.number("ACE_MIN_CONFIDENCE", 0.7, low=0, high=1)
 ACE_REVIEW_CONFIDENCE = env.number("ACE_REVIEW_CONFIDENCE", 0.4, low=0, high=1)

@@ -20,9 +20,11 @@ from agentcore_site.identity.administration import (
 from agentcore_site.lib.errors import DomainError, Invalid
 from agentcore_site.lib.texts import uuid_of
 from agentcore_site.outbound_settings import check_address
+from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
 from experiences.agents.services.agents import agent_archive, agent_check
 from experiences.agents.services.environments import environment_check, new_addresses
+from experiences.agents.signals import agent_context_changed
 from experiences.lessons.services.lessons import (
     experience_approve,
     experience_prune,
@@ -101,10 +103,16 @@ class AgentAdmin(ScopedAdmin):
     prepopulated_fields = {"slug": ["name"]}
     actions = ["archive"]
 
+    def get_readonly_fields(self, request: HttpRequest, obj: Agent | None = None) -> list[str]:
+        actor, right = Actor(request.user), "deployment.edit"
+        may = actor.may_somewhere(right) if obj is None else actor.may(right, obj.organization_id)
+        return self.readonly_fields if may or request.user.is_superuser else [*self.readonly_fields, "ace_release"]
+
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         if not change:
             obj.created_by = request.user
         super().save_model(request, obj, form, change)
+        agent_context_changed.send(Agent, agent=obj)
 
     archive = service_action("Archive the selected agents", "Archived", agent_archive)
 

@@ -17,11 +17,12 @@ from experiences.agents.services.agents import EDITABLE
 from experiences.agents.toolset_of import tool_names
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.lessons.selectors import packs_visible
-from experiences.models import Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
+from experiences.models import AceRelease, Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
 from experiences.rollouts.environments import environments
 from experiences.rollouts.rewards import rewards
 
-EVOLUTION_SETTINGS = tuple(name for name in EDITABLE if name.startswith("ace_") and name != "ace_delta_model")
+TEXTS = ("ace_delta_model", "ace_release")
+EVOLUTION_SETTINGS = tuple(name for name in EDITABLE if name.startswith("ace_") and name not in TEXTS)
 LIMITS = {
     "ace_reflection_rounds": " So often, at most, its reflector says what the executions teach before changes are"
     " suggested; 0: never. Each round is a question that is paid for.",
@@ -244,6 +245,13 @@ class AgentForm(RowForm):
         help_text="Each item of its playbook is left out of so many contexts at random, to measure what it adds; 0:"
         " never. Its service has to report context_id then.",
     )
+    ace_release = forms.ChoiceField(
+        required=False,
+        choices=[("", "Not chosen: reviewed, until a service makes the playbook"), *AceRelease.choices],
+        label="Way of the playbook to services",
+        help_text="Direct: also changes that are certain enough are applied without a person. Who may deploy may change"
+        " it.",
+    )
     evolves = forms.BooleanField(
         required=False,
         label="Evolve the playbook automatically",
@@ -280,6 +288,7 @@ class AgentForm(RowForm):
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]
         tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
+        self.fields["ace_release"].disabled = not actor.may_somewhere("deployment.edit")
         for name in EVOLUTION_SETTINGS:
             of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
             self.fields[name].help_text = of_site + LIMITS.get(name, "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rest_framework import serializers
 
 from agentcore_site.rest.shapes import Shape
-from experiences.models import Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
+from experiences.models import AceRelease, Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
 
 
 class EndpointOut(Shape):
@@ -103,6 +103,11 @@ class AgentOut(Shape):
     learning_objective = serializers.CharField(help_text="What lessons should be about.")
     leave_out_rate = serializers.FloatField(
         help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
+    )
+    ace_release = serializers.ChoiceField(
+        choices=["", *AceRelease.choices],
+        help_text="How its playbook reaches services: direct (each new version at once) or reviewed (with a deployed"
+        " release). Empty: reviewed, until a service makes the playbook.",
     )
     evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
     ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")

@@ -17,6 +17,11 @@ HEAD: Final = "What was learned from earlier work of this kind. Take what fits t
 Item = tuple[str, str, str]  # category, id, content
 
 
+def item_lesson(item: PlaybookItem) -> Lesson:
+    """An item of a playbook as a context holds it."""
+    return Lesson(item.id, item.content, kind="section", status="active", category=item.category)
+
+
 def context_of(lessons: Iterable[Lesson]) -> str:
     """The text of lessons, in their order, among them items of a playbook (kind "section"), in theirs; "" for none."""
     items: list[Item] = []

@@ -25,9 +25,10 @@ _READS: Final = re.compile(
 )
 
 
-def held_reason() -> str:
-    """Why what was learned from executions waits for a person; "" if the site trusts them."""
-    return "" if EXECUTIONS in settings.TRUSTED_SOURCES else HELD
+def held_reason(agent: Agent) -> str:
+    """Why what was learned from executions waits for a person; "" if the site trusts them, or the agent's playbook is
+    served without a release."""
+    return "" if agent.serves_directly or EXECUTIONS in settings.TRUSTED_SOURCES else HELD
 
 
 def acting_functions(agent: Agent) -> frozenset[str]:

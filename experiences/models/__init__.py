@@ -1,6 +1,14 @@
 """Agents, their queries, their trajectories, and what they learned."""
 
-from experiences.models.agents import Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
+from experiences.models.agents import (
+    AceRelease,
+    Agent,
+    AgentRuntime,
+    EndpointKind,
+    ModelEndpoint,
+    Philosophy,
+    ToolServer,
+)
 from experiences.models.annotations import Annotation
 from experiences.models.archives import ArchivedJob, ArchiveRule, ArchiveState, TrajectoryArchive
 from experiences.models.exports import ExportPart, TrajectoryExport
@@ -28,6 +36,7 @@ from experiences.models.trajectories import Dataset, DatasetRow, GroupRecord, Qu
 
 __all__ = [
     "ITERATION",
+    "AceRelease",
     "Agent",
     "AgentRuntime",
     "Annotation",

@@ -20,6 +20,14 @@ class Philosophy(models.TextChoices):
     AUTONOMOUS = "autonomous", "Autonomous"
 
 
+class AceRelease(models.TextChoices):
+    """Ways of a playbook's text to services (docs/ace.md). "" is not chosen: reviewed, until a service makes the
+    playbook, which gives the agent the site's ``ACE_RELEASE``."""
+
+    DIRECT = "direct", "Direct: each new version at once"
+    REVIEWED = "reviewed", "Reviewed: with a deployed release"
+
+
 class AgentRuntime(models.TextChoices):
     """Kinds of agent runtimes; only implemented ones are offered."""
 
@@ -193,6 +201,15 @@ class Agent(Scoped):
     )
 
     # How its playbook evolves (experiences/agents/evolution_settings.py). Empty: the site's setting of the same name.
+    ace_release = models.CharField(
+        "way of the playbook to services",
+        max_length=8,
+        choices=AceRelease.choices,
+        blank=True,
+        default="",
+        db_default="",
+        help_text="Empty: reviewed, until a service makes the playbook.",
+    )
     evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
     ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")
     ace_min_confidence = models.FloatField(null=True, blank=True, help_text="A change is applied from here on.")
@@ -214,6 +231,11 @@ class Agent(Scoped):
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def serves_directly(self) -> bool:
+        """Whether services receive each new version of its playbook at once, without a release of it."""
+        return self.ace_release == AceRelease.DIRECT
 
     @property
     def server_tools(self) -> list[tuple[ToolServer, list[str]]]:

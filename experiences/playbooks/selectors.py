@@ -22,7 +22,7 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.library import Lesson
 from experiences.learning.playbooks.history import ItemDifference, difference
 from experiences.learning.playbooks.items import TITLES, PlaybookItem, in_order
-from experiences.learning.rendering import context_of
+from experiences.learning.rendering import context_of, item_lesson
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -37,9 +37,13 @@ from experiences.models import (
     PlaybookVersion,
 )
 from experiences.models.agent_lookup import agent_get
-from experiences.playbooks.deployed import deployed_context
+from experiences.playbooks.deployed import DeployedContext, deployed_context
 
 PURPOSE = "evolution"  # of paid calls, in the ledger
+NOT_SERVED = (
+    "Create a release of a version of its playbook, and deploy that. Or set ace_release of the agent to direct: then"
+    " services receive each new version at once."
+)
 WAITING = (DeltaState.PROPOSED, DeltaState.REVIEW, DeltaState.QUARANTINED)
 
 
@@ -65,15 +69,15 @@ def playbook_get(actor: Actor, agent: Any) -> Playbook:
 @dataclass(frozen=True, slots=True)
 class Compiled:
     """The context of an agent's services: ``lessons`` of its release, from which each request lacks each item of the
-    playbook with probability ``rate``.
+    playbook with probability ``rate``. Of an agent that serves directly the items are those of the newest version.
 
     ``items`` are the playbook's items among the lessons, of this ``version``. ``dropped`` are the version's items that
-    the release lacks. Where it lacks any, nothing is left out by chance.
+    the release lacks. Where it lacks any, nothing is left out by chance. ``release`` is None where none is deployed.
     """
 
     playbook_id: uuid.UUID
     agent_id: uuid.UUID
-    release: int
+    release: int | None
     lessons: tuple[Lesson, ...]
     version: int
     items: tuple[str, ...]
@@ -87,29 +91,51 @@ class Compiled:
 
 
 def compiled(actor: Actor, agent: Any) -> Compiled:
-    """The present context of an agent's services, from the deployed release. Every interface reads it here.
+    """The present context of an agent's services. Every interface reads it here.
 
     Raises:
         Missing: as ``playbook_get``, or the agent is archived: its playbook is kept, but serves no agent any more.
-        Conflict: no release serves it, or one of another playbook.
+        Conflict: no release serves it, or one of another playbook, and the agent does not serve directly.
     """
-    row = playbook_get(actor, agent)
+    return compiled_of(playbook_get(actor, agent))
+
+
+def compiled_of(row: Playbook) -> Compiled:
+    """The same of a playbook that the actor has been given. Raises Missing, Conflict as ``compiled``."""
     if row.agent.archived_at is not None:
-        raise Missing(f"The agent {str(agent)[:60]!r} is archived.")
+        raise Missing(f"The agent {row.agent.slug} is archived.")
     deployed = deployed_context(row.agent_id)
+    if row.agent.serves_directly:
+        return _newest(row, deployed)
     if deployed is None:
         why = f"No release of {row.agent.slug} is deployed, and services receive a deployed release."
-        raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
+        raise Conflict(f"{why} {NOT_SERVED}")
     texts = {lesson.handle: lesson.text for lesson in deployed.lessons if lesson.category in TITLES}
     version = _version_with(row, texts)
     if version is None:
         why = f"Release {deployed.release} of {row.agent.slug} has items that no version of its playbook has."
-        raise Conflict(f"{why} Create a release of a version of its playbook, and deploy that.")
+        raise Conflict(f"{why} {NOT_SERVED}")
     ids = [section["id"] for section in version.sections]
     dropped = tuple(one for one in ids if one not in texts)
     rate = 0.0 if dropped else row.agent.leave_out_rate
     items = tuple(lesson.handle for lesson in deployed.lessons if lesson.handle in texts)
     return Compiled(row.id, row.agent_id, deployed.release, deployed.lessons, version.number, items, dropped, rate)
+
+
+def _newest(row: Playbook, deployed: DeployedContext | None) -> Compiled:
+    """The items of the newest version, then the lessons of the deployed release, if there is one."""
+    items = tuple(item_lesson(item) for item in sections_of(row))
+    lessons = [] if deployed is None else [one for one in deployed.lessons if one.category not in TITLES]
+    return Compiled(
+        row.id,
+        row.agent_id,
+        None if deployed is None else deployed.release,
+        (*items, *lessons),
+        row.version,
+        tuple(one.handle for one in items),
+        (),
+        row.agent.leave_out_rate,
+    )
 
 
 def _version_with(playbook: Playbook, wanted: Mapping[str, str]) -> PlaybookVersion | None:

@@ -18,7 +18,7 @@ from experiences.learning.lessons.reflection import Reflected
 from experiences.learning.lessons.similarity import ALIKE, most_alike
 from experiences.learning.lessons.states import LessonUpdate
 from experiences.learning.playbooks.items import PlaybookItem
-from experiences.learning.rendering import context_of
+from experiences.learning.rendering import context_of, item_lesson
 from experiences.lessons.selectors import library_of
 from experiences.lessons.services.recording import experiences_sync
 from experiences.lessons.stamps import stamp_of_agent
@@ -64,7 +64,7 @@ def starting_library(agent: Agent, sections: Sequence[PlaybookItem] | None = Non
     # An adopted lesson is also a section of the playbook: twice in the context, half of its effect would be its twin's.
     items = sections_of_agent(agent) if sections is None else sections
     others = [item for item in items if most_alike(item.content, texts)[1] < ALIKE]
-    return lessons + [{"lesson": _lesson_of(item).as_dict(), "weight": SECTION_WEIGHT} for item in others]
+    return lessons + [{"lesson": item_lesson(item).as_dict(), "weight": SECTION_WEIGHT} for item in others]
 
 
 def library_entry(row: Experience, status: Status) -> LibraryEntry:
@@ -77,10 +77,6 @@ def library_entry(row: Experience, status: Status) -> LibraryEntry:
         "effect_error": row.effect_error,
         "rollouts": row.rollouts,
     }
-
-
-def _lesson_of(section: PlaybookItem) -> Lesson:
-    return Lesson(section.id, section.content, kind="section", status="active", category=section.category)
 
 
 def _fitting(agent: Agent) -> list[Experience]:

@@ -23,7 +23,7 @@ from experiences.agents.selectors import with_rows
 from experiences.agents.services.agent_tests import agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
 from experiences.learning.playbooks.leave_out import MOST
-from experiences.models import Agent, AgentRuntime, Philosophy
+from experiences.models import AceRelease, Agent, AgentRuntime, Philosophy
 from experiences.models.agent_lookup import agent_get, agents_visible
 
 
@@ -126,6 +126,14 @@ class AgentIn(Strict):
         required=False,
         help_text="In which share of the contexts each item of its playbook is left out at random, to measure what it"
         " adds; 0: never. Default: 0.1.",
+    )
+    ace_release = serializers.ChoiceField(
+        choices=AceRelease.choices,
+        required=False,
+        allow_blank=True,
+        help_text="How its playbook reaches services: direct (each new version at once, and changes that are certain"
+        " enough are applied by themselves) or reviewed (with a deployed release). Empty, the default: reviewed, until"
+        " a service makes the playbook, which gives it the site's ACE_RELEASE. Who may deploy may change it.",
     )
     evolves = serializers.BooleanField(
         required=False, help_text="Whether its playbook evolves by itself. Default: false."

@@ -61,6 +61,7 @@ EDITABLE = (
     "objective",
     "learning_objective",
     "leave_out_rate",
+    "ace_release",
     "evolves",
     "ace_delta_model",
     "ace_min_confidence",
@@ -69,6 +70,7 @@ EDITABLE = (
     "ace_reflection_rounds",
     "ace_monthly_budget_usd",
 )
+CHOSEN = ("ace_release",)
 WRITTEN = ("description", "system_prompt", "objective", "learning_objective")  # long texts
 MAX_TOKENS = 200_000
 
@@ -100,11 +102,14 @@ def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> A
     agent_change_check(agent, {})
     _authorize(actor, agent, authorization, before="")
     _check_address(actor, agent, "", {})
+    ace_release_check(actor, agent, before="")
     _save(agent)
     grants_set(agent, grants)
     if agent.evolves:
         agent_evolves.send(Agent, actor=actor, agent=agent)
-    record(actor, "agent.created", agent, after={"slug": agent.slug})
+    record(
+        actor, "agent.created", agent, after={"slug": agent.slug} | _logged(agent, CHOSEN if agent.ace_release else ())
+    )
     return agent
 
 
@@ -126,6 +131,7 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
     names = [*values, *(["tool_servers"] if grants is not None else []), *(["authorization"] if authorization else [])]
     before, address, options = _logged(agent, names), agent.url, dict(agent.environment_options or {})
     injected, evolved, guarded = agent.inject_context, agent.evolves, guarded_values(agent)
+    release = agent.ace_release
     for name, value in known_fields(values, EDITABLE).items():
         setattr(agent, name, value)
     if (agent.url, agent.inject_context) != (address, injected):
@@ -133,10 +139,11 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
     agent_change_check(agent, guarded)
     _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)
+    ace_release_check(actor, agent, before=release)
     _save(agent)
     Playbook.objects.filter(agent=agent).update(philosophy=agent.philosophy)
-    if "leave_out_rate" in values:
-        agent_context_changed.send(Agent, agent=agent)  # by the new rate, at once
+    if "leave_out_rate" in values or agent.ace_release != release:
+        agent_context_changed.send(Agent, agent=agent)  # at once
     grants_set(agent, grants)
     if agent.evolves and not evolved:
         agent_evolves.send(Agent, actor=actor, agent=agent)
@@ -169,6 +176,16 @@ def _check_address(actor: Actor, agent: Agent, before: str, options: Mapping[str
     given = agent.environment_options
     if isinstance(given, Mapping):
         environment_addresses_check(actor, agent.organization_id, agent.environment, given, options)
+
+
+def ace_release_check(actor: Actor, agent: Agent, *, before: str) -> None:
+    """Another way of the playbook to services is theirs to choose who may deploy: it changes what is served.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+    """
+    if agent.ace_release != before:
+        require(actor, "deployment.edit", agent.organization_id)
 
 
 def _logged(agent: Agent, names: Iterable[str]) -> dict[str, Any]:

@@ -100,6 +100,7 @@ class ServicePlaybookViewSet(ServiceViewSet):
             agent=self.agent_named(given["agent_id"]),
             philosophy=given.get("philosophy", ""),
             initial_sections=given.get("initial_sections", []),
+            for_service=True,
         )
         body = {
             "playbook_id": made.id,

@@ -13,23 +13,23 @@ from rest_framework.decorators import action
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.rest.views import ScopedViewSet
 from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT
-from experiences.learning.rendering import context_of
 from experiences.lessons.filters import OfAgent
 from experiences.lessons.selectors import experience_get
 from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.models.agent_lookup import agent_get
-from experiences.playbooks.deployed import deployed_context
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.presenters.items import PlaybookOut
 from experiences.playbooks.presenters.reviews import DeltaOut
 from experiences.playbooks.selectors import (
     WAITING,
+    compiled_of,
     delta_get,
     deltas_visible,
     evolution_status,
@@ -103,14 +103,17 @@ def _sections_shown(playbook: Playbook) -> list[dict[str, Any]]:
 class PlaybookDetail(PlaybookOut):
     sections = SectionOut(many=True, read_only=True, help_text="In the order in which they are read.")
     context = serializers.SerializerMethodField(  # type: ignore[assignment]
-        help_text="Services' present context as text: its release's items and lessons. Null: none is deployed."
+        help_text="Services' present context as text: items and lessons of its release, or of the newest version where"
+        " the agent's ace_release is direct. Null: none is served."
     )
-    draft = serializers.CharField(source="context", help_text="Its items as text: services receive them once deployed.")
+    draft = serializers.CharField(source="context", help_text="Its newest items as text.")
     evolutions = EvolutionsOut(read_only=True)
 
     def get_context(self, row: Playbook) -> str | None:
-        deployed = None if row.agent.archived_at else deployed_context(row.agent_id)
-        return None if deployed is None else context_of(deployed.lessons)
+        try:
+            return compiled_of(row).context
+        except (Missing, Conflict):
+            return None
 
     computed = {**PlaybookOut.computed, "sections": _sections_shown, "evolutions": evolution_status}
 

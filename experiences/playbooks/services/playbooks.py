@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+from django.conf import settings
 from django.db import transaction
 
 from agentcore_site.audit.services import record
@@ -21,7 +22,7 @@ from experiences.learning.playbooks.deltas import SETTLED, Change, Curated, Delt
 from experiences.learning.playbooks.history import changes_between, with_item
 from experiences.learning.playbooks.items import PlaybookItem, section_of
 from experiences.learning.rendering import playbook_context
-from experiences.models import Agent, ContextDelta, Experience, Playbook
+from experiences.models import Agent, ContextDelta, ExecutionTrace, Experience, Playbook
 from experiences.models.append_only import history_delete
 from experiences.playbooks.invalidation import announce_on_commit
 from experiences.playbooks.selectors import sections_of
@@ -43,10 +44,18 @@ FIELDS = ("category", "content", "confidence")
 
 @transaction.atomic
 def playbook_create(
-    actor: Actor, *, agent: Agent, philosophy: str = "", initial_sections: Sequence[Mapping[str, Any]] = ()
+    actor: Actor,
+    *,
+    agent: Agent,
+    philosophy: str = "",
+    initial_sections: Sequence[Mapping[str, Any]] = (),
+    for_service: bool = False,
 ) -> Playbook:
-    """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not. One that
-    was made with its agent and has not changed since is taken over, at version 2.
+    """Makes the agent's playbook at version 1. It evolves if the agent ``evolves``, which new agents do not. An empty
+    one that was made with its agent is taken over.
+
+    ``for_service``: a service makes the playbook. An agent whose way to services was not chosen gets the site's
+    (``ACE_RELEASE``).
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -59,13 +68,13 @@ def playbook_create(
     if philosophy and philosophy != agent.philosophy:
         message = f"The agent's philosophy is {agent.philosophy!r}; the playbook's has to be the same."
         raise Invalid(message, fields={"philosophy": message})
+    if for_service and not agent.ace_release:
+        agent.ace_release = settings.ACE_RELEASE
+        Agent.objects.filter(id=agent.id, ace_release="").update(ace_release=agent.ace_release)
     playbook = Playbook.objects.filter(agent=agent, version=1, versions__action=WITH_AGENT).first()
     if playbook is None:
         return _made(actor, agent, initial_sections, action="created")
-    begun = _initial(playbook, initial_sections)
-    version_write(playbook, begun.sections, begun.changes, VersionEntry("created", Actor.of(actor).name))
-    record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
-    return playbook
+    return _taken_over(actor, playbook, initial_sections)
 
 
 def playbook_of_new_agent(actor: Actor, agent: Agent) -> None:
@@ -87,9 +96,36 @@ def _made(actor: Actor, agent: Agent, sections: Sequence[Mapping[str, Any]], *, 
     playbook.next_section = len(begun.sections) + 1
     save_row(playbook, unique="agent_id", taken="This agent has a playbook already.")
     version_store(playbook, begun.sections, begun.changes, VersionEntry(action, Actor.of(actor).name))
-    record(actor, "playbook.created", playbook, after={"agent": agent.slug, "sections": len(begun.sections)})
+    _record_created(actor, playbook)
     announce_on_commit(agent.id)
     return playbook
+
+
+def _taken_over(actor: Actor, playbook: Playbook, sections: Sequence[Mapping[str, Any]]) -> Playbook:
+    """The empty playbook that was made with its agent gets its beginning, as version 1 again. It is version 2 where an
+    execution names the empty version: what its context held stays true."""
+    begun, entry = _initial(playbook, sections), VersionEntry("created", Actor.of(actor).name)
+    # Held first: who records an execution waits here, and then names the version that is there.
+    playbook = Playbook.objects.select_for_update(of=("self",), no_key=True).select_related("agent").get(id=playbook.id)
+    if playbook.version > 1 or ExecutionTrace.objects.filter(agent=playbook.agent_id, context_version=1).exists():
+        version_write(playbook, begun.sections, begun.changes, entry)
+    else:
+        why = "its empty first version, which came with its agent, was replaced"
+        history_delete(playbook.versions.all(), playbook.organization_id, by=entry.by, why=why)
+        playbook.context, playbook.section_count = playbook_context(begun.sections), len(begun.sections)
+        playbook.next_section = len(begun.sections) + 1
+        playbook.save(update_fields=["context", "section_count", "next_section", "updated_at"])
+        version_store(playbook, begun.sections, begun.changes, entry)
+        announce_on_commit(playbook.agent_id)
+    _record_created(actor, playbook)
+    return playbook
+
+
+def _record_created(actor: Actor, playbook: Playbook) -> None:
+    after = {"agent": playbook.agent.slug, "sections": playbook.section_count}
+    if playbook.agent.ace_release:
+        after["ace_release"] = playbook.agent.ace_release
+    record(actor, "playbook.created", playbook, after=after)
 
 
 def playbook_retire(actor: Actor, agent: Agent) -> None:

@@ -146,7 +146,7 @@ def rules_of_evolution(agent: Agent, untrusted: Runs = frozenset()) -> CuratorRu
         max_sections=own.max_sections,
         untrusted=untrusted,
         functions=acting_functions(agent),
-        held=held_reason(),
+        held=held_reason(agent),
     )
 
 

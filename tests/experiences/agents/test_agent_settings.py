@@ -6,14 +6,20 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.test import Client
 
+from agentcore_site import env
 from agentcore_site.audit.models import AuditEvent
-from agentcore_site.lib.errors import Conflict, Insufficient, Invalid
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid
 from agentcore_site.tenancy.actors import Actor
 from budgets.services import price_set
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.agents.services.agents import agent_create, agent_update
+from experiences.learning.lessons.library import Lesson
+from experiences.learning.rendering import HEAD
 from experiences.models import Agent, DeltaState, Playbook
+from experiences.playbooks.deployed import DeployedContext
+from experiences.playbooks.selectors import compiled
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.playbooks.services.playbooks import playbook_create, playbook_delete, playbook_edit
 from tests.support.llm_server import ModelServer
@@ -67,7 +73,7 @@ def test_an_agent_that_evolves_has_a_playbook_from_the_start(operator: Actor, cl
     assert [one.evolution.agent_id for one in evolutions()] == [clerk.pk]
     section = {"category": "strategies", "content": TEXTS[0]}
     taken = playbook_create(operator, agent=born, initial_sections=[section])
-    assert (taken.version, taken.section_count) == (2, 1) and TEXTS[0] in taken.context
+    assert (taken.version, taken.section_count) == (1, 1) and TEXTS[0] in taken.context
     with pytest.raises(Conflict, match="has a playbook already"):
         playbook_create(operator, agent=born)
 
@@ -160,3 +166,61 @@ def test_each_switch_is_in_the_audit_log(operator: Actor, agent: Agent) -> None:
     event = AuditEvent.objects.filter(action="agent.changed").latest("at")
     assert event.before == {"grouped_execution": False, "evolves": False, "reward": ""}
     assert event.after == {"grouped_execution": True, "evolves": True, "reward": "outcome"}
+
+
+# -- the way of its playbook to services -------------------------------------------------------------------------------
+
+
+def test_who_may_deploy_chooses_how_a_playbook_reaches_services(
+    operator: Actor, dan: Any, agent: Agent, adam: Any
+) -> None:
+    developer, address = Actor(dan), f"/agents/{agent.pk}/edit/"
+    for ask in (
+        lambda: agent_create(developer, name="New", ace_release="direct"),
+        lambda: agent_update(developer, Agent.objects.get(pk=agent.pk), ace_release="direct"),
+    ):
+        with pytest.raises(Forbidden, match="deploy releases"):
+            ask()
+    agent_update(operator, agent, ace_release="direct")
+    agent_update(developer, Agent.objects.get(pk=agent.pk), ace_release="direct", name="Renamed")
+    made = agent_create(operator, name="New", ace_release="reviewed")
+    event = AuditEvent.objects.get(action="agent.created", target_id=str(made.pk))
+    assert event.after == {"slug": "new", "ace_release": "reviewed"}
+    for person, disabled in ((dan, True), (adam, False)):
+        browser = Client()
+        browser.force_login(person)
+        field = browser.get(address).context["form"].fields["ace_release"]
+        assert field.disabled is disabled
+    browser.force_login(adam)
+    admin_form = browser.get(f"/admin/experiences/agent/{agent.pk}/change/").content.decode()
+    assert 'name="ace_release"' in admin_form
+    assert "direct: each new version at once" in browser.get(f"/agents/{agent.pk}/").content.decode()
+
+
+def test_the_site_chooses_for_playbooks_that_services_make(operator: Actor, agent: Agent, settings: Any) -> None:
+    by_a_person = playbook_create(operator, agent=agent)
+    assert by_a_person.agent.ace_release == "" and not agent.serves_directly
+    playbook_delete(operator, by_a_person)
+    settings.ACE_RELEASE = "reviewed"
+    assert playbook_create(operator, agent=agent, for_service=True).agent.ace_release == "reviewed"
+    playbook_delete(operator, Playbook.objects.get())
+    settings.ACE_RELEASE = "direct"  # a choice stays
+    assert playbook_create(operator, agent=agent, for_service=True).agent.ace_release == "reviewed"
+
+
+def test_a_way_to_services_that_there_is_not_is_refused(operator: Actor, agent: Agent, monkeypatch: Any) -> None:
+    with pytest.raises(Invalid, match="ace_release"):
+        agent_update(operator, agent, ace_release="soon")
+    monkeypatch.setenv("ACE_RELEASE", "soon")
+    with pytest.raises(env.BadEnvironment, match="ACE_RELEASE knows no 'soon'; it takes direct or reviewed"):
+        env.choice("ACE_RELEASE", "direct", ("direct", "reviewed"))
+
+
+def test_lessons_of_a_release_follow_the_newest_items(operator: Actor, agent: Agent, monkeypatch: Any) -> None:
+    agent_update(operator, agent, ace_release="direct")
+    playbook = playbook_of(operator, agent)
+    held = DeployedContext(3, (Lesson("s1", "An old text.", category="strategies"), Lesson("x1", "Count twice.")))
+    monkeypatch.setattr("experiences.playbooks.selectors.deployed_context", lambda _: held)
+    found = compiled(operator, agent.slug)
+    assert (found.release, found.items, found.version) == (3, ("s1", "s2"), 1)
+    assert found.context == f"{playbook.context}\n\n{HEAD}\n- Count twice."

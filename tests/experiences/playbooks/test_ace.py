@@ -102,7 +102,10 @@ def trace(agent: Agent, **values: Any) -> dict[str, Any]:
 # -- playbooks ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_playbook_is_made_and_read_once_it_is_deployed(service: Service, operator: Actor, agent: Agent) -> None:
+def test_a_reviewed_playbook_is_made_and_read_once_it_is_deployed(
+    service: Service, operator: Actor, agent: Agent
+) -> None:
+    agent_update(operator, agent, ace_release="reviewed")
     body = {"agent_id": str(agent.id), "philosophy": "react", "initial_sections": SECTIONS}
     made = service.send("post", "playbooks", body)
     assert made.status_code == 201, made.content
