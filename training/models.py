@@ -279,7 +279,14 @@ class PolicyCheckpoint(Scoped):
 
     class Meta:
         ordering = ["-created_at"]
-        indexes = [models.Index(fields=["run", "-iteration"], name="checkpoints_latest")]
+        indexes = [
+            models.Index(fields=["run", "-iteration"], name="checkpoints_latest"),
+            models.Index(
+                fields=["agent", "-validation_low"],
+                name="checkpoints_best",
+                condition=Q(validation_low__isnull=False),
+            ),
+        ]
         constraints = [
             models.UniqueConstraint(fields=["run", "iteration"], name="one_checkpoint_per_iteration"),
             models.CheckConstraint(

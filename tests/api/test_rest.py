@@ -296,6 +296,10 @@ def test_a_checkpoint_is_tagged_downloaded_and_compared(api: Caller, run: Traini
     assert [row["id"] for row in api.get("checkpoints", tag="keep", job=str(run.job_id)).json()["results"]] == [
         str(checkpoint.id)
     ]
+    best = {"agent": run.agent.slug, "ordering": "-validation_low"}
+    assert [row["id"] for row in api.get("checkpoints", **best).json()["results"]] == [str(checkpoint.id)]
+    PolicyCheckpoint.objects.filter(pk=checkpoint.pk).update(validation_low=None)
+    assert api.get("checkpoints", **best).json()["results"] == []  # it has no score
     response = api.get(f"{path}/download")
     assert response.content == b"policy" and response["ETag"] == f'"{checkpoint.sha256}"'
     api.headers["If-None-Match"] = response["ETag"]

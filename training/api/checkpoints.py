@@ -111,12 +111,18 @@ class CheckpointViewSet(ReadViewSet):
     serializer_class = CheckpointOut
     filterset_class = CheckpointFilters
     lookup_value_converter = "uuid"
-    orderings = {"-created_at": "created_at", "iteration": "iteration"}
+    orderings = {"-created_at": "created_at", "iteration": "iteration", "-validation_low": "validation_low"}
     known_query = {"compare": ("a", "b")}
     parser_classes = [JsonParser, FileParser]
     versioned = ("tags", "promoted_at")
     lists = ("List checkpoints", checkpoints_visible)
     reads = ("One checkpoint", checkpoint_of)
+
+    def list(self, request: Request) -> Response:
+        """Ordered by validation_low, the list has only checkpoints with a score: with `agent`, its best come first."""
+        rows = checkpoints_visible(self.actor)
+        by_score = request.query_params.get("ordering", "").lstrip("-") == "validation_low"
+        return self.page(rows.filter(validation_low__isnull=False) if by_score else rows, self.serializer_class)
 
     @extend_schema(
         summary="Upload a checkpoint",
