@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -143,6 +143,13 @@ def budget_preflight(
     rooms = budget_chain(organization_id, agent_id=agent_id, job_id=job_id)
     if job_id is None and job_limit_micros is not None:
         rooms.append(Headroom(Scope.JOB, job_limit_micros, 0, 0, 0))
+    rooms_check(rooms, wanted_micros)
+    return rooms
+
+
+def rooms_check(rooms: Sequence[Headroom], wanted_micros: int) -> None:
+    """Raises:
+    Insufficient: as ``budget_preflight``."""
     short = [
         room
         for room in rooms
@@ -153,7 +160,6 @@ def budget_preflight(
         raise Insufficient(
             _short(tightest, wanted_micros), fields={"budget": f"{money(tightest.left_micros or 0)} is left."}
         )
-    return rooms
 
 
 def _short(room: Headroom, wanted_micros: int) -> str:

@@ -97,6 +97,11 @@ class GRPOConfig(Section):
         100.0, gt=0, le=1_000_000_000, title="Budget in US dollars",
         description="The job pauses before it would spend more than this.",
     )  # fmt: skip
+    max_monthly_budget_usd: float | None = Field(
+        None, gt=0, le=1_000_000_000, title="Agent's monthly budget in US dollars",
+        description="The agent's budget of each month is at most this from the launch on, which needs the right to "
+        "edit budgets where that changes it. A smaller budget stays.",
+    )  # fmt: skip
     checkpoint_interval: int = Field(
         10, ge=1, le=10_000, title="Checkpoint every",
         description="Iterations between two saved checkpoints. Rare ones save storage, frequent ones lose less.",

@@ -18,7 +18,14 @@ MOST_DRAWN: Final = 150
 MOST_AXES: Final = 7  # of settings; more are not readable
 MOST_WORDS: Final = 12  # different values of a setting that is no number
 # Settings of the run's operation, which do not change what it learns, and the seed.
-LEFT_OUT: Final = {"seed", "version", "checkpoint_every", "max_concurrent_rollouts", "max_budget_usd"}
+LEFT_OUT: Final = {
+    "seed",
+    "version",
+    "checkpoint_every",
+    "max_concurrent_rollouts",
+    "max_budget_usd",
+    "max_monthly_budget_usd",
+}
 
 
 @dataclass(frozen=True, slots=True)

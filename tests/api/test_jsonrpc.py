@@ -18,6 +18,9 @@ from agentcore_site.jobs.models import Job, Priority, Status
 from agentcore_site.rest.jsonrpc import Method, Params
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
+from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
 from experiences.models import Agent
 from tests import factories
 from tests.support.callers import Caller
@@ -320,6 +323,20 @@ def test_an_estimate_that_does_not_fit_the_budget_is_a_507(api: Caller, run: Tra
     Job.objects.filter(pk=run.pk).update(worked_ms=1_000)
     error = api.error("training.start_grpo", {"agent_id": agent.slug, "config": {"max_budget_usd": 0.01}})
     assert error["code"] == 507 and "max_budget_usd" in error["data"]["fields"]
+
+
+def test_a_first_job_that_cannot_pay_one_iteration_is_a_507_in_rest_and_rpc(
+    api: Caller, adam: Any, agent: Agent
+) -> None:
+    price_set(Actor(adam), model="m", organization=agent.organization, input_micros=150_000, output_micros=600_000)
+    endpoint = endpoint_create(Actor(adam), name="e", kind="openai", base_url="http://127.0.0.1:9/v1", model="m")
+    reader = agent_create(Actor(adam), name="Reader", runtime="llm", environment="dataset", endpoint=endpoint)
+    rows = [{"query": f"What is {n} + {n}?", "expected_outcome": {"answer": str(2 * n)}} for n in range(120)]
+    config = {"max_budget_usd": 0.0002}
+    error = api.error("training.start_grpo", {"agent_id": reader.slug, "training_data": rows, "config": config})
+    assert error["code"] == 507 and "is guessed to cost $" in error["message"] and not Job.objects.exists()
+    body = {"agent": reader.slug, "training_data": rows, "config": config}
+    assert api.post("training-jobs", body).json()["detail"] == error["message"]
 
 
 # -- status, moves, list -----------------------------------------------------------------------------------------------

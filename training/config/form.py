@@ -20,7 +20,7 @@ from training.schema import GRPOConfig
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Size and pace": (
         "algorithm", "learner", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval",
-        "seed", "warm_start",
+        "seed", "warm_start", "max_monthly_budget_usd",
     ),
     "Advantages and credit": (
         "scale_rewards", "baseline", "adv_eps", "std_ddof", "advantage_filter", "credit", "gamma", "step_advantage_w",

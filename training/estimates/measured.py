@@ -260,6 +260,16 @@ def affordable(
     return max(0, bisect_right(range(config.n_iterations + 1), room_micros, key=micros_of) - 1)
 
 
+def least_micros(config: GRPOConfig, guess: Rates, *, learns_context: bool, **pools: int) -> int:
+    """Lower bound of what a job costs before it has learned anything, by a guess: the rollouts of its first validation
+    and of one iteration. A guess may be too high by ``GUESSED_SPREAD``, so the bound is that share of it: with three
+    calls guessed for a rollout, one call at the listed prices."""
+    samples = config.context.validation_samples if learns_context else config.eval_samples
+    drawn = min(config.batch_size, max(pools["n_train"], 1)) * config.n_trajectories_per_query
+    rollouts = pools["n_selection"] * samples + drawn
+    return math.ceil((rollouts * guess.rollout_micros + drawn * guess.learned_micros) / GUESSED_SPREAD)
+
+
 def _expected_micros(asked: Work, found: Rates) -> float:
     return asked.rollouts * found.rollout_micros + learning_micros(asked, found) + reflection_micros(asked, found)
 

@@ -14,12 +14,14 @@ from agentcore_site.jobs.models import Reason, Status
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.lib.money import dollars, micros
 from agentcore_site.lib.money_format import money
+from budgets.ledger.accounts import limit_standing_micros
 from budgets.llm.types import Endpoint
 from budgets.meter_port import UnknownPrice
 from budgets.metering.price_book import TRAIN, DatabasePriceBook
 from budgets.models import EntryKind, LedgerEntry, Scope
 from budgets.pricing import PER, Price, Usage, cost_micros
 from budgets.selectors import NAMES, Headroom, budget_chain
+from budgets.services import limit_owner
 from experiences.agents.endpoint_config import GPU_PRICE, BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.models import Agent, AgentRuntime
 from training.data.pools import shares
@@ -78,12 +80,27 @@ class Planned:
         return micros(self.config.max_budget_usd)
 
     @property
+    def monthly_micros(self) -> int | None:
+        """The agent's monthly limit that the launch has to set: the configuration's, where there is none or a
+        larger one. None: nothing is to be set."""
+        if self.config.max_monthly_budget_usd is None:
+            return None
+        wanted_micros = micros(self.config.max_monthly_budget_usd)
+        standing_micros = limit_standing_micros(limit_owner(self.agent.organization_id, agent_id=self.agent.id))
+        return wanted_micros if standing_micros is None or wanted_micros < standing_micros else None
+
+    @property
     def affordable(self) -> int | None:
         """Number of iterations that fit the job's budget and the rest of organisation and agent; None: free."""
         room_micros = min([self.budget_micros, *(left_micros for _, left_micros in self.rooms)])
         return measured.affordable(
             self.config, self.rates, room_micros, learns_context=self.learns_context, **self.pools
         )
+
+    @property
+    def least_micros(self) -> int:
+        """The least that the job costs before it has learned anything; see ``measured.least_micros``."""
+        return measured.least_micros(self.config, self.rates, learns_context=self.learns_context, **self.pools)
 
     @property
     def learns_context(self) -> bool:
@@ -183,7 +200,7 @@ class Planned:
             if buys:
                 yield f"This budget buys about {buys} of {self.config.n_iterations} iterations; the job pauses then."
             else:
-                yield "This budget does not cover the first validation and the proof: the job pauses before it learns."
+                yield "By this guess the budget does not cover one iteration with its proof: the job may pause early."
         elif plan.dear_micros > budget_micros >= plan.cost_micros:
             yield "If it comes out dear, this budget is used up before the end; the job pauses then."
         for room, left_micros in self.rooms:
@@ -209,7 +226,7 @@ def planned(config: GRPOConfig, agent: Agent, *, n_train: int, n_selection: int,
     pools = {"n_train": n_train, "n_selection": n_selection, "n_held_out": n_held_out}
     asked = measured.work(config, **pools, learns_context=learner_of(agent.runtime, config.learner).learns_context)
     plan = measured.plan(asked, found, ratios=_ratios(agent) if found.measured else ())
-    return Planned(config, agent, plan, found, pools, _rooms(agent))
+    return Planned(config, agent, plan, found, pools, _rooms(agent, config))
 
 
 def model_price(agent: Agent) -> Price:
@@ -238,9 +255,18 @@ def _price(agent: Agent, endpoint: Callable[[Agent], Endpoint], whose: str = "")
         raise Invalid(message, fields={"agent": message}) from error
 
 
-def _rooms(agent: Agent) -> list[tuple[Headroom, int]]:
+def _rooms(agent: Agent, config: GRPOConfig) -> list[tuple[Headroom, int]]:
+    """As they are once the configuration's monthly budget is set."""
     chain = budget_chain(agent.organization_id, agent_id=agent.id)
+    if config.max_monthly_budget_usd is not None:
+        chain = [_limited(room, micros(config.max_monthly_budget_usd)) for room in chain]
     return [(room, 0 if room.debt_micros else room.left_micros) for room in chain if room.left_micros is not None]
+
+
+def _limited(room: Headroom, most_micros: int) -> Headroom:
+    if room.scope != Scope.AGENT or (room.limit_micros is not None and room.limit_micros <= most_micros):
+        return room
+    return replace(room, limit_micros=most_micros)
 
 
 def _ratios(agent: Agent) -> list[float]:

@@ -11,11 +11,12 @@ from typing import Any, Final, TypedDict
 from agentcore_site.jobs import lifecycle
 from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid
 from agentcore_site.lib.money import MICROS, dollars
-from agentcore_site.lib.money_format import money
+from agentcore_site.lib.money_format import apart, money
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import require
-from budgets.selectors import budget_preflight
+from budgets.models import Scope
+from budgets.selectors import rooms_check
 from experiences.agents.consent import recording_require
 from experiences.agents.http_agents import dropped_context_repair
 from experiences.lessons.job_prompt import ChosenPrompt
@@ -80,7 +81,13 @@ def refusals(actor: Actor, planned: Planned, choose: Callable[[], ChosenPrompt])
         choose,
     ]
     found = [LaunchRefusal(error) for error in map(_error_of, checks) if error is not None]
-    return [*found, *_of_the_context(planned), *_of_the_gate(planned), *_of_money(planned)]
+    return [
+        *found,
+        *_of_the_context(planned),
+        *_of_the_gate(planned),
+        *_of_the_month(actor, planned),
+        *_of_money(planned),
+    ]
 
 
 def _error_of(check: Callable[[], object]) -> DomainError | None:
@@ -130,25 +137,49 @@ def _of_the_gate(planned: Planned) -> Iterator[LaunchRefusal]:
     )
 
 
+def _of_the_month(actor: Actor, planned: Planned) -> Iterator[LaunchRefusal]:
+    """Refuses a configuration with a monthly budget that its actor may not set, or that is spent already."""
+    wanted_micros = planned.monthly_micros
+    if wanted_micros is None:
+        return
+    error = _error_of(partial(require, actor, "budget.edit", planned.agent.organization_id))
+    taken_micros = sum(
+        room.spent_micros + room.reserved_micros for room, _ in planned.rooms if room.scope == Scope.AGENT
+    )
+    if error is None and taken_micros > wanted_micros:
+        wanted, taken = apart(wanted_micros, taken_micros)
+        error = Invalid(f"A monthly budget of {wanted} is too small: {taken} are spent or on hold this month.")
+    if error is not None:
+        error.fields = {"max_monthly_budget_usd": error.message}
+        yield LaunchRefusal(error)
+
+
 def _of_money(planned: Planned) -> Iterator[LaunchRefusal]:
     cost_micros, budget_micros = planned.plan.cost_micros, planned.budget_micros
-    # A guess only warns; a measurement refuses. The first run exists to show the real cost.
+    field = {"max_budget_usd": "The estimate does not fit this budget."}
     if planned.rates.measured and cost_micros > budget_micros:
         yield LaunchRefusal(
             Insufficient(
                 f"The job is expected to cost {money(_cents(cost_micros))}, and its budget is {money(budget_micros)}."
                 " Raise the budget, or ask for fewer iterations.",
-                fields={"max_budget_usd": "The estimate does not fit this budget."},
+                fields=field,
+            ),
+            (*_fewer(planned), *_raised(planned)),
+        )
+    # The first run exists to show the real cost: a guess refuses only what can't learn even if it is much too high.
+    elif not planned.rates.measured and planned.least_micros > budget_micros:
+        least, budget = apart(planned.least_micros, budget_micros)
+        yield LaunchRefusal(
+            Insufficient(
+                f"The job is guessed to cost {money(_cents(cost_micros))}. Its first validation and one iteration alone"
+                f" cost at least {least} (a third of the guess for them, at the listed prices), and its budget is"
+                f" {budget}. Raise the budget, or ask for smaller batches.",
+                fields=field,
             ),
             (*_fewer(planned), *_raised(planned)),
         )
     wanted_micros = min(cost_micros, budget_micros)
-    check = partial(
-        budget_preflight,
-        organization_id=planned.agent.organization_id,
-        agent_id=planned.agent.id,
-        wanted_micros=wanted_micros,
-    )
+    check = partial(rooms_check, [room for room, _ in planned.rooms], wanted_micros)
     if short := _error_of(check):
         yield LaunchRefusal(short, tuple(_fewer(planned)))
 

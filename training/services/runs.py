@@ -19,7 +19,7 @@ from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.registry import UnknownName
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from budgets.services import budget_open_job
+from budgets.services import budget_open_job, budget_set_limit
 from experiences.agents.endpoint_config import uses_model_server
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
@@ -95,8 +95,8 @@ def run_start(
         TooLarge: more than 10,000 queries.
         Conflict: the agent already has an active job, or several prompt packs are for the domain of the data.
         TooMany: a limit on active jobs is reached.
-        Insufficient: the measured estimate does not fit the job's budget, or the organisation or the agent has too
-            little left this month.
+        Insufficient: the measured estimate, or the lower bound of a guess, does not fit the job's budget; or the
+            organisation or the agent has too little left this month.
         ObjectsUnavailable: the checkpoint that it would begin with can't be reached.
     """
     require(actor, "run.start", agent.organization_id)
@@ -122,6 +122,11 @@ def run_start(
             actor, **job_slot(agent), title=title or f"Train {agent.name}", priority=priority, not_before=not_before
         )
         run.save(force_insert=True)
+        if (limit_micros := planned.monthly_micros) is not None:
+            note = f"configuration of {run.job}"
+            budget_set_limit(
+                actor, organization=agent.organization_id, agent_id=agent.id, limit_micros=limit_micros, note=note
+            )
         budget_open_job(actor, run.job, agent_id=agent.id, limit_micros=planned.budget_micros)
         record(actor, "run.started", run, organization=agent.organization_id, after={"config": run.config})
     return run

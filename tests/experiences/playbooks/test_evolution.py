@@ -307,7 +307,7 @@ def test_a_second_one_is_refused_while_the_first_is_under_way(operator: Actor, p
 
 def test_training_and_evolution_never_change_an_agent_at_once(operator: Actor, playbook: Playbook) -> None:
     rows = [{"query": f"What is {n} + {n}?", "expected_outcome": {"answer": 2 * n}} for n in range(40)]
-    config = {"n_iterations": 1, "max_budget_usd": 0.1, "eval_samples": 1}
+    config = {"n_iterations": 1, "max_budget_usd": 0.2, "eval_samples": 1}
     evolution = queued(operator, playbook)
     with pytest.raises(Conflict, match=r"Evolve the playbook of Clerk.*evolution, queued"):
         run_start(operator, agent=playbook.agent, rows=rows, config=config)

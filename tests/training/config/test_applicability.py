@@ -43,6 +43,7 @@ OF_SINGLE_LESSONS: dict[str, Any] = {
 # What services read, and not the run: money, checkpoints, the split, the proof, the refusal; and what other settings
 # switch off.
 ELSEWHERE = {
+    "max_monthly_budget_usd",
     "max_budget_usd", "checkpoint_interval", "held_out_share", "selection_share", "selection_least", "eval_samples",
     "seed", "context.accept_weak_gate", "context.accept_dropped_context", "context.reuse", "max_num_gen_batches",
     "learner", "warm_start",

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import pytest
 from django.test import Client
 from django.utils import timezone
 
+from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job, Status
-from agentcore_site.lib.errors import Conflict, DomainError, Insufficient, Invalid, TooMany
+from agentcore_site.lib.errors import Conflict, DomainError, Forbidden, Insufficient, Invalid, TooMany
+from agentcore_site.lib.money_format import money
 from agentcore_site.tenancy.actors import Actor
-from budgets.models import LedgerEntry
+from budgets.models import Budget, LedgerEntry, Scope
 from budgets.services import budget_set_limit, price_set
 from experiences.agents.services.agents import agent_archive, agent_create
 from experiences.agents.services.datasets import dataset_create
@@ -119,6 +122,21 @@ def test_a_first_guess_warns_and_is_taken(operator: Actor, reader: Agent, rows: 
     plan, error = both(operator, reader, rows, max_budget_usd=0.05)
     assert error is None and plan["refusals"] == [] and plan["cost_basis"] == "guess"
     assert any("the job pauses" in warning for warning in plan["warnings"])
+
+
+def test_a_first_job_that_cannot_pay_its_first_iteration_is_refused_by_both(
+    operator: Actor, reader: Agent, rows: Dataset
+) -> None:
+    # (6 queries x 2 samples + 4 queries x 4 rollouts) of 197 micro-dollars each, of which a third is certain.
+    plan, error = both(operator, reader, rows, max_budget_usd=0.0002)
+    assert isinstance(error, Insufficient) and agrees(plan, error) and "max_budget_usd" in error.fields
+    assert (
+        money(math.ceil(plan["cost_usd"] * 100) * 10_000) in error.message and "a third of the guess" in error.message
+    )
+    [repair] = plan["refusals"][0]["repairs"]
+    assert repair["setting"] == "max_budget_usd"
+    _, error = both(operator, reader, rows, max_budget_usd=repair["value"])
+    assert error is None
 
 
 def test_the_months_budget_is_asked_by_both(
@@ -246,3 +264,29 @@ def test_the_form_hides_what_changes_nothing_for_the_agent(
         assert f'name="{name}"' not in of_model, name
     assert 'name="features.' in of_actions and 'name="features.' not in of_model
     assert 'name="beta"' in of_actions and 'name="learning_rate"' in of_model
+
+
+def monthly(agent: Agent) -> int | None:
+    return Budget.objects.get(scope=Scope.AGENT, agent_id=agent.pk).limit_micros
+
+
+def test_a_configuration_sets_or_checks_the_monthly_budget_of_its_agent(
+    operator: Actor, adam: Any, reader: Agent, rows: Dataset
+) -> None:
+    # An operator may not edit budgets: the configuration is refused, by the plan as by the launch.
+    plan, error = both(operator, reader, rows, max_monthly_budget_usd=3)
+    assert isinstance(error, Forbidden) and agrees(plan, error) and "max_monthly_budget_usd" in error.fields
+    _, error = both(Actor(adam), reader, rows, max_monthly_budget_usd=3)
+    assert error is None and monthly(reader) == 3_000_000
+    assert AuditEvent.objects.filter(action="budget.changed", after__note__startswith="configuration of").exists()
+    Job.objects.filter(status=Status.QUEUED).update(status=Status.CANCELLED)
+    # A limit that is smaller already is only checked, and is never raised.
+    _, error = both(operator, reader, rows, max_monthly_budget_usd=5)
+    assert error is None and monthly(reader) == 3_000_000
+    Job.objects.filter(status=Status.QUEUED).update(status=Status.CANCELLED)
+    # What does not fit the month's budget is refused as it is elsewhere, and nothing is set.
+    _, error = both(Actor(adam), reader, rows, max_monthly_budget_usd=0.0001)
+    assert isinstance(error, Insufficient) and "this agent's budget" in error.message and monthly(reader) == 3_000_000
+    Budget.objects.filter(scope=Scope.AGENT, agent_id=reader.pk).update(spent_micros=2_000_000)
+    _, error = both(Actor(adam), reader, rows, max_monthly_budget_usd=1)
+    assert isinstance(error, Invalid) and "$2.00 are spent" in error.message and monthly(reader) == 3_000_000

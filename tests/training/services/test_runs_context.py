@@ -163,7 +163,7 @@ def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator
 def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
-    run = start(operator, agent, max_budget_usd=0.004)
+    run = start(operator, agent, max_budget_usd=0.01)
     budget = Budget.objects.get(job_id=run.job_id)
     pauses = 0
     for _ in range(60):
