@@ -10,22 +10,36 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db.models import Avg, Count, Sum, Window
+from django.db.models import Avg, Count, Q, Sum, Window
 from django.db.models.functions import RowNumber
 from django.utils import timezone
 
 from agentcore_site.console.svg import Picture, whisker
+from agentcore_site.jobs.models import Status
+from agentcore_site.jobs.selectors import jobs_visible
 from agentcore_site.lib.figures import signed
+from agentcore_site.templatetags.figures import figure
+from agentcore_site.tenancy.actors import Actor
 from budgets.ledger.accounts import month_of
 from budgets.models import Budget, Scope
-from evaluation.serving.models import AgentServing, Deployment, DeploymentState, ProductionTrace
+from evaluation.serving.models import (
+    AgentServing,
+    ArmName,
+    Deployment,
+    DeploymentState,
+    ProductionTrace,
+    TraceStatus,
+)
+from evaluation.serving.returns.arithmetic import MonthReturn
+from evaluation.serving.returns.selectors import returns_of
 from experiences.models import Agent
+from experiences.models.agent_lookup import agents_visible
 from training.models import TrainingRun
 from training.selectors.runs import measured
 
 SHOWN: Final = 6  # gains of an agent, the latest
 PARTS: Final = ("improvement", "low", "high")  # of a verdict
-LATELY: Final = timedelta(days=30)  # of which queries the price of 1,000 is known
+LATELY: Final = timedelta(days=30)  # of which queries the price of 1,000 is known, and of which jobs how they ended
 FEWEST: Final = 10  # answered queries, of which that price says something
 
 
@@ -66,7 +80,7 @@ class ProvenGain:
 class AgentSummary:
     """``gains``: the latest first. ``per_1000_micros``: what 1,000 queries cost lately; None where too few were
     answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is
-    on its way, and which share of the queries it has."""
+    on its way, and which share of the queries it has. ``returned``: this month's return on its learning."""
 
     agent: Agent
     gains: list[ProvenGain]
@@ -75,6 +89,18 @@ class AgentSummary:
     per_1000_micros: int | None
     release: int | None
     coming: tuple[int, float] | None
+    returned: MonthReturn | None
+
+    @property
+    def returns(self) -> str:
+        """This month's return, in plain words."""
+        one = self.returned
+        if one is None or one.multiple is None:
+            return "This month's return is not known: nothing was paid for learning, or no saving was measured."
+        interval = ""
+        if one.multiple.low is not None and one.multiple.high is not None:
+            interval = f", between {figure(one.multiple.low, 2)} and {figure(one.multiple.high, 2)}"
+        return f"This month its releases saved {figure(one.multiple.value, 2)} times what learning cost{interval}."
 
     @property
     def pictures(self) -> list[tuple[ProvenGain, Picture]]:
@@ -91,6 +117,33 @@ class AgentSummary:
         return f"{here}; release {number} is being tried on {share:.0%} of the queries."
 
 
+@dataclass(frozen=True)
+class WorkSummary:
+    """Shares of the last 30 days: of the jobs that completed among those that completed or failed, and of the answers
+    to users that failed. None: there was none."""
+
+    jobs: int
+    completed_share: float | None
+    answers: int
+    error_share: float | None
+
+
+def work_summary(actor: Actor) -> WorkSummary:
+    since = timezone.now() - LATELY
+    ended = jobs_visible(actor).filter(finished_at__gt=since, status__in=(Status.COMPLETED, Status.FAILED))
+    jobs = ended.aggregate(n=Count("pk"), completed=Count("pk", filter=Q(status=Status.COMPLETED)))
+    # Counts alone: no text of a trace is read, which needs another right.
+    traces = ProductionTrace.objects.filter(agent__in=agents_visible(actor).values("pk"), created_at__gt=since)
+    failed = Q(status__in=(TraceStatus.FAILED, TraceStatus.INTERRUPTED))
+    found = traces.exclude(arm=ArmName.SHADOW).aggregate(n=Count("pk"), failed=Count("pk", filter=failed))
+    return WorkSummary(
+        jobs["n"],
+        jobs["completed"] / jobs["n"] if jobs["n"] else None,
+        found["n"],
+        found["failed"] / found["n"] if found["n"] else None,
+    )
+
+
 def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
     """A handful of queries for all of them."""
     ids = [agent.pk for agent in agents]
@@ -99,7 +152,7 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
     serving = dict(
         AgentServing.objects.filter(agent_id__in=ids).exclude(release=None).values_list("agent_id", "release__number")
     )
-    coming = _coming(ids)
+    coming, returned = _coming(ids), returns_of(ids, months=1)
     return [
         AgentSummary(
             agent=agent,
@@ -109,6 +162,7 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
             per_1000_micros=per_1000.get(agent.pk),
             release=serving.get(agent.pk),
             coming=coming.get(agent.pk),
+            returned=next(iter(returned.get(agent.pk, {}).values()), None),
         )
         for agent in agents
     ]

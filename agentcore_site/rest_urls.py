@@ -53,6 +53,7 @@ from evaluation.serving.api.keys import KeySpendingViewSet
 from evaluation.serving.api.loops import LearningLoopViewSet, LoopRowViewSet, LoopTurnViewSet
 from evaluation.serving.api.promotions import PromotionViewSet
 from evaluation.serving.api.releases import ReleaseViewSet
+from evaluation.serving.api.returns import ReturnsViewSet
 from evaluation.serving.api.suites import SuiteResultViewSet, SuiteRunViewSet, SuiteViewSet
 from evaluation.serving.api.targets import ServingSettingsViewSet, ServingTargetViewSet, SmallEditsViewSet
 from evaluation.serving.api.traces import ProductionTraceViewSet
@@ -227,6 +228,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     ),
     path("agents/<str:agent>/tensorzero", ServingTargetViewSet.as_view(GET), name="agent-tensorzero"),
     path("agents/<str:agent>/loop", LearningLoopViewSet.as_view(GET | {"patch": "partial_update"}), name="agent-loop"),
+    path("agents/<str:agent>/returns", ReturnsViewSet.as_view(GET), name="agent-returns"),
     path("agents/<str:agent>/loop/start", LearningLoopViewSet.as_view({"post": "start"}), name="agent-loop-start"),
     path(
         "loop-turns/<uuid:turn>/rows", LoopRowViewSet.as_view({"get": "list", "post": "create"}), name="loop-turn-rows"

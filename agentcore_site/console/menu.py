@@ -35,7 +35,7 @@ class Entry:
 PLACES: Final = (
     Entry("Overview", "overview", "overview", r"/$"),
     Entry("Summary", "summary", "", r"/summary/"),
-    Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop)/)"),
+    Entry("Agents", "agents", "agents", r"/agents/(?![^/]+/(playbook|serving|loop|return)/)"),
     Entry("Jobs", "training:jobs", "jobs", r"/(jobs|checkpoints)/"),
     Entry("Share links", "share_links", "", r"/share-links/", needs="share.edit"),
     Entry("Datasets", "training:datasets", "", r"/datasets/"),
@@ -44,7 +44,7 @@ PLACES: Final = (
     Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
     Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
-    Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop))/"),
+    Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop|return))/"),
     Entry("Traces", "serving:traces", "answer", r"/traces/", needs="data.view"),
     Entry("Keys", "serving:keys", "", r"/keys/"),
     Entry("Events", "events:publishers", "", r"/events/"),

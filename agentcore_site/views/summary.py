@@ -7,7 +7,7 @@ from typing import Final
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
-from agentcore_site.agent_summaries import agent_summaries
+from agentcore_site.agent_summaries import agent_summaries, work_summary
 from agentcore_site.console.pages import Sort, page
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.views.agents import agents_listed
@@ -24,4 +24,5 @@ SORTS: Final = (
 def summary(request: HttpRequest, actor: Actor) -> HttpResponse:
     everything = agents_visible(actor)
     found = agents_listed(request, everything, SORTS, of=everything, size=AGENTS)
-    return render(request, "agentcore_site/summary.html", {"listing": found, "agents": agent_summaries(found.rows)})
+    context = {"listing": found, "agents": agent_summaries(found.rows), "work": work_summary(actor)}
+    return render(request, "agentcore_site/summary.html", context)

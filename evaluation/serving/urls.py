@@ -6,6 +6,7 @@ from evaluation.serving import views
 from evaluation.serving.deployments import views as deployments
 from evaluation.serving.keys import views as keys
 from evaluation.serving.loop import views as loops
+from evaluation.serving.returns import views as returns
 from evaluation.serving.suites import views as suites
 from evaluation.serving.traces import views as traces
 
@@ -32,6 +33,7 @@ urlpatterns = [
     path("agents/<uuid:agent_id>/serving/back/", deployments.restore, name="restore"),
     path("agents/<uuid:agent_id>/loop/", loops.loop, name="loop"),
     path("agents/<uuid:agent_id>/loop/start/", loops.start, name="loop_start"),
+    path("agents/<uuid:agent_id>/return/", returns.returns, name="returns"),
     path("loop-turns/<uuid:turn_id>/stop/", loops.stop, name="loop_stop"),
     path("loop-turns/<uuid:turn_id>/rows/", loops.decide, name="loop_rows"),
     path("traces/", traces.traces, name="traces"),

@@ -18,7 +18,7 @@ EVERY = PLACES + ADMINISTRATION
 # Pages that belong to another entry than the one their address begins with: the noun they are about has it.
 ELSEWHERE = {
     rf"/agents/{ID}/playbook/": "Playbooks",
-    rf"/agents/{ID}/(serving|loop)/": "Deployments",
+    rf"/agents/{ID}/(serving|loop|return)/": "Deployments",
     "/checkpoints/": "Jobs",
     "/evolutions/": "Playbooks",
     "/executions/": "Playbooks",

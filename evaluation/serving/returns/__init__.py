@@ -1,0 +1,1 @@
+"""Return on what agents' learning cost, by agent and month."""
