@@ -39,6 +39,8 @@ class EvaluationRun(Scoped):
         editable=False,
         help_text="Of the measured bytes: a proof is of these alone.",
     )
+    # Fingerprints of model, tools and prompt that were measured (training/services/starting_points.py).
+    acts_by = models.JSONField(default=dict, blank=True, editable=False)
     split = models.CharField(max_length=12, choices=Split.choices, default=Split.HELD_OUT)
     against = models.CharField(max_length=8, choices=Against.choices, default=Against.BEGAN)
     lines = ArrayField(models.CharField(max_length=30), default=list, help_text="What is reported, the first decides.")

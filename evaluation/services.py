@@ -31,6 +31,7 @@ from training.services import checkpoints
 from training.services.pools import run_pools
 from training.services.run_lessons import changed_nothing
 from training.services.runs import run_verdict_set
+from training.services.starting_points import acts_by
 
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ def _create(actor: Actor | None, evaluation: EvaluationRun) -> EvaluationRun:
     run, checkpoint, split = evaluation.run, evaluation.checkpoint, evaluation.split
     partition_ensure(timezone.now().date().replace(day=1))
     evaluation.organization, evaluation.agent = run.organization, run.agent
-    evaluation.sha256 = checkpoint.sha256
+    evaluation.sha256, evaluation.acts_by = checkpoint.sha256, acts_by(run.acting_agent)
     evaluation.temperature, evaluation.seed = run.configuration.eval_temperature, run.seed
     evaluation.lines = list(run_pools(run).lines) if split == Split.HELD_OUT else [str(split)]
     with transaction.atomic():

@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
+from tests.factories import ModelEndpointFactory
 from tests.support.callers import Caller
 from tests.support.rows import lived_run, queued_run
 from training.services.runs import run_verdict_set
@@ -25,6 +26,7 @@ def test_the_model_card_says_what_was_trained_on_what_and_how_it_was_proven(oper
     assert card.startswith(f"# {agent.name}: checkpoint-")
     assert "- Held-out success rate: 70.0%\n- Of the untrained baseline: 40.0%\n" in card
     assert f"{run.trajectories:,} in {run.iteration:,}" in card
+    assert "- Base model: none: the policy chooses actions" in card
     assert [line for line in card.splitlines() if line.startswith("## ")] == [
         "## Model", "## Training data", "## Evaluation", "## Cost", "## Definition of done", "## Warnings",
     ]  # fmt: skip
@@ -46,3 +48,13 @@ def test_a_run_that_has_not_begun_has_both(operator: Actor, agent: Any) -> None:
         "The held-out queries have not been asked." in api.get(f"training-jobs/{run.pk}/model-card.md").content.decode()
     )
     assert b"polyline" not in api.get(f"training-jobs/{run.pk}/curves.svg").content
+
+
+def test_the_model_card_of_a_language_model_names_its_endpoints_model(operator: Actor, agent: Any) -> None:
+    run = queued_run(operator, agent)
+    endpoint = ModelEndpointFactory(organization=agent.organization, model="small-8b")
+    agent.__class__.objects.filter(pk=agent.pk).update(runtime="llm", endpoint=endpoint, model="")
+    api = Caller(operator.user)
+    assert "- Base model: small-8b\n" in api.get(f"training-jobs/{run.pk}/model-card.md").content.decode()
+    agent.__class__.objects.filter(pk=agent.pk).update(model="large-70b")
+    assert "- Base model: large-70b\n" in api.get(f"training-jobs/{run.pk}/model-card.md").content.decode()

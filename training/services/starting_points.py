@@ -83,7 +83,9 @@ def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: Promp
 
 def acts_by(agent: Agent) -> dict[str, str]:
     """Fingerprints, by name, of what determines an agent's behaviour besides its lessons: estimates for another model
-    say less about this one."""
+    say less about this one. {} for an agent that chooses actions: it calls no model and reads no prompt."""
+    if agent.runtime == AgentRuntime.ACTION:
+        return {}
     tools = {"own": sorted(agent.tools), "of servers": sorted((s.name, sorted(t)) for s, t in agent.server_tools)}
     return {
         "model": _fingerprint(_model(agent)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
@@ -75,9 +76,12 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
     return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
 
 
-def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
+def evidence_of(checkpoint: PolicyCheckpoint, released: Mapping[str, str] | None = None) -> dict[str, Any]:
     """Measurements of exactly these bytes: the proof on held-out queries if there is one, and the scores on selection
-    queries. ``moved`` names what the agent has changed since its run. {} for an uploaded checkpoint without evaluation.
+    queries. {} for an uploaded checkpoint without evaluation.
+
+    ``moved`` names what differs from the measured agent: model, tools or prompt. A proof of another model is none.
+    ``released`` has the fingerprints of the release (``acts_by``), and is the agent's present ones if left out.
     """
     own, evaluation = checkpoint.run, evaluation_proving(checkpoint)
     run = evaluation.run if evaluation is not None else own
@@ -87,16 +91,18 @@ def evidence_of(checkpoint: PolicyCheckpoint) -> dict[str, Any]:
     if own is not None and own.verdict.get("changed") is False and checkpoints.best(own) == checkpoint:
         proven = own.verdict  # it equals the policy at the start, so that no query was asked
     validated = own is not None and own.selection.get("iteration") == checkpoint.iteration
-    then = run.origin.get("acts_by", {})
-    now = acts_by(checkpoint.agent if own is None else own.acting_agent) if then else {}
+    then = (evaluation.acts_by if evaluation is not None else {}) or run.origin.get("acts_by", {})
+    now = released or (acts_by(checkpoint.agent if own is None else own.acting_agent) if then else {})
+    moved = sorted(name for name, value in then.items() if now.get(name) != value)
     return {
         "job": str(run.job_id),
         "iteration": checkpoint.iteration,
         "sha256": checkpoint.sha256,
-        "held_out": {name: proven[name] for name in PROVEN if name in proven},
+        "acts_by": dict(now),
+        "held_out": {name: proven[name] for name in PROVEN if name in proven and not moved},
         "selection": dict(run.selection) if validated else {},
         "validation_score": checkpoint.validation_score,
-        "moved": sorted(name for name, value in then.items() if now.get(name) != value),
+        "moved": moved,
     }
 
 
@@ -110,7 +116,7 @@ def known_of(release: Release) -> dict[str, Any]:
         return stored
     if stored.get("sha256", checkpoint.sha256) != checkpoint.sha256:
         return stored  # an erasure rewrote the checkpoint since: what is known of its new bytes is no evidence here
-    return evidence_of(checkpoint)
+    return evidence_of(checkpoint, stored.get("acts_by"))
 
 
 def bundle_with(agent: Agent, context: ServedContext) -> Bundle:

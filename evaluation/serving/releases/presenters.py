@@ -76,9 +76,8 @@ def proof_of(release: Release) -> ReleaseProof:
     if moved := evidence["moved"]:
         names = " and ".join(moved)
         return ReleaseProof(
-            f"Its agent had another {names} when it was measured: the figures are not this release's.",
+            f"Not proven: its agent had another {names} when it was measured.",
             "warn",
-            bool(proven),
         )
     if proven.get("verdict"):
         low, high = proven.get("low"), proven.get("high")

@@ -15,7 +15,7 @@ from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import evaluation_proving
 from evaluation.serving.models import Release
-from evaluation.serving.releases.bundle_builder import known_of
+from evaluation.serving.releases.bundle_builder import evidence_of, known_of
 from evaluation.serving.releases.presenters import proof_of
 from evaluation.serving.releases.selectors import release_get
 from evaluation.serving.releases.services import Unchanged, release_make
@@ -29,6 +29,7 @@ from training.models import PolicyCheckpoint, TrainingRun
 from training.services import checkpoints
 from training.services.checkpoints import checkpoint_rewrite
 from training.services.runs import run_start, run_verdict_set
+from training.services.starting_points import acts_by
 
 pytestmark = pytest.mark.django_db
 
@@ -146,6 +147,23 @@ def test_a_release_is_not_proven_until_its_own_checkpoint_is(
     assert "Hardly better." in page and f"start/?checkpoint={last.pk}" not in page
     assert client.get(f"/api/v1/releases/{release.pk}").json()["evidence"]["held_out"]["verdict"] == "Hardly better."
     assert proof_of(Release.objects.get(pk=release.pk)).text == "Hardly better."
+
+
+def test_a_proof_by_another_model_is_none(operator: Actor, adam: Any, acme: Any) -> None:
+    learner = factories.AgentFactory(organization=acme)
+    run = run_with(operator, learner, states(operator, learner)[:1], random.Random(7))
+    Agent.objects.filter(pk=learner.pk).update(runtime="llm", model="small")
+    evaluation = proven(checkpoint := PolicyCheckpoint.objects.get(run=run), "Better.")
+    EvaluationRun.objects.filter(pk=evaluation.pk).update(acts_by=acts_by(checkpoint.agent))
+    assert evidence_of(checkpoint)["held_out"]["verdict"] == "Better."
+    released = evidence_of(checkpoint)["acts_by"]
+    Agent.objects.filter(pk=learner.pk).update(model="large")
+    now = PolicyCheckpoint.objects.select_related("run__agent", "agent").get(pk=checkpoint.pk)
+    assert (evidence_of(now)["held_out"], evidence_of(now)["moved"]) == ({}, ["model"])
+    # A release keeps the model that it was made with, and so does its proof.
+    assert evidence_of(now, released)["held_out"]["verdict"] == "Better."
+    text = proof_of(Release(evidence=evidence_of(now))).text
+    assert text == "Not proven: its agent had another model when it was measured."
 
 
 def test_bytes_that_an_erasure_rewrote_lose_their_proof(operator: Actor, acme: Any) -> None:
