@@ -29,7 +29,7 @@ from training.config.validation import MAX_QUERIES
 from training.data.annotated import dataset_from_annotated
 from training.data.kept_checks import checks_of
 from training.data.uploads import clean_rows, read_rows
-from training.presenters.dataset_files import DatasetOut, RowOut, dataset_file
+from training.presenters.dataset_files import DatasetOut, RowIn, RowOut, dataset_file
 
 
 class NumberedRowOut(RowOut):
@@ -51,7 +51,7 @@ class DatasetChecksOut(serializers.Serializer[Any]):
     flags = RowFlagOut(many=True)
 
 
-@extend_schema_field(RowOut(many=True))
+@extend_schema_field(RowIn(many=True))
 class RowsField(serializers.ListField):
     """Rows of queries. Their content is checked where every interface checks it, with the number of the wrong row."""
 

@@ -13,7 +13,7 @@ from training.schema import GRPOConfig
 
 HEAD = """# Configuration
 
-One schema for the form, REST, JSON-RPC and `manage.py train --config FILE` (a JSON object; a dotted key is a
+One schema for the form, REST, JSON-RPC and `manage.py train … --config FILE` (a JSON object; a dotted key is a
 key of a nested object). Unknown keys are refused. What is left out comes from the preset. This page is written from
 the schema: `.venv/bin/python -m training.config.reference > docs/configuration.md`.
 

@@ -19,6 +19,12 @@ class RowOut(serializers.Serializer[Any]):
     metadata = serializers.DictField()
 
 
+class RowIn(serializers.Serializer[Any]):
+    query = serializers.CharField()
+    expected_outcome = serializers.DictField(required=False, help_text='What counts as success, e.g. {"answer": "4"}.')
+    metadata = serializers.DictField(required=False)
+
+
 def dataset_file(actor: Actor, dataset: Dataset) -> RowFile:
     """As JSONL it is what an upload takes.
 
