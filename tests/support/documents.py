@@ -22,7 +22,7 @@ BLOCK = re.compile(r"^ *```(\w*)\n(.*?)^ *```$", re.DOTALL | re.MULTILINE)
 SPAN = re.compile(r"`([^`\n]+)`")
 ADDRESS = re.compile(r"(GET|POST|PUT|PATCH|DELETE) (/?[\w.{<…][^ ]*)$")
 SITE = re.compile(r"^(?:https?://[\w.:]+|localhost:\d+|\$[A-Z]+)(?=/)")
-ANY = "*"  # a segment of an address that stands for each value
+ANY = "*"  # a segment of an address that is each value
 
 
 @dataclass(frozen=True)
