@@ -23,12 +23,14 @@ from agentcore_site.ids import derived
 from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
+from evaluation.events.addresses import GATEWAY, address_of, checkpoint_address
 from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
 from evaluation.events.payloads.deployment import StoredDeployment, deployment_payload
 from evaluation.events.payloads.reward import StoredReward, reward_payload
 from evaluation.events.payloads.status import STATUSES, StoredRun, cancelled_payload, status_payload
 from evaluation.events.payloads.timestamps import written
 from evaluation.events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
+from evaluation.events.release_facts import validation_of
 from evaluation.events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
 from evaluation.serving.deployments.rules import DeploymentRule
 from evaluation.serving.models import Deployment, DeploymentStrategy
@@ -282,16 +284,17 @@ def _run(row: LeasedEvent, run: TrainingRun, asked: TrainingRequest | None) -> S
             "epoch": _epoch(run, best.iteration)[0],
             "step": best.iteration,
             "reward_mean": best.validation_score,
-            "checkpoint_path": f"/api/v1/checkpoints/{best.pk}/download",
+            "checkpoint_path": checkpoint_address(best),
         },
         artifacts={
-            "final_checkpoint": None if best is None else f"/api/v1/checkpoints/{best.pk}/download",
+            "final_checkpoint": None if best is None else checkpoint_address(best),
             "tensorboard_logs": None,
-            "training_curves": f"/api/v1/training-jobs/{run.job_id}/curves.svg",
-            "model_card": f"/api/v1/training-jobs/{run.job_id}/model-card.md",
+            "training_curves": address_of(f"/api/v1/training-jobs/{run.job_id}/curves.svg"),
+            "model_card": address_of(f"/api/v1/training-jobs/{run.job_id}/model-card.md"),
         },
         cost_usd=dollars(run.spent_micros),
         seconds=max(0.0, (at - began).total_seconds()),
+        gpu_hours=None if run.calls_model else 0.0,  # policies of actions learn on a processor
         error=job.error,
         holdout=verdict.get("success_rate"),
         improvement=verdict.get("improvement"),
@@ -312,14 +315,14 @@ def deployment_payloads(rows: Sequence[LeasedEvent]) -> Made:
     found = Deployment.objects.filter(id__in={row.key for row in rows}).select_related(
         "agent", "created_by", "previous", "release__checkpoint__run"
     )
-    by_id = {one.pk: one for one in found}
+    by_id = {one.pk: one for one in found.defer("release__checkpoint__data")}
     yield from ((row, deployment_payload(_deployment(row, by_id[row.key]))) for row in rows if row.key in by_id)
 
 
 def _deployment(row: LeasedEvent, deployment: Deployment) -> StoredDeployment:
     release, checkpoint = deployment.release, deployment.release.checkpoint
     run = checkpoint.run if checkpoint is not None else None
-    checks = {finding["check"]: bool(finding["passed"]) for finding in deployment.verdict.get("findings", ())}
+    facts = validation_of(deployment, row.created_at)
     return StoredDeployment(
         id=str(deployment.pk),
         at=row.created_at,
@@ -328,17 +331,19 @@ def _deployment(row: LeasedEvent, deployment: Deployment) -> StoredDeployment:
         strategy=deployment.strategy,
         ramp=_ramp(deployment),
         model=f"{deployment.agent.slug}-{release.number}",
-        base_model=str((release.bundle.get("model") or {}).get("name") or deployment.agent.runtime),
-        checkpoint=f"/api/v1/releases/{release.pk}",
+        base_model=(release.bundle.get("model") or {}).get("name") or None,
+        checkpoint=None if checkpoint is None else checkpoint_address(checkpoint),
+        endpoint=address_of(GATEWAY),
         training_job=None if run is None else str(run.job_id),
         trained_at=None if checkpoint is None else checkpoint.created_at,
-        samples=0 if run is None else run.trajectories,
+        samples=None if run is None else run.trajectories,
         final_reward=None if checkpoint is None else _float(checkpoint.metrics.get("reward_mean")),
-        passed=deployment.verdict.get("passed"),
-        safe=checks.get("safety"),
-        regressed=_regressed(checks),
+        passed=facts.passed,
+        safe=facts.safe,
+        regressed=facts.regressed,
+        opinion=facts.opinion,
         by=deployment.created_by.username if deployment.created_by else "system",
-        overridden=bool(deployment.verdict) and not deployment.verdict.get("passed", True),
+        approved=facts.approved,
         previous=None if deployment.previous is None else f"{deployment.agent.slug}-{deployment.previous.number}",
     )
 
@@ -352,12 +357,6 @@ def _ramp(deployment: Deployment) -> list[tuple[datetime, float]]:
         found.append((due, stage.share))
         due = due + timedelta(minutes=stage.minutes)
     return [*found, (due, 1.0)]
-
-
-def _regressed(checks: Mapping[str, bool]) -> bool | None:
-    """Whether the release was worse on a suite; None without a comparison."""
-    compared = [passed for name, passed in checks.items() if name.startswith("no worse on ")]
-    return not all(compared) if compared else None
 
 
 def _float(value: Any) -> float | None:

@@ -11,6 +11,8 @@ from jsonschema import Draft202012Validator
 from nats.js import JetStreamContext
 from nats.js.errors import NotFoundError
 
+from evaluation.events.publishing import messages_of
+from evaluation.events.relay import batch_take
 from evaluation.events.schemas import schema_of
 from evaluation.events.subjects import REWARD, TRAJECTORY
 
@@ -29,6 +31,26 @@ def _closed(schema: Any) -> Any:
     if schema.get("type") == "object" and "properties" in schema and not isinstance(schema["properties"], list):
         found.setdefault("additionalProperties", False)
     return found
+
+
+def outgoing_payloads() -> dict[str, list[dict[str, Any]]]:
+    """What the relay would send of all that waits now, by plain subject. Rows that are withheld are left out."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for message in messages_of(batch_take(10_000)):
+        if not message.withheld:
+            plain = "agent." + message.subject.partition("agent.")[2]
+            found.setdefault(plain, []).append(json.loads(message.body))
+    return found
+
+
+def faults(payloads: dict[str, list[dict[str, Any]]]) -> list[str]:
+    """All that payloads of ours have beside, or otherwise than, their schemas."""
+    return [
+        f"{subject}: {error.json_path}: {error.message}"
+        for subject, some in payloads.items()
+        for payload in some
+        for error in exact(subject).iter_errors(payload)
+    ]
 
 
 async def stored(js: JetStreamContext, stream: str) -> list[tuple[str, dict[str, Any]]]:

@@ -12,7 +12,9 @@ from evaluation.events.payloads.timestamps import written
 
 @dataclass(frozen=True, slots=True)
 class StoredDeployment:
-    """A deployment with its release. ``ramp``: the time at which each share is due, and the share."""
+    """A deployment with its release. ``ramp``: the time at which each share is due, and the share. ``passed``, ``safe``
+    and ``regressed`` are None where nothing measured them; ``opinion`` is the mean opinion of people on the release's
+    answers, in [0, 1]. ``approved``: a person approved the release, or overrode the gate."""
 
     id: str
     at: datetime
@@ -21,17 +23,19 @@ class StoredDeployment:
     strategy: str
     ramp: Sequence[tuple[datetime, float]]
     model: str
-    base_model: str
-    checkpoint: str
+    base_model: str | None
+    checkpoint: str | None
+    endpoint: str
     training_job: str | None
     trained_at: datetime | None
-    samples: int
+    samples: int | None
     final_reward: float | None
     passed: bool | None
     safe: bool | None
     regressed: bool | None
+    opinion: float | None
     by: str
-    overridden: bool
+    approved: bool
     previous: str | None
 
 
@@ -50,7 +54,7 @@ def deployment_payload(row: StoredDeployment) -> dict[str, Any]:
         },
         "deployment_config": {
             "serving_platform": "agentcore",
-            "endpoint": "/v1/chat/completions",
+            "endpoint": row.endpoint,
             "model_name": row.model,
             "rollout_strategy": row.strategy,
             "traffic_percentage": round(100 * row.share, 4),
@@ -62,11 +66,11 @@ def deployment_payload(row: StoredDeployment) -> dict[str, Any]:
             "benchmark_passed": row.passed,
             "safety_checks_passed": row.safe,
             "performance_regression": row.regressed,
-            "human_eval_score": None,
+            "human_eval_score": row.opinion,
         },
         "metadata": {
             "deployed_by": row.by,
-            "approval_status": "manual_approved" if row.overridden else "automated",
+            "approval_status": "manual_approved" if row.approved else "automated",
             "previous_model": row.previous,
             "step": row.step,
         },

@@ -25,7 +25,9 @@ CODES: Final = {
     "crashed": "INFRA",
     "disk_full": "INFRA",
     "reward_timeout": "INFRA",
+    "error": "INFRA",
 }
+MEMORY: Final = ("memoryerror", "out of memory")
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +47,7 @@ class StoredRun:
     artifacts: Mapping[str, str | None]
     cost_usd: float
     seconds: float
+    gpu_hours: float | None = None  # None: not measured
     error: str = ""
     holdout: float | None = None
     improvement: float | None = None
@@ -78,12 +81,12 @@ def status_payload(run: StoredRun) -> dict[str, Any]:
         },
         "artifacts": dict(run.artifacts),
         "resource_usage": {
-            "gpu_hours": 0.0,
+            "gpu_hours": run.gpu_hours,
             "cost_usd": run.cost_usd,
             "peak_memory_gb": None,
             "total_training_time_seconds": run.seconds,
         },
-        "error": {"code": CODES.get(run.reason, "DATA"), "message": run.error, "traceback": None} if failed else None,
+        "error": {"code": _code(run), "message": run.error, "traceback": None} if failed else None,
         "metadata": {
             "training_platform": "agentcore",
             "cuda_version": None,
@@ -101,6 +104,13 @@ def cancelled_payload(training_job_id: str, at: datetime, reason: str) -> dict[s
         "status": "cancelled",
         "metadata": {"training_platform": "agentcore", "status_reason": reason},
     }
+
+
+def _code(run: StoredRun) -> str:
+    """One of the four codes of the schema."""
+    if any(word in run.error.lower() for word in MEMORY):
+        return "OOM"
+    return CODES.get(run.reason, "DATA")
 
 
 def _number(value: Any) -> float | None:
