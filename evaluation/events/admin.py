@@ -18,7 +18,7 @@ list_page(
     OutboxEvent, "id kind key created_at settled_at tries withheld", KeyedTableAdmin, key_fields=("key", "message_id")
 )
 list_page(ErasedMessage, "id stream sequence created_at", KeyedTableAdmin)
-list_page(EventPublisher, "organization created_by created_at")
+list_page(EventPublisher, "organization production created_by created_at")
 list_page(EventCredential, "name user agent created_by created_at revoked_at")
 list_page(
     ReceivedTrajectory, "trajectory_id agent record_id received_at", search_fields=["=trajectory_id", "agent__slug"]

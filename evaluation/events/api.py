@@ -45,11 +45,13 @@ from experiences.models.agent_lookup import agent_get
 
 class EventPublishingOut(serializers.Serializer[Any]):
     publishes = serializers.BooleanField(help_text="Whether the organisation's events are published.")
+    production = serializers.BooleanField(help_text="Whether answers in production and their rewards are, too.")
     waiting = serializers.IntegerField(help_text="Events that are not published yet.")
 
 
 class EventPublishingIn(Strict):
     publishes = serializers.BooleanField()
+    production = serializers.BooleanField(required=False, help_text="Left out: as it is, and true where it begins.")
 
 
 class EventCredentialMadeOut(EventCredentialOut):
@@ -68,7 +70,7 @@ class EventPublishingViewSet(ScopedViewSet):
     tag = "events"
     serializer_class = EventPublishingOut
     lookup_field = ""  # one of an organisation
-    versioned = ("publishes",)
+    versioned = ("publishes", "production")
 
     def version_row(self, **place: Any) -> QuerySet[Any]:
         return Organization._base_manager.filter(pk=current_organization(self.actor).pk)
@@ -80,13 +82,15 @@ class EventPublishingViewSet(ScopedViewSet):
     @extend_schema(summary="Publish events, or not", request=EventPublishingIn)
     def partial_update(self, request: Request) -> Response:
         values = parsed(EventPublishingIn, request.data)
-        publishing_set(self.actor, current_organization(self.actor), on=values["publishes"])
+        organization = current_organization(self.actor)
+        publishing_set(self.actor, organization, on=values["publishes"], production=values.get("production"))
         return self._answer()
 
     def _answer(self) -> Response:
         id = current_organization(self.actor).pk
-        values = {"publishes": publishing_since(self.actor, id) is not None, "waiting": waiting(id)}
-        return self.answer(values)
+        switch = publishing_since(self.actor, id)
+        values = {"publishes": switch is not None, "production": switch is not None and switch.production}
+        return self.answer(values | {"waiting": waiting(id)})
 
 
 class EventCredentialViewSet(ReadViewSet):

@@ -19,16 +19,14 @@ from evaluation.events.models import (
     TrainingRequest,
     WaitingSpan,
 )
-from evaluation.events.subjects import REQUEST, stream_of
+from evaluation.events.subjects import REQUEST, REWARD, stream_of
 
 TRAININGS: Final = stream_of(REQUEST)  # and of the reports about them
+REWARDS: Final = stream_of(REWARD)
 
 personal_rows("publishers of events", EventCredential, rewritten, texts=("name",))
 # The ids that senders gave to trajectories; the content is erased with trajectories.
 personal_rows("received trajectories", ReceivedTrajectory, rewritten, names=("trajectory_id",))
-personal_rows(
-    "received rewards", ReceivedReward, rewritten, names=("reward_id", "trajectory_id"), values=("components", "about")
-)
 personal_rows("spans of traces that are not whole", WaitingSpan, deleted, texts=("body",))
 
 
@@ -49,6 +47,33 @@ def dead_letters(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFin
             for row in rows
         )
         DeadLetter.objects.filter(pk__in=[row.pk for row in rows]).delete()
+
+    return ErasureFinding(len(rows), erase)
+
+
+@erasure_handlers.register("received rewards")
+def received_rewards(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
+    """Their words, and the messages that they came and went on with."""
+    mine = ReceivedReward.objects.filter(organization_id=organization_id)
+    names, values = ("reward_id", "trajectory_id"), ("components", "about")
+    rows = list(holding(mine, words, texts=names, values=values))
+    found = rewritten(mine, words, names=names, values=values)
+
+    def erase() -> None:
+        sent = OutboxEvent.objects.filter(
+            organization_id=organization_id,
+            kind=EventKind.REWARD,
+            key__in=[row.record_id for row in rows if row.record_id is not None],
+            data__received__in=[str(row.pk) for row in rows],
+            withheld="",
+        )
+        marks = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
+        marks += [(one.sequence, str(one.message_id)) for one in sent]
+        ErasedMessage.objects.bulk_create(
+            ErasedMessage(organization_id=organization_id, stream=REWARDS, sequence=sequence, mark=mark)
+            for sequence, mark in marks
+        )
+        found.erase()
 
     return ErasureFinding(len(rows), erase)
 

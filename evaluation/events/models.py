@@ -23,13 +23,19 @@ class EventKind(models.TextChoices):
     STATUS = "status", "Training status"
     DEPLOYED = "deployed", "Deployment"
     REQUEST = "request", "Training request"
+    TRACE = "trace", "Answer in production"
+    FEEDBACK = "feedback", "Reward of an answer in production"
 
 
 class EventPublisher(Scoped):
-    """An organisation whose events are published. Without a row its events are not recorded."""
+    """An organisation whose events are published. Without a row its events are not recorded. ``production``: what users
+    asked and were answered is published too, with its rewards."""
 
     organization = models.OneToOneField(
         "tenancy.Organization", on_delete=models.CASCADE, primary_key=True, related_name="event_publisher"
+    )
+    production = models.BooleanField(
+        default=True, help_text="On: answers in production and their rewards are published too."
     )
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -39,7 +45,7 @@ class EventPublisher(Scoped):
 
 
 class OutboxEvent(models.Model):
-    """An event to publish, written by triggers in the transaction of the event (migration 0001).
+    """An event to publish, written by triggers in the transaction of the event (migrations 0001 and 0008).
     It references its row (``key``, and ``month`` for a row of a partition) and holds no copy of it: the payload is made
     when it is sent. ``data`` holds figures that the row will have lost by then. ``try_after`` is the end of the lease
     of the relay that took it. ``sequence`` is its message's in the stream; ``withheld`` is the reason why a settled

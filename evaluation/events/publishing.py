@@ -7,34 +7,30 @@ from __future__ import annotations
 import math
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime, timedelta
-from typing import Any, Final, NamedTuple
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
 
 import orjson
 from django.conf import settings
-from django.db import connection
 from django.db.models import Q
 from django.utils import timezone
 
-from agentcore_site.encryption.columns import opened
-from agentcore_site.ids import derived
-from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.addresses import GATEWAY, address_of, checkpoint_address
-from evaluation.events.models import PUBLISHED_PURPOSES, EventKind, TrainingRequest
+from evaluation.events.leased import GONE, KEY_AWAY, LeasedEvent, Made, Payload
+from evaluation.events.models import EventKind, TrainingRequest
 from evaluation.events.payloads.deployment import StoredDeployment, deployment_payload
-from evaluation.events.payloads.reward import StoredReward, reward_payload
 from evaluation.events.payloads.status import STATUSES, StoredRun, cancelled_payload, status_payload
 from evaluation.events.payloads.timestamps import written
-from evaluation.events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
+from evaluation.events.production_events import trace_payloads, trace_reward_payloads
 from evaluation.events.release_facts import validation_of
+from evaluation.events.rollout_events import reward_payloads, trajectory_payloads
 from evaluation.events.subjects import DEPLOYED, REQUEST, REWARD, STATUS, TRAJECTORY, outgoing
 from evaluation.serving.deployments.rules import DeploymentRule
 from evaluation.serving.models import Deployment, DeploymentStrategy
-from experiences.models import Agent, GroupRecord
 from training.models import Iteration, TrainingRun, with_money
 from training.selectors.runs import eta_seconds
 
@@ -44,28 +40,9 @@ SUBJECT_OF: Final[dict[str, str]] = {
     EventKind.STATUS: STATUS,
     EventKind.DEPLOYED: DEPLOYED,
     EventKind.REQUEST: REQUEST,
+    EventKind.TRACE: TRAJECTORY,
+    EventKind.FEEDBACK: REWARD,
 }
-GONE: Final = "it is gone"
-NOT_RECORDED: Final = "its agent may not be recorded"
-KEY_AWAY: Final = "encrypted; its key can't be had now"
-
-Payload = dict[str, Any]
-
-
-class LeasedEvent(NamedTuple):
-    """A row of the outbox that this relay has leased, in the order of ids."""
-
-    id: int
-    message_id: str
-    organization_id: uuid.UUID
-    kind: str
-    key: uuid.UUID
-    month: date | None
-    data: dict[str, Any]
-    created_at: datetime
-
-
-Made = Iterator[tuple[LeasedEvent, Payload | str]]  # rows that are gone are left out
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,110 +88,6 @@ def _plain_organization() -> uuid.UUID | None:
     if not settings.NATS_ORGANIZATION:
         return None
     return Organization.objects.filter(slug=settings.NATS_ORGANIZATION).values_list("id", flat=True).first()
-
-
-# -- trajectories and rewards ------------------------------------------------------------------------------------------
-
-LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
-WHOLE: Final = (
-    ", t.query, t.steps, extract(epoch FROM t.created_at)::float8, t.duration_ms, t.model, t.tokens, t.cost_micros"
-)
-
-
-def _stored(rows: Sequence[LeasedEvent], columns: str) -> dict[uuid.UUID, tuple[Any, ...]]:
-    """Rows by id, with JSON columns unparsed: this costs a fraction of Django's rows."""
-    by_month: dict[date | None, list[uuid.UUID]] = defaultdict(list)
-    for row in rows:
-        by_month[row.month].append(row.key)
-    found: dict[uuid.UUID, tuple[Any, ...]] = {}
-    with connection.cursor() as cursor:
-        for month, ids in by_month.items():
-            cursor.execute(
-                f"SELECT {columns} FROM experiences_trajectory t"  # noqa: S608  (columns are ours)
-                " WHERE t.month = %s AND t.id = ANY(%s) AND t.purpose = ANY(%s)",
-                [month, ids, list(PUBLISHED_PURPOSES)],
-            )
-            found |= {values[0]: values for values in cursor.fetchall()}
-    return found
-
-
-def _agents(ids: Iterable[uuid.UUID]) -> dict[uuid.UUID, tuple[str, bool]]:
-    rows = Agent.objects.filter(id__in=set(ids)).values_list("id", "slug", "collects")
-    return {id: (slug, collects) for id, slug, collects in rows}
-
-
-def loaded(value: Any) -> Any:
-    """Parses a JSON column of a bare cursor."""
-    return orjson.loads(value) if isinstance(value, str | bytes) else value
-
-
-def trajectory_payloads(rows: Sequence[LeasedEvent]) -> Made:
-    stored = _stored(rows, LIGHT + WHOLE)
-    agents = _agents(values[2] for values in stored.values())
-    for row in rows:
-        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
-            continue
-        if not agent[1]:
-            yield row, NOT_RECORDED
-            continue
-        key, job, _, _, scenario, _, _, _, evidence, query, steps, at, duration, model, tokens, cost = values
-        outside = loaded(evidence).get(OUTSIDE) or {}
-        slug = agent[0]
-        try:
-            played = opened("experiences_trajectory", "steps", row.organization_id, key, loaded(steps))
-        except (KeyUnavailable, Unopenable) as error:
-            yield row, KEY_AWAY if isinstance(error, KeyUnavailable) else error.title
-            continue
-        yield (
-            row,
-            trajectory_payload(
-                StoredTrajectory(
-                    str(key), str(job), slug, query, played, at, duration, model, tokens, cost, scenario, outside
-                )
-            ),
-        )
-
-
-def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
-    stored = _stored(rows, LIGHT)
-    agents = _agents(values[2] for values in stored.values())
-    groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
-    for row in rows:
-        if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
-            continue
-        key, job, _, iteration, scenario, _, reward, components, evidence = values
-        if not agent[1]:
-            yield row, NOT_RECORDED
-        elif reward is not None:
-            outside = loaded(evidence).get(OUTSIDE) or {}
-            parts = loaded(components)
-            reward_row = StoredReward(
-                # The id is of the row and the payment: a duplicate of the same payment is one event.
-                str(derived(key, "reward", reward)),
-                outside.get("trajectory_id", str(key)),
-                outside.get("session_id", str(job)),
-                row.created_at,
-                reward,
-                parts,
-                any(value for name, value in parts.items() if name != "outcome" and isinstance(value, int | float)),
-                groups.get((job, iteration, scenario)),
-            )
-            yield row, reward_payload(reward_row)
-
-
-def _groups(
-    wanted: set[tuple[uuid.UUID, int, int]],
-) -> dict[tuple[uuid.UUID, int, int], tuple[float, float]]:
-    """Mean and deviation of the rewards of groups that are complete."""
-    rows = GroupRecord.objects.filter(job_id__in={key[0] for key in wanted}, iteration__in={key[1] for key in wanted})
-    found = {}
-    for job, iteration, scenario, rewards in rows.values_list("job_id", "iteration", "scenario", "rewards"):
-        paid = [reward for reward in rewards if reward is not None]
-        if paid and (job, iteration, scenario) in wanted:
-            mean = sum(paid) / len(paid)
-            deviation = (sum((one - mean) ** 2 for one in paid) / len(paid)) ** 0.5
-            found[(job, iteration, scenario)] = (mean, deviation)
-    return found
 
 
 # -- jobs --------------------------------------------------------------------------------------------------------------
@@ -366,6 +239,8 @@ def _float(value: Any) -> float | None:
 MAKERS: Final[dict[str, Callable[[Sequence[LeasedEvent]], Made]]] = {
     EventKind.TRAJECTORY: trajectory_payloads,
     EventKind.REWARD: reward_payloads,
+    EventKind.TRACE: trace_payloads,
+    EventKind.FEEDBACK: trace_reward_payloads,
     EventKind.STATUS: status_payloads,
     EventKind.DEPLOYED: deployment_payloads,
     EventKind.REQUEST: request_payloads,

@@ -20,8 +20,9 @@ from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import trouble_in
 from evaluation.events import metrics
 from evaluation.events.interruptible_sleep import pause
+from evaluation.events.leased import LeasedEvent, loaded
 from evaluation.events.models import OutboxEvent
-from evaluation.events.publishing import LeasedEvent, OutgoingMessage, loaded, messages_of
+from evaluation.events.publishing import OutgoingMessage, messages_of
 from evaluation.events.stream_writer import StreamWriter
 
 log = logging.getLogger(__name__)

@@ -13,7 +13,7 @@ from evaluation.events.models import EventKind, OutboxEvent
 from evaluation.events.subjects import STREAMS
 
 KEPT: Final = timedelta(days=1)
-ERASABLE: Final = (EventKind.TRAJECTORY, EventKind.REWARD, EventKind.REQUEST, EventKind.STATUS)
+ERASABLE: Final = [kind for kind in EventKind.values if kind != EventKind.DEPLOYED]
 LONGEST: Final = max(stream.max_age for stream in STREAMS)
 
 

@@ -24,21 +24,28 @@ ROUNDS: Final = 10  # of bcrypt: the passwords are random, and each connection p
 
 
 @transaction.atomic
-def publishing_set(actor: Actor, organization: Organization, *, on: bool) -> None:
-    """Turns the publishing of the organisation's events on or off.
+def publishing_set(actor: Actor, organization: Organization, *, on: bool, production: bool | None = None) -> None:
+    """Turns the publishing of the organisation's events on or off. ``production``: whether answers in production are
+    published too; None leaves it, and begins with yes.
 
     Raises:
         Missing, Forbidden: the actor may not.
     """
     require(actor, "events.edit", organization)
-    rows = EventPublisher.objects.filter(organization=organization)
-    if on == rows.exists():
-        return
-    if on:
-        EventPublisher.objects.create(organization=organization, created_by=Actor.of(actor).user)
+    row = EventPublisher.objects.select_for_update(no_key=True).filter(organization=organization).first()
+    if row is not None and not on:
+        row.delete()
+    elif row is None and on:
+        row = EventPublisher(organization=organization, created_by=Actor.of(actor).user)
+        row.production = row.production if production is None else production
+        row.save(force_insert=True)
+    elif row is not None and production not in (None, row.production):
+        row.production = bool(production)
+        row.save(update_fields=["production"])
     else:
-        rows.delete()
-    record(actor, "events.published" if on else "events.unpublished", organization=organization.pk)
+        return
+    after = {"production": row.production} if on else None
+    record(actor, "events.published" if on else "events.unpublished", organization=organization.pk, after=after)
 
 
 @transaction.atomic

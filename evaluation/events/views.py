@@ -156,5 +156,8 @@ def publishing(request: HttpRequest, actor: Actor) -> HttpResponse:
     wanted = request.POST.get("on", "")
     if wanted not in ("0", "1"):
         raise Invalid("Say whether events are published.", fields={"on": "It is 1 or 0."})
-    publishing_set(actor, organization, on=wanted == "1")
+    production = request.POST.get("production", "")
+    if production not in ("", "0", "1"):
+        raise Invalid("Say whether answers in production are published.", fields={"production": "It is 1 or 0."})
+    publishing_set(actor, organization, on=wanted == "1", production=production == "1" if production else None)
     return redirect("events:publishers")

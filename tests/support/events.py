@@ -34,7 +34,7 @@ def _closed(schema: Any) -> Any:
 
 
 def outgoing_payloads() -> dict[str, list[dict[str, Any]]]:
-    """What the relay would send of all that waits now, by plain subject. Rows that are withheld are left out."""
+    """Payloads that the relay would send of all that waits now, by plain subject, without those that are withheld."""
     found: dict[str, list[dict[str, Any]]] = {}
     for message in messages_of(batch_take(10_000)):
         if not message.withheld:

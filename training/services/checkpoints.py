@@ -221,7 +221,7 @@ def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> StoredBytes:
 
 
 def _name(owner: TrainingRun | PolicyCheckpoint) -> str:
-    return f"checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
+    return f"rl-checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
 
 
 def checkpoints_move(most: int = 100) -> int:

@@ -220,15 +220,21 @@ class TrainerSetup:
         )
 
     def reward(self) -> Reward:
-        """The configured reward, given those of the shaping options that it knows, and its own options.
+        """Raises:
+        UnknownName, ValueError: there is no such reward, or it refuses its options."""
+        return configured_reward(self.config)
 
-        Raises:
-            UnknownName, ValueError: there is no such reward, or it refuses its options.
-        """
-        factory = rewards.get(self.config.reward)
-        options = {**self.config.shaping.model_dump(), "gamma": self.config.gamma}
-        known = {name: value for name, value in options.items() if name in factory.option_help}
-        return factory(known | self.config.reward_options)
+
+def configured_reward(config: GRPOConfig) -> Reward:
+    """The configured reward, given those of the shaping options that it knows, and its own options.
+
+    Raises:
+        UnknownName, ValueError: there is no such reward, or it refuses its options.
+    """
+    factory = rewards.get(config.reward)
+    options = {**config.shaping.model_dump(), "gamma": config.gamma}
+    known = {name: value for name, value in options.items() if name in factory.option_help}
+    return factory(known | config.reward_options)
 
 
 FORMER_NAMES: Final = {

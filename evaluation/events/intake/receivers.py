@@ -22,7 +22,8 @@ from experiences.privacy import redact_value
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.storage import partition_ensure, trajectories_write
 
-ABOUT: Final = ("reward_type", "normalization", "metadata", "session_id", "timestamp")
+GENERAL: Final = "general"  # the label of a trajectory that names no domain
+OWN: Final = ("reward_id", "trajectory_id", "total_reward", "reward_components")  # columns of a received reward
 
 
 @receives(TRAJECTORY)
@@ -53,7 +54,7 @@ def trajectory_receive(sender: Sender, payload: Mapping[str, Any], stamp: Messag
     trajectories_write(scope, [trajectory])
     trajectory_collected(
         profile if (profile := payload.get("subordinate_profile")) in PROFILES else "main",
-        trajectory.evidence[OUTSIDE]["domain"],
+        trajectory.evidence[OUTSIDE]["domain"] or GENERAL,
         turns=len(trajectory.steps),
         reward=finite_or_none(trajectory.reward),
     )
@@ -77,7 +78,7 @@ def reward_receive(sender: Sender, payload: Mapping[str, Any], stamp: MessageSta
             **stamp._asdict(),
             "total": float(payload["total_reward"]),
             "components": redact_value(payload.get("reward_components") or {}),
-            "about": redact_value({key: payload[key] for key in ABOUT if key in payload}),
+            "about": redact_value({key: value for key, value in payload.items() if key not in OWN}),
             "record_id": record,
         },
     )

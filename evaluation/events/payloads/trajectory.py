@@ -11,15 +11,24 @@ from evaluation.events.payloads.timestamps import read, seconds_written
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
 OUTSIDE: Final = "event"  # the key in a trajectory's evidence for values without a column
-GENERAL: Final = "general"
 MOST_STEPS: Final = 32_767  # of a row
 OBSERVED: Final = ("user_message", "tool_result")
+THINKING: Final = ("think", "plan", "verify")  # types of actions that touch nothing
+# What the schema names of the payload itself, its task and its metadata; what else came is kept beside.
+NAMED: Final = {
+    "": (
+        *("trajectory_id", "session_id", "agent_id", "subordinate_profile", "start_timestamp", "end_timestamp"),
+        *("turns", "task_context", "metadata"),
+    ),
+    "task_context": ("task_id", "instructions", "complexity_score", "domain"),
+    "metadata": ("model", "temperature", "total_tokens", "total_cost_usd"),
+}
 
 
 @dataclass(frozen=True, slots=True)
 class StoredTrajectory:
     """A row's values. ``started_at`` in seconds since the epoch; ``steps`` as stored; ``outside``: the additional
-    values of a received trajectory."""
+    values of a received trajectory, or of what is known of one of ours (``temperature``, ``domain`` …)."""
 
     id: str
     session: str
@@ -37,7 +46,9 @@ class StoredTrajectory:
 
 def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
     known, began = row.outside, row.started_at
+    more = known.get("more") or {}
     return {
+        **more.get("", {}),
         "trajectory_id": known.get("trajectory_id", row.id),
         "session_id": known.get("session_id", row.session),
         "agent_id": row.agent,
@@ -49,13 +60,16 @@ def trajectory_payload(row: StoredTrajectory) -> dict[str, Any]:
             "task_id": known.get("task_id", str(row.scenario)),
             "instructions": row.query,
             "complexity_score": known.get("complexity_score"),
-            "domain": known.get("domain", GENERAL),
+            "domain": known.get("domain"),
+            **more.get("task_context", {}),
         },
         "metadata": {
             "model": row.model,
             "temperature": known.get("temperature"),
             "total_tokens": row.tokens,
             "total_cost_usd": row.cost_micros / 1e6,
+            **({"model_version": known["model_version"]} if "model_version" in known else {}),
+            **more.get("metadata", {}),
         },
     }
 
@@ -80,19 +94,19 @@ def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
     answer = action.get("type") in ("answer", "response")
     seen = state.get("observation")
     return {
-        "turn_id": number,
+        "turn_id": state.get("turn", number),
         "timestamp": seconds_written(step.get("timestamp") or 0.0),
         "observation": {
             "type": state.get("observed") or OBSERVED[number > 1],
             "content": query if number == 1 and not seen else seen,
             "context": state.get("context") or {},
         },
-        "thought_process": list(state.get("thoughts") or ()),
+        "thought_process": list(state.get("thoughts") or _thoughts(action)),
         "action": {
             "type": "response" if answer else action.get("kind") or "tool_call",
             "tool_name": None if answer else action.get("tool") or action.get("type"),
             "tool_args": {} if answer else parameters,
-            "raw_response": str(parameters.get("text", "")) if answer else action.get("raw"),
+            "raw_response": str(parameters.get("text", "")) if answer else action.get("raw", action.get("text")),
         },
         "result": {
             "success": bool(result.get("success")),
@@ -101,6 +115,12 @@ def _turn(number: int, step: Mapping[str, Any], query: str) -> dict[str, Any]:
             "execution_time_ms": step.get("duration_ms") or 0.0,
         },
     }
+
+
+def _thoughts(action: Mapping[str, Any]) -> list[str]:
+    """The words of a model before it called a tool, and those of a step that only thinks."""
+    thinks = action.get("type") in ("tool", *THINKING)
+    return [str(action["text"])] if thinks and action.get("text") else []
 
 
 def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
@@ -120,7 +140,7 @@ def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
         raise ValueError("start_timestamp: it lies before 1970")
     if ended < began:
         raise ValueError("end_timestamp: it lies before start_timestamp")
-    steps = [_step(turn, began) for turn in turns]
+    steps = [_step(turn, began, number) for number, turn in enumerate(turns, 1)]
     total = min(int(about.get("total_tokens", 0)), 2**31 - 1)
     steps[0].tokens, steps[0].cost_micros = total, round(float(about.get("total_cost_usd", 0.0)) * 1e6)
     succeeded = all(step.result["success"] for step in steps[-1:])
@@ -144,10 +164,16 @@ def _kept(payload: Mapping[str, Any], task: Mapping[str, Any], about: Mapping[st
         "subordinate_profile": payload.get("subordinate_profile"),
         "task_id": task.get("task_id"),
         "complexity_score": task.get("complexity_score"),
-        "domain": task.get("domain") or GENERAL,
+        "domain": task.get("domain"),
         "temperature": about.get("temperature"),
     }
-    return found
+    given = {"": payload, "task_context": task, "metadata": about}
+    more = {
+        place: kept
+        for place, values in given.items()
+        if (kept := {name: value for name, value in values.items() if name not in NAMED[place]})
+    }
+    return found | ({"more": more} if more else {})
 
 
 def _first(turns: Iterable[Mapping[str, Any]]) -> datetime:
@@ -159,7 +185,7 @@ def _asked(turns: Sequence[Mapping[str, Any]]) -> str:
     return content if isinstance(content, str) else ""
 
 
-def _step(turn: Mapping[str, Any], began: datetime) -> Step:
+def _step(turn: Mapping[str, Any], began: datetime, number: int) -> Step:
     seen, did, got = turn["observation"], turn["action"], turn.get("result") or {}
     if did["type"] == "response":
         action = {"type": "answer", "tool": None, "parameters": {"text": did.get("raw_response") or ""}}
@@ -177,6 +203,7 @@ def _step(turn: Mapping[str, Any], began: datetime) -> Step:
             "observed": seen["type"],
             "context": seen.get("context") or {},
             "thoughts": turn.get("thought_process") or [],
+            **({"turn": turn["turn_id"]} if turn.get("turn_id", number) != number else {}),
         },
         action=action,
         result={"success": got.get("success", True), "output": got.get("output"), "error": got.get("error")},

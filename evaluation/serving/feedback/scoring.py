@@ -70,7 +70,7 @@ def _score(rows: Sequence[ProductionTrace], opinions: Mapping[Any, list[Opinion]
         raw = [reward.weights[name] * value for name, value in stored["raw"].items() if value is not None]
         row.reward = trajectory.reward
         row.components = {
-            **{name: stored[name] for name in ("raw", "normalised", "weights", "observed", "measured")},
+            **{name: stored[name] for name in ("raw", "normalised", "weights", "observed", "measured", "usual")},
             "parts": trajectory.components,
             "raw_reward": math.fsum(raw),
             "efforts": efforts(trajectory),

@@ -10,9 +10,9 @@ Three rules decide whether this can be learned at all (measured before this was 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,7 @@ Scorer = Callable[[str, Scenario], Outcome]
 
 TIMED_OUT = "timeout: the tool did not answer"
 VERIFIED = "verify#ok"
+TASK_FACTS: Final = ("task_type", "domain", "subordinate_profile")  # texts of a row's metadata that its rollouts carry
 
 
 class Masks(NamedTuple):
@@ -158,10 +159,8 @@ class ToolEpisode:
         return StepOutcome(action, result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:
-        found, kind = self._scored(), self._scenario.metadata.get("task_type")
-        if not isinstance(kind, str) or not kind:
-            return found
-        return replace(found, evidence={**found.evidence, "task_type": kind})
+        found, facts = self._scored(), _task_facts(self._scenario.metadata)
+        return replace(found, evidence={**found.evidence, **facts}) if facts else found
 
     def _scored(self) -> Outcome:
         if self._answer is None:
@@ -239,3 +238,14 @@ def answer_in(text: str) -> str:
         if len(answer) > 2 * len(mark) and answer.startswith(mark) and answer.endswith(mark):
             answer = answer[len(mark) : -len(mark)].strip()
     return answer
+
+
+def _task_facts(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Facts about the task that its row names: type, domain, the profile of its agent, and complexity in [0, 1]."""
+    found: dict[str, Any] = {
+        name: value for name in TASK_FACTS if isinstance(value := metadata.get(name), str) and value
+    }
+    complexity = metadata.get("complexity_score")
+    if isinstance(complexity, int | float) and not isinstance(complexity, bool) and 0 <= complexity <= 1:
+        found["complexity_score"] = complexity
+    return found

@@ -135,6 +135,12 @@ def inspects_code(reward: object) -> bool:
     return bool(getattr(reward, "inspects_code", False))
 
 
+def part_weights(reward: object) -> Mapping[str, float]:
+    """The weight of each part of a reward, as its attribute of this name says; {} if it says nothing."""
+    found: Mapping[str, float] = getattr(reward, "part_weights", {})
+    return found
+
+
 class RewardFactory(Protocol):
     """Builds a reward from its options.
 

@@ -14,13 +14,14 @@ from typing import Any, Final
 from experiences.rollouts.options import Option
 from experiences.rollouts.rewards import signals
 from experiences.rollouts.rewards.base import FAILURE_OPTIONS, FailurePay, Payment, reward_of
-from experiences.rollouts.rewards.effort import SHARES, UsualEffort, efforts
+from experiences.rollouts.rewards.effort import CAP, SHARES, UsualEffort, efforts
 from experiences.rollouts.rewards.window import Window
 from experiences.rollouts.types import Trajectory
 
 WEIGHTS: Final[Mapping[str, float]] = {"completion": 0.40, "efficiency": 0.20, "code_quality": 0.15, "feedback": 0.25}
 WINDOW: Final = 1000
 FLOOR: Final = 0.05  # of a component's range, which is 1
+EPSILON: Final = 1e-8  # of the design, in the place of the floor
 
 
 @dataclass(slots=True)
@@ -65,6 +66,7 @@ class CompositeReward:
                 "feedback": "feedback" in trajectory.evidence,
             },
             **efforts(trajectory),
+            "usual": self._usual.means(trajectory),
             "task_type": signals.task_type(trajectory.evidence),
         }
         return Payment.at_the_end(trajectory, components, evidence)
@@ -109,6 +111,38 @@ class CompositeReward:
         self._usual.load_state_dict(state)
 
 
+@dataclass(slots=True)
+class DesignReward(CompositeReward):
+    """The composite by the letter of the feedback loop's design: partial completion is .5 + .5 x its share, efficiency
+    counts turns alone, stars are n / 5, and a z-score divides by the deviation + 1e-8, from the first observation on.
+    A component that never changed explodes when it does: a floor, as ``CompositeReward`` has one, is not in the design.
+    """
+
+    def _raw(self, trajectory: Trajectory) -> dict[str, float | None]:
+        outcome = signals.share(trajectory.outcome)
+        if outcome is None:
+            raise ValueError(f"the outcome {trajectory.outcome!r} is not in [0, 1]")
+        return {
+            "completion": 1.0 if trajectory.success else 0.5 + 0.5 * outcome if outcome else 0.0,
+            "efficiency": self._turns(trajectory),
+            "code_quality": signals.code_quality_by_design(trajectory.evidence),
+            "feedback": signals.feedback(trajectory.evidence, one_star=1 / signals.STARS),
+        }
+
+    def _turns(self, trajectory: Trajectory) -> float:
+        scale = self._usual.scale(trajectory, "turns")
+        if not scale.n:
+            return 0.5
+        z = (scale.mean - len(trajectory.steps)) / (scale.std + EPSILON)
+        return (min(max(z, -CAP), CAP) + CAP) / (2 * CAP)
+
+    def _normalised(self, name: str, value: float | None) -> float:
+        scale = self._seen[name].scale
+        if value is None:
+            return 0.0
+        return (value - scale.mean) / (scale.std + EPSILON) if scale.n else value
+
+
 HELP: Final = {
     "completion": "Weight of the environment's score; 0.40 by default.",
     "efficiency": "Weight of taking less than usual for the type of task (a row's metadata may name it as"
@@ -126,9 +160,15 @@ SHARE_HELP: Final = {
     "redundant_calls": "Share of calls that repeat an earlier one with the same result in efficiency; 0.2 by default.",
 }
 SHARE: Final = "efficiency_"
+FORMULAS: Final = ("agentcore", "feedback_loop")
 OPTIONS: Final[Mapping[str, Option]] = {
     **{name: Option(HELP[name], weight, 0, 10) for name, weight in WEIGHTS.items()},
     **{SHARE + name: Option(SHARE_HELP[name], share, 0, 10) for name, share in SHARES.items()},
+    "formulas": Option(
+        "agentcore (default), or feedback_loop: those of the feedback loop's design by its letter (turns alone, stars"
+        " n / 5, no floor of the deviation).",
+        choices=FORMULAS,
+    ),
     "window": Option("How many trailing observations make the scale; 1,000 by default.", WINDOW, 30, 100_000),
     **FAILURE_OPTIONS,
 }
@@ -139,11 +179,12 @@ OPTIONS: Final[Mapping[str, Option]] = {
     "Completion, efficiency, code quality and user feedback, each measured against the trailing 1,000 trajectories.",
     OPTIONS,
 )
-def composite(window: int, timeout: float, failure: float | None, **given: float) -> CompositeReward:
+def composite(formulas: str, window: int, timeout: float, failure: float | None, **given: float) -> CompositeReward:
     weights = {name: given[name] for name in WEIGHTS}
     if not any(weights.values()):
         raise ValueError("reward composite: completion, efficiency, code_quality and feedback must not all be 0.")
     shares = {name: given[SHARE + name] for name in SHARES}
     if not any(shares.values()):
         raise ValueError("reward composite: the shares of efficiency must not all be 0.")
-    return CompositeReward(weights, window, FailurePay(timeout, failure), shares)
+    made = CompositeReward if formulas == FORMULAS[0] else DesignReward
+    return made(weights, window, FailurePay(timeout, failure), shares)

@@ -11,7 +11,7 @@ import numpy as np
 import orjson
 
 from experiences.rollouts.rewards import signals
-from experiences.rollouts.rewards.window import Window
+from experiences.rollouts.rewards.window import Scale, Window
 from experiences.rollouts.types import Step, Trajectory
 
 CAP: Final = 2.0  # standard deviations
@@ -79,6 +79,16 @@ class UsualEffort:
         ]
         total = sum(share for share, _ in weighed)
         return sum(share * place for share, place in weighed) / total if total else 0.5
+
+    def scale(self, trajectory: Trajectory, name: str) -> Scale:
+        """Mean and deviation of a measure for the trajectory's type of task."""
+        windows = self._types.get(signals.task_type(trajectory.evidence))
+        return Scale() if windows is None else windows[name].scale
+
+    def means(self, trajectory: Trajectory) -> dict[str, float]:
+        """The usual value of each measure; those with too few observations are left out."""
+        scales = {name: self.scale(trajectory, name) for name in efforts(trajectory)}
+        return {name: scale.mean for name, scale in scales.items() if scale.enough}
 
     @staticmethod
     def _place(window: Window | None, name: str, value: float) -> float:

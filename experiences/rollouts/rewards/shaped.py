@@ -41,6 +41,12 @@ class ShapedReward:
     partial_credit: bool = False
     failures: FailurePay = field(default_factory=FailurePay)
 
+    @property
+    def part_weights(self) -> dict[str, float]:
+        """Payment of one call, verify, step and wrong answer, and of the outcome."""
+        each = {"tool": self.tool, "verify": self.verify, "step": self.step}
+        return each | {"outcome": 1.0, "wrong_answer": self.wrong_answer}
+
     def __call__(self, trajectory: Trajectory) -> Payment:
         steps, success = trajectory.steps, trajectory.success
         tool_pay, verify_pay = self._naive(steps) if self.rule == "naive" else self._strict(steps)

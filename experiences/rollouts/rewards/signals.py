@@ -47,6 +47,22 @@ def task_type(evidence: Mapping[str, Any]) -> str:
     return ""
 
 
+def code_quality_by_design(evidence: Mapping[str, Any]) -> float | None:
+    """The mean of "linter_score" / 10, the share of tests that passed, and 1 - .5 x "critical_issues" (at least 0),
+    with "lint" and "security" in the place of what is missing; .5 for code without any score, None without code."""
+    given = evidence.get(CODE_QUALITY)
+    if not isinstance(given, Mapping):
+        return share(given)
+    linted, critical = number(given.get("linter_score")), count(given.get("critical_issues"))
+    parts = (
+        share(given.get("lint")) if linted is None else min(max(linted / 10, 0.0), 1.0),
+        _tests(given),
+        share(given.get("security")) if critical is None else max(0.0, 1 - 0.5 * critical),
+    )
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) / len(known) if known else 0.5
+
+
 def code_quality(evidence: Mapping[str, Any]) -> float | None:
     """The mean of what is known under "code_quality"; None where there is no code.
 
@@ -66,14 +82,16 @@ def code_quality(evidence: Mapping[str, Any]) -> float | None:
     return math.fsum(known) / len(known) if known else None
 
 
-def feedback(evidence: Mapping[str, Any]) -> float:
-    """Feedback of users, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars" (1 to 5),
-    each one value or a list. Where neither was given, "implicit" counts: correction .2, abandoned 0, none .5. Without
-    data .5."""
+def feedback(evidence: Mapping[str, Any], *, one_star: float = 0.0) -> float:
+    """Feedback of users, under "feedback": the mean of "thumbs" (up, down, true, false, 1, -1, 0) and "stars" (1 to 5,
+    from ``one_star`` to 1), each one value or a list. Where neither was given, "implicit" counts: correction .2,
+    abandoned 0, none .5. Without data .5."""
     given = evidence.get("feedback")
     if not isinstance(given, Mapping):
         return NO_FEEDBACK
-    read = [_thumbs(one) for one in _each(given.get("thumbs"))] + [_stars(one) for one in _each(given.get("stars"))]
+    read = [_thumbs(one) for one in _each(given.get("thumbs"))] + [
+        _stars(one, one_star) for one in _each(given.get("stars"))
+    ]
     values = [one for one in read if one is not None]
     if values:
         return math.fsum(values) / len(values)
@@ -109,6 +127,6 @@ def _thumbs(value: Any) -> float | None:
     return None if thumbs not in (1, 0, -1) else float(thumbs == 1)
 
 
-def _stars(value: Any) -> float | None:
+def _stars(value: Any, least: float) -> float | None:
     stars = number(value)
-    return (stars - 1) / (STARS - 1) if stars is not None and 1 <= stars <= STARS else None
+    return least + (1 - least) * (stars - 1) / (STARS - 1) if stars is not None and 1 <= stars <= STARS else None

@@ -39,7 +39,7 @@ def test_publishing_is_switched_on_and_off(boss: Client, olivia: Any) -> None:
     boss.post("/events/publishing/", {"on": "1"})
     assert EventPublisher.objects.get().organization.slug == "acme"
     assert "have been published since" in html(boss.get("/events/"))
-    assert Caller(olivia).get("event-publishing").json() == {"publishes": True, "waiting": 0}
+    assert Caller(olivia).get("event-publishing").json() == {"publishes": True, "production": True, "waiting": 0}
     boss.post("/events/publishing/", {"on": "0"})
     assert not EventPublisher.objects.exists()
     assert boss.post("/events/publishing/", {"on": "perhaps"}).status_code == 400

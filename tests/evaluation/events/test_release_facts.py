@@ -51,8 +51,11 @@ def test_a_gate_that_asks_nothing_passes_no_benchmark(operator: Actor, agent: Ag
     gate(operator, agent, safety=False)
     event = deployed(operator, release_make(operator, agent))
     assert event["validation_results"] == {
-        "benchmark_passed": None, "safety_checks_passed": None, "performance_regression": None, "human_eval_score": None,
-    }  # fmt: skip
+        "benchmark_passed": None,
+        "safety_checks_passed": None,
+        "performance_regression": None,
+        "human_eval_score": None,
+    }
     assert event["metadata"]["approval_status"] == "automated"
     about = event["model_info"]
     assert (about["checkpoint_path"], about["training_samples"], event["training_job_id"]) == (None, None, None)

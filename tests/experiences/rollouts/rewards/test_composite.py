@@ -350,3 +350,67 @@ def test_what_hardly_varies_is_measured_by_a_floor(share: str, usual: int, more:
     reward.learn([lived(usual) for _ in range(29)] + [lived(usual + (more if share == "turns" else 0))])
     found = lived(usual + more).evidence["reward"]["raw"]["efficiency"]
     assert found == pytest.approx(place, abs=1e-4)
+
+
+def by_design(**options: Any) -> CompositeReward:
+    return made(formulas="feedback_loop", **options)
+
+
+def raw_of(reward: Any, one: Trajectory) -> dict[str, Any]:
+    found: dict[str, Any] = paid(reward, one).evidence["reward"]["raw"]
+    return found
+
+
+def test_the_designs_formulas_pay_partial_work_stars_and_code_by_its_letter() -> None:
+    """.5 + .5 x share; stars / 5; linter / 10; 1 - .5 x critical; .5 for code without scores; .2, 0 and .5 of users."""
+    outcomes = {0.0: 0.0, 0.25: 0.625, 0.9: 0.95, 1.0: 1.0}
+    assert {one: raw_of(by_design(), trajectory(one))["completion"] for one in outcomes} == outcomes
+    assert raw_of(by_design(), trajectory(0.6, success=True))["completion"] == 1.0
+    said = {"stars": [1, 3, 5]}, {"stars": 1}, {"stars": 3}, {"thumbs": "down"}, {"implicit": "correction"}, {}
+    paid_for = [raw_of(by_design(), trajectory(evidence={"feedback": one}))["feedback"] for one in said]
+    assert paid_for == pytest.approx([0.6, 0.2, 0.6, 0.0, 0.2, 0.5])
+    codes: list[tuple[Any, float | None]] = [
+        ({"linter_score": 8.5}, 0.85),
+        ({"linter_score": 8.5, "tests_passed": 3, "tests_total": 4}, 0.8),
+        ({"critical_issues": 1}, 0.5),
+        ({"critical_issues": 3}, 0.0),
+        ({"lint": 0.9, "security": 0.7}, 0.8),
+        ({"off": "no namespaces"}, 0.5),
+        (0.7, 0.7),
+        (None, None),
+    ]
+    for given_code, expected in codes:
+        evidence = {} if given_code is None else {"code_quality": given_code}
+        found = raw_of(by_design(), trajectory(evidence=evidence))["code_quality"]
+        assert found == (expected if expected is None else pytest.approx(expected)), given_code
+
+
+def test_the_designs_efficiency_counts_turns_alone_from_the_first_observation_on() -> None:
+    """Turns 2 and 6: mean 4, sigma 2. (mean - turns) / sigma within 2, then (z + 2) / 4."""
+    reward = by_design()
+    assert raw_of(reward, trajectory(turns=9))["efficiency"] == 0.5
+    reward.learn([paid(reward, trajectory(1.0, turns)) for turns in (2, 6)])
+    found = [raw_of(reward, trajectory(1.0, turns))["efficiency"] for turns in (4, 3, 5, 0, 20)]
+    assert found == pytest.approx([0.5, 0.625, 0.375, 1.0, 0.0])
+
+
+def test_the_designs_normalisation_is_the_z_score_of_the_trailing_window() -> None:
+    """Outcomes 1 and 0: mean .5, sigma .5. A success is z = 1 and pays .4; no floor holds what never changed."""
+    reward = by_design()
+    assert paid(reward, trajectory()).components["completion"] == pytest.approx(0.4)
+    reward.learn([paid(reward, trajectory(one)) for one in (1.0, 0.0)])
+    kept = paid(reward, trajectory(1.0))
+    assert kept.components == pytest.approx(
+        {"completion": 0.4, "efficiency": 0, "code_quality": 0, "feedback": 0}, abs=1e-6
+    )
+    praised = paid(reward, trajectory(evidence={"feedback": {"stars": 5}}))
+    assert praised.components["feedback"] == pytest.approx(0.25 * 0.5 / 1e-8)
+    again = by_design()
+    again.load_state_dict(reward.state_dict())
+    assert paid(again, trajectory(1.0)).components == kept.components
+    with pytest.raises(ValueError, match="formulas"):
+        made(formulas="others")
+
+
+def test_a_bad_outcome_is_the_designs_fault_too() -> None:
+    assert "not in [0, 1]" in paid(by_design(), trajectory(7.0)).error

@@ -435,5 +435,5 @@ def test_the_evidence_of_the_composite_reward_holds_its_weights_and_what_was_mea
         "weights": {"completion": 0.4, "efficiency": 0.2, "code_quality": 0.15, "feedback": 0.25},
         "observed": dict.fromkeys(raw, 0),
         "measured": {"completion": True, "efficiency": True, "code_quality": False, "feedback": True},
-        "turns": 1.0, "tokens": 0.0, "redundant_calls": 0.0, "task_type": "exact",
+        "turns": 1.0, "tokens": 0.0, "redundant_calls": 0.0, "usual": {}, "task_type": "exact",
     }  # fmt: skip
