@@ -478,11 +478,14 @@ LOGGING: dict[str, Any] = {
     "version": 1,
     "disable_existing_loggers": False,
     "formatters": {"json": {"()": "agentcore_site.telemetry.JsonFormatter"}},
-    "filters": {"one_line": {"()": "agentcore_site.telemetry.OneLine"}},
+    "filters": {
+        "one_line": {"()": "agentcore_site.telemetry.OneLine"},
+        "no_error_of_ours": {"()": "agentcore_site.telemetry.NoErrorOfOurs"},
+    },
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "json"}},
     "root": {"handlers": ["console"], "level": env.text("LOG_LEVEL", "INFO")},
     "loggers": {
-        "django.request": {"level": "ERROR"},
+        "django.request": {"level": "ERROR", "filters": ["no_error_of_ours"]},
         "django.security.DisallowedHost": {"filters": ["one_line"]},
         "uvicorn.access": {"level": "WARNING"},
         # Through our formatter, which cuts what lets people in out of addresses.

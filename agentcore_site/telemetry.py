@@ -7,6 +7,7 @@ import json
 import logging
 import re
 from functools import cache
+from http import HTTPStatus
 from typing import Any, Final
 
 from opentelemetry.context import Context
@@ -34,6 +35,9 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= trace_context.log_fields()
+        # The framework logs an answer of 500 and above once the request's context has ended.
+        if request_id := getattr(getattr(record, "request", None), "request_id", ""):
+            line["request_id"] = request_id
         line |= {key: str(value) for key, value in vars(record).items() if key not in STANDARD}
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
@@ -45,6 +49,15 @@ class OneLine(logging.Filter):
 
     def filter(self, record: logging.LogRecord) -> bool:
         record.exc_info = record.exc_text = None
+        return True
+
+
+class NoErrorOfOurs(logging.Filter):
+    """A budget that has no room (507) is what it was made for: its line is no error."""
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if getattr(record, "status_code", None) == HTTPStatus.INSUFFICIENT_STORAGE:
+            record.levelno, record.levelname = logging.INFO, "INFO"
         return True
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from agentcore_site.jobs.lease import Lease
 from agentcore_site.jobs.models import Job
-from agentcore_site.lib.registry import Registry
+from agentcore_site.lib.registry import Registry, UnknownName
 
 
 @dataclass(frozen=True)
@@ -63,3 +63,12 @@ def kinds_load() -> None:
         kind = kinds.get(name)
         if isinstance(kind, LoadedAhead):
             kind.load()
+
+
+def agent_of(job: Job) -> UUID | None:
+    """The agent that a job is about; None where its kind is about none, or its package was removed."""
+    try:
+        kind = kinds.get(job.kind)
+    except UnknownName:
+        return None
+    return kind.agent_of(job) if isinstance(kind, AboutAgent) else None

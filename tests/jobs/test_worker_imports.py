@@ -12,6 +12,7 @@ from django.urls import reverse
 from agentcore_site import env
 from agentcore_site.jobs import notifications
 from agentcore_site.jobs.models import Job
+from budgets.alerts.pages import limit_page
 
 PROGRAM = """
 import json, sys
@@ -94,8 +95,7 @@ def test_the_paths_that_workers_send_are_those_of_the_pages() -> None:
     for kind, name in NAMES.items() | {("training", "training:job")}:
         job = Job(kind=kind)
         assert notifications.job_page(job) == reverse(name, args=[job.id])
-    job = Job(kind="training")
-    assert notifications._page(notifications.BUDGET_PAGE, job) == reverse("budgets:chain", args=[job.id])
+    assert limit_page(7) == f"{reverse('budgets:budget', args=[7])}#limit"
 
 
 PUBLISHES = """

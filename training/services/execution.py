@@ -6,12 +6,14 @@ The only upward motion is a value: ``trainer.steps`` knows nothing of rows, this
 from __future__ import annotations
 
 import contextlib
+import logging
 import math
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, replace
 from typing import Any, cast
 
+from django.db import transaction
 from django.db.models import F, Max
 
 from agentcore_site.jobs.events import event_add
@@ -44,6 +46,7 @@ from training.services.run_setup import LazyReflector, StoredRollouts, owner_of,
 from training.services.spans import RunSpans
 from training.trainer import IterationReport, TrainerSetup, TrainerState, TrainingDiverged, steps
 
+log = logging.getLogger(__name__)
 EVENT_SECONDS = 0.5
 
 
@@ -171,6 +174,7 @@ class TrainingSlice:
                 policy = cast(ContextPolicy, self.state.policy)
                 lessons_sync(self.job, self.run, policy, report, self.owner.id_of)
                 epoch_add(self.run, report)
+            transaction.on_commit(lambda: self._log(report, len(trajectories), spent_micros), robust=True)
             self._publish(report, len(trajectories), cost_micros, spent_micros, selection)
             # An update on a model server is paid for, so that a committed one is never repeated.
             due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
@@ -198,6 +202,12 @@ class TrainingSlice:
             return
         if self._most_expensive_micros and self.run.cost_micros + self._most_expensive_micros > self.run.limit_micros:
             raise MustPause(Reason.BUDGET_EXCEEDED)
+
+    def _log(self, report: IterationReport, trajectories: int, spent_micros: int) -> None:
+        figures = {name: finite_or_none(report.metrics.get(name, math.nan)) for name in ("success_rate", "reward_mean")}
+        ids = {"job_id": str(self.job.id), "run": str(self.run.pk), "agent_id": str(self.run.agent_id)}
+        extra = ids | figures | {"trajectories": trajectories, "spent_micros": spent_micros}
+        log.info("iteration %s of %s", report.iteration, self.run.total_iterations, extra=extra)
 
     def _publish(
         self, report: IterationReport, n: int, cost_micros: int, spent_micros: int, selection: dict[str, Any] | None

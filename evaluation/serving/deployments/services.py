@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -38,6 +39,7 @@ from evaluation.serving.models import (
 from experiences.models import Agent, ModelEndpoint
 from experiences.playbooks.invalidation import announce_on_commit
 
+log = logging.getLogger(__name__)
 MOST_TEXT: Final = 300
 CHANGES: Final = frozenset({"started", "advanced", "rolled_back", "done"})  # of the releases that serve the agent
 # Steps that people and webhooks are notified of: the type of the event, and its words.
@@ -348,6 +350,9 @@ def _log_event(actor: Actor | None, deployment: Deployment, kind: str, *, note: 
     DeploymentEvent.objects.create(
         deployment=deployment, kind=kind, share=deployment.share, by=user, note=note[:MOST_TEXT], figures=figures or {}
     )
+    ids = {"deployment_id": deployment.pk, "agent_id": deployment.agent_id, "release_id": deployment.release_id}
+    extra = ids | {"organization_id": deployment.organization_id, "event": kind, "share": deployment.share}
+    transaction.on_commit(lambda: log.info("deployment %s", kind, extra=extra), robust=True)
     if kind in CHANGES and deployment.strategy != DeploymentStrategy.SHADOW:
         plan_queue(deployment)
         model_deployments.labels(status=kind).inc()
