@@ -14,7 +14,9 @@ from agentcore_site.jobs.models import Job, Status
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationRun, Split
 from evaluation.selectors import evaluation_proving
-from evaluation.serving.models import Release
+from evaluation.services import evaluation_start
+from evaluation.serving.loop.advance import loops_advance
+from evaluation.serving.models import LoopTurn, Release, TurnState
 from evaluation.serving.releases.bundle_builder import evidence_of, known_of
 from evaluation.serving.releases.presenters import proof_of
 from evaluation.serving.releases.selectors import release_get
@@ -175,3 +177,33 @@ def test_bytes_that_an_erasure_rewrote_lose_their_proof(operator: Actor, acme: A
     assert evaluation_proving(checkpoint) is not None
     checkpoint_rewrite(checkpoint, second)
     assert evaluation_proving(PolicyCheckpoint.objects.get(pk=checkpoint.pk)) is None
+
+
+def test_an_evaluation_whose_bytes_an_erasure_rewrites_meanwhile_proves_neither(operator: Actor, acme: Any) -> None:
+    learner = factories.AgentFactory(organization=acme)
+    _, other, *_ = states(operator, learner)
+    run = TrainingRun.objects.filter(agent=learner).earliest("job__created_at")
+    checkpoint = PolicyCheckpoint.objects.filter(run=run).latest("iteration")
+    before = checkpoint.sha256
+    evaluation = evaluation_start(operator, run=run, checkpoint=checkpoint, samples=1)
+    checkpoint_rewrite(checkpoint, other)
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    evaluation.refresh_from_db()
+    assert evaluation.report and evaluation.sha256 == "" and before != PolicyCheckpoint.digest(other)
+
+
+def test_a_learning_loop_releases_the_checkpoint_that_was_proven(operator: Actor, acme: Any) -> None:
+    """Scores may change after the proof: by then another checkpoint can be the best one."""
+    learner = factories.AgentFactory(organization=acme)
+    run = run_with(operator, learner, states(operator, learner)[:3], random.Random(7))
+    best = checkpoints.best(run)
+    assert best is not None
+    measured = PolicyCheckpoint.objects.filter(run=run).exclude(pk=best.pk).latest("iteration")
+    proven(measured, "Better than before.", final=True)
+    run_verdict_set(run, {"verdict": "Better than before.", "success_rate": 0.5, "improvement": 0.5})
+    values = {"organization": acme, "agent": learner, "trigger": "person", "created_by": operator.user}
+    turn = LoopTurn.objects.create(**values, number=1, state=TurnState.TRAINING, run=run)
+    loops_advance()
+    turn.refresh_from_db()
+    assert turn.release is not None and turn.release.checkpoint == measured
+    assert turn.release.evidence["held_out"]["verdict"] == "Better than before."
