@@ -111,11 +111,12 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 @page
 def start(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Starts an evaluation; a GET with ``checkpoint`` shows the form for that checkpoint."""
+    """Starts an evaluation; a GET with ``checkpoint`` and ``split`` shows the form, filled in."""
     if request.method != "POST":
         asked_of = checkpoint_of(actor, request.GET.get("checkpoint", ""))
         require(actor, "evaluate", asked_of.organization_id)
-        context = {"checkpoint": asked_of, "run": run_get(actor, job_with_queries(asked_of))}
+        run, split = run_get(actor, job_with_queries(asked_of)), request.GET.get("split", "")
+        context = {"checkpoint": asked_of, "run": run, "split": split}
         return render(request, "evaluation/start.html", context)
     run = run_get(actor, request.POST.get("run", ""))
     chosen = request.POST.get("checkpoint", "")
