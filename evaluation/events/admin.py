@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from agentcore_site.identity.administration import KeyedTableAdmin, list_page
+from agentcore_site.identity.administration import KeyedTableAdmin, LongTableAdmin, list_page
 from evaluation.events.models import (
     DeadLetter,
     ErasedMessage,
@@ -12,6 +12,7 @@ from evaluation.events.models import (
     ReceivedReward,
     ReceivedTrajectory,
     TrainingRequest,
+    WaitingSpan,
 )
 
 list_page(
@@ -37,4 +38,11 @@ list_page(
     "training_job_id algorithm base_model mode agent cost_micros created_at",
     list_filter=["mode", "algorithm", "organization"],
     search_fields=["=training_job_id", "base_model", "agent__slug"],
+)
+list_page(
+    WaitingSpan,
+    "span_id trace_id agent root received_at",
+    LongTableAdmin,
+    search_fields=["=trace_id", "=span_id"],
+    deferred=("body",),
 )

@@ -7,13 +7,18 @@ from django.contrib import admin
 from agentcore_site.identity.administration import LongTableAdmin, ReadOnlyAdmin, list_page
 from evaluation.serving.models import (
     AgentServing,
+    CanaryObservation,
     Deployment,
+    DeploymentEvent,
     Feedback,
+    KeySpending,
     LearningLoop,
     LoopRow,
     LoopTurn,
+    PlanDelivery,
     ProductionTrace,
     Release,
+    ReleaseApproval,
     Suite,
     SuiteResult,
     SuiteRun,
@@ -32,6 +37,31 @@ list_page(
     list_select_related=["release__agent", "created_by"],
     search_fields=["agent__slug", "agent__name", "note", "reason"],
 )
+list_page(ReleaseApproval, "release by at", search_fields=["release__agent__slug", "by__username"])
+list_page(
+    DeploymentEvent,
+    "deployment_id kind share by note at",
+    LongTableAdmin,
+    list_filter=["kind"],
+    search_fields=["=deployment__id", "deployment__agent__slug", "note"],
+    ordering=["-id"],
+)
+list_page(
+    PlanDelivery,
+    "deployment_id tries try_after settled_at created_at",
+    LongTableAdmin,
+    search_fields=["=deployment__id", "deployment__agent__slug"],
+    ordering=["-id"],
+)
+list_page(
+    CanaryObservation,
+    "deployment_id session new share failed cost_micros at",
+    LongTableAdmin,
+    list_filter=["new", "failed"],
+    search_fields=["=deployment__id", "=session"],
+    ordering=["-id"],
+)
+list_page(KeySpending, "key_id month spent_micros calls organization", search_fields=["=key_id"])
 list_page(AgentServing, "agent release most_edits edits_by while_away_micros updated_at")
 list_page(
     ProductionTrace,
