@@ -25,6 +25,8 @@ from agentcore_site.tenancy.authentication import bearer
 from evaluation.serving.deployments.production_metrics import model_shares
 from evaluation.warehouse.models import ChangeSink
 from evaluation.warehouse.selectors import behind
+from experiences.models import Agent
+from experiences.playbooks.figures import evolution_figures
 from training import metrics as training_metrics
 from training.models import TrainingRun, with_money
 
@@ -66,7 +68,9 @@ class JobsCollector(Collector):
         jobs = GaugeMetricFamily(
             "jobs_active", "Jobs that have not ended, by kind and status.", labels=["kind", "status"]
         )
-        for kind in ("training", "evaluation", "suite", "external_training", "retention", "encryption", "export"):
+        for kind in (
+            "training", "evaluation", "suite", "external_training", "retention", "encryption", "export", "evolution",
+        ):  # fmt: skip
             for status in ACTIVE:
                 jobs.add_metric([kind, str(status)], counts.get((kind, status), 0))
         yield jobs
@@ -106,6 +110,38 @@ class ModelsCollector(Collector):
             for name, score in model.scores.items():
                 scores.add_metric([model.version, name], score)
         yield from (traffic, reward, errors, cost, scores)
+
+
+class PlaybooksCollector(Collector):
+    """Figures of agents whose playbooks evolve. Cost and tokens are of this month, the other counts of all time."""
+
+    def collect(self) -> Iterator[Metric]:
+        names = GaugeMetricFamily("agent_info", "Names of agents by their ids.", labels=["agent_id", "agent"])
+        agents = Agent.objects.filter(archived_at=None).order_by().values_list("pk", "organization__slug", "slug")
+        for agent_id, organization, slug in agents:
+            names.add_metric([str(agent_id), f"{organization}/{slug}"], 1)
+        yield names
+        agent = ["agent"]
+        version = GaugeMetricFamily("ace_playbook_version", "Version of an agent's playbook.", labels=agent)
+        cost = GaugeMetricFamily("ace_agent_cost_usd", "Cost of an agent's evolutions this month.", labels=agent)
+        budget = GaugeMetricFamily("ace_agent_budget_usd", "Monthly budget of an agent's evolutions.", labels=agent)
+        tokens = GaugeMetricFamily("ace_agent_tokens", "Tokens of an agent's evolutions this month.", labels=agent)
+        ended = GaugeMetricFamily("ace_agent_evolutions", "Ended evolutions.", labels=["agent", "outcome"])
+        deltas = GaugeMetricFamily("ace_agent_deltas", "Changes proposed and applied.", labels=["agent", "state"])
+        sure = GaugeMetricFamily("ace_agent_confidence", "Mean confidence of proposed changes.", labels=agent)
+        for one in evolution_figures():
+            playbook = one.playbook
+            version.add_metric([one.name], playbook.version)
+            cost.add_metric([one.name], dollars(one.cost_micros))
+            budget.add_metric([one.name], one.budget_usd)
+            tokens.add_metric([one.name], one.tokens)
+            ended.add_metric([one.name, "success"], playbook.successes)
+            ended.add_metric([one.name, "failure"], playbook.failures)
+            deltas.add_metric([one.name, "proposed"], playbook.deltas_generated)
+            deltas.add_metric([one.name, "applied"], playbook.deltas_applied)
+            if playbook.deltas_generated:
+                sure.add_metric([one.name], playbook.average_confidence)
+        yield from (version, cost, budget, tokens, ended, deltas, sure)
 
 
 class WarehouseCollector(Collector):
@@ -164,5 +200,6 @@ def from_database() -> CollectorRegistry:
     registry = CollectorRegistry()
     registry.register(JobsCollector())
     registry.register(ModelsCollector())
+    registry.register(PlaybooksCollector())
     registry.register(WarehouseCollector())
     return registry

@@ -15,6 +15,7 @@ from budgets.ledger import LEASE, Hold, Settlement
 from budgets.ledger.accounts import Chain, chain_open, month_of
 from budgets.ledger.writer import LedgerUnavailable, LedgerWriter
 from budgets.meter_port import Bill, CallKey, MeterFailure, SpendingTooFast
+from budgets.metering import metrics
 from budgets.metering.spending_rate import job_spent_lately, site_rate_limiter
 
 RATE_SECONDS: Final = 5.0  # between two looks at how fast a job spends
@@ -99,6 +100,8 @@ class DatabaseMeter:
             LedgerUnavailable: the meter is closed.
         """
         key = self.stored_key(call)
+        if key in self._held:
+            self._count(call, bill)
         self._held.discard(key)
         self.writer.settle(Settlement(key, bill))
 
@@ -111,7 +114,14 @@ class DatabaseMeter:
         key = self.stored_key(call)
         tags = (call.purpose, call.model, call.iteration, call.rollout)
         await self.writer.reserve(Hold(key, await self._chain_now(), 0, *tags, lease=self.lease, late=True))
+        self._count(call, bill)
         self.writer.settle(Settlement(key, bill))
+
+    def _count(self, call: CallKey, bill: Bill) -> None:
+        if bill.usage is not None:
+            labels = {"agent_id": str(self.agent_id or ""), "model": call.model}
+            metrics.tokens.labels(**labels, kind="input").inc(bill.usage.input_tokens)
+            metrics.tokens.labels(**labels, kind="output").inc(bill.usage.output_tokens)
 
     async def flush(self) -> None:
         """Returns once every bill is committed; waits for a database that is away.

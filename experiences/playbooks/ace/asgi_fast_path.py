@@ -8,6 +8,7 @@ which says what is wrong as it does at every address.
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
@@ -27,7 +28,7 @@ from experiences.playbooks.ace.context_cache import (
     served,
 )
 from experiences.playbooks.ace.invalidation_listener import InvalidationListener
-from experiences.playbooks.metrics import contexts
+from experiences.playbooks.metrics import context_seconds, contexts
 
 Application = Callable[[dict[str, Any], Any, Any], Awaitable[None]]
 
@@ -48,7 +49,10 @@ class FastContexts:
         self._hosts: set[bytes] = set()
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
+        began = time.perf_counter()
         found = await self._found(scope)
+        if found is not None:
+            context_seconds.observe(time.perf_counter() - began)
         if found is None:
             await self._behind(scope, receive, send)
             return

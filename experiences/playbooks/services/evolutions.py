@@ -206,6 +206,8 @@ def evolution_apply(
     )
     for state, n in states.items():
         metrics.deltas.labels(state=state).inc(n)
+    for delta in deltas:
+        metrics.confidence.observe(delta.confidence)
     metrics.evolutions.labels(outcome="success").inc()
     return curated
 

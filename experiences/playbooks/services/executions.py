@@ -81,6 +81,8 @@ def traces_record(actor: Actor, given: Sequence[NewTrace]) -> list[ExecutionTrac
         # 2. Only then rows that point to the organisation: who waits for its lock holds none of ours.
         ExecutionTrace.objects.bulk_create(rows)
     metrics.traces.inc(len(rows))
+    for (agent_id, success), n in Counter((row.agent_id, row.success) for row in rows).items():
+        metrics.executions.labels(agent_id=str(agent_id), success=str(success).lower()).inc(n)
     for playbook in filter(None, counted):
         _trigger(playbook)
     return rows
