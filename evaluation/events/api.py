@@ -18,6 +18,7 @@ from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
 from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
+from evaluation.events.addresses import checkpoint_address
 from evaluation.events.models import DeadLetter, EventCredential, RequestMode, TrainingRequest
 from evaluation.events.presenters import DeadLetterOut, EventCredentialOut
 from evaluation.events.publishing import status_of
@@ -160,8 +161,10 @@ class TrainingStartedOut(serializers.Serializer[Any]):
 
 class ModelOut(serializers.Serializer[Any]):
     model_id = serializers.CharField(help_text="The model's name in deployments: the agent and the release's number.")
-    base_model = serializers.CharField()
-    checkpoint_path = serializers.CharField()
+    base_model = serializers.CharField(allow_null=True, help_text="Null: a policy of its own.")
+    checkpoint_path = serializers.CharField(
+        allow_null=True, help_text="Of its checkpoint: s3://… in a bucket, else its download; null without one."
+    )
     training_date = serializers.DateTimeField(allow_null=True)
     digest = serializers.CharField(help_text="SHA-256 of its bundle.")
     serves = serializers.BooleanField(help_text="Whether it serves its agent now.")
@@ -227,8 +230,8 @@ class ModelViewSet(ScopedViewSet):
 def _model(release: Release) -> dict[str, Any]:
     return {
         "model_id": f"{release.agent.slug}-{release.number}",
-        "base_model": str((release.bundle.get("model") or {}).get("name") or release.agent.runtime),
-        "checkpoint_path": f"/api/v1/releases/{release.pk}",
+        "base_model": (release.bundle.get("model") or {}).get("name") or None,
+        "checkpoint_path": None if release.checkpoint is None else checkpoint_address(release.checkpoint),
         "training_date": None if release.checkpoint is None else release.checkpoint.created_at,
         "digest": release.digest,
         "serves": bool(release.serves.all()),

@@ -1,18 +1,20 @@
-"""Deletes old published events."""
+"""Deletes old published and received events."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final
 
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
+from agentcore_site.jobs.models import ENDED
 from agentcore_site.lib.retention import kept, old_rows
-from evaluation.events.models import EventKind, OutboxEvent
-from evaluation.events.subjects import STREAMS
+from evaluation.events.models import DeadLetter, EventKind, OutboxEvent, ReceivedReward, TrainingRequest
+from evaluation.events.subjects import REWARD, STREAMS
 
 KEPT: Final = timedelta(days=1)
+REQUEST_DAYS: Final = 90
 ERASABLE: Final = [kind for kind in EventKind.values if kind != EventKind.DEPLOYED]
 LONGEST: Final = max(stream.max_age for stream in STREAMS)
 
@@ -31,14 +33,36 @@ old_rows(
     settled,
     raw=True,
 )
+
+
+def rewards() -> QuerySet[ReceivedReward]:
+    """Rewards as they came. Their trajectories keep what they were paid."""
+    return ReceivedReward.objects.filter(received_at__lt=_before(REWARD))
+
+
+def letters() -> QuerySet[DeadLetter]:
+    return DeadLetter.objects.filter(created_at__lt=_before(REWARD))
+
+
+def requests() -> QuerySet[TrainingRequest]:
+    """Requests whose job ended long ago."""
+    limit = timezone.now() - timedelta(days=REQUEST_DAYS)
+    return TrainingRequest.objects.filter(job__status__in=ENDED, job__finished_at__lt=limit)
+
+
+def _before(subject: str) -> datetime:
+    """As long as the subject's stream keeps its messages: one that comes again is known by its id until then."""
+    return timezone.now() - timedelta(seconds=next(one.max_age for one in STREAMS if subject in one.plain))
+
+
+old_rows("received rewards", "Deleted after 30 days, as in their stream.", rewards, raw=True)
+old_rows("dead letters", "Deleted after 30 days, as in their stream; by an erasure at once.", letters, raw=True)
+old_rows("requests to train", f"Deleted {REQUEST_DAYS} days after their job ended.", requests, raw=True)
 kept(
-    "what was received",
-    "Kept: an event that comes again is known by its id, and an erasure takes its words.",
+    "received trajectories",
+    "Kept: their ids, so that none is received twice. Their content ages as trajectories.",
     "events_receivedtrajectory",
-    "events_receivedreward",
-    "events_trainingrequest",
 )
-kept("dead letters", "Kept, until an erasure deletes those with its words.", "events_deadletter")
 kept("notes of erased messages", "Deleted once the stream has no such message.", "events_erasedmessage")
 kept("spans of traces that are not whole", "Deleted when their trace is stored, within minutes.", "events_waitingspan")
 kept(

@@ -61,7 +61,7 @@ class CompositeReward:
             "observed": {name: window.scale.n for name, window in self._seen.items()},
             "measured": {
                 "completion": True,
-                "efficiency": True,
+                "efficiency": raw["efficiency"] is not None,
                 "code_quality": raw["code_quality"] is not None,
                 "feedback": "feedback" in trajectory.evidence,
             },
@@ -129,11 +129,12 @@ class DesignReward(CompositeReward):
             "feedback": signals.feedback(trajectory.evidence, one_star=1 / signals.STARS),
         }
 
-    def _turns(self, trajectory: Trajectory) -> float:
+    def _turns(self, trajectory: Trajectory) -> float | None:
+        """None until there is an average: a first .5 for all would be a scale without deviation."""
         scale = self._usual.scale(trajectory, "turns")
         if not scale.n:
-            return 0.5
-        z = (scale.mean - len(trajectory.steps)) / (scale.std + EPSILON)
+            return None
+        z = (scale.mean - len(trajectory.steps)) / (scale.std or EPSILON)
         return (min(max(z, -CAP), CAP) + CAP) / (2 * CAP)
 
     def _normalised(self, name: str, value: float | None) -> float:

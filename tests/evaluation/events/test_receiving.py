@@ -6,6 +6,7 @@ import asyncio
 import copy
 import json
 import secrets
+from datetime import timedelta
 from typing import Any
 
 import nats
@@ -14,15 +15,24 @@ from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
+from agentcore_site.jobs.models import Job
 from agentcore_site.lib.errors import Conflict, Forbidden
 from agentcore_site.lib.key_errors import KeyUnavailable
+from agentcore_site.lib.retention import rules
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
 from evaluation.events import consuming
 from evaluation.events.account_sync import accounts_write
 from evaluation.events.consuming import MOST_TRIES, EventConsumer
 from evaluation.events.intake.messages import RECEIVERS, Sender, StoredMessage, block_take
-from evaluation.events.models import DeadLetter, ErasedMessage, EventCredential, ReceivedReward, ReceivedTrajectory
+from evaluation.events.models import (
+    DeadLetter,
+    ErasedMessage,
+    EventCredential,
+    ReceivedReward,
+    ReceivedTrajectory,
+    TrainingRequest,
+)
 from evaluation.events.relay import Relay
 from evaluation.events.services import (
     dead_letter_dismiss,
@@ -425,3 +435,30 @@ def test_of_bad_events_each_is_a_dead_letter_or_harmless(
     # A good one is taken after all of them.
     received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
     assert rows.count() == ReceivedTrajectory.objects.count() > 0
+
+
+def test_received_rewards_dead_letters_and_requests_age_as_their_rules_say(acme: Any, agent: Any) -> None:
+    now = timezone.now()
+    for days in (29, 31):
+        ReceivedReward.objects.create(
+            organization=acme, reward_id=f"{days}", trajectory_id="t", digest="", total=1.0,
+            received_at=now - timedelta(days=days),
+        )  # fmt: skip
+        factories.DeadLetterFactory(organization=acme, sequence=days, created_at=now - timedelta(days=days))
+    for name, status, days in (("old", "completed", 91), ("new", "cancelled", 89), ("at work", "running", 400)):
+        job = Job.objects.create(
+            organization=acme, kind="external_training", status=status, finished_at=now - timedelta(days=days)
+        )
+        TrainingRequest.objects.create(
+            organization=acme,
+            training_job_id=name,
+            digest="",
+            algorithm="ppo",
+            base_model="m",
+            mode="elsewhere",
+            job=job,
+        )
+    aged = {name: rules.get(name).age for name in ("received rewards", "dead letters", "requests to train")}
+    assert {name: age() for name, age in aged.items() if age is not None} == dict.fromkeys(aged, 1)
+    assert ReceivedReward.objects.get().reward_id == "29" and DeadLetter.objects.get().sequence == 29
+    assert set(TrainingRequest.objects.values_list("training_job_id", flat=True)) == {"new", "at work"}

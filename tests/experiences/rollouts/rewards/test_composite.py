@@ -388,7 +388,7 @@ def test_the_designs_formulas_pay_partial_work_stars_and_code_by_its_letter() ->
 def test_the_designs_efficiency_counts_turns_alone_from_the_first_observation_on() -> None:
     """Turns 2 and 6: mean 4, sigma 2. (mean - turns) / sigma within 2, then (z + 2) / 4."""
     reward = by_design()
-    assert raw_of(reward, trajectory(turns=9))["efficiency"] == 0.5
+    assert raw_of(reward, trajectory(turns=9))["efficiency"] is None
     reward.learn([paid(reward, trajectory(1.0, turns)) for turns in (2, 6)])
     found = [raw_of(reward, trajectory(1.0, turns))["efficiency"] for turns in (4, 3, 5, 0, 20)]
     assert found == pytest.approx([0.5, 0.625, 0.375, 1.0, 0.0])
@@ -401,7 +401,7 @@ def test_the_designs_normalisation_is_the_z_score_of_the_trailing_window() -> No
     reward.learn([paid(reward, trajectory(one)) for one in (1.0, 0.0)])
     kept = paid(reward, trajectory(1.0))
     assert kept.components == pytest.approx(
-        {"completion": 0.4, "efficiency": 0, "code_quality": 0, "feedback": 0}, abs=1e-6
+        {"completion": 0.4, "efficiency": 0.1, "code_quality": 0, "feedback": 0}, abs=1e-6
     )
     praised = paid(reward, trajectory(evidence={"feedback": {"stars": 5}}))
     assert praised.components["feedback"] == pytest.approx(0.25 * 0.5 / 1e-8)
