@@ -17,8 +17,8 @@ from agentcore_site.rest.rows import ReadViewSet
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization
-from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
 from evaluation.events.addresses import checkpoint_address
+from evaluation.events.filters import DeadLetterFilters, EventCredentialFilters
 from evaluation.events.models import DeadLetter, EventCredential, RequestMode, TrainingRequest
 from evaluation.events.presenters import DeadLetterOut, EventCredentialOut
 from evaluation.events.publishing import status_of

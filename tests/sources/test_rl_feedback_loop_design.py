@@ -1,7 +1,7 @@
 """The feedback loop's design: its payloads and commands word for word, its REST, its formulas, and its field names.
 
-The design's blocks are unchanged in the folder beside this file. A value such as ``"dense|sparse"`` lists choices: as
-it stands it is refused, with the reason, and each choice is taken.
+The design's blocks are unchanged in the folder beside this file. A value such as ``"dense|sparse"`` lists choices:
+unresolved it is refused, with the reason, and each choice is taken.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def sent(agent: Agent, olivia: Any, subject: str, *bodies: Any) -> list[str]:
 
 
 @pytest.mark.django_db
-def test_placeholders_as_they_stand_are_refused_with_the_field(agent: Agent, olivia: Any) -> None:
+def test_unresolved_placeholders_are_refused_with_the_field(agent: Agent, olivia: Any) -> None:
     expected = {
         TRAJECTORY: "turns.0.observation.type", REWARD: "reward_type", REQUEST: "trigger_reason", STATUS: "status",
     }  # fmt: skip
