@@ -28,6 +28,8 @@ CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS", PUBLIC_URL)
 TLS_CERT_FILE, TLS_KEY_FILE = env.certificate()  # where `manage.py up` itself is the end of TLS, and no proxy
 # On a developer's own machine there is no TLS, and a secure cookie would lock all users out.
 HTTPS = env.boolean("HTTPS", default=PUBLIC_URL.startswith("https://") or bool(TLS_CERT_FILE))
+# Where that machine is a network of its own, in which passwords and cookies may go without TLS: said, never guessed.
+PRIVATE_SITE = env.boolean("PRIVATE_SITE")
 
 INSTALLED_APPS = [
     "agentcore_site.theme.ThemeConfig",
@@ -531,9 +533,6 @@ EMAIL_TIMEOUT = 10
 DEFAULT_FROM_EMAIL = env.text("DEFAULT_FROM_EMAIL", "agentcore@localhost")
 EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'filebased'}.EmailBackend"
 EMAIL_FILE_PATH = DATA_DIR / "run" / "mails"
-SILENCED_SYSTEM_CHECKS = (
-    []
-    if HTTPS
-    # Without TLS in front these would lock all users out; `check --deploy` runs with HTTPS=1 in CI.
-    else ["security.W004", "security.W008", "security.W012", "security.W016"]
-)
+# Of a private site without TLS these would lock all users out.
+PLAIN = ["security.W004", "security.W008", "security.W012", "security.W016"]
+SILENCED_SYSTEM_CHECKS = PLAIN if PRIVATE_SITE and not HTTPS else []

@@ -13,9 +13,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.core.management import CommandError, call_command
 from django.test import RequestFactory
 
 from agentcore_site import env
+from agentcore_site.checks import plain_http, tls_is_somewhere
 from agentcore_site.embedded.management.commands.up import Command
 from agentcore_site.embedded.ports import free_port
 from agentcore_site.lib.links import absolute
@@ -42,7 +44,40 @@ def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
     plain = settings_with(PUBLIC_URL="http://intranet:8080")
     assert plain["CSRF_TRUSTED_ORIGINS"] == ["http://intranet:8080"] and not plain["HTTPS"]
     assert settings_with(PUBLIC_URL="https://a.example", HTTPS="0")["HTTPS"] is False  # what is said counts
-    assert settings_with()["CSRF_TRUSTED_ORIGINS"] == []
+    assert settings_with()["CSRF_TRUSTED_ORIGINS"] == [] and settings_with()["SILENCED_SYSTEM_CHECKS"] == []
+    assert (
+        settings_with(PRIVATE_SITE="1")["SILENCED_SYSTEM_CHECKS"]
+        and not settings_with(HTTPS="1", PRIVATE_SITE="1")["SILENCED_SYSTEM_CHECKS"]
+    )
+
+
+@pytest.mark.parametrize(
+    ("bind", "given", "refused"),
+    [
+        ("127.0.0.1", {}, ""),  # `make run`
+        ("::1", {"PUBLIC_URL": "http://localhost:8000"}, ""),
+        ("0.0.0.0", {}, "Web would listen on 0.0.0.0 without TLS."),
+        ("10.1.2.3", {"HTTPS": True}, ""),
+        ("0.0.0.0", {"PRIVATE_SITE": True}, ""),
+        ("0.0.0.0", {"DEBUG": True}, ""),
+        ("127.0.0.1", {"PUBLIC_URL": "http://intranet:8080"}, "People would reach http://intranet:8080 without TLS."),
+        ("", {}, "There is no TLS: PUBLIC_URL is not set."),  # `check --deploy`
+        ("", {"PUBLIC_URL": "http://localhost"}, "People would reach http://localhost without TLS."),
+        ("", {"PRIVATE_SITE": True}, ""),
+        ("", {"HTTPS": True, "PUBLIC_URL": "https://a.example"}, ""),
+    ],
+)
+def test_a_site_without_tls_is_refused_unless_a_person_says_that_it_is_private(
+    settings: Any, bind: str, given: dict[str, Any], refused: str
+) -> None:
+    for name, value in {"PUBLIC_URL": "", "HTTPS": False, "DEBUG": False, "PRIVATE_SITE": False, **given}.items():
+        setattr(settings, name, value)
+    assert plain_http(bind) == refused
+    if not bind:
+        assert [one.id for one in tls_is_somewhere(None)] == (["agentcore.E002"] if refused else [])
+    elif refused:
+        with pytest.raises(CommandError, match="PRIVATE_SITE=1 says"):
+            call_command("up", bind=bind)
 
 
 @pytest.mark.parametrize(

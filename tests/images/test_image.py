@@ -86,7 +86,7 @@ def shared() -> Iterator[dict[str, str]]:
     names = ("DATABASE_URL", "DATABASE_OWNER_URL", "REDIS_URL", "SECRET_KEY", "METRICS_TOKEN")
     for name in names:
         (folder / name).write_text(values[name] + "\n", encoding="utf-8")
-    yield {f"{name}_FILE": str(folder / name) for name in names} | {"OMP_NUM_THREADS": "1"}
+    yield {f"{name}_FILE": str(folder / name) for name in names} | {"OMP_NUM_THREADS": "1", "PRIVATE_SITE": "1"}
     shutil.rmtree(folder)
 
 
@@ -117,7 +117,7 @@ def test_each_role_starts_is_healthy_and_stops(
         eventually(lambda: process.poll() is not None or health(), seconds=90, why=f"{role} is healthy")
         assert process.poll() is None, process.communicate()[0][-3000:]
         metrics, token = f"http://127.0.0.1:{more['METRICS_PORT']}/metrics", {"Authorization": "Bearer a token"}
-        there = lambda: "training_jobs_completed_total" in httpx.get(metrics, headers=token).text  # noqa: E731
+        there = lambda: "agent_rl_training_samples_count 0.0" in httpx.get(metrics, headers=token).text  # noqa: E731
         eventually(there, seconds=60, why=f"{role} names what it counts")
         assert httpx.get(metrics).status_code == 401
         if role == "web":  # by an address that is none of ALLOWED_HOSTS, as probes ask

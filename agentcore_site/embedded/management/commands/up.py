@@ -19,6 +19,7 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from agentcore_site import env
+from agentcore_site.checks import MEND, plain_http
 from agentcore_site.embedded.management.commands.migrate import REFUSED
 from agentcore_site.embedded.ports import answers, free_port, is_free
 from agentcore_site.embedded.reporting import Reporter
@@ -74,6 +75,8 @@ class Command(BaseCommand):
         parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
 
     def handle(self, *args: Any, **options: Any) -> None:
+        if "web" in ROLES[options["role"]] and (reason := plain_http(options["bind"])):
+            raise CommandError(f"{reason} {MEND}")
         stopping = self._stopping = threading.Event()
         self._reporter: Reporter | None = None
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
