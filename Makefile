@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs pictures openapi lock setup
+.PHONY: help run demo-loop demo-ace chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs pictures openapi lock setup
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -14,6 +14,10 @@ run: ## Start everything, make the demo and train it (ONCE=1 ends when it is don
 demo-loop: ## The circle with simulated users: production teaches an agent, and a worse release is taken back (PORT=, DATA_DIR=)
 	@.ci/setup run
 	@exec .venv/bin/python manage.py up --demo-loop $(if $(PORT),--port $(PORT))
+
+demo-ace: ## A playbook that evolves, by curl: create, context, executions, evolve, context again; hostile text waits (PORT=, DATA_DIR=)
+	@.ci/setup run
+	@exec .venv/bin/python manage.py up --demo-ace $(if $(PORT),--port $(PORT))
 
 chaos-hosts: ## Two hosts that share a site, under 200 faults and the loss of one host (ARGS="faults jobs iterations seed")
 	@.ci/setup dev

@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from django.db import connection
 
+from agentcore_site import health
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
@@ -17,6 +19,8 @@ from tests.experiences.playbooks.test_ace import Service, a_worker_is_there, key
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, SECTIONS, TEXTS, add, evolutions, model_agent, suggesting
 from tests.support.running import run_to_end
+from tests.support.workers import Fleet, eventually
+from training import ace_demo
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -166,3 +170,16 @@ def test_an_archived_agent_is_served_nothing_and_evolves_no_more(service: Servic
         ok(service.send("post", "traces", TRACE), 201)
     assert not Job.objects.filter(kind="evolution").exists()
     assert ExecutionTrace.objects.count() == 10
+
+
+@pytest.mark.thorough(reason="a site is started")
+def test_the_demo_runs_the_example_on_a_real_site(fleet: Fleet) -> None:
+    url = f"http://127.0.0.1:{fleet.web()}"
+    fleet.worker()
+    eventually(lambda: health.workers().status == health.OK, seconds=60, every=0.5)
+    said: list[str] = []
+    with ace_demo.simulated_model() as address:
+        found = ace_demo.example(ace_demo.seed(address), url, said.append)
+    assert ace_demo.as_planned(found), found
+    assert any(line.startswith("curl -X POST") and line.endswith("/evolve") for line in said)
+    connection.close()

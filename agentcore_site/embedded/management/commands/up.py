@@ -45,6 +45,8 @@ NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
 RANDOM_MODEL = "random"  # created by `model_server` itself
+DEMOS_OF_A_SITE = ("demo_loop", "demo_ace")  # commands that call the site, and end
+DEMOS = ("demo", *DEMOS_OF_A_SITE)
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
 
@@ -70,6 +72,9 @@ class Command(BaseCommand):
         parser.add_argument("--demo", action="store_true", help="make the demo people and agent, train it, follow")
         parser.add_argument(
             "--demo-loop", action="store_true", help="let simulated users make an agent better, then stop"
+        )
+        parser.add_argument(
+            "--demo-ace", action="store_true", help="let a simulated service evolve a playbook, then stop"
         )
         parser.add_argument("--once", action="store_true", help="with --demo: stop when job and evaluation are done")
         parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
@@ -269,8 +274,8 @@ class Command(BaseCommand):
     # -- staying ---------------------------------------------------------------------------------------------------
 
     def _stay(self, stack: Stack, options: dict[str, Any], stopping: threading.Event, port: int) -> tuple[str, int]:
-        demo = self._demo(options, port) if options["demo"] or options["demo_loop"] else None
-        once = options["once"] or options["demo_loop"]
+        demo = self._demo(options, port) if any(options[one] for one in DEMOS) else None
+        once = options["once"] or any(options[one] for one in DEMOS_OF_A_SITE)
         while not stopping.wait(0.2):
             stack.supervisor.watch()
             if demo is not None and demo.process.poll() is not None:
@@ -285,8 +290,9 @@ class Command(BaseCommand):
         return "", 1 if once else 0
 
     def _demo(self, options: dict[str, Any], port: int) -> Demo:
-        if options["demo_loop"]:
-            return Demo([*_manage(), "demo_loop", "--url", f"http://127.0.0.1:{port}"])
+        for one in DEMOS_OF_A_SITE:
+            if options[one]:
+                return Demo([*_manage(), one, "--url", f"http://127.0.0.1:{port}"])
         seed = options["seed"] if options["seed"] is not None else env.integer("SEED", 0, low=0, high=2**31 - 1)
         return Demo([*_manage(), "seed_demo", "--train", "--seed", str(seed)])
 
@@ -328,7 +334,7 @@ def _check_environment(role: str, options: dict[str, Any]) -> None:
     if missing := [name for name in needed if not env.text(name)]:
         names = ", ".join(missing)
         raise CannotStart(f"The role {role} starts no service, and shares a secret with other hosts: set {names}.")
-    if options["demo"] or options["demo_loop"]:
+    if any(options[one] for one in DEMOS):
         raise CannotStart("The demo needs all roles: leave --role out.")
 
 
