@@ -1,7 +1,7 @@
 """Demo of a playbook that evolves (docs/ace.md): the requests of a service to a running site, one after another.
 
 The agent's model is simulated, in this process: it reads the executions that an evolution shows it. Where answers about
-islands failed it suggests a lesson, and where a customer wrote an order to the reader it repeats that, as a model does
+islands failed it suggests a lesson. Where a customer wrote an order to the reader it repeats that order, as a model may
 that was talked into it.
 """
 

@@ -94,7 +94,7 @@ def fine(response: Any, *what: Any) -> None:
 def unlimited(monkeypatch: pytest.MonkeyPatch) -> None:
     from agentcore_site.rest.throttling import KeyThrottle
 
-    monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None})
+    monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None, "ace": None})
 
 
 @pytest.mark.parametrize("path", ADDRESSES)

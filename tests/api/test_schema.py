@@ -88,7 +88,7 @@ def test_every_operation_answers_as_it_is_described(
 ) -> None:
     from agentcore_site.rest.throttling import KeyThrottle
 
-    monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None})
+    monkeypatch.setattr(KeyThrottle, "THROTTLE_RATES", {"key": None, "token": None, "ace": None})
     headers = Caller(request.getfixturevalue(person)).headers
     wrong: list[str] = []
     asked = 0

@@ -5,6 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from django.http import HttpResponse
+from drf_spectacular.utils import (
+    OpenApiExample,
+    OpenApiParameter,
+    OpenApiResponse,
+    PolymorphicProxySerializer,
+    extend_schema,
+)
 from rest_framework import serializers
 from rest_framework.request import Request
 from rest_framework.response import Response
@@ -42,7 +49,8 @@ class ServiceViewSet(ScopedViewSet):
     authentication_classes = (ApiKeyAuthentication, JwtAuthentication)
     throttle_classes: tuple[type[KeyThrottle], ...] = (ServiceThrottle,)
     for_services = True
-    schema = None  # internal: not in the public description
+    tag = "internal"
+    pagination_class = None  # type: ignore[assignment]
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         super().initial(request, *args, **kwargs)
@@ -90,10 +98,86 @@ class TracesIn(Strict):
     traces = serializers.ListField(child=TraceIn(), allow_empty=False, max_length=MAX_BATCH)
 
 
-class ServicePlaybookViewSet(ServiceViewSet):
-    """``POST playbooks`` and ``DELETE playbooks/{agent_id}``."""
+class NewPlaybookOut(serializers.Serializer[Any]):
+    playbook_id = serializers.UUIDField()
+    agent_id = serializers.UUIDField()
+    version = serializers.IntegerField()
+    created_at = serializers.DateTimeField()
 
+
+class ContextOut(serializers.Serializer[Any]):
+    agent_id = serializers.UUIDField()
+    context = serializers.CharField()  # type: ignore[assignment]
+    version = serializers.IntegerField(help_text="The playbook's version that the items are of.")
+    section_count = serializers.IntegerField()
+    context_id = serializers.CharField(help_text="Send it with each execution that had this context.")
+    included = serializers.ListField(child=serializers.CharField(), help_text="The items of the playbook in it.")
+    told = serializers.ListField(child=serializers.CharField(), help_text="The former name of `included`.")
+
+
+class TraceOut(serializers.Serializer[Any]):
+    """Of `{"traces": […]}` the answer is `{"traces": […]}` too, in the same order."""
+
+    trace_id = serializers.UUIDField()
+    recorded_at = serializers.DateTimeField()
+
+
+class QueuedOut(serializers.Serializer[Any]):
+    agent_id = serializers.UUIDField()
+    job_id = serializers.UUIDField()
+    queued_at = serializers.DateTimeField()
+    queue_position = serializers.IntegerField(help_text="1 is next.")
+
+
+class EvolutionStatusOut(serializers.Serializer[Any]):
+    agent_id = serializers.UUIDField()
+    last_evolution_at = serializers.DateTimeField(allow_null=True)
+    evolution_count = serializers.IntegerField()
+    success_count = serializers.IntegerField()
+    failure_count = serializers.IntegerField()
+    total_deltas_generated = serializers.IntegerField()
+    total_deltas_applied = serializers.IntegerField()
+    average_confidence = serializers.FloatField()
+    last_error = serializers.CharField(allow_null=True)
+
+
+REVIEWED = OpenApiResponse(description="The agent's ace_release is reviewed, and no release of it is deployed.")
+UNAVAILABLE = OpenApiResponse(description="No worker or model is there, or evolution is off on this site.")
+EXAMPLE = OpenApiExample(
+    "With an item",
+    {
+        "agent_id": "support",
+        "philosophy": "react",
+        "initial_sections": [{"category": "learnings", "content": "Ask for the order's number first."}],
+    },
+    request_only=True,
+)
+EXECUTION = OpenApiExample(
+    "One execution",
+    {
+        "agent_id": "support",
+        "task_id": "task-1",
+        "inputs": {"question": "Where is my order?"},
+        "outputs": {"answer": "It left the depot."},
+        "duration_ms": 1234,
+        "success": True,
+        "context_id": "3",
+    },
+    request_only=True,
+)
+
+
+class ServicePlaybookViewSet(ServiceViewSet):
+    """A service's own playbooks: made and deleted."""
+
+    @extend_schema(
+        summary="Make an agent's playbook, as a service",
+        request=PlaybookIn,
+        responses={201: NewPlaybookOut},
+        examples=[EXAMPLE],
+    )
     def create(self, request: Request) -> Response:
+        """An agent whose `ace_release` was not chosen gets the site's `ACE_RELEASE`."""
         given = parsed(PlaybookIn, request.data)
         made = playbook_create(
             self.actor,
@@ -110,16 +194,24 @@ class ServicePlaybookViewSet(ServiceViewSet):
         }
         return Response(body, status=201)
 
+    @extend_schema(summary="Delete an agent's playbook, as a service", responses={204: None})
     def destroy(self, request: Request, agent: str) -> Response:
+        """Its history goes with it, and an evolution under way is cancelled. Executions stay."""
         playbook_delete(self.actor, playbook_get(self.actor, agent))
         return Response(status=204)
 
 
 class ContextViewSet(ServiceViewSet):
-    """``GET playbooks/{agent_id}/context``. What the fast path can't answer from memory comes here."""
+    """The context before a task: without an `ace_release` of `direct`, that of the deployed release."""
 
+    # What the fast path (asgi_fast_path.py) can't answer from memory comes here.
     throttle_classes = ()
 
+    @extend_schema(
+        summary="An agent's context",
+        parameters=[OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER)],
+        responses={200: ContextOut, 304: OpenApiResponse(description="It is what the tag names."), 409: REVIEWED},
+    )
     def retrieve(self, request: Request, agent: str) -> HttpResponse:
         answer = context_answer(compiled(self.actor, agent))
         if still_holds(answer.etag, request.headers.get("If-None-Match", "")):
@@ -132,8 +224,16 @@ class ContextViewSet(ServiceViewSet):
 
 
 class TraceViewSet(ServiceViewSet):
-    """``POST traces``: one execution, or ``{"traces": [...]}`` for many, all of them or none."""
+    """One execution, or `{"traces": [...]}` for many: all of them are recorded, or none."""
 
+    @extend_schema(
+        summary="Record executions",
+        request=PolymorphicProxySerializer(
+            component_name="Executions", serializers=[TraceIn, TracesIn], resource_type_field_name=None
+        ),
+        responses={201: TraceOut},
+        examples=[EXECUTION],
+    )
     def create(self, request: Request) -> Response:
         many = isinstance(request.data, dict) and "traces" in request.data
         given = parsed(TracesIn, request.data)["traces"] if many else [parsed(TraceIn, request.data)]
@@ -144,8 +244,9 @@ class TraceViewSet(ServiceViewSet):
 
 
 class EvolveViewSet(ServiceViewSet):
-    """``POST playbooks/{agent_id}/evolve``."""
+    """A job that asks a model for changes. One of an agent is under way at a time."""
 
+    @extend_schema(summary="Let a playbook evolve", responses={202: QueuedOut, 503: UNAVAILABLE})
     def create(self, request: Request, agent: str) -> Response:
         playbook = playbook_get(self.actor, agent)
         require(self.actor, "playbook.evolve", playbook.organization_id)
@@ -163,8 +264,9 @@ class EvolveViewSet(ServiceViewSet):
 
 
 class StatusViewSet(ServiceViewSet):
-    """``GET playbooks/{agent_id}/status``."""
+    """Counts over all evolutions of the playbook."""
 
+    @extend_schema(summary="Figures of a playbook's evolutions", responses=EvolutionStatusOut)
     def retrieve(self, request: Request, agent: str) -> Response:
         return Response(evolution_status(playbook_get(self.actor, agent)))
 

@@ -142,6 +142,10 @@ class VersionsOut(serializers.Serializer[Any]):
     next = serializers.IntegerField(allow_null=True, help_text="Ask with `before=` this for the older ones.")
 
 
+class DeleteQuery(Strict):
+    executions = serializers.BooleanField(default=False, help_text="Delete the agent's executions too. Else they stay.")
+
+
 class DiffQuery(Strict):
     a = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version before.")
     b = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version after.")
@@ -253,7 +257,7 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
     filterset_class = PlaybookFilters
     versioned = ("version", "evolves")
     orderings = {"-created_at": "created_at", "-updated_at": "updated_at", "items": "section_count"}
-    known_query = {"versions": ("before", "limit"), "diff": ("a", "b")}
+    known_query = {"versions": ("before", "limit"), "diff": ("a", "b"), "destroy": ("executions",)}
     idempotent = ("create", "roll_back", "adopt")
     list_class = PlaybookOut
     lists = ("List playbooks", playbooks_visible)
@@ -271,10 +275,12 @@ class PlaybookViewSet(AgentVersions, ReadViewSet):
 
         return self.once(request, work)
 
-    @extend_schema(summary="Delete a playbook")
+    @extend_schema(summary="Delete a playbook", parameters=[DeleteQuery])
     def destroy(self, request: Request, agent: str) -> Response:
-        """With all its history; an evolution under way is cancelled. Executions stay. It can't be undone."""
-        playbook_delete(self.actor, playbook_get(self.actor, agent))
+        """With all its history; an evolution under way is cancelled. It can't be undone. It works for an archived agent
+        too."""
+        asked = parsed(DeleteQuery, request.query_params.dict())
+        playbook_delete(self.actor, playbook_get(self.actor, agent), executions=asked["executions"])
         return Response(status=204)
 
     @extend_schema(summary="Roll a playbook back", request=RollBackIn)

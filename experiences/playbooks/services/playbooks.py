@@ -284,13 +284,16 @@ def playbook_switch(actor: Actor, playbook: Playbook, *, evolves: bool) -> Playb
 
 
 @transaction.atomic
-def playbook_delete(actor: Actor, playbook: Playbook) -> None:
-    """Deletes a playbook with all its history; an evolution under way is cancelled. Executions stay."""
+def playbook_delete(actor: Actor, playbook: Playbook, *, executions: bool = False) -> None:
+    """Deletes a playbook with all its history; an evolution under way is cancelled. ``executions``: those of its agent
+    go too. Without it they stay."""
     require(actor, "playbook.edit", playbook.organization_id)
     agent_id, before = playbook.agent_id, {"agent": playbook.agent.slug, "version": playbook.version}
     for job in Job.objects.filter(evolution__playbook=playbook, status__in=ACTIVE):
         with suppress(Conflict):  # it has ended meanwhile
             lifecycle.cancel(actor, job)
+    if executions:
+        before["executions"] = ExecutionTrace.objects.filter(agent=agent_id).delete()[0]
     record(actor, "playbook.deleted", playbook, before=before)
     for rows in (playbook.versions, playbook.changes, playbook.deltas):
         history_delete(rows.all(), playbook.organization_id, by=Actor.of(actor).name, why="its playbook was deleted")

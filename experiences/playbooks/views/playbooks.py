@@ -210,6 +210,8 @@ def delete(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     slug = found.agent.slug
     if request.POST.get("confirm", "").strip() != slug:
         raise Invalid(f"To delete the playbook, type the agent's name: {slug}.", fields={"confirm": "Not the name."})
-    playbook_delete(actor, found)
-    messages.success(request, f"The playbook of {found.agent.name} is deleted. Its executions are kept.")
+    executions = request.POST.get("executions") == "on"
+    playbook_delete(actor, found, executions=executions)
+    left = "and so are its executions" if executions else "its executions are kept"
+    messages.success(request, f"The playbook of {found.agent.name} is deleted, {left}.")
     return redirect("experiences:playbook", agent_id=agent_id)

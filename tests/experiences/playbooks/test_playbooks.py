@@ -9,13 +9,14 @@ from typing import Any
 import pytest
 from django.core.management import call_command
 from django.db import InternalError, ProgrammingError, connection, transaction
+from django.test import Client
 from django.utils import timezone
 
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooLarge
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
-from experiences.agents.services.agents import agent_update
+from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.models import (
     Agent,
     ContextDelta,
@@ -284,6 +285,19 @@ def test_a_deleted_playbook_takes_its_history_and_leaves_the_executions(operator
     assert not any(model.objects.exists() for model in left)
     assert ExecutionTrace.objects.count() == 1
     assert AuditEvent.objects.filter(action="playbook.deleted").exists()
+
+
+def test_a_deletion_of_an_archived_agents_playbook_takes_its_executions_too(
+    operator: Actor, playbook: Playbook, olivia: Any
+) -> None:
+    agent_archive(operator, playbook.agent)
+    traces_record(operator, [NewTrace(playbook.agent, {}, {}, 5.0, True)])
+    browser = Client()
+    browser.force_login(olivia)
+    assert browser.delete(f"/api/v1/playbooks/{playbook.agent_id}?executions=soon").status_code == 400
+    assert browser.delete(f"/api/v1/playbooks/{playbook.agent_id}?executions=true").status_code == 204
+    assert not Playbook.objects.exists() and not ExecutionTrace.objects.exists()
+    assert AuditEvent.objects.get(action="playbook.deleted").before["executions"] == 1
 
 
 # -- the review queue --------------------------------------------------------------------------------------------------
