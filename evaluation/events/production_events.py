@@ -28,12 +28,9 @@ def trace_payloads(rows: Sequence[LeasedEvent]) -> Made:
         yield row, _trace(trace, releases)
 
 
-def _trace(trace: ProductionTrace, releases: dict[uuid.UUID, int]) -> Payload | str:
+def _trace(trace: ProductionTrace, releases: dict[uuid.UUID, int]) -> Payload:
     assert trace.agent is not None
-    try:
-        request, response = trace.request, trace.response
-    except (KeyUnavailable, Unopenable) as error:
-        return KEY_AWAY if isinstance(error, KeyUnavailable) else error.title
+    request, response = trace.request, trace.response
     release = trace.release_id
     if release is not None and release not in releases:
         releases |= dict(Release.objects.filter(pk=release).values_list("pk", "number"))
@@ -98,7 +95,15 @@ def _found(rows: Sequence[LeasedEvent]) -> Iterator[tuple[LeasedEvent, Productio
         elif not trace.agent.collects or row.organization_id not in publishing:
             yield row, NOT_RECORDED
         else:
-            yield row, trace
+            yield row, _hindrance(trace) or trace
+
+
+def _hindrance(trace: ProductionTrace) -> str:
+    """The reason why its content is not published; "" where there is none."""
+    try:
+        return "" if trace.request and trace.response is not None else NOT_RECORDED  # {} where it may be encrypted too
+    except (KeyUnavailable, Unopenable) as error:
+        return KEY_AWAY if isinstance(error, KeyUnavailable) else error.title
 
 
 def _publishing(organizations: Iterable[uuid.UUID]) -> set[uuid.UUID]:

@@ -9,6 +9,8 @@ import pytest
 from django.test import Client
 from django.utils import timezone
 
+from agentcore_site.encryption import data_keys
+from agentcore_site.encryption.services import key_rotate
 from agentcore_site.ids import uuid7
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.erasure import subject_erase
@@ -335,3 +337,15 @@ def test_accounts_of_rewards() -> None:
         "user_feedback": ("rule", "the user asked for a correction"),
     }
     assert composite.confidence == 1.0 and composite.parts[0].payload()["normalized"] == 1.5
+
+
+def test_encrypted_answers_are_published_as_they_were_and_empty_ones_not_at_all(adam: Any, agent: Agent) -> None:
+    data_keys.forget()
+    key_rotate(Actor(adam), agent.organization)
+    traces = [answered(agent), answered(agent, request={}, response={})]  # sealed, {} is no {} for a trigger
+    traces_score([trace.pk for trace in traces])
+    found = outgoing_payloads()
+    assert [one["trajectory_id"] for one in found[TRAJECTORY]] == [str(traces[0].pk)]
+    assert found[TRAJECTORY][0]["task_context"]["instructions"] == "Where is my order?"
+    assert [one["trajectory_id"] for one in found[REWARD]] == [str(traces[0].pk)]
+    data_keys.forget()
