@@ -79,7 +79,8 @@ class OutboxEvent(models.Model):
         return f"{self.get_kind_display()} {self.key}"
 
 
-PUBLISHED_PURPOSES: Final = ("training", "received")  # never test queries of an agent
+RECEIVED: Final = "received"  # the purpose of trajectories of agents elsewhere
+PUBLISHED_PURPOSES: Final = ("training", RECEIVED)  # never test queries of an agent
 
 
 class EventCredential(Scoped):
@@ -153,7 +154,8 @@ class ReceivedReward(Scoped):
         indexes = [
             models.Index(
                 fields=["organization", "trajectory_id"], name="rewards_that_wait", condition=models.Q(record_id=None)
-            )
+            ),
+            models.Index(fields=["record_id"], name="rewards_of_trajectory"),
         ]
 
     def __str__(self) -> str:

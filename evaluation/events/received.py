@@ -11,12 +11,11 @@ from django.db import connection, transaction
 from django.utils import timezone
 
 from agentcore_site.ids import derived
-from evaluation.events.models import ReceivedTrajectory
+from evaluation.events.models import RECEIVED, ReceivedTrajectory
 from experiences.models import Agent
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
 
-RECEIVED: Final = "received"  # the purpose of their rows
 SCENARIOS: Final = 2**31 - 1  # of a column
 
 

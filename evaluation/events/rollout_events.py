@@ -6,6 +6,7 @@ import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from functools import lru_cache
 from typing import Any, Final
 
 from django.db import connection
@@ -15,7 +16,7 @@ from agentcore_site.ids import derived
 from agentcore_site.lib.key_errors import KeyUnavailable, Unopenable
 from agentcore_site.lib.registry import UnknownName
 from evaluation.events.leased import KEY_AWAY, NOT_RECORDED, LeasedEvent, Made, agents_of, loaded
-from evaluation.events.models import PUBLISHED_PURPOSES, ReceivedReward
+from evaluation.events.models import PUBLISHED_PURPOSES, RECEIVED, ReceivedReward
 from evaluation.events.payloads.reward import StoredReward, received_payload, reward_payload
 from evaluation.events.payloads.reward_parts import account_of
 from evaluation.events.payloads.trajectory import OUTSIDE, StoredTrajectory, trajectory_payload
@@ -26,7 +27,7 @@ from training.models import TrainingRun
 from training.trainer.setup import configured_reward
 
 AS_RECEIVED: Final = "received, and published under its own id"
-LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.rollout, t.reward, t.components, t.evidence"
+LIGHT: Final = "t.id, t.job_id, t.agent_id, t.iteration, t.scenario, t.purpose, t.reward, t.components, t.evidence"
 WHOLE: Final = (
     ", t.query, t.steps, extract(epoch FROM t.created_at)::float8, t.duration_ms, t.model, t.tokens, t.cost_micros,"
     " t.policy_version"
@@ -97,13 +98,12 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
     stored = _stored(rows, LIGHT)
     agents = agents_of(values[2] for values in stored.values())
     groups = _groups({(values[1], values[3], values[4]) for values in stored.values()})
-    weights = _weights(values[1] for values in stored.values())
     received = _received(rows)
-    applied = {(one.record_id, one.total) for one in received.values() if one.applied}
+    applied = _applied(stored)
     for row in rows:
         if (values := stored.get(row.key)) is None or (agent := agents.get(values[2])) is None:
             continue
-        key, job, _, iteration, scenario, _, reward, components, evidence = values
+        key, job, _, iteration, scenario, purpose, reward, components, evidence = values
         if not agent[1]:
             yield row, NOT_RECORDED
         elif name := row.data.get("received"):
@@ -113,7 +113,7 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
             yield row, AS_RECEIVED
         elif reward is not None:
             parts, noted = loaded(components), loaded(evidence)
-            account = account_of(parts, noted, weights.get(job, {}))
+            account = account_of(parts, noted, _weights(job) if purpose != RECEIVED else {})
             outside = noted.get(OUTSIDE) or {}
             reward_row = StoredReward(
                 # The id is of the row and the payment: a duplicate of the same payment is one event.
@@ -132,21 +132,28 @@ def reward_payloads(rows: Sequence[LeasedEvent]) -> Made:
 
 
 def _received(rows: Sequence[LeasedEvent]) -> dict[uuid.UUID, ReceivedReward]:
-    """Received rewards of these trajectories, by id."""
-    organizations = {row.organization_id for row in rows}
-    found = ReceivedReward.objects.filter(organization__in=organizations, record_id__in={row.key for row in rows})
-    return {one.pk: one for one in found}
+    """Received rewards that these rows name, by id."""
+    named = {row.data["received"] for row in rows if "received" in row.data}
+    return ReceivedReward.objects.in_bulk(named) if named else {}
 
 
-def _weights(jobs: Iterable[uuid.UUID]) -> dict[uuid.UUID, Mapping[str, float]]:
-    """The weights of the parts of each job's reward, of rewards that name them."""
-    found: dict[uuid.UUID, Mapping[str, float]] = {}
-    for run in TrainingRun.objects.filter(job_id__in=set(jobs)).only("job_id", "config"):
-        try:
-            found[run.job_id] = part_weights(configured_reward(run.configuration))
-        except (UnknownName, ValueError):  # the package that brought it is not installed any more
-            continue
-    return found
+def _applied(stored: Mapping[uuid.UUID, tuple[Any, ...]]) -> set[tuple[uuid.UUID | None, float]]:
+    """Trajectories with the reward that others paid them. A rollout of ours that they paid has no components."""
+    paid = [id for id, values in stored.items() if values[5] == RECEIVED or values[7] in ("{}", {})]
+    rows = ReceivedReward.objects.filter(record_id__in=paid, applied=True)
+    return set(rows.values_list("record_id", "total")) if paid else set()
+
+
+@lru_cache(maxsize=1_024)
+def _weights(job: uuid.UUID) -> Mapping[str, float]:
+    """The weights of the parts of a job's reward, which stay as they are; {} where it names none."""
+    run = TrainingRun.objects.filter(job_id=job).only("job_id", "config").first()
+    if run is None:
+        return {}
+    try:
+        return part_weights(configured_reward(run.configuration))
+    except (UnknownName, ValueError):  # the package that brought it is not installed any more
+        return {}
 
 
 def _groups(
