@@ -51,12 +51,13 @@ def unpack(data: bytes) -> dict[str, Any]:
         if not data.startswith(b"PK"):
             raise ValueError("it is no archive")  # a zip at the end of something else is one to the library
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            if sum(member.file_size for member in archive.infolist()) > MOST_UNPACKED:
+            members = archive.infolist()
+            if sum(member.file_size for member in members) > MOST_UNPACKED:
                 raise ValueError(f"it unpacks to more than {MOST_UNPACKED >> 20} MB")
-            state: dict[str, Any] = dict(json.loads(archive.read(_SCALARS)))
-            for name in archive.namelist():
-                if name != _SCALARS:
-                    state[name.removesuffix(".npy")] = _array(archive.read(name))
+            state: dict[str, Any] = dict(json.loads(_read(archive, archive.getinfo(_SCALARS))))
+            for member in members:
+                if member.filename != _SCALARS:
+                    state[member.filename.removesuffix(".npy")] = _array(_read(archive, member))
             return state
     except _UNREADABLE as error:
         raise CorruptState(f"The stored state can't be read: {error}") from error
@@ -76,6 +77,19 @@ def under(prefix: str, state: Mapping[str, Any]) -> dict[str, Any]:
 _UNREADABLE: Final = (
     zipfile.BadZipFile, zlib.error, KeyError, ValueError, TypeError, EOFError, OSError, RuntimeError
 )  # fmt: skip
+
+
+def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
+    """The member, unpacked no further than to the size that the archive names: ``ZipFile.read`` unpacks all of it first.
+
+    Raises:
+        ValueError: it is packed by a method of which a few bytes unpack to gigabytes at once.
+        zipfile.BadZipFile: it has another size or another checksum than the archive says.
+    """
+    if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+        raise ValueError(f"{member.filename} is packed by method {member.compress_type}")
+    with archive.open(member) as stream:
+        return stream.read(member.file_size + 1)
 
 
 def _array(data: bytes) -> np.ndarray[Any, np.dtype[Any]]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import pickle
+import tracemalloc
+import zipfile
 
 import numpy as np
 import pytest
@@ -48,6 +51,38 @@ def test_archive_never_reads_pickles() -> None:
 def test_archive_says_so_when_bytes_are_damaged(damage: object) -> None:
     with pytest.raises(CorruptState, match="can't be read"):
         unpack(damage(pack(STATE)))  # type: ignore[operator]
+
+
+METHODS = {"stored": 0, "deflated": 8, "bzip2": 12, "lzma": 14}
+
+
+def bomb(method: int, *, says: int, holds: int) -> bytes:
+    """A state with a member of ``holds`` zeros, of which the archive says that there are ``says``."""
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("scalars.json", b"{}")
+        archive.writestr("weights.npy", bytes(holds), compress_type=method)
+    data = buffer.getvalue()
+    for header, at in ((b"PK\x03\x04", 22), (b"PK\x01\x02", 24)):  # of the member, and in the directory
+        start = data.rindex(header) + at
+        assert data[start : start + 4] == holds.to_bytes(4, "little")
+        data = data[:start] + says.to_bytes(4, "little") + data[start + 4 :]
+    return data
+
+
+@pytest.mark.parametrize("says", [100, 40_000_000])
+@pytest.mark.parametrize("method", METHODS)
+def test_a_member_is_unpacked_no_further_than_the_archive_says(method: str, says: int) -> None:
+    data = bomb(METHODS[method], says=says, holds=40_000_000)
+    tracemalloc.start()
+    try:
+        with pytest.raises(CorruptState, match="can't be read"):
+            unpack(data)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    # A member of an honest size is unpacked, and then is no array.
+    assert peak < (1_000_000 + len(data) if says == 100 or method in ("bzip2", "lzma") else 2.2 * says)
 
 
 def test_states_can_be_joined_and_taken_apart() -> None:
