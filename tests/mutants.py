@@ -54,8 +54,8 @@ class Mutant(NamedTuple):
 
 
 def is_for_people(node: ast.AST) -> bool:
-    """Sentences, log lines and ``__all__``: only a copy of them in a test would notice a change. Names of a type are for
-    a checker of types."""
+    """Sentences, log lines and ``__all__``: only a copy of them in a test would notice a change. Names of a type
+    are for a checker of types."""
     match node:
         case ast.Constant(str(text)):
             return text.count(" ") >= 3 and "\n" not in text

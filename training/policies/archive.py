@@ -80,7 +80,7 @@ _UNREADABLE: Final = (
 
 
 def _read(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> bytes:
-    """The member, unpacked no further than to the size that the archive names: ``ZipFile.read`` unpacks all of it first.
+    """The member, unpacked no further than to the size that the archive names: ``ZipFile.read`` unpacks all of it.
 
     Raises:
         ValueError: it is packed by a method of which a few bytes unpack to gigabytes at once.
