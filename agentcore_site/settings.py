@@ -418,6 +418,9 @@ ACE_MAX_SECTIONS = env.integer("ACE_MAX_SECTIONS", 20, low=1, high=200)
 ACE_EVOLUTION_FREQUENCY = env.integer("ACE_EVOLUTION_FREQUENCY", 10, low=1, high=100_000)
 ACE_REFLECTION_ROUNDS = env.integer("ACE_REFLECTION_ROUNDS", 0, low=0, high=5)  # 0: changes are suggested without one
 ACE_MONTHLY_BUDGET_USD = env.number("ACE_MONTHLY_BUDGET_USD", 100, low=0, high=1_000_000)  # of each agent
+# Evolution of an agent is paused while its executions take so many times as long as before its last change; 0: never.
+ACE_BREAKER_FACTOR = env.number("ACE_BREAKER_FACTOR", 1.5, low=0, high=100)
+ACE_BREAKER_HOURS = env.integer("ACE_BREAKER_HOURS", 24, low=1, high=8760)
 ACE_TRACE_DAYS = env.integer("ACE_TRACE_DAYS", 30, low=1, high=3650)
 ACE_DELTA_DAYS = env.integer("ACE_DELTA_DAYS", 90, low=1, high=3650)
 

@@ -34,6 +34,8 @@ EVENT_TYPES: Final[dict[str, EventType]] = {
         EventType("deployment.promoted", "A release serves its agent"),
         EventType("deployment.rolled_back", "A release was rolled back", bell=True),
         EventType("evaluation.completed", "An evaluation completed"),
+        EventType("evolution.alert", "Evolution of a playbook needs attention: failures, confidence, cost, queue"),
+        EventType("evolution.paused", "Evolution was paused, because executions got slower", bell=True),
         EventType("review.requested", "Changes wait for a review"),
         EventType("review.decided", "A change was reviewed"),
         EventType(SWITCHED_OFF, "A webhook was switched off", bell=True, shown=False),

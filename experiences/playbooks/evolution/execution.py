@@ -23,7 +23,7 @@ from experiences.models import Evolution, ExecutionTrace, Playbook, PlaybookVers
 from experiences.playbooks.evolution.questions import EvolutionQuestions
 from experiences.playbooks.item_effects import effects_of
 from experiences.playbooks.selectors import sections_of
-from experiences.playbooks.services.evolution_alerts import evolution_budget_alert
+from experiences.playbooks.services.evolution_alerts import evolution_alerts
 from experiences.playbooks.services.evolutions import evolution_apply, evolution_check
 from experiences.playbooks.services.versions import VersionMoved
 
@@ -89,7 +89,7 @@ class EvolutionSlice:
                         self.evolution, playbook, deltas, untrusted=untrusted_runs(texts, known), spent=self._spent()
                     )
                     self._report(curated, playbook)
-                    evolution_budget_alert(self.evolution)
+                    evolution_alerts(self.evolution)
                 return
             except VersionMoved:
                 continue

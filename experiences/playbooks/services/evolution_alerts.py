@@ -1,22 +1,94 @@
-"""Alerts admins, once a month, when three quarters of an agent's monthly budget for evolutions are spent."""
+"""Alerts of an agent's evolutions: by mail when its budget is nearly spent, and as events, each once a month."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Final
 
+from django.db.models import Avg, Count
+from django.urls import reverse
 from django.utils import timezone
 
 from agentcore_site.jobs.events import event_add
+from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.money import micros
 from agentcore_site.lib.money_format import money
+from agentcore_site.notices.events import event_record
+from agentcore_site.notices.models import SiteEvent
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
 from budgets.models import BudgetSettings
 from experiences.agents.evolution_settings import evolution_settings
-from experiences.models import Evolution
+from experiences.models import Agent, ContextDelta, Evolution
 from experiences.playbooks.selectors import evolution_spent_micros
 
 ALERT_AT: Final = 0.75  # of the month's limit
+LEAST_SUCCESS: Final = 0.9  # of the ended evolutions
+LEAST_CONFIDENCE: Final = 0.6  # mean of the proposed changes
+MOST_USD: Final = 1.0  # for one agent and month
+MOST_WAITING: Final = 100  # evolutions
+LATELY: Final = timedelta(days=30)
+ENOUGH: Final = 10  # evolutions or changes that a share or mean is taken of
+ALERT: Final = "evolution.alert"
+
+
+def evolution_alerts(evolution: Evolution) -> None:
+    """Call it in the transaction in which an evolution ends."""
+    evolution_budget_alert(evolution)
+    agent = evolution.agent
+    for kind, text in _found(agent).items():
+        _once_a_month(agent, kind, text)
+
+
+def evolution_queue_alert(agent: Agent) -> None:
+    """Call it in the transaction in which an evolution is queued."""
+    waiting = Job.objects.filter(organization_id=agent.organization_id, kind="evolution", status=Status.QUEUED).count()
+    if waiting > MOST_WAITING:
+        _once_a_month(None, "queue", f"{waiting:,} evolutions wait for a worker: start more workers.", of=agent)
+
+
+def _found(agent: Agent) -> dict[str, str]:
+    """The alerts that hold for an agent, by kind, each a sentence."""
+    since = timezone.now() - LATELY
+    ended = Evolution.objects.filter(agent=agent, job__created_at__gte=since).order_by()
+    counts = dict(ended.values_list("job__status").annotate(n=Count("pk")))
+    failed = counts.get(Status.FAILED, 0)
+    n = ended.exclude(settled_at=None).count() + failed
+    rows = ContextDelta.objects.filter(agent=agent, job__isnull=False, created_at__gte=since)
+    proposed = rows.aggregate(n=Count("pk"), mean=Avg("confidence"))
+    spent_micros = evolution_spent_micros(agent)
+    limit_micros = micros(evolution_settings(agent).monthly_budget_usd)
+    found = {}
+    if n >= ENOUGH and failed > (1 - LEAST_SUCCESS) * n:
+        found["success"] = f"{failed} of {n} evolutions of {agent.name} failed in the last 30 days."
+    if proposed["n"] >= ENOUGH and proposed["mean"] < LEAST_CONFIDENCE:
+        mean = f"{proposed['mean']:.2f}"
+        found["confidence"] = f"Changes proposed for {agent.name} have a mean confidence of {mean} in the last 30 days."
+    if spent_micros > micros(MOST_USD):
+        found["cost"] = f"Evolutions of {agent.name} have cost {money(spent_micros)} this month."
+    if spent_micros > ALERT_AT * limit_micros:
+        found["budget"] = (
+            f"Evolutions of {agent.name} have spent {money(spent_micros)} of {money(limit_micros)} this month."
+        )
+    return found
+
+
+def _once_a_month(agent: Agent | None, kind: str, text: str, *, of: Agent | None = None) -> None:
+    owner = agent or of
+    assert owner is not None
+    month = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    mine = SiteEvent.objects.filter(organization_id=owner.organization_id, type=ALERT, created_at__gte=month)
+    if not mine.filter(agent_id=agent.pk if agent else None, data__alert=kind).exists():
+        event_record(
+            owner.organization_id,
+            ALERT,
+            text=text,
+            data={"alert": kind, **({"agent": agent.slug} if agent else {})},
+            path=reverse("experiences:playbooks")
+            if agent is None
+            else reverse("experiences:playbook", args=[agent.pk]),
+            agent_id=agent.pk if agent else None,
+        )
 
 
 def evolution_budget_alert(evolution: Evolution) -> None:

@@ -28,10 +28,12 @@ from experiences.learning.playbooks.deltas import Curated, Delta, State
 from experiences.lessons.services.review_events import review_ask
 from experiences.models import Agent, ContextDelta, Evolution, Playbook
 from experiences.playbooks import metrics
+from experiences.playbooks.breaker import breaker_check
 from experiences.playbooks.evolution.costs import evolution_worst_case_micros
 from experiences.playbooks.item_effects import effects_of
+from experiences.playbooks.priority import priority_check
 from experiences.playbooks.selectors import WAITING, agent_holder, evolution_left_micros, sections_of
-from experiences.playbooks.services.evolution_alerts import evolution_budget_alert
+from experiences.playbooks.services.evolution_alerts import evolution_alerts, evolution_queue_alert
 from experiences.playbooks.services.versions import (
     VersionEntry,
     VersionMoved,
@@ -52,7 +54,7 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
 
     Raises:
         Missing, Forbidden: the actor may not.
-        Unavailable: evolution is switched off, or the agent has no model to ask.
+        Unavailable: evolution is switched off or paused by its breaker, or the agent has no model to ask.
         TooMany: an evolution of this agent is under way, or a limit on active jobs is reached.
         Conflict: another job changes the agent, or the agent may not be recorded.
         Insufficient: this month's budget for evolution, or another of the chain, has too little left.
@@ -64,7 +66,9 @@ def evolution_queue(actor: Actor | None, playbook: Playbook, *, trigger: str = "
     recording_require([agent], EVOLVED)
     # Asked before the row is written: an insert would wait for a worker that is just ending the other job.
     _refuse_beside(agent)
+    breaker_check(playbook)
     limit_micros = _affordable_micros(agent)
+    evolution_queue_alert(agent)
     job = _submitted(actor, agent)
     evolution = Evolution.objects.create(
         job=job, organization_id=agent.organization_id, playbook=playbook, agent=agent, trigger=trigger
@@ -107,6 +111,7 @@ def evolution_fault(playbook: Playbook) -> str:
         agent = Agent.objects.select_related("organization", "endpoint").get(id=playbook.agent_id)
         recording_require([agent], EVOLVED)
         _refuse_beside(agent)
+        breaker_check(playbook)
         _affordable_micros(agent)
     except DomainError as error:
         return error.message
@@ -147,6 +152,7 @@ def _affordable_micros(agent: Agent) -> int:
         )
         raise Insufficient(message, fields={"budget": f"{money(left_micros)} is left."})
     budget_preflight(organization_id=agent.organization_id, agent_id=agent.id, wanted_micros=wanted_micros)
+    priority_check(agent, wanted_micros)
     return left_micros
 
 
@@ -235,6 +241,6 @@ def evolution_stopped(job: Job) -> None:
     failed = {"evolutions": F("evolutions") + 1, "failures": F("failures") + 1} if job.status == "failed" else {}
     if failed:
         Evolution.objects.filter(job=job).update(tries=F("tries") + 1)
-        evolution_budget_alert(Evolution.objects.select_related("agent__organization", "job").get(job=job))
+        evolution_alerts(Evolution.objects.select_related("agent__organization", "job").get(job=job))
         metrics.evolutions.labels(outcome="failure").inc()
     Playbook.objects.filter(history__job=job).update(last_error=job.error[:1000], **failed)

@@ -22,6 +22,7 @@ from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.playbooks.leave_out import Draw, draw_of
 from experiences.models import Agent, ExecutionTrace, Playbook, PlaybookSection, PlaybookVersion
 from experiences.playbooks import metrics
+from experiences.playbooks.breaker import Slowed, breaker_notify
 from experiences.playbooks.services.evolutions import evolution_queue
 from experiences.privacy import redact, redact_value
 
@@ -207,6 +208,9 @@ def _trigger(playbook: Playbook) -> None:
             turn = Playbook.objects.filter(id=playbook.id, pending__gte=frequency)
             if turn.update(pending=F("pending") % frequency):
                 evolution_queue(None, playbook, trigger="traces")
+    except Slowed as error:
+        Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
+        breaker_notify(playbook, error)
     except (Insufficient, Unavailable) as error:  # the count was rolled back: the next execution asks again
         Playbook.objects.filter(id=playbook.id).update(last_error=error.message)
     except DomainError as error:
