@@ -33,6 +33,7 @@ def test_most_helpful_lessons_are_found_and_hardly_any_harmful_one_is_shipped(pr
 
 
 @pytest.mark.thorough(reason="each rival learns with the same money")
+@pytest.mark.skipif(not AGAINST_RIVALS, reason="rivals learn in make test-all alone (THOROUGH=1)")
 @pytest.mark.parametrize("rival", RIVALS)
 def test_context_policy_makes_more_of_the_same_money_than_others_do(proofs: list[Proof], rival: str) -> None:
     met = proofs[:AGAINST_RIVALS]
