@@ -85,7 +85,8 @@ def test_a_program_asks_for_a_higher_budget(adam: Any, olivia: Any, operator: Ac
     Job.objects.filter(pk=run.pk).update(status=Status.PAUSED, status_reason=Reason.BUDGET_EXCEEDED)
     asked = caller.post(f"jobs/{run.pk}/raise-request")
     assert asked.status_code == 200 and asked.json() == {"asked": ["adam"]}, asked.json()
-    assert f"/jobs/{run.pk}/" in Mail.objects.get().body
+    body = Mail.objects.get().body  # to who may raise it
+    assert f"/budgets/{chain.job_budget}/#limit" in body, body
     again = caller.post(f"jobs/{run.pk}/raise-request")
     assert again.status_code == 429 and int(again["Retry-After"]) > 3_000
 
