@@ -52,7 +52,7 @@ personal_rows(
     rewritten,
     names=("name",),
     texts=("base_url", "model"),
-    values=("options",),
+    values=("options", "purpose_keys"),
     note="Model endpoints were changed: test their connections.",
 )
 personal_rows(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 from django.core.exceptions import ValidationError
@@ -68,15 +68,22 @@ def save_row(row: models.Model, *, unique: str, taken: str) -> None:
         raise Conflict(taken, fields={unique: taken}) from error
 
 
+ENTER_AGAIN: Final = "The address is on another host now: enter it again, so that it goes nowhere by mistake."
+
+
+def moved(before: str, after: str) -> bool:
+    """Whether an address that was stored is on another host now."""
+    return bool(before) and urlsplit(before)[:2] != urlsplit(after)[:2]
+
+
 def check_secrets_stay(row: Any, names: Iterable[str], *, given: Collection[str], before: str, after: str) -> None:
     """A stored secret is sent to no other host than the one for which it was entered.
 
     Raises:
         Invalid: the address is on another host now, and a stored secret was not entered with it.
     """
-    if not before or urlsplit(before)[:2] == urlsplit(after)[:2]:
+    if not moved(before, after):
         return
     for name in names:
         if getattr(row, name) and name not in given:
-            message = "The address is on another host now: enter it again, so that it goes nowhere by mistake."
-            raise Invalid(message, fields={name: message})
+            raise Invalid(ENTER_AGAIN, fields={name: ENTER_AGAIN})

@@ -144,7 +144,7 @@ class MeteredChatClient:
         exchange = Exchange(request)
         began = self._clock()
         try:
-            outcome = await self._line.exchange(exchange, trace=key.key, listener=listener)
+            outcome = await self._line.exchange(exchange, purpose=key.purpose, trace=key.key, listener=listener)
         except (Exception, asyncio.CancelledError) as error:
             why = "cancelled" if isinstance(error, asyncio.CancelledError) else f"caller: {type(error).__name__}"
             bill = bill_of_break(sent=exchange.sent, hold_micros=hold_micros, latency_ms=self._since(began), why=why)

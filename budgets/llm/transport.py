@@ -92,17 +92,17 @@ class Connection:
         self._endpoint = endpoint
         self._client: OutboundClient | None = None
         self._target: Target | None = None
-        self._headers: dict[str, str] = {}
+        self._headers: dict[str, dict[str, str]] = {}  # by purpose
 
     async def exchange(
-        self, exchange: Exchange, *, trace: str = "", listener: Listener | None = None
+        self, exchange: Exchange, *, purpose: str = "", trace: str = "", listener: Listener | None = None
     ) -> Answer | LLMError:
-        """Sends a request and reads its answer within ``timeout_s``."""
+        """Sends a request, with the key of its ``purpose``, and reads its answer within ``timeout_s``."""
         seconds = self._endpoint.timeout_s
         reading = _Reading(self._endpoint, exchange, listener)
         try:
             async with asyncio.timeout(seconds):
-                return await reading.run(await self._send(exchange, trace))
+                return await reading.run(await self._send(exchange, purpose, trace))
         except (TimeoutError, ConnectTimedOut):
             return reading.lost(Timeout(f"No answer within {seconds:g} s."))
         except AddressRefused as error:
@@ -118,13 +118,14 @@ class Connection:
         if client is not None:
             await client.aclose()
 
-    async def _send(self, exchange: Exchange, trace: str) -> Response:
+    async def _send(self, exchange: Exchange, purpose: str, trace: str) -> Response:
         """Raises OutboundError."""
         if self._client is None:
             self._client = OutboundClient(connect_s=min(self._endpoint.connect_s, self._endpoint.timeout_s))
         if self._target is None:
-            self._target, self._headers = self._client.target(self._endpoint.url), _headers(self._endpoint)
-        headers = self._headers
+            self._target = self._client.target(self._endpoint.url)
+        if (headers := self._headers.get(purpose)) is None:
+            headers = self._headers[purpose] = _headers(self._endpoint, purpose)
         if (here := trace_context.current()) is not None:
             headers = {trace_context.HEADER: str(here), **headers}
         if trace and self._endpoint.kind == "portkey" and "x-portkey-trace-id" not in headers:
@@ -277,7 +278,7 @@ async def _beginning(response: Response, limit: int) -> bytes:
     return bytes(found[:limit])
 
 
-def _headers(endpoint: Endpoint) -> dict[str, str]:
+def _headers(endpoint: Endpoint, purpose: str) -> dict[str, str]:
     """Only here do secrets leave their wrapping; ``Endpoint`` has seen to it that no value can end its line."""
     given = {name.lower(): value for name, value in endpoint.headers.items()}
     headers = {
@@ -285,6 +286,6 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
         "content-type": "application/json",
         **{name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()},
     }
-    if endpoint.api_key and "authorization" not in headers:
-        headers["authorization"] = f"Bearer {endpoint.api_key.reveal()}"
+    if (key := endpoint.key_of(purpose)) and "authorization" not in headers:
+        headers["authorization"] = f"Bearer {key.reveal()}"
     return headers

@@ -153,7 +153,9 @@ class Completion:
 class Endpoint:
     """An OpenAI-compatible address and how to treat it. Raises ValueError where a field can't be right.
 
-    ``base_url`` is the part before ``/chat/completions``. ``api_key`` and the values of ``headers`` are never printed.
+    ``base_url`` is the part before ``/chat/completions``. ``api_key``, ``purpose_keys`` and the values of ``headers``
+    are never printed. Calls of a purpose in ``purpose_keys`` send that key in place of ``api_key``, so that a provider
+    limits training and production each by itself.
     ``timeout_s`` covers one attempt whole, from the first byte sent to the last one read; ``retry_s`` covers all
     attempts of a call with the waits between them, but not those for a place at the gate. ``max_retries`` is the
     number of attempts after the first.
@@ -168,6 +170,7 @@ class Endpoint:
     base_url: str
     model: str
     api_key: Secret = field(default_factory=lambda: Secret(""))
+    purpose_keys: Mapping[str, Secret] = field(default_factory=dict, repr=False)
     headers: Mapping[str, str | Secret] = field(default_factory=dict, repr=False)
     kind: Kind = "openai"
     timeout_s: float = 120.0
@@ -207,7 +210,8 @@ class Endpoint:
             raise ValueError("Time limits, the answer's size and concurrency must be above 0.")
         if any(limit <= 0 for limits in (self.concurrency, self.per_minute) for limit in limits.values()):
             raise ValueError("concurrency and per_minute must be above 0.")
-        for name, value in {**self.headers, "api_key": self.api_key}.items():
+        keys = {"api_key": self.api_key} | {f"the key of {name}": key for name, key in self.purpose_keys.items()}
+        for name, value in {**self.headers, **keys}.items():
             text = value.reveal() if isinstance(value, Secret) else value
             # The usual cause is the newline at the end of a key's file; a library's own message would show the key.
             if (
@@ -226,7 +230,12 @@ class Endpoint:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        return (self.api_key, *(header for header in self.headers.values() if isinstance(header, Secret)), *self.hidden)
+        headers = (header for header in self.headers.values() if isinstance(header, Secret))
+        return (self.api_key, *self.purpose_keys.values(), *headers, *self.hidden)
+
+    def key_of(self, purpose: str) -> Secret:
+        """The key that calls of ``purpose`` send."""
+        return self.purpose_keys.get(purpose) or self.api_key
 
     def safe(self, text: str) -> str:
         """A provider's words without our secrets, anything like a key, and personal data."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.conf import settings
@@ -35,6 +35,9 @@ OPTIONS: Final[Mapping[str, str]] = {
     "portkey_custom_host": "Portkey: the address behind the gateway.",
     "portkey_metadata": 'Portkey: texts that its logs keep with each call, e.g. {"team": "search"}.',
 }
+# Of paid calls: answers to users, rollouts that learn, rollouts that measure (suites too), questions to the model that
+# reflects, changes to a playbook, and tries of an endpoint or an agent.
+PURPOSES: Final = ("production", "training", "evaluation", "reflection", "evolution", "test")
 GPU_PRICE: Final = "gpu_usd_per_hour"
 PORTKEY: Final = ("portkey_provider", "portkey_config", "portkey_custom_host", "portkey_metadata")
 
@@ -49,12 +52,13 @@ class BadEndpoint(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Keys:
-    """An endpoint's secrets. ``config`` is a Portkey config as JSON."""
+    """An endpoint's secrets. ``config`` is a Portkey config as JSON, ``by_purpose`` keys in place of ``api``."""
 
     api: Secret
     gateway: Secret
     virtual: Secret
     config: Secret
+    by_purpose: Mapping[str, Secret] = field(default_factory=dict, kw_only=True)
 
 
 def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
@@ -73,7 +77,8 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
     options.pop(GPU_PRICE, None)
     try:
         sealed = (endpoint.api_key, endpoint.gateway_key, endpoint.virtual_key, endpoint.gateway_config)
-        keys = Keys(*(Secret(opened(one)) for one in sealed))
+        by_purpose = {purpose: Secret(opened(one)) for purpose, one in endpoint.purpose_keys.items()}
+        keys = Keys(*(Secret(opened(one)) for one in sealed), by_purpose=by_purpose)
     except Unsealable as error:
         raise BadEndpoint(str(error), "api_key") from None
     return _made(endpoint.kind, endpoint.base_url, model or endpoint.model, keys, portkey, options)
@@ -181,6 +186,7 @@ def _made(
             base_url,
             model,
             api_key=keys.api,
+            purpose_keys=keys.by_purpose,
             headers=headers,
             kind=kind,  # type: ignore[arg-type]
             redact=redact,
@@ -188,5 +194,6 @@ def _made(
             **options,
         )
     except (TypeError, ValueError) as error:
-        field = "base_url" if "base_url" in str(error) else "api_key" if "api_key" in str(error) else "options"
-        raise BadEndpoint(str(error), field) from error
+        where = next((name for name in ("base_url", "api_key") if name in str(error)), "options")
+        where = "purpose_keys" if "the key of " in str(error) else where
+        raise BadEndpoint(str(error), where) from error

@@ -11,13 +11,14 @@ from django.core.exceptions import ValidationError
 from agentcore_site.console.forms import NamesField, OptionsField, RowForm, SealedField, SealedTextarea
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
+from experiences.agents.endpoint_config import PURPOSES
 from experiences.agents.evolution_settings import MOST_ROUNDS
 from experiences.agents.selectors import endpoints_visible, tool_servers_visible, with_rows
 from experiences.agents.services.agents import EDITABLE
 from experiences.agents.toolset_of import tool_names
 from experiences.learning.playbooks.leave_out import MOST
 from experiences.lessons.selectors import packs_visible
-from experiences.models import AceRelease, Agent, AgentRuntime, EndpointKind, Philosophy, ToolServer
+from experiences.models import AceRelease, Agent, AgentRuntime, EndpointKind, ModelEndpoint, Philosophy, ToolServer
 from experiences.rollouts.environments import environments
 from experiences.rollouts.rewards import rewards
 
@@ -52,6 +53,14 @@ class GrantedTools(forms.Widget):
         return {key: data.getlist(f"tools_of_{key}") for key in data.getlist("tools_shown")}
 
 
+def named_lines(text: str) -> dict[str, str]:
+    """Values by name, of lines NAME=value. Raises ValidationError."""
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not all("=" in line for line in lines):
+        raise ValidationError("A line is NAME=value.")
+    return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+
+
 class EndpointForm(RowForm):
     """A model endpoint. A key that is stored already is kept when its field is left empty."""
 
@@ -68,6 +77,14 @@ class EndpointForm(RowForm):
     api_key = SealedField(
         label="Key",
         help_text="Stored encrypted and never shown again. Empty: keep the stored key.",
+    )
+    purpose_keys = forms.CharField(
+        required=False,
+        max_length=20_000,
+        label="Keys by purpose",
+        widget=forms.Textarea(attrs={"rows": 2, "autocomplete": "off", "spellcheck": "false", "class": "code"}),
+        help_text=f"A line each, e.g. training=sk-..., of {', '.join(PURPOSES)}. Calls of that purpose send it in place"
+        " of the key above. Stored encrypted; training= keeps the stored key, and a line that is left out removes it.",
     )
     gateway_key = SealedField(
         label="Portkey key",
@@ -86,6 +103,13 @@ class EndpointForm(RowForm):
         " the option portkey_config.",
     )
     options = OptionsField(required=False, help_text="A JSON object; its options are listed at the side.")
+
+    @classmethod
+    def initial_of(cls, row: ModelEndpoint) -> dict[str, Any]:
+        return super().initial_of(row) | {"purpose_keys": "\n".join(f"{name}=" for name in sorted(row.purpose_keys))}
+
+    def clean_purpose_keys(self) -> dict[str, str]:
+        return named_lines(self.cleaned_data["purpose_keys"])
 
     @classmethod
     def of(cls, row: Any, data: Any = None, **extra: Any) -> Self:
@@ -125,10 +149,7 @@ class ToolServerForm(RowForm):
         return super().initial_of(server) | {"tools": ", ".join(server.tools), "variables": variables}
 
     def clean_variables(self) -> dict[str, str]:
-        lines = [line.strip() for line in self.cleaned_data["variables"].splitlines() if line.strip()]
-        if not all("=" in line for line in lines):
-            raise ValidationError("A line is NAME=value.")
-        return {name.strip(): value.strip() for name, _, value in (line.partition("=") for line in lines)}
+        return named_lines(self.cleaned_data["variables"])
 
     def clean_tools(self) -> list[str]:
         return [name.strip() for name in self.cleaned_data["tools"].split(",") if name.strip()]

@@ -92,7 +92,10 @@ class ModelServerClient:
         Raises:
             Halted: as ``train``.
         """
-        headers = {"content-type": "application/json", "authorization": f"Bearer {self.endpoint.api_key.reveal()}"}
+        headers = {
+            "content-type": "application/json",
+            "authorization": f"Bearer {self.endpoint.key_of('training').reveal()}",
+        }
         if self._client is None:
             self._client = OutboundClient(connect_s=self.endpoint.connect_s)
         for attempt in range(RETRIES):

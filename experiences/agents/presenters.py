@@ -18,6 +18,9 @@ class EndpointOut(Shape):
     model = serializers.CharField()
     options = serializers.DictField()
     has_api_key = serializers.BooleanField(read_only=True)
+    purpose_keys = serializers.ListField(
+        child=serializers.CharField(), read_only=True, help_text="Purposes that have a key of their own."
+    )
     has_gateway_key = serializers.BooleanField(read_only=True)
     has_virtual_key = serializers.BooleanField(read_only=True)
     has_gateway_config = serializers.BooleanField(read_only=True)
@@ -27,6 +30,7 @@ class EndpointOut(Shape):
 
     computed = {
         "has_api_key": lambda endpoint: bool(endpoint.api_key),
+        "purpose_keys": lambda endpoint: sorted(endpoint.purpose_keys),
         "has_gateway_key": lambda endpoint: bool(endpoint.gateway_key),
         "has_virtual_key": lambda endpoint: bool(endpoint.virtual_key),
         "has_gateway_config": lambda endpoint: bool(endpoint.gateway_config),

@@ -56,6 +56,7 @@ class ModelEndpoint(Scoped):
     base_url = models.CharField(max_length=300, help_text="The part before /chat/completions.")
     model = models.CharField(max_length=120, blank=True, help_text="What agents use that name no model.")
     api_key = models.TextField(blank=True, editable=False)  # sealed
+    purpose_keys = models.JSONField(default=dict, blank=True, editable=False)  # sealed keys in place of it, by purpose
     gateway_key = models.TextField(blank=True, editable=False)  # sealed; Portkey's own key
     virtual_key = models.TextField(blank=True, editable=False)  # sealed; of Portkey's
     gateway_config = models.TextField(blank=True, editable=False)  # sealed; a config of Portkey's, as JSON

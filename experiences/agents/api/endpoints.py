@@ -15,6 +15,7 @@ from agentcore_site.lib.money import dollars
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ArchivableViewSet, RowOperations
 from agentcore_site.rest.shapes import Shape
+from experiences.agents.endpoint_config import PURPOSES
 from experiences.agents.presenters import EndpointOut
 from experiences.agents.selectors import endpoint_get, endpoints_visible
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_test, endpoint_update
@@ -27,6 +28,12 @@ class EndpointIn(Strict):
     base_url = serializers.CharField(max_length=300, help_text="The part before /chat/completions.")
     model = serializers.CharField(max_length=120, required=False, allow_blank=True)
     api_key = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
+    purpose_keys = serializers.DictField(
+        child=serializers.CharField(max_length=4000, allow_blank=True),
+        required=False,
+        write_only=True,
+        help_text=f"Keys in place of api_key, by purpose: {', '.join(PURPOSES)}. Empty: the stored one stays.",
+    )
     gateway_key = serializers.CharField(
         max_length=4000, required=False, allow_blank=True, write_only=True, help_text="Portkey's own key."
     )

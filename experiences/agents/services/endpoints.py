@@ -13,7 +13,15 @@ from django.db.models import Q
 from agentcore_site.audit.services import archive, record
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict, Invalid
-from agentcore_site.lib.row_checks import check_row, check_secrets_stay, hold_row, save_row, set_fields
+from agentcore_site.lib.row_checks import (
+    ENTER_AGAIN,
+    check_row,
+    check_secrets_stay,
+    hold_row,
+    moved,
+    save_row,
+    set_fields,
+)
 from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
@@ -27,12 +35,13 @@ from budgets.meter_port import BudgetRefused, CallKey, UnknownPrice
 from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.pricing import Price
-from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.agents.endpoint_config import PURPOSES, BadEndpoint, endpoint_value
 from experiences.agents.services.agent_changes import endpoint_model_check
 from experiences.models import Agent, ModelEndpoint
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
 KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
+SECRETS: Final = (*KEYS, "purpose_keys")
 TEST_TOKENS: Final = 64
 TEST_PROMPT: Final = "Say in one short sentence that you are ready."
 
@@ -52,7 +61,7 @@ class EndpointTest:
 
 @transaction.atomic
 def endpoint_create(actor: Actor, *, name: str, base_url: str, **values: Any) -> ModelEndpoint:
-    """Makes an endpoint in the actor's organisation. ``KEYS`` come in plain and are sealed.
+    """Makes an endpoint in the actor's organisation. ``SECRETS`` come in plain and are sealed.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -69,7 +78,8 @@ def endpoint_create(actor: Actor, *, name: str, base_url: str, **values: Any) ->
 
 @transaction.atomic
 def endpoint_update(actor: Actor, endpoint: ModelEndpoint, **values: Any) -> ModelEndpoint:
-    """Changes an endpoint; what is not given stays, and a key that is given empty stays too.
+    """Changes an endpoint; what is not given stays, and a key that is given empty stays too. Of ``purpose_keys``, a
+    purpose that is not named has no key of its own any more.
 
     An address on another host requires the key again: a stored key is never sent to another host.
 
@@ -99,7 +109,7 @@ def endpoint_archive(actor: Actor, endpoint: ModelEndpoint) -> ModelEndpoint:
     users = list(using.values_list("name", flat=True)[:3])
     if users:
         raise Conflict(f"{', '.join(users)} use it. Give them another endpoint first.")
-    archive(actor, endpoint, "endpoint.archived", **dict.fromkeys(KEYS, ""))
+    archive(actor, endpoint, "endpoint.archived", **dict.fromkeys(KEYS, ""), purpose_keys={})
     return endpoint
 
 
@@ -140,10 +150,14 @@ async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: An
 
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:
-    set_fields(endpoint, values, EDITABLE, beside=KEYS)
+    set_fields(endpoint, values, EDITABLE, beside=SECRETS)
     given = {name: plain for name in KEYS if (plain := _key_value(name, values.get(name)))}
     for name, plain in given.items():
         setattr(endpoint, name, sealed(plain))
+    if values.get("purpose_keys") is not None:
+        endpoint.purpose_keys = _purpose_keys(values["purpose_keys"], endpoint, stored)
+    elif endpoint.purpose_keys and moved(stored, endpoint.base_url):
+        raise _bad_purpose_keys(ENTER_AGAIN)
     _one_config(endpoint, given="gateway_config" in given, named="options" in values)
     _check(endpoint, given=set(given), stored=stored)
     save_row(
@@ -159,6 +173,24 @@ def _key_value(name: str, value: Any) -> str:
         return config_text(value)
     except ValueError as error:
         raise Invalid(str(error), fields={name: str(error)}) from None
+
+
+def _purpose_keys(given: Any, endpoint: ModelEndpoint, stored: str) -> dict[str, str]:
+    """Sealed keys by purpose after the change; an empty one stays as it is. Raises Invalid."""
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given.values()):
+        raise _bad_purpose_keys("purpose_keys is an object of texts by purpose.")
+    if unknown := sorted(set(given) - set(PURPOSES)):
+        raise _bad_purpose_keys(f"There is no purpose {unknown[0][:60]!r}. Known: {', '.join(PURPOSES)}.")
+    kept = {purpose: endpoint.purpose_keys.get(purpose, "") for purpose, key in given.items() if not key.strip()}
+    if missing := [purpose for purpose, key in kept.items() if not key]:
+        raise _bad_purpose_keys(f"{missing[0]} has no key.")
+    if kept and moved(stored, endpoint.base_url):
+        raise _bad_purpose_keys(ENTER_AGAIN)
+    return {purpose: kept.get(purpose) or sealed(key.strip()) for purpose, key in given.items()}
+
+
+def _bad_purpose_keys(message: str) -> Invalid:
+    return Invalid(message, fields={"purpose_keys": message})
 
 
 def _one_config(endpoint: ModelEndpoint, *, given: bool, named: bool) -> None:
@@ -184,6 +216,8 @@ def _check(endpoint: ModelEndpoint, *, given: set[str], stored: str) -> None:
 
 def _audited(endpoint: ModelEndpoint) -> dict[str, Any]:
     """For the audit log: everything but the keys."""
-    return {name: getattr(endpoint, name) for name in EDITABLE} | {
-        f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS
-    }
+    return (
+        {name: getattr(endpoint, name) for name in EDITABLE}
+        | {f"has_{name}": bool(getattr(endpoint, name)) for name in KEYS}
+        | {"purpose_keys": sorted(endpoint.purpose_keys)}
+    )

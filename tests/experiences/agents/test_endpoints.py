@@ -17,7 +17,8 @@ from agentcore_site.tenancy.models import Organization
 from agentcore_site.vault import opened
 from budgets.llm.client import MeteredChatClient
 from budgets.llm.errors import LLMError
-from budgets.meter_port import FreeMeter
+from budgets.llm.types import Message
+from budgets.meter_port import CallKey, FreeMeter
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
 from experiences.agents.services.agents import agent_archive, agent_update
 from experiences.agents.services.endpoints import endpoint_archive, endpoint_create, endpoint_update
@@ -67,6 +68,51 @@ def sent_to(server: ModelServer) -> dict[str, str]:
 
 async def call(value: Any) -> Any:
     return await ask(MeteredChatClient(value, FreeMeter(), Prices()))
+
+
+def test_calls_of_a_purpose_send_the_key_of_that_purpose(boss: Actor, adam: Any) -> None:
+    """Training leaves production its own pace where a provider limits each key."""
+    from asgiref.sync import async_to_sync
+
+    async def sent_by(value: Any, purpose: str) -> str:
+        async with MeteredChatClient(value, FreeMeter(), Prices()) as client:
+            await client.complete([Message("user", "?")], max_tokens=5, key=CallKey(purpose, purpose, "small"))
+        return sent_to(server)["authorization"].removeprefix("Bearer ")
+
+    client = Client()
+    client.force_login(adam)
+    with ModelServer(prices={"small": (1, 1)}) as server:
+        keys = {"training": "sk-training", "production": "sk-production"}
+        body = {"name": "two", "base_url": server.base_url, "model": "small", "api_key": "sk-all", "purpose_keys": keys}
+        made = client.post("/api/v1/model-endpoints", json.dumps(body), content_type="application/json")
+        assert made.status_code == 201 and made.json()["purpose_keys"] == ["production", "training"], made.content
+        row = ModelEndpoint.objects.get()
+        value = endpoint_value(row)
+        sent = [async_to_sync(sent_by)(value, purpose) for purpose in ("training", "production", "evaluation")]
+        assert sent == ["sk-training", "sk-production", "sk-all"]
+        # The form keeps a key whose line is empty, and removes one whose line is gone.
+        page = client.get(f"/endpoints/{row.id}/").content.decode()
+        assert "production=\ntraining=" in page and not any(key in page for key in ("sk-all", *keys.values()))
+        form = {"name": "two", "kind": "openai", "base_url": server.base_url, "model": "small", "options": "{}"}
+        assert client.post(f"/endpoints/{row.id}/", form | {"purpose_keys": "training="}).status_code == 302
+        value = endpoint_value(ModelEndpoint.objects.get())
+        sent = [async_to_sync(sent_by)(value, purpose) for purpose in ("training", "production")]
+        assert sent == ["sk-training", "sk-all"]
+    for given, message in (
+        ({"trainings": "sk"}, "There is no purpose 'trainings'"),
+        ({"test": ""}, "test has no key"),
+        ({"test": "s k\n1"}, "the key of test holds"),
+        (["sk"], "object of texts"),
+    ):
+        with pytest.raises(Invalid, match=message) as refused:
+            endpoint_update(boss, ModelEndpoint.objects.get(), purpose_keys=given)
+        assert list(refused.value.fields) == ["purpose_keys"]
+    with pytest.raises(Invalid, match="enter it again"):
+        endpoint_update(boss, ModelEndpoint.objects.get(), base_url="http://127.0.0.2:1/v1", api_key="sk-all")
+    log = json.dumps(list(AuditEvent.objects.values("before", "after")))
+    assert "sk-" not in log and '"purpose_keys": ["production", "training"]' in log
+    endpoint_archive(boss, ModelEndpoint.objects.get())
+    assert ModelEndpoint.objects.get().purpose_keys == {}
 
 
 @pytest.mark.parametrize("config", [CONFIG, json.dumps(CONFIG, indent=2)], ids=["object", "text"])
