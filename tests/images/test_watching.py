@@ -18,6 +18,8 @@ from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import ProcessState
 from tests.test_docs import missing
 
+pytestmark = pytest.mark.django_db  # by which a run of this file alone starts the services
+
 DOCKER = env.ROOT / "docker"
 BOARDS = sorted((DOCKER / "grafana/dashboards").glob("*.json"))
 RULES = [
