@@ -24,9 +24,10 @@ from django.views.decorators.http import require_POST
 from agentcore_site.console.address import NotedQuery, ignored, searched_for
 from agentcore_site.console.saved import Views, opened, saved_views
 from agentcore_site.console.tables import Columns, Table, asked_for, noted, table_csv
+from agentcore_site.lib.column_values import as_column
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Invalid
-from agentcore_site.lib.storable import as_column, unstorable
+from agentcore_site.lib.storable import unstorable
 from agentcore_site.postgresql.replica import from_replica
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.authentication import actor_of

@@ -1,7 +1,8 @@
-"""Check that values from outside can be stored at all, before any other processing.
+"""Values from outside that PostgreSQL can store: neither NUL in text nor lone surrogates, no NaN, no endless nesting.
 
-PostgreSQL accepts neither NUL in text nor lone surrogates, JSON has no NaN, and unbounded nesting is an attack. One
-check for every interface, so that such input gets a 400 with a reason and never a 500.
+What a caller sends is checked before any other processing, in every interface: it gets a 400 with a reason and never
+a 500. What was paid for (the answer of a model, the result of a tool) can't be refused any more: it is made storable.
+Pure, no Django.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import orjson
-from django.db.models import Field
 
 from agentcore_site.lib.errors import Invalid
 
 MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 2**63
+MOST_BITS: Final = 3_000  # of a whole number that is kept as text
+T = TypeVar("T")
 
 
 def unstorable(value: Any, depth: int = 0) -> str:
@@ -36,6 +38,35 @@ def unstorable(value: Any, depth: int = 0) -> str:
     return next((reason for item in items if (reason := unstorable(item, depth + 1))), "")
 
 
+def storable(value: T) -> T:
+    """``value`` as it can be stored, itself if that holds already. NUL and halves of surrogate pairs become U+FFFD,
+    numbers that are not finite null, whole numbers of more than 64 bits text, and what lies deeper than ``MAX_DEPTH``
+    "…"."""
+    try:
+        if b"\\u0000" not in orjson.dumps(value):
+            return value
+    except TypeError:  # halves of surrogate pairs, whole numbers of more than 64 bits, too deep
+        pass
+    mended: T = _mended(value, 0)
+    return mended
+
+
+def _mended(value: Any, depth: int) -> Any:
+    if isinstance(value, str):
+        return value.replace("\x00", "\ufffd").encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, int):
+        return value if -MAX_INTEGER <= value < MAX_INTEGER else str(value) if value.bit_length() < MOST_BITS else "…"
+    if not isinstance(value, Mapping | list | tuple):
+        return value
+    if depth >= MAX_DEPTH:
+        return "…"
+    if isinstance(value, Mapping):
+        return {_mended(str(name), depth): _mended(item, depth + 1) for name, item in value.items()}
+    return [_mended(item, depth + 1) for item in value]
+
+
 def in_utc(moment: datetime) -> datetime:
     """A moment in UTC, as the database accepts it: PostgreSQL knows no offsets of 16 hours and more, which ISO 8601
     has.
@@ -47,21 +78,6 @@ def in_utc(moment: datetime) -> datetime:
         return moment.astimezone(UTC)
     except OverflowError as error:
         raise ValueError("it must lie in the years 1 to 9999") from error
-
-
-def as_column(field: Field[Any, Any], value: Any) -> Any:
-    """A JSON value from outside, converted for comparison with a column.
-
-    Raises:
-        ValueError, TypeError, ValidationError: it can't be converted.
-    """
-    if reason := unstorable(value):
-        raise ValueError(reason)
-    found = field.to_python(value)
-    if isinstance(found, datetime):
-        return in_utc(found)
-    field.run_validators(found)  # the range of a whole number
-    return found
 
 
 def parse_json(raw: bytes) -> Any:

@@ -19,8 +19,8 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 from rest_framework.utils.urls import replace_query_param
 
+from agentcore_site.lib.column_values import as_column
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.storable import as_column
 from agentcore_site.postgresql.replica import from_replica
 
 DEFAULT_LIMIT: Final = 50

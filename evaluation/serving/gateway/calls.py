@@ -18,6 +18,7 @@ from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.money_format import money
 from agentcore_site.lib.read_cache import ReadCache
 from agentcore_site.lib.row_scope import everything
+from agentcore_site.lib.storable import storable
 from budgets.llm.errors import (
     BadRequest,
     CircuitOpen,
@@ -269,7 +270,7 @@ class Calls:
     def _row(self, call: GatewayCall) -> dict[str, Any]:
         """The columns of a trace that are known when the call begins, as JSON."""
         model = call.model
-        return {
+        row = {
             "id": str(call.id),
             "organization_id": str(model.organization_id),
             "agent_id": str(model.agent_id) if model.agent_id else None,
@@ -289,6 +290,7 @@ class Calls:
             "duration_ms": 0.0,
             "created_at": call.at.isoformat(),
         }
+        return storable(row)
 
     def _store(self, call: GatewayCall, found: dict[str, Any], begun: Any) -> None:
         found["hold"], found["cost_micros"] = self._payers.paid(call.payer, call.id)
@@ -304,6 +306,7 @@ class Calls:
                 found["sampled"] = SampledTokens(tokens.prompt_ids, tokens.token_ids, tokens.logprobs).packed(None)
         else:
             found["response"] = {}
+        found = storable(found)
         if call.consumer.monthly_micros is not None:
             self._spending.add(found)
         self.journal.note({"t": "answer", "row": found})

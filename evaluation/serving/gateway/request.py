@@ -146,7 +146,7 @@ def _images(messages: Any) -> list[str]:
         raise BadCall(f"messages is a list of 1 to {MAX_MESSAGES:,} messages.", param="messages")
     images: list[str] = []
     for at, message in enumerate(messages):
-        if not isinstance(message, dict) or message.get("role") not in ROLES:
+        if not isinstance(message, dict) or str(message.get("role")) not in ROLES:
             raise BadCall(f"It is an object with a role of {', '.join(sorted(ROLES))}.", param=f"messages.{at}")
         content = message.get("content")
         if not isinstance(content, str | list | None):

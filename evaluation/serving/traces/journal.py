@@ -20,6 +20,7 @@ from agentcore_site.ids import uuid7
 
 SEGMENT_BYTES: Final = 8 * 2**20
 SUFFIX: Final = ".journal"
+ASIDE: Final = ".refused"
 
 
 class Segment:
@@ -107,9 +108,18 @@ class Abandoned:
                     except orjson.JSONDecodeError:
                         continue
 
+    @property
+    def name(self) -> str:
+        return self._paths[0].name
+
     def remove(self) -> None:
         for path in self._paths:
             path.unlink(missing_ok=True)
+
+    def set_aside(self) -> None:
+        """Gives the files a name by which no process takes them up again; a person may look."""
+        for path in self._paths:
+            path.rename(path.with_suffix(ASIDE))
 
     def __enter__(self) -> Self:
         return self

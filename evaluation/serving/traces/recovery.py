@@ -8,17 +8,19 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
 
+from agentcore_site.lib.error_metrics import errors
+from agentcore_site.lib.storable import storable
 from budgets.ledger import Hold, Settlement, reserve_many, settle_many
 from budgets.ledger.accounts import chain_open
 from budgets.meter_port import Bill
 from evaluation.serving.models import TraceStatus
 from evaluation.serving.traces.journal import abandoned
-from evaluation.serving.traces.writing import traces_write
+from evaluation.serving.traces.writing import is_away, traces_write, traces_write_alone
 
 log = logging.getLogger(__name__)
 
@@ -29,19 +31,55 @@ ENDED: Final = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": WH
 def recover(folder: Path) -> int:
     """Finishes the work in the journals of processes that are gone, in ``folder``. Returns the number of stored traces.
 
+    A journal that can't be finished is set aside: it is renamed, named in the log and counted, and keeps no other from
+    being finished.
+
     Raises:
-        django.db.Error: the database is away; the journals stay for the next time.
+        django.db.Error, KeyUnavailable: the database or a key is away; the journals stay for the next time.
     """
     stored = 0
     for journal in abandoned(folder):
-        lines = list(journal.lines())
-        rows = _traces(lines)
-        traces_write(rows)
-        _settle(lines)
+        try:
+            lines = list(journal.lines())
+            _settle(lines)  # first: what was spent is known, whatever becomes of the words
+            refused = _store(_traces(lines))
+        except Exception as error:
+            if is_away(error):
+                raise
+            log.exception("the journal %s can't be finished", journal.name)
+            refused = 1
+        if refused:
+            errors.labels("journal_set_aside", "gateway").inc()
+            log.error("the journal %s is set aside: %d of its traces can't be stored", journal.name, refused)
+            journal.set_aside()
+            continue
         journal.remove()
-        stored += len(rows)
-        log.info("%d traces of a process that ended were stored", len(rows))
+        stored += len(_traces(lines))
+        log.info("%d traces of a process that ended were stored", len(_traces(lines)))
     return stored
+
+
+def _store(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Stores traces, one by one where a batch is refused. Returns how many no database takes."""
+    rows = [storable(row) for row in rows]
+    try:
+        traces_write(rows)
+    except Exception as error:
+        if is_away(error):
+            raise
+        log.exception("a batch of %d traces was refused", len(rows))
+        return sum(not _stored(row) for row in rows)
+    return 0
+
+
+def _stored(row: Mapping[str, Any]) -> bool:
+    try:
+        traces_write([row])
+    except Exception as error:
+        if is_away(error):
+            raise
+        return traces_write_alone(row)
+    return True
 
 
 def _traces(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -17,7 +17,8 @@ from django.db import connection, transaction
 from django.utils.dateparse import parse_datetime
 
 from agentcore_site.encryption.columns import Sealer
-from agentcore_site.lib.database import TROUBLE
+from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.row_scope import everything
 from evaluation.serving.models import ArmName, CanaryObservation, ProductionTrace, TraceStatus
@@ -29,6 +30,11 @@ LINGER: Final = 0.1  # seconds that a trace waits for company
 BATCH: Final = 500
 TABLE: Final = ProductionTrace._meta.db_table
 AGAIN: Final = 1.0  # seconds between tries while the database is away
+# Columns of our own making: what a trace that can't be stored otherwise is stored with.
+OURS: Final = (
+    "id", "organization_id", "agent_id", "release_id", "deployment_id", "arm", "share", "key", "key_id", "model",
+    "endpoint", "streamed", "status", "http_status", "hold", "cost_micros", "duration_ms", "attempts", "created_at",
+)  # fmt: skip
 UUIDS: Final = ("id", "agent_id", "organization_id", "release_id", "deployment_id", "key_id")
 
 
@@ -92,23 +98,65 @@ class TraceWriter:
         while batch:
             try:
                 traces_write([one.row for one in batch])
-            except (KeyUnavailable, *TROUBLE) as error:
-                log.warning("%d traces wait: %s", len(batch), error)
-                connection.close()
-                time.sleep(AGAIN)
-            except Exception:  # one that no database takes must not keep the others
+            except Exception as error:
+                if is_away(error):
+                    log.warning("%d traces wait: %s", len(batch), error)
+                    connection.close()
+                    time.sleep(AGAIN)
+                    continue
+                # One that no database takes must not keep the others.
                 log.exception("a batch of %d traces was refused", len(batch))
-                if len(batch) == 1:
-                    return
                 for one in batch:
-                    self._write([one])
+                    if len(batch) > 1:
+                        self._write([one])
+                    else:
+                        self._write_alone(one)
                 return
             else:
                 for one in batch:
-                    self._journal.done(one.segment)
-                    if self._written is not None:
-                        self._written(one.row)
+                    self._written_down(one)
                 return
+
+    def _write_alone(self, trace: PendingTrace) -> None:
+        while True:
+            try:
+                if traces_write_alone(trace.row):
+                    self._written_down(trace)
+                return
+            except (KeyUnavailable, *TROUBLE):
+                connection.close()
+                time.sleep(AGAIN)
+
+    def _written_down(self, trace: PendingTrace) -> None:
+        self._journal.done(trace.segment)
+        if self._written is not None:
+            self._written(trace.row)
+
+
+def is_away(error: Exception) -> bool:
+    """Whether the database or a key is away, so that the same traces may be taken later."""
+    return isinstance(error, KeyUnavailable) or trouble_in(error) is not None
+
+
+def traces_write_alone(row: Mapping[str, Any]) -> bool:
+    """Stores a trace that was refused with its costs and without its content. False: this is refused too, and is named
+    in the log and by a metric.
+
+    Raises:
+        django.db.Error, KeyUnavailable: the database or a key is away.
+    """
+    plain = {name: row[name] for name in OURS if name in row}
+    plain |= {"session": str(row["id"]), "safety": None, "error": "Its content could not be stored."}
+    try:
+        traces_write([plain])
+    except Exception as error:
+        if is_away(error):
+            raise
+        errors.labels("trace_refused", "gateway").inc()
+        log.exception("trace %s can't be stored; its journal keeps it", row["id"])
+        return False
+    log.warning("trace %s was stored without its content", row["id"])
+    return True
 
 
 def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:

@@ -8,12 +8,12 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from agentcore_site.lib.storable import unstorable
 from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.rollouts.runtimes.llm.calls import CallOptions
 
 MAX_MESSAGES: Final = 1_000
 Body = TypeVar("Body", bound=BaseModel)
-MAX_DEPTH: Final = 64  # of objects and lists in each other; nothing that a model is asked goes that deep
 
 
 class BadCall(Exception):
@@ -153,23 +153,14 @@ def body_in(read: bytes, kind: type[Body]) -> Body:
 
 
 def loaded(text: str | bytes) -> Any:
-    """Raises ValueError: it is no JSON, goes too deep, or has numbers that JSON does not know."""
+    """Raises ValueError: it is no JSON, has numbers that JSON does not know, or could not be stored."""
     try:
         found = json.loads(text, parse_constant=_refused)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
-    level = [found]
-    for _ in range(MAX_DEPTH):
-        level = [part for one in level for part in _parts(one)]
-        if not level:
-            return found
-    raise ValueError("it is nested too deeply")
-
-
-def _parts(value: Any) -> list[Any]:
-    if isinstance(value, dict):
-        return list(value.values())
-    return value if isinstance(value, list) else []
+    if reason := unstorable(found):
+        raise ValueError(reason)
+    return found
 
 
 def _refused(name: str) -> NoReturn:

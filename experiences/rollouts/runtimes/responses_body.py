@@ -140,7 +140,7 @@ class _Text(ContentPart):
     @field_validator("format")
     @classmethod
     def _known(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
-        if value is not None and value.get("type") not in FORMATS:
+        if value is not None and str(value.get("type")) not in FORMATS:
             raise ValueError("its type must be text, json_object or json_schema")
         return value
 

@@ -315,7 +315,7 @@ async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any] | bytes)
     assert [step.action["type"] for step in found.steps] == ["answer"]
 
 
-async def test_a_number_that_is_none_of_json_is_a_400_and_a_step() -> None:
+async def test_a_number_that_is_none_of_json_is_a_400() -> None:
     seen: list[dict[str, Any]] = []
 
     def sends(asked: dict[str, Any], ask: Ask) -> str:
@@ -329,8 +329,8 @@ async def test_a_number_that_is_none_of_json_is_a_400_and_a_step() -> None:
 
     with ModelServer() as model, AgentServer(sends) as agent:
         found = await rolled(agent, model)
-    assert seen[0]["status"] == 400 and "can't be passed on" in seen[0]["error"]["message"]
-    assert [step.action["type"] for step in found.steps] == ["refused", "answer"]
+    assert seen[0]["status"] == 400 and "not finite" in seen[0]["error"]["message"]
+    assert [step.action["type"] for step in found.steps] == ["answer"]  # what can't be read is no step
 
 
 async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -> None:
