@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.core.management import call_command
+from drf_spectacular.generators import SchemaGenerator
 
 from agentcore_site import env
 from agentcore_site.rpc import METHODS
@@ -36,8 +37,21 @@ def test_each_former_name_of_a_field_leads_to_a_field_of_the_same_type() -> None
 
 @pytest.mark.django_db
 def test_description_is_served_to_every_caller() -> None:
-    response = Caller().client.get("/api/v1/schema/", headers={"Accept": "application/json"})
+    client = Caller().client
+    response = client.get("/api/v1/schema/", headers={"Accept": "application/json"})
     assert response.status_code == 200 and response.json()["openapi"].startswith("3.")
+    again = client.get("/api/v1/schema/", headers={"Accept": "application/json", "If-None-Match": response["ETag"]})
+    assert (again.status_code, again.content, again["ETag"]) == (304, b"", response["ETag"])
+    text = client.get("/api/v1/schema/")
+    assert text["ETag"] != response["ETag"] and text.content == (env.ROOT / "docs/openapi.yaml").read_bytes()
+
+
+@pytest.mark.django_db
+def test_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Caller().client
+    client.get("/api/v1/schema/")
+    monkeypatch.setattr(SchemaGenerator, "get_schema", lambda *_, **__: pytest.fail("it is made again"))
+    assert client.get("/api/v1/schema/").status_code == 200
 
 
 def test_every_operation_says_what_it_is_and_how_it_fails() -> None:
