@@ -25,10 +25,15 @@ from training.weights.chat import ChatTokens
 from training.weights.engine import BASE, Adam, BadInput, Datum, Engine, TokenDraw, TokensDrawn, UnknownWeights
 from training.weights.turns import Turns
 
-MOST_BODY: Final = 2**31  # bytes of a state that is put here
+MOST_STATE: Final = 2**31  # bytes of a state that is put here
+MOST_BODY: Final = 64 * 2**20  # bytes of all other requests
+MOST_SAMPLES: Final = 1_024  # of one prompt in one request
+MOST_RANK: Final = 1_024  # of an adapter
+MOST_SESSIONS: Final = 10_000  # of samplers; those that began first end
 MOST_ANSWERS: Final = 1_000  # results that are kept until they are asked for
 PATIENCE: Final = 20.0  # seconds after which a client that waits for a result has to ask again
 SEPARATOR: Final = "@"
+HERE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 SAMPLED: Final = frozenset(
     {
         "model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "tools", "stream", "n",
@@ -47,10 +52,10 @@ class ModelServer:
         self.engine, self.chat, self.name, self._token, self._saved = engine, chat, name, token, saved
         self.turns = Turns(engine)
         self._results: OrderedDict[str, asyncio.Task[dict[str, Any]]] = OrderedDict()
-        self._samplers: dict[str, str] = {}  # of sampling sessions: whose weights
+        self._samplers: OrderedDict[str, str] = OrderedDict()  # of sampling sessions: whose weights
 
     def application(self) -> web.Application:
-        app = web.Application(middlewares=[self._guarded], client_max_size=MOST_BODY)
+        app = web.Application(middlewares=[self._guarded], client_max_size=MOST_STATE)
         training: Mapping[str, Callable[[dict[str, Any]], Awaitable[dict[str, Any]]]] = {
             "create_model": self._create, "forward": self._forward, "forward_backward": self._forward_backward,
             "optim_step": self._optim_step, "save_weights": self._save, "load_weights": self._load,
@@ -89,6 +94,8 @@ class ModelServer:
             raise BadInput(f"{unknown[0]} is not known here: it would change what is sampled, or nothing.")
         if asked.get("n", 1) != 1:
             raise BadInput("n is 1: ask again for further answers.")
+        if not isinstance(asked.get("stream_options") or {}, dict):
+            raise BadInput("stream_options is an object.")
         messages = asked.get("messages")
         if not isinstance(messages, list) or not messages or not all(isinstance(message, dict) for message in messages):
             raise BadInput("messages is a list of messages, and not empty.")
@@ -206,10 +213,15 @@ class ModelServer:
         return web.json_response({"type": "create_session", "session_id": str(uuid.uuid4())})
 
     async def _sampling_session(self, request: web.Request) -> web.Response:
-        asked = await _body(request)
-        session = str(uuid.uuid4())
-        self._samplers[session] = self._at(asked.get("model_path"))
+        session = self._sampler(self._at((await _body(request)).get("model_path")))
         return web.json_response({"type": "create_sampling_session", "sampling_session_id": session})
+
+    def _sampler(self, weights: str) -> str:
+        """The name of a new session that samples from these weights."""
+        self._samplers[session := str(uuid.uuid4())] = weights
+        while len(self._samplers) > MOST_SESSIONS:
+            self._samplers.popitem(last=False)
+        return session
 
     async def _info(self, request: web.Request) -> web.Response:
         model = str((await _body(request)).get("model_id"))
@@ -221,9 +233,9 @@ class ModelServer:
     async def _create(self, asked: dict[str, Any]) -> dict[str, Any]:
         if (base := asked.get("base_model")) != self.name:
             raise BadInput(f"This model server trains {self.name}; got base_model {base!r}.")
-        lora = asked.get("lora_config") or {"rank": 0}
+        lora = _object(asked.get("lora_config") or {"rank": 0}, "lora_config")
         model = uuid.uuid4().hex
-        rank, seed = _whole(lora.get("rank"), "rank", 0), _whole(lora.get("seed") or 0, "seed", 0)
+        rank, seed = _whole(lora.get("rank"), "rank", 0, MOST_RANK), _whole(lora.get("seed") or 0, "seed", 0)
         await self.turns.run(self.engine.create, model, rank, seed)
         return {"type": "create_model", "model_id": model}
 
@@ -250,7 +262,7 @@ class ModelServer:
         return {"loss_fn_output_type": "ArrayRecord", "loss_fn_outputs": outputs, "metrics": metrics}
 
     async def _optim_step(self, asked: dict[str, Any]) -> dict[str, Any]:
-        given = asked.get("adam_params") or {}
+        given = _object(asked.get("adam_params") or {}, "adam_params")
         try:
             adam = Adam(**{name: float(value) for name, value in given.items()})
         except (TypeError, ValueError) as error:
@@ -271,7 +283,7 @@ class ModelServer:
 
     async def _save_for_sampler(self, asked: dict[str, Any]) -> dict[str, Any]:
         saved = await self._keep_model(asked)
-        self._samplers[session := str(uuid.uuid4())] = await self._restored(saved["path"])
+        session = self._sampler(await self._restored(saved["path"]))
         return saved | {"type": "save_weights_for_sampler", "sampling_session_id": session}
 
     async def _load(self, asked: dict[str, Any]) -> dict[str, Any]:
@@ -300,14 +312,14 @@ class ModelServer:
     async def _sample(self, asked: dict[str, Any]) -> dict[str, Any]:
         session = asked.get("sampling_session_id")
         weights = self._samplers.get(str(session), BASE) if session else await self._restored_or_base(asked)
-        given = asked.get("sampling_params") or {}
-        limit = _whole(given.get("max_tokens") or 16, "max_tokens", 1)
+        given = _object(asked.get("sampling_params") or {}, "sampling_params")
+        limit = _whole(given.get("max_tokens") or 16, "max_tokens", 1, self.engine.context)
         prompt = tuple(_ids(asked.get("prompt")))
         seed = _whole(given.get("seed") or uuid.uuid4().int % 2**31, "seed", 0)
         warmth = _number(given.get("temperature", 1.0), "temperature", 0.0, 5.0)
         draws = [
             TokenDraw(prompt, limit, warmth, seed + at)
-            for at in range(_whole(asked.get("num_samples", 1), "num_samples", 1))
+            for at in range(_whole(asked.get("num_samples", 1), "num_samples", 1, MOST_SAMPLES))
         ]
         drawn = await asyncio.gather(*(self.turns.draw(weights, draw) for draw in draws))
         sequences = [
@@ -356,10 +368,18 @@ class ModelServer:
         if self._token and request.path != "/health":
             given = request.headers.get("authorization", "").removeprefix("Bearer ")
             given = given or request.headers.get("x-api-key", "")
-            if not hmac.compare_digest(given.encode(), self._token.encode()):
+            if not hmac.compare_digest(given.encode("utf-8", "surrogateescape"), self._token.encode()):
                 return _error(401, "This model server wants its key.")
+        if not self._token and not _asked_here(request):
+            return _error(403, "This model server has no key: it answers programs of this machine, and no page.")
+        if request.method == "POST" and request.content_type != "application/json":
+            return _error(415, "Send JSON, as content-type: application/json.")
+        if request.method != "PUT":
+            request = request.clone(client_max_size=MOST_BODY)
         try:
             return await handler(request)
+        except RecursionError:
+            return _error(400, "The request is nested too deeply.")
         except UnknownWeights as error:
             return _error(404, str(error.args[0]))
         except BadInput as error:
@@ -371,6 +391,12 @@ class ModelServer:
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message, "type": "invalid_request_error"}}, status=status)
+
+
+def _asked_here(request: web.Request) -> bool:
+    """Whether a program of this machine asks: a page of a browser has an Origin, or a name that leads here as Host."""
+    host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
+    return "origin" not in request.headers and host.strip("[]") in HERE
 
 
 async def _body(request: web.Request) -> dict[str, Any]:
@@ -411,9 +437,15 @@ def _ids(given: Any) -> list[int]:
         raise BadInput("A text is given as chunks of token ids.") from error
 
 
-def _whole(value: Any, name: str, low: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < low:
-        raise BadInput(f"{name} is a whole number from {low}; got {value!r}.")
+def _object(value: Any, name: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise BadInput(f"{name} is an object; got {str(value)[:60]!r}.")
+    return value
+
+
+def _whole(value: Any, name: str, low: int, high: int = 2**63 - 1) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
+        raise BadInput(f"{name} is a whole number from {low} to {high}; got {str(value)[:60]!r}.")
     return value
 
 
