@@ -11,7 +11,7 @@ from django.db import connection
 from django.utils.text import slugify
 
 from agentcore_site.lib import disk
-from agentcore_site.lib.errors import Unavailable
+from agentcore_site.lib.errors import TooLarge, Unavailable
 from agentcore_site.lib.texts import plain
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
@@ -22,6 +22,9 @@ from experiences.models import Agent
 from experiences.privacy import redact_value
 
 NAMES: Final = ("agentcore.agent", "service.name")  # attributes of a resource that name the agent
+MOST_SPANS: Final = 8_192  # of one export: as many as a Collector sends in a batch by default
+MOST_SPAN: Final = 2**20  # bytes of a span as JSON, which is searched for personal data while its sender waits
+LARGE: Final = f"A span has at most {MOST_SPAN >> 20} MB."
 BROKEN: Final = "A span has a trace id, a span id, a start and an end."
 
 
@@ -39,13 +42,17 @@ def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str 
 
     Raises:
         Forbidden: the actor may not record trajectories.
+        TooLarge: there are more than ``MOST_SPANS`` in one export.
         Unavailable: the disk is nearly full. Exporters try again.
     """
     disk.require_room(Unavailable)
     actor = Actor.of(actor)
+    exports = list(exports)
+    if (n := sum(len(export.spans) for export in exports)) > MOST_SPANS:
+        raise TooLarge(f"An export has at most {MOST_SPANS:,} spans; this one has {n:,}. Send smaller batches.")
     known: dict[str, Agent | None] = {}
     rejected: Counter[str] = Counter()
-    rows: list[tuple[Agent, AgentSpan]] = []
+    rows: list[tuple[Agent, AgentSpan, bytes]] = []
     for export in exports:
         slug = slugify(agent or str(next((export.attributes[name] for name in NAMES if name in export.attributes), "")))
         if slug not in known:
@@ -57,7 +64,12 @@ def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str 
         elif not owner.collects:
             rejected[f"{owner.name} may not be recorded."] += len(export.spans)
         else:
-            rows += [(owner, read(span)) for span in export.spans]
+            for span in export.spans:
+                raw = (found := read(span)).as_json()
+                if len(raw) > MOST_SPAN:
+                    rejected[LARGE] += 1
+                else:
+                    rows.append((owner, found, raw))
     _keep(rows)
     return SpansTaken(len(rows), rejected.total(), " ".join(why for why, n in rejected.items() if n))
 
@@ -77,11 +89,14 @@ def _unknown(slug: str) -> str:
     return f"No agent {slug} is registered here: name one by its slug {ways}."
 
 
-def _keep(rows: Sequence[tuple[Agent, AgentSpan]]) -> None:
+def _keep(rows: Sequence[tuple[Agent, AgentSpan, bytes]]) -> None:
     if not rows:
         return
     columns = zip(
-        *((agent.organization_id, agent.pk, span.trace, span.id, not span.parent, _body(span)) for agent, span in rows),
+        *(
+            (agent.organization_id, agent.pk, span.trace, span.id, not span.parent, _body(raw))
+            for agent, span, raw in rows
+        ),
         strict=True,
     )
     table = WaitingSpan._meta.db_table
@@ -94,9 +109,8 @@ def _keep(rows: Sequence[tuple[Agent, AgentSpan]]) -> None:
         )
 
 
-def _body(span: AgentSpan) -> str:
-    """The span as JSON, without personal data."""
-    raw = span.as_json()
+def _body(raw: bytes) -> str:
+    """A span's JSON without personal data."""
     value = orjson.loads(raw)
     clean = redact_value(value)
     return plain((raw if clean is value else orjson.dumps(clean)).decode())

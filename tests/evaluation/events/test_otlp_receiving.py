@@ -30,7 +30,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
 from evaluation.events.models import WaitingSpan
-from evaluation.events.otlp import trace_collection
+from evaluation.events.otlp import span_intake, trace_collection
 from evaluation.events.otlp.trace_collection import traces_collect
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.callers import Caller
@@ -217,3 +217,16 @@ def test_bodies_are_binary_or_json_and_may_be_packed(sent: Any, agent: Agent, se
     ):
         answer = sent(wrong, kind, **headers)
         assert (answer.status_code, bool(answer.json()["detail"])) == (status, True), wrong
+
+
+def test_an_export_is_bounded_before_it_is_searched(olivia: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+    api = Caller(olivia)
+    answer = api.post("otlp/v1/traces", export(span(1), span(2, asked="x" * span_intake.MOST_SPAN), span(3)))
+    assert answer.status_code == 200, answer.content
+    partial = answer.json()["partialSuccess"]
+    assert (partial["rejectedSpans"], partial["errorMessage"]) == ("1", "A span has at most 1 MB.")
+    assert WaitingSpan.objects.count() == 2
+    monkeypatch.setattr(span_intake, "MOST_SPANS", 2)
+    refused = api.post("otlp/v1/traces", export(span(4), span(5), span(6)))
+    assert refused.status_code == 413 and "at most 2 spans; this one has 3" in refused.json()["detail"]
+    assert WaitingSpan.objects.count() == 2
