@@ -23,7 +23,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing, TooMany
-from agentcore_site.lib.links import absolute
+from agentcore_site.lib.links import absolute_by_socket
 from agentcore_site.lib.row_scope import everything, let_in
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
@@ -39,7 +39,7 @@ Link = Callable[[str], str]  # the address of the page for a token
 
 def link_at(request: Any) -> Link:
     """The address of an invitation's page, from outside."""
-    return lambda token: absolute(request, reverse("invitation", args=[token]))
+    return lambda token: absolute_by_socket(request, reverse("invitation", args=[token]))
 
 
 def invitations_open(actor: Actor, organization: Any) -> QuerySet[Invitation]:

@@ -23,7 +23,7 @@ from django.utils.http import urlsafe_base64_decode, urlsafe_base64_encode
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.audit.services import record
 from agentcore_site.lib.errors import Invalid, Missing, TooMany
-from agentcore_site.lib.links import absolute
+from agentcore_site.lib.links import absolute_by_socket
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.mails import mail_queue
@@ -41,7 +41,7 @@ Link = Callable[[str, str], str]  # the address of the page for a person and a t
 
 def link_at(request: Any) -> Link:
     """The address of the page, from outside."""
-    return lambda person, token: absolute(request, reverse("password_reset", args=[person, token]))
+    return lambda person, token: absolute_by_socket(request, reverse("password_reset", args=[person, token]))
 
 
 @everything()

@@ -5,11 +5,22 @@ from __future__ import annotations
 from typing import Any
 
 from django.conf import settings
+from django.http.request import split_domain_port
 
 
 def absolute(request: Any, path: str) -> str:
     """Under PUBLIC_URL, else the address of the request, which may differ behind a proxy."""
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else str(request.build_absolute_uri(path))
+
+
+def absolute_by_socket(request: Any, path: str) -> str:
+    """Under PUBLIC_URL, else at the request's host and the port that its connection came to: links with a secret in
+    them lead to no port that a Host header names."""
+    if settings.PUBLIC_URL:
+        return absolute(request, path)
+    host, port = split_domain_port(request.get_host())[0], str(request.META.get("SERVER_PORT", ""))
+    usual = "443" if request.is_secure() else "80"
+    return f"{request.scheme}://{host}{f':{port}' if port and port != usual else ''}{path}"
 
 
 def link_in_mail(path: str) -> str:

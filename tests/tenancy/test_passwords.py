@@ -66,6 +66,14 @@ def test_a_mailed_link_sets_another_password_once_and_ends_all_sessions(lost: An
     assert client.post("/sign-in/", {"username": "olivia", "password": BETTER}).status_code == 302
 
 
+def test_a_host_header_chooses_no_port_of_the_mailed_link(lost: Any) -> None:
+    Client().post("/password/forgotten/", {"name": "olivia"}, headers={"host": "testserver:9999"})
+    assert mailed()
+    Mail.objects.all().delete()
+    Client().post("/password/forgotten/", {"name": "olivia"}, headers={"host": "testserver"}, SERVER_PORT="8000")
+    assert "http://testserver:8000/password/" in Mail.objects.get().body
+
+
 def test_an_hour_later_or_after_a_sign_in_the_link_opens_nothing(lost: Any) -> None:
     ask("olivia")
     path = mailed()
