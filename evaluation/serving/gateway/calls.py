@@ -8,6 +8,7 @@ import logging
 import math
 import time
 import uuid
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,12 +30,14 @@ from budgets.llm.errors import (
     RateLimited,
     Transient,
 )
+from budgets.llm.request import ModelRequest
 from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
 from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
+from budgets.pricing import worst_case_micros
 from evaluation.serving.gateway.consumers import Consumer
 from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, PayerName, Payers
-from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
+from evaluation.serving.gateway.key_limits import KeyHolds, KeyRates, RecentSpending
 from evaluation.serving.gateway.request import ChatRequest
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
 from evaluation.serving.models import ArmName, TraceStatus
@@ -82,6 +85,8 @@ class GatewayCall:
     lesson_handles: list[str] = field(default_factory=list)
     endpoint: str = ""
     completion: Completion | None = None  # of a model
+    held: bool = False  # whether its worst case counts against its key's month
+    cost_micros: int = 0  # once it has ended
 
     @property
     def headers(self) -> list[tuple[bytes, bytes]]:
@@ -125,7 +130,7 @@ class Calls:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.journal = Journal(folder)
-        self._rates, self._spending = KeyRates(), RecentSpending()
+        self._rates, self._holds, self._spending = KeyRates(), KeyHolds(), RecentSpending()
         self._traces = TraceWriter(self.journal, written=self._spending.written)
         self._payers = Payers(self.journal)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
@@ -141,8 +146,7 @@ class Calls:
             most_micros is not None
             and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most_micros
         ):
-            spent = f"This key has spent the {money(most_micros)} that it may spend in a month (UTC)."
-            raise CallRefused(402, spent, "insufficient_quota")
+            raise _spent(most_micros)
         if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
             raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)
 
@@ -204,6 +208,9 @@ class Calls:
             raise
         finally:
             self._store(call, known | row, begun)
+            if call.held:
+                assert call.consumer.key_id is not None
+                self._run_in_background(self._holds.end(call.consumer.key_id, call.id, call.cost_micros))
             if call.model.shadow and call.model.new is not None and call.arm == ArmName.CURRENT:
                 self._start_shadow(call)
         return done
@@ -214,6 +221,7 @@ class Calls:
             task.cancel()
         await self._payers.aclose()
         await self._rates.aclose()
+        await self._holds.aclose()
         await asyncio.to_thread(self._traces.close)
         self.journal.close()
 
@@ -235,6 +243,8 @@ class Calls:
                 request = call.request.for_model(upstream.endpoint, call.system, limit)
             except ValueError as error:
                 raise CallRefused(400, f"The request can't be passed on: {error}.", "invalid_request_error") from None
+            if not call.held:
+                await self._hold(call, request)
             try:
                 key = CallKey(f"{call.id}/{at}", purpose, upstream.priced)
                 found = await client.send(request, key=key, listener=listener)
@@ -256,6 +266,23 @@ class Calls:
             except MeterFailure as error:
                 raise CallRefused(503, str(error), "unavailable", wait=5.0) from None
         raise AssertionError("the last endpoint answered or raised")
+
+    async def _hold(self, call: GatewayCall, request: ModelRequest) -> None:
+        """Counts the call's worst case against the month of its key. Raises CallRefused."""
+        consumer, prices = call.consumer, call.model.prices
+        if consumer.key_id is None or consumer.monthly_micros is None or call.arm == ArmName.SHADOW:
+            return
+        assert prices is not None
+        worst_micros = 0
+        for upstream in call.upstreams:
+            with suppress(UnknownPrice):
+                price = prices.price(upstream.priced)
+                tokens = {"prompt_tokens": request.prompt_tokens, "max_tokens": request.max_tokens}
+                worst_micros = max(worst_micros, worst_case_micros(price, **tokens))
+        room_micros, read_at = consumer.monthly_micros - consumer.spent_micros, consumer.read_at
+        if not await self._holds.take(consumer.key_id, call.id, worst_micros, room_micros=room_micros, read_at=read_at):
+            raise _spent(consumer.monthly_micros, under_way=True)
+        call.held = True
 
     async def _call_action_agent(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None
@@ -294,6 +321,7 @@ class Calls:
 
     def _store(self, call: GatewayCall, found: dict[str, Any], begun: Any) -> None:
         found["hold"], found["cost_micros"] = self._payers.paid(call.payer, call.id)
+        call.cost_micros = found["cost_micros"]
         found["endpoint"] = call.endpoint[:80]
         found["duration_ms"] = (time.perf_counter() - call.began) * 1e3
         found["first_token_ms"] = None if call.first is None else (call.first - call.began) * 1e3
@@ -352,6 +380,14 @@ class DiscardedAnswer:
 
     def whole(self, body: bytes, text: str) -> None:
         return None
+
+
+def _spent(most_micros: int, *, under_way: bool = False) -> CallRefused:
+    """The refusal of a key whose month is used up, or would be by the calls under way."""
+    text = f"This key has spent the {money(most_micros)} that it may spend in a month (UTC)."
+    if under_way:
+        text = f"Calls of this key that are under way may cost all that is left of its {money(most_micros)} a month."
+    return CallRefused(402, text, "insufficient_quota")
 
 
 def drawn(salt: bytes, session: str) -> float:

@@ -1,4 +1,4 @@
-"""Rate limits of keys, and their spending that the database does not know yet."""
+"""Rate limits of keys, what their calls under way may cost, and their spending that the database does not know yet."""
 
 from __future__ import annotations
 
@@ -34,15 +34,112 @@ if wait > 0 then return string.format('%.6f', wait) end
 redis.call('SET', KEYS[1], string.format('%.6f', due), 'EX', math.ceil(due - now) + 1)
 return '0'
 """
+# Keys: sorted sets of "call/micros": of calls under way by the second in which each is forgotten, and of calls that
+# ended by that moment. Arguments: the call, its worst case, the room that the last read of the database left, the
+# seconds until a call that no process ends is forgotten, and how many seconds ago what that read missed may have ended.
+TAKE: Final = """
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1e6
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', now)
+local counted = 0
+local function count(members)
+  for _, member in ipairs(members) do counted = counted + tonumber(string.match(member, '[^/]*$')) end
+end
+count(redis.call('ZRANGE', KEYS[1], 0, -1))
+count(redis.call('ZRANGEBYSCORE', KEYS[2], string.format('(%.6f', now - ARGV[5]), '+inf'))
+if counted >= tonumber(ARGV[3]) then return 0 end
+redis.call('ZADD', KEYS[1], string.format('%.6f', now + ARGV[4]), ARGV[1] .. '/' .. ARGV[2])
+redis.call('EXPIRE', KEYS[1], ARGV[4] + 1)
+return 1
+"""
+# Arguments: the call, its worst case, its cost, the seconds for which the cost is kept.
+END: Final = """
+local time = redis.call('TIME')
+local now = time[1] + time[2] / 1e6
+redis.call('ZREM', KEYS[1], ARGV[1] .. '/' .. ARGV[2])
+redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])
+redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1] .. '/' .. ARGV[3])
+redis.call('EXPIRE', KEYS[2], ARGV[4] + 1)
+"""
+LONGEST_CALL: Final = 900  # seconds; a process that was killed ends no call
+KEPT: Final = 60  # seconds; reads of the database are younger
+WRITING: Final = 1.0  # seconds from a call's end until its cost is in the database
 
 
-class KeyRates:
-    """Calls per minute by key, shared by all processes in Redis. Without Redis each process limits its own calls.
-    A whole minute's calls may come at once, the next ones evenly. Belongs to one event loop; close it there.
-    """
+class Shared:
+    """A connection to Redis of one event loop; close it there."""
 
     def __init__(self) -> None:
         self._client: Redis | None = None
+
+    def _redis(self) -> Redis:
+        if self._client is None:
+            limits: dict[str, Any] = settings.REDIS_TIMEOUTS
+            self._client = async_redis_client(settings.REDIS_URL, **limits)
+        return self._client
+
+    async def aclose(self) -> None:
+        client, self._client = self._client, None
+        if client is not None:
+            await client.aclose()
+
+
+class KeyHolds(Shared):
+    """Worst cases of calls under way, by key, shared by all processes in Redis, so that a key's month is passed by one
+    call's worst case at the most. Without Redis each process counts its own calls."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._own: dict[uuid.UUID, dict[uuid.UUID, int]] = defaultdict(dict)
+
+    async def take(self, key: uuid.UUID, call: uuid.UUID, micros: int, *, room_micros: int, read_at: float) -> bool:
+        """Counts a call of at most ``micros``. False, and nothing is counted: calls that ended since the database was
+        read at ``read_at`` (of ``time.monotonic``), and those under way, may cost all of ``room_micros``."""
+        if sum(self._own[key].values()) >= room_micros:
+            return False
+        self._own[key][call] = micros  # counted here also where Redis answers late
+        try:
+            with broker_asked():
+                missed = min(time.monotonic() - read_at + WRITING, KEPT)
+                values = (str(call), str(micros), str(room_micros), str(LONGEST_CALL), f"{missed:.3f}")
+                taken = bool(await self._redis().eval(TAKE, 2, *_names(key), *values))
+        except (TimeoutError, RedisError, OSError) as error:
+            log.info("this process alone counts what a key's calls may cost: %s", error)
+            return True
+        if not taken:
+            self._ended(key, call)
+        return taken
+
+    async def end(self, key: uuid.UUID, call: uuid.UUID, cost_micros: int) -> None:
+        """Counts the cost of a call that ended until a read of the database has it."""
+        micros = self._ended(key, call)
+        try:
+            with broker_asked():
+                values = (str(call), str(micros), str(cost_micros), str(KEPT))
+                await self._redis().eval(END, 2, *_names(key), *values)
+        except (TimeoutError, RedisError, OSError) as error:
+            log.info("the end of a call is forgotten in %d s: %s", LONGEST_CALL, error)
+
+    def _ended(self, key: uuid.UUID, call: uuid.UUID) -> int:
+        own = self._own[key]
+        micros = own.pop(call, 0)
+        if not own:
+            del self._own[key]
+        return micros
+
+
+def _names(key: uuid.UUID) -> tuple[str, str]:
+    """Of what is under way and of what ended; in a cluster both are on one node."""
+    return f"agentcore:{{{key}}}:held", f"agentcore:{{{key}}}:ended"
+
+
+class KeyRates(Shared):
+    """Calls per minute by key, shared by all processes in Redis. Without Redis each process limits its own calls.
+    A whole minute's calls may come at once, the next ones evenly.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
         self._own: dict[uuid.UUID, float] = {}
 
     async def turn(self, key: uuid.UUID, per_minute: int) -> float:
@@ -55,6 +152,8 @@ class KeyRates:
         except (TimeoutError, RedisError, OSError) as error:
             log.info("this process alone limits the rate of a key: %s", error)
             return self._own_turn(key, interval, ahead)
+        if float(wait) <= 0:
+            self._own_turn(key, interval, ahead)  # where Redis answers the next one late, this one counts all the same
         return float(wait)
 
     def _own_turn(self, key: uuid.UUID, interval: float, ahead: float) -> float:
@@ -64,17 +163,6 @@ class KeyRates:
         if wait <= 0:
             self._own[key] = due
         return max(wait, 0.0)
-
-    def _redis(self) -> Redis:
-        if self._client is None:
-            limits: dict[str, Any] = settings.REDIS_TIMEOUTS
-            self._client = async_redis_client(settings.REDIS_URL, **limits)
-        return self._client
-
-    async def aclose(self) -> None:
-        client, self._client = self._client, None
-        if client is not None:
-            await client.aclose()
 
 
 class RecentSpending:

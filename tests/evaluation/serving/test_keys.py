@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import time
 import uuid
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.core.management import CommandError, call_command
@@ -20,7 +23,7 @@ from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.services import api_key_create
 from budgets.ledger.accounts import month_of
 from budgets.models import BudgetSettings
-from evaluation.serving.gateway.key_limits import KeyRates, RecentSpending
+from evaluation.serving.gateway.key_limits import WRITING, KeyHolds, KeyRates, RecentSpending
 from evaluation.serving.keys.selectors import key_spent_micros
 from evaluation.serving.models import KeySpending, ProductionTrace
 from evaluation.serving.traces.writing import traces_write
@@ -94,6 +97,43 @@ async def test_processes_share_a_rate_and_keep_to_it_alone_while_redis_is_away(b
     alone = KeyRates()
     waits = [await alone.turn(key, 2) for _ in range(4)]
     assert waits[:2] == [0, 0] and 0 < waits[2] <= 30 and waits[3] <= waits[2]
+
+
+async def test_calls_under_way_count_at_their_worst_case_in_all_processes(broker: Redis, settings: Any) -> None:
+    one, other, key = KeyHolds(), KeyHolds(), uuid.uuid4()
+    calls = [uuid.uuid4() for _ in range(64)]
+    now = time.monotonic()
+
+    async def take(holds: KeyHolds, call: uuid.UUID, *, room: int = 10_000, read_at: float = now) -> bool:
+        return await holds.take(key, call, 2_000, room_micros=room, read_at=read_at)
+
+    taken = await asyncio.gather(*(take((one, other)[at % 2], call) for at, call in enumerate(calls)))
+    assert sum(taken) == 5  # of sixty-four at once, as many as the month pays at their worst
+    first, *_ = (call for call, yes in zip(calls, taken, strict=True) if yes)
+    await (one, other)[calls.index(first) % 2].end(key, first, 500)
+    assert not await take(one, uuid.uuid4(), room=8_500) and await take(other, uuid.uuid4(), room=8_501)
+    # A read that began long after the end has the cost already.
+    later = time.monotonic() + WRITING
+    assert await take(one, uuid.uuid4(), room=10_001, read_at=later)
+    for name in (f"agentcore:{{{key}}}:held", f"agentcore:{{{key}}}:ended"):
+        assert 0 < float(broker.ttl(name)) <= 901
+    await one.aclose()
+    await other.aclose()
+    settings.REDIS_URL = "redis://127.0.0.1:1/0"
+    alone, more = KeyHolds(), [uuid.uuid4() for _ in range(8)]
+    assert [await alone.take(key, call, 2_000, room_micros=5_000, read_at=now) for call in more[:4]] == [
+        True, True, True, False,
+    ]  # fmt: skip
+    await alone.end(key, more[0], 1)
+    assert await alone.take(key, more[5], 2_000, room_micros=5_000, read_at=now)
+
+
+async def test_a_late_redis_counts_no_call_twice(broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    rates, key = KeyRates(), uuid.uuid4()
+    assert [await rates.turn(key, 3) for _ in range(2)] == [0, 0]
+    monkeypatch.setattr(rates, "_redis", late := mock.Mock())
+    late.return_value.eval = mock.AsyncMock(side_effect=TimeoutError)
+    assert [await rates.turn(key, 3) > 0 for _ in range(3)] == [False, True, True]
 
 
 def test_spending_since_a_read_is_added_until_a_later_read_includes_it() -> None:
