@@ -41,7 +41,7 @@ def recover(folder: Path) -> int:
     for journal in abandoned(folder):
         try:
             lines = list(journal.lines())
-            _settle(lines)  # first: what was spent is known, whatever becomes of the words
+            _settle(lines)  # first: what was spent is known, also where the words are lost
             refused = _store(_traces(lines))
         except Exception as error:
             if is_away(error):

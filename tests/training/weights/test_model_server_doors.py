@@ -1,4 +1,4 @@
-"""What a model server refuses: bodies without bounds, pages of a browser, headers that can't be read. Without torch."""
+"""Requests that a model server refuses: bodies without bounds, pages of a browser, unreadable headers. No torch."""
 
 from __future__ import annotations
 
