@@ -261,7 +261,7 @@ def test_a_budget_that_is_used_up_ends_it_with_3_and_the_manifest_says_so(
 ) -> None:
     path = tmp_path / "manifest.json"
     with a_worker(), pytest.raises(SystemExit) as ended:
-        command("--agent", learner.slug, "--data", str(data), "--budget-usd=0.001", "--manifest", str(path))
+        command("--agent", learner.slug, "--data", str(data), "--budget-usd=0.007", "--manifest", str(path))
     assert ended.value.code == 3
     run = json.loads(path.read_text())["run"]
     assert (run["status"], run["status_reason"]) == ("paused", "budget_exceeded")

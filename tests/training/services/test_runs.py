@@ -27,6 +27,7 @@ from evaluation.selectors import evaluations_visible
 from experiences.models import Agent, GroupRecord, TrajectoryRecord
 from experiences.trajectories.selectors import advantages_for, trajectories_visible
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from tests.support.workers import eventually
 from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import LARGE, Iteration, PolicyCheckpoint, TrainingRun
 from training.presenters.shapes import StatusOut
@@ -124,10 +125,12 @@ def test_pause_saves_a_checkpoint_and_resume_goes_on_to_the_same_end(operator: A
     assert claimed is not None
 
     def pause_soon() -> None:
-        while not Iteration.objects.filter(run=run, number__gte=3).exists():
-            pass
-        job_pause(operator, run.job)
-        connection.close()
+        try:
+            begun = Iteration.objects.filter(run=run, number__gte=3)
+            eventually(begun.exists, every=0.01, why="it has begun")
+            job_pause(operator, run.job)
+        finally:
+            connection.close()
 
     other = threading.Thread(target=pause_soon)
     other.start()
