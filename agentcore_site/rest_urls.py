@@ -33,7 +33,6 @@ from agentcore_site.notices.api import (
 )
 from agentcore_site.rest import schema  # noqa: F401  (how OpenAPI describes our ways to sign in)
 from agentcore_site.rest.problems import body_of
-from agentcore_site.rest.schema_view import SchemaView
 from agentcore_site.views import api
 from budgets.api.alerts import AlertViewSet, BudgetSettingsViewSet
 from budgets.api.budgets import BudgetViewSet, LedgerViewSet, RaiseRequestViewSet
@@ -158,7 +157,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("", api.index, name="index"),
     path("docs/", api.docs, name="docs"),
     path("docs/<slug:tag>/", api.docs_of, name="docs_of"),
-    path("schema/", SchemaView.as_view(), name="schema"),
+    path("schema/", api.SchemaView.as_view(), name="schema"),
     path("token", TokenView.as_view(), name="token"),
     path("token/refresh", RefreshView.as_view(), name="token-refresh"),
     path("token/revoke", RevokeView.as_view(), name="token-revoke"),

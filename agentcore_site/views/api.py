@@ -3,18 +3,37 @@ description is; a program that asks for the index gets a map of addresses."""
 
 from __future__ import annotations
 
+from typing import Any
+
 from django.http import Http404, HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import render
 from django.urls import reverse
+from django.utils.cache import get_conditional_response
 from django.views.decorators.http import require_safe
 from django.views.decorators.vary import vary_on_headers
+from drf_spectacular.utils import extend_schema
+from drf_spectacular.views import SpectacularAPIView
+from rest_framework.request import Request
 
 from agentcore_site.console.pages import shell
 from agentcore_site.console.snippets import snippets
 from agentcore_site.lib.links import absolute, site_of
-from agentcore_site.views.api_reference import TagPage, reference
+from agentcore_site.views.api_reference import TagPage, reference, rendered
 
 KINDS = ["application/json", "text/html"]
+
+
+class SchemaView(SpectacularAPIView):
+    """The description of REST, as YAML or JSON. It changes with a release alone, and its ``ETag`` with it."""
+
+    @extend_schema(exclude=True)
+    def get(self, request: Request, *args: Any, **kwargs: Any) -> HttpResponse | None:
+        renderer = request.accepted_renderer
+        body, etag = rendered(renderer.format)
+        answer = HttpResponse(body, content_type=renderer.media_type)
+        answer["ETag"], answer["Cache-Control"] = etag, "no-cache"
+        answer["Content-Disposition"] = f'inline; filename="AgentCore.{renderer.format}"'
+        return get_conditional_response(request._request, etag=etag, response=answer)
 
 
 @require_safe

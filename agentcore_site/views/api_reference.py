@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from functools import cache
+from threading import RLock
 from typing import Any, Final
 
 from django.utils.text import slugify
 from drf_spectacular.generators import SchemaGenerator
+from drf_spectacular.renderers import OpenApiJsonRenderer, OpenApiYamlRenderer
 
 from agentcore_site.console.snippets import ApiCall
 
 VERBS: Final = ("get", "post", "put", "patch", "delete")
 JSON: Final = "application/json"
+_making = RLock()
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +65,31 @@ class TagPage:
         return [operation for operation in self.operations if operation.verb == "GET" and "{" not in operation.path]
 
 
-@cache
 def document() -> dict[str, Any]:
-    """The OpenAPI document; made once a process, since it follows from the code alone."""
+    """The OpenAPI document; made once a process, since it follows from the code alone. Of several threads that ask at
+    once the first makes it: it takes a second of the processor, and callers need no account."""
+    with _making:
+        return _document()
+
+
+@cache
+def _document() -> dict[str, Any]:
     generator: Any = SchemaGenerator
     return dict(generator().get_schema(request=None, public=True))
+
+
+def rendered(form: str) -> tuple[bytes, str]:
+    """The document as yaml or json, and its ETag."""
+    with _making:
+        return _rendered(form)
+
+
+@cache
+def _rendered(form: str) -> tuple[bytes, str]:
+    renderer = OpenApiJsonRenderer() if form == OpenApiJsonRenderer.format else OpenApiYamlRenderer()
+    text = renderer.render(document(), renderer_context={})
+    body = text.encode() if isinstance(text, str) else text
+    return body, f'"{hashlib.sha256(body).hexdigest()[:32]}"'
 
 
 @cache
