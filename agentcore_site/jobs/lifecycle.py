@@ -222,7 +222,7 @@ def _claimed(job_id: Any, attempt: int | None) -> Job | None:
         job = Job.objects.select_related("organization", "created_by").get(id=job_id)
         if job.attempt == 1:
             event_add(job, "started", message="A worker has taken the job.", data={"status": job.status})
-            job_notify(job, _kind_of(job))
+            job_notify(job)
     return job
 
 
@@ -448,7 +448,7 @@ def _announce(job: Job) -> None:
     why = f": {job.get_status_reason_display()}" if job.status_reason else ""
     data = {"status": job.status, "reason": job.status_reason, "error": job.error[:500]}
     event_add(job, job.status, level=level, message=f"{job.get_status_display()}{why}.", data=data)
-    job_notify(job, kind)
+    job_notify(job)
     if job.ended:
         metrics.completed(job.kind, job.status)
 

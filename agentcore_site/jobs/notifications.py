@@ -6,7 +6,7 @@ from typing import Final
 
 from django.urls import get_script_prefix
 
-from agentcore_site.jobs.kinds import AboutAgent, JobKind
+from agentcore_site.jobs.kinds import agent_of
 from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.notices.events import event_record
 
@@ -46,8 +46,8 @@ def job_page(job: Job) -> str:
     return _page(JOB_PAGES.get(job.kind, TRAINING_PAGE), job)
 
 
-def job_notify(job: Job, kind: JobKind | None) -> None:
-    """Records the job's present status as an event. ``kind``: None if its package was removed."""
+def job_notify(job: Job) -> None:
+    """Records the job's present status as an event."""
     reason = job.status_reason
     stopped = job.status in (Status.PAUSED, Status.FAILED)
     how = HOW.get(reason, "Read its error, mend that, then resume it." if reason != Reason.USER else "")
@@ -69,7 +69,7 @@ def job_notify(job: Job, kind: JobKind | None) -> None:
             "how": how if stopped else "",
         },
         path=job_page(job),
-        agent_id=kind.agent_of(job) if isinstance(kind, AboutAgent) else None,
+        agent_id=agent_of(job),
         owner=job.created_by,
     )
 

@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.jobs import lifecycle
-from agentcore_site.jobs.kinds import AboutAgent, kinds
+from agentcore_site.jobs.kinds import agent_of, kinds
 from agentcore_site.jobs.models import ACTIVE, SHARE_DAYS, Job, ShareLink
 from agentcore_site.jobs.selectors import token_digest
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
@@ -69,18 +69,10 @@ def jobs_cancel_of_agent(actor: Actor, agent_id: UUID, organization_id: UUID) ->
     """Cancels each active job about an agent that is being archived, so that nothing more is paid for it. The caller
     has checked the right to archive. Returns how many."""
     active = Job.objects.filter(organization_id=organization_id, status__in=ACTIVE)
-    about = [job for job in active if _agent_of(job) == agent_id]
+    about = [job for job in active if agent_of(job) == agent_id]
     for job in about:
         lifecycle.cancel(actor, job)
     return len(about)
-
-
-def _agent_of(job: Job) -> UUID | None:
-    try:
-        kind = kinds.get(job.kind)
-    except UnknownName:  # its package was removed, and no worker can run the job
-        return None
-    return kind.agent_of(job) if isinstance(kind, AboutAgent) else None
 
 
 @transaction.atomic
