@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -20,7 +20,7 @@ from budgets.ledger.accounts import chain_open
 from budgets.meter_port import Bill
 from evaluation.serving.models import TraceStatus
 from evaluation.serving.traces.journal import abandoned
-from evaluation.serving.traces.writing import is_away, traces_write, traces_write_alone
+from evaluation.serving.traces.writing import is_away, traces_store
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +29,8 @@ ENDED: Final = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": WH
 
 
 def recover(folder: Path) -> int:
-    """Finishes the work in the journals of processes that are gone, in ``folder``. Returns the number of stored traces.
+    """Finishes the work in the journals of processes that are gone, in ``folder``. Returns the number of stored traces,
+    without those of journals that were set aside.
 
     A journal that can't be finished is set aside: it is renamed, named in the log and counted, and keeps no other from
     being finished.
@@ -39,47 +40,25 @@ def recover(folder: Path) -> int:
     """
     stored = 0
     for journal in abandoned(folder):
+        lines = list(journal.lines())
+        rows = [storable(row) for row in _traces(lines)]  # a journal may be of a release that did not mend them
         try:
-            lines = list(journal.lines())
             _settle(lines)  # first: what was spent is known, also where the words are lost
-            refused = _store(_traces(lines))
+            refused = traces_store(rows)
         except Exception as error:
             if is_away(error):
                 raise
             log.exception("the journal %s can't be finished", journal.name)
-            refused = 1
+            refused = {row["id"] for row in rows}
         if refused:
             errors.labels("journal_set_aside", "gateway").inc()
-            log.error("the journal %s is set aside: %d of its traces can't be stored", journal.name, refused)
+            log.error("the journal %s is set aside: %d of its traces can't be stored", journal.name, len(refused))
             journal.set_aside()
             continue
         journal.remove()
-        stored += len(_traces(lines))
-        log.info("%d traces of a process that ended were stored", len(_traces(lines)))
+        stored += len(rows)
+        log.info("%d traces of a process that ended were stored", len(rows))
     return stored
-
-
-def _store(rows: Sequence[Mapping[str, Any]]) -> int:
-    """Stores traces, one by one where a batch is refused. Returns how many no database takes."""
-    rows = [storable(row) for row in rows]
-    try:
-        traces_write(rows)
-    except Exception as error:
-        if is_away(error):
-            raise
-        log.exception("a batch of %d traces was refused", len(rows))
-        return sum(not _stored(row) for row in rows)
-    return 0
-
-
-def _stored(row: Mapping[str, Any]) -> bool:
-    try:
-        traces_write([row])
-    except Exception as error:
-        if is_away(error):
-            raise
-        return traces_write_alone(row)
-    return True
 
 
 def _traces(lines: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

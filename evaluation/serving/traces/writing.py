@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from django.utils.dateparse import parse_datetime
 
 from agentcore_site.encryption.columns import Sealer
-from agentcore_site.lib.database import TROUBLE, trouble_in
+from agentcore_site.lib.database import trouble_in
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.key_errors import KeyUnavailable
 from agentcore_site.lib.row_scope import everything
@@ -97,66 +97,56 @@ class TraceWriter:
     def _write(self, batch: Sequence[PendingTrace]) -> None:
         while batch:
             try:
-                traces_write([one.row for one in batch])
-            except Exception as error:
-                if is_away(error):
-                    log.warning("%d traces wait: %s", len(batch), error)
-                    connection.close()
-                    time.sleep(AGAIN)
-                    continue
-                # One that no database takes must not keep the others.
-                log.exception("a batch of %d traces was refused", len(batch))
-                for one in batch:
-                    if len(batch) > 1:
-                        self._write([one])
-                    else:
-                        self._write_alone(one)
-                return
-            else:
-                for one in batch:
-                    self._written_down(one)
-                return
-
-    def _write_alone(self, trace: PendingTrace) -> None:
-        while True:
-            try:
-                if traces_write_alone(trace.row):
-                    self._written_down(trace)
-                return
-            except (KeyUnavailable, *TROUBLE):
+                refused = traces_store([one.row for one in batch])
+            except Exception as error:  # the database or a key is away
+                log.warning("%d traces wait: %s", len(batch), error)
                 connection.close()
                 time.sleep(AGAIN)
-
-    def _written_down(self, trace: PendingTrace) -> None:
-        self._journal.done(trace.segment)
-        if self._written is not None:
-            self._written(trace.row)
-
-
-def is_away(error: Exception) -> bool:
-    """Whether the database or a key is away, so that the same traces may be taken later."""
-    return isinstance(error, KeyUnavailable) or trouble_in(error) is not None
+                continue
+            for one in batch:
+                if one.row["id"] not in refused:  # a refused one stays in the journal
+                    self._journal.done(one.segment)
+                    if self._written is not None:
+                        self._written(one.row)
+            return
 
 
-def traces_write_alone(row: Mapping[str, Any]) -> bool:
-    """Stores a trace that was refused with its costs and without its content. False: this is refused too, and is named
-    in the log and by a metric.
+def traces_store(rows: Sequence[Mapping[str, Any]]) -> set[str]:
+    """Stores traces, one by one where a batch is refused, so that no trace keeps others back. A refused trace is stored
+    with its costs and without its content. Returns the ids of those that are refused even then.
 
     Raises:
         django.db.Error, KeyUnavailable: the database or a key is away.
     """
-    plain = {name: row[name] for name in OURS if name in row}
-    plain |= {"session": str(row["id"]), "safety": None, "error": "Its content could not be stored."}
     try:
-        traces_write([plain])
+        traces_write(rows)
     except Exception as error:
         if is_away(error):
             raise
-        errors.labels("trace_refused", "gateway").inc()
-        log.exception("trace %s can't be stored; its journal keeps it", row["id"])
-        return False
-    log.warning("trace %s was stored without its content", row["id"])
-    return True
+        log.exception("a batch of %d traces was refused", len(rows))
+        return {row["id"] for row in rows if not _is_stored(row)}
+    return set()
+
+
+def _is_stored(row: Mapping[str, Any]) -> bool:
+    plain = {name: row[name] for name in OURS if name in row}
+    plain |= {"session": str(row["id"]), "safety": None, "error": "Its content could not be stored."}
+    for columns in (row, plain):
+        try:
+            traces_write([columns])
+        except Exception as error:
+            if is_away(error):
+                raise
+            log.exception("trace %s was refused", row["id"])
+        else:
+            return True
+    errors.labels("trace_refused", "gateway").inc()
+    return False
+
+
+def is_away(error: Exception) -> bool:
+    """The database or a key is away: the same traces may be taken later."""
+    return isinstance(error, KeyUnavailable) or trouble_in(error) is not None
 
 
 def traces_write(rows: Sequence[Mapping[str, Any]]) -> None:

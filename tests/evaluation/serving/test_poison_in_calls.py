@@ -20,7 +20,7 @@ from agentcore_site.tenancy.models import Organization
 from evaluation.serving.gateway.chat_answers import ChatInterface
 from evaluation.serving.gateway.responses import ResponsesInterface
 from evaluation.serving.models import ProductionTrace, TraceStatus
-from evaluation.serving.traces import recovery, writing
+from evaluation.serving.traces import writing
 from evaluation.serving.traces.journal import ASIDE, Journal
 from evaluation.serving.traces.recovery import recover
 from evaluation.serving.traces.writing import PendingTrace, TraceWriter
@@ -112,8 +112,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
             raise DataError("unsupported Unicode escape sequence")
         write(rows)
 
-    for module in (writing, recovery):
-        monkeypatch.setattr(module, "traces_write", refuse)
+    monkeypatch.setattr(writing, "traces_write", refuse)
 
 
 @pytest.mark.django_db(transaction=True)
