@@ -280,9 +280,10 @@ class Calls:
                 tokens = {"prompt_tokens": request.prompt_tokens, "max_tokens": request.max_tokens}
                 worst_micros = max(worst_micros, worst_case_micros(price, **tokens))
         room_micros, read_at = consumer.monthly_micros - consumer.spent_micros, consumer.read_at
+        call.held = True  # before it is known: a caller may leave while Redis is asked
         if not await self._holds.take(consumer.key_id, call.id, worst_micros, room_micros=room_micros, read_at=read_at):
+            call.held = False
             raise _spent(consumer.monthly_micros, under_way=True)
-        call.held = True
 
     async def _call_action_agent(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None

@@ -66,8 +66,8 @@ KEPT: Final = 60  # seconds; reads of the database are younger
 WRITING: Final = 1.0  # seconds from a call's end until its cost is in the database
 
 
-class Shared:
-    """A connection to Redis of one event loop; close it there."""
+class SharedLimit:
+    """A limit that all processes share in Redis. Belongs to one event loop; close it there."""
 
     def __init__(self) -> None:
         self._client: Redis | None = None
@@ -84,7 +84,7 @@ class Shared:
             await client.aclose()
 
 
-class KeyHolds(Shared):
+class KeyHolds(SharedLimit):
     """Worst cases of calls under way, by key, shared by all processes in Redis, so that a key's month is passed by one
     call's worst case at the most. Without Redis each process counts its own calls."""
 
@@ -133,7 +133,7 @@ def _names(key: uuid.UUID) -> tuple[str, str]:
     return f"agentcore:{{{key}}}:held", f"agentcore:{{{key}}}:ended"
 
 
-class KeyRates(Shared):
+class KeyRates(SharedLimit):
     """Calls per minute by key, shared by all processes in Redis. Without Redis each process limits its own calls.
     A whole minute's calls may come at once, the next ones evenly.
     """

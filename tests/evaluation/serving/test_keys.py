@@ -6,7 +6,9 @@ import asyncio
 import io
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 from unittest import mock
@@ -23,9 +25,10 @@ from agentcore_site.tenancy.models import ApiKey, Organization
 from agentcore_site.tenancy.services import api_key_create
 from budgets.ledger.accounts import month_of
 from budgets.models import BudgetSettings
+from evaluation.serving.gateway.calls import Calls
 from evaluation.serving.gateway.key_limits import WRITING, KeyHolds, KeyRates, RecentSpending
 from evaluation.serving.keys.selectors import key_spent_micros
-from evaluation.serving.models import KeySpending, ProductionTrace
+from evaluation.serving.models import ArmName, KeySpending, ProductionTrace
 from evaluation.serving.traces.writing import traces_write
 from tests.evaluation.serving.production import production
 from tests.support.callers import Caller
@@ -126,6 +129,36 @@ async def test_calls_under_way_count_at_their_worst_case_in_all_processes(broker
     ]  # fmt: skip
     await alone.end(key, more[0], 1)
     assert await alone.take(key, more[5], 2_000, room_micros=5_000, read_at=now)
+
+
+@pytest.mark.django_db(transaction=True)
+def test_calls_at_once_pass_a_keys_month_by_one_call(
+    fleet: Fleet, adam: Any, acme: Organization, server: ModelServer, journal: str
+) -> None:
+    server.latency_s = 0.5
+    shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
+    _, poor = api_key_create(Actor(adam), name="poor", scopes=CALLS, monthly_micros=1)
+    with ThreadPoolExecutor(16) as pool:
+        answers = list(pool.map(lambda _: shop.ask(headers={"authorization": f"Bearer {poor}"}), range(16)))
+    assert Counter(one.status_code for one in answers) == {200: 1, 402: 15}
+    assert len(server.requests) == 1 and any("under way" in one.text for one in answers)
+
+
+async def test_a_caller_who_leaves_while_redis_is_asked_holds_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    holds, key = KeyHolds(), uuid.uuid4()
+    monkeypatch.setattr(holds, "_redis", asked := mock.Mock())
+    asked.return_value.eval = lambda *_: asyncio.sleep(60)
+    calls, call = Calls.__new__(Calls), mock.Mock(upstreams=(), id=uuid.uuid4(), held=False, arm=ArmName.CURRENT)
+    calls._holds, call.consumer = holds, mock.Mock(key_id=key, monthly_micros=9, spent_micros=0, read_at=0.0)
+    asking = asyncio.ensure_future(calls._hold(call, mock.Mock(prompt_tokens=1, max_tokens=1)))
+    await asyncio.sleep(0.01)
+    asking.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await asking
+    assert call.held and key in holds._own  # by which the end of the call releases it
+    asked.return_value.eval = mock.AsyncMock()
+    await holds.end(key, call.id, 0)
+    assert key not in holds._own
 
 
 async def test_a_late_redis_counts_no_call_twice(broker: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
