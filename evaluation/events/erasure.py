@@ -7,6 +7,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+from django.db.models import QuerySet
+
 from agentcore_site.tenancy.erasure import ErasureFinding, deleted, erasure_handlers, holding, personal_rows, rewritten
 from evaluation.events.models import (
     DeadLetter,
@@ -57,25 +59,13 @@ def received_rewards(organization_id: uuid.UUID, words: Sequence[str]) -> Erasur
     mine = ReceivedReward.objects.filter(organization_id=organization_id)
     names, values = ("reward_id", "trajectory_id"), ("components", "about")
     rows = list(holding(mine, words, texts=names, values=values))
+    sent = OutboxEvent.objects.filter(
+        kind=EventKind.REWARD,
+        key__in=[row.record_id for row in rows if row.record_id is not None],
+        data__received__in=[str(row.pk) for row in rows],
+    )
     found = rewritten(mine, words, names=names, values=values)
-
-    def erase() -> None:
-        sent = OutboxEvent.objects.filter(
-            organization_id=organization_id,
-            kind=EventKind.REWARD,
-            key__in=[row.record_id for row in rows if row.record_id is not None],
-            data__received__in=[str(row.pk) for row in rows],
-            withheld="",
-        )
-        marks = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
-        marks += [(one.sequence, str(one.message_id)) for one in sent]
-        ErasedMessage.objects.bulk_create(
-            ErasedMessage(organization_id=organization_id, stream=REWARDS, sequence=sequence, mark=mark)
-            for sequence, mark in marks
-        )
-        found.erase()
-
-    return ErasureFinding(len(rows), erase)
+    return _with_messages(found, REWARDS, rows, sent, organization_id)
 
 
 @erasure_handlers.register("training requests")
@@ -83,19 +73,29 @@ def training_requests(organization_id: uuid.UUID, words: Sequence[str]) -> Erasu
     mine = TrainingRequest.objects.filter(organization_id=organization_id)
     names, values = ("training_job_id", "base_model"), ("request", "report")
     rows = list(holding(mine, words, texts=names, values=values))
+    sent = OutboxEvent.objects.filter(
+        kind__in=(EventKind.REQUEST, EventKind.STATUS),
+        key__in=[key for row in rows for key in (row.pk, row.job_id)],
+    )
     found = rewritten(mine, words, names=names, values=values)
+    return _with_messages(found, TRAININGS, rows, sent, organization_id)
+
+
+def _with_messages(
+    found: ErasureFinding,
+    stream: str,
+    rows: Sequence[ReceivedReward] | Sequence[TrainingRequest],
+    sent: QuerySet[OutboxEvent],
+    organization_id: uuid.UUID,
+) -> ErasureFinding:
+    """``found`` together with the messages in a stream: those that the rows came with, and those ``sent`` of them."""
 
     def erase() -> None:
-        sent = OutboxEvent.objects.filter(
-            organization_id=organization_id,
-            kind__in=(EventKind.REQUEST, EventKind.STATUS),
-            key__in=[key for row in rows for key in (row.pk, row.job_id)],
-            withheld="",
-        )
-        marks = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
-        marks += [(one.sequence, str(one.message_id)) for one in sent]
+        marks: list[tuple[int | None, str]] = [(row.sequence, row.digest) for row in rows if row.sequence is not None]
+        own = sent.filter(organization_id=organization_id, withheld="")
+        marks += [(one.sequence, str(one.message_id)) for one in own]
         ErasedMessage.objects.bulk_create(
-            ErasedMessage(organization_id=organization_id, stream=TRAININGS, sequence=sequence, mark=mark)
+            ErasedMessage(organization_id=organization_id, stream=stream, sequence=sequence, mark=mark)
             for sequence, mark in marks
         )
         found.erase()
