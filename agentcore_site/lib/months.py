@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import date
+from datetime import UTC, date, datetime
+
+
+def month_start(month: date) -> datetime:
+    """The first moment of a month (UTC)."""
+    return datetime(month.year, month.month, 1, tzinfo=UTC)
 
 
 def month_after(month: date) -> date:

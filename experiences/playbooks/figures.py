@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from uuid import UUID
 
 from django.db.models import Sum
 
+from agentcore_site.lib.months import month_start
+from budgets.ledger.accounts import month_of
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.models import Evolution, Playbook
 
@@ -28,8 +29,7 @@ class EvolutionFigures:
 
 def evolution_figures() -> list[EvolutionFigures]:
     """Of each agent that evolves or has evolved."""
-    month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    rows = Evolution.objects.filter(job__created_at__gte=month).order_by().values("agent_id")
+    rows = Evolution.objects.filter(job__created_at__gte=month_start(month_of())).order_by().values("agent_id")
     sums = {row["agent_id"]: row for row in rows.annotate(cost=Sum("cost_micros"), tokens_used=Sum("tokens"))}
     playbooks = Playbook.objects.filter(agent__archived_at=None).exclude(evolutions=0, agent__evolves=False)
     return [

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, TypedDict
 
 from django.db.models import F, QuerySet, Sum
@@ -14,9 +14,11 @@ from agentcore_site.jobs.models import ACTIVE, Job, Status
 from agentcore_site.jobs.selectors import as_uuid
 from agentcore_site.lib.errors import Conflict, Missing
 from agentcore_site.lib.money import micros
+from agentcore_site.lib.months import month_start
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require_somewhere
+from budgets.ledger.accounts import month_of
 from budgets.models import LedgerEntry
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.learning.lessons.library import Lesson
@@ -351,7 +353,7 @@ def queue_position(job: Job) -> int:
 
 def evolution_spent_micros(agent: Agent, *, job_id: uuid.UUID | None = None) -> int:
     """Cost of the agent's evolutions (or that of one job) this month, in micro-dollars."""
-    month = datetime.now(UTC).replace(day=1, hour=0, minute=0, second=0, microsecond=0)
+    month = month_start(month_of())
     rows = LedgerEntry.objects.filter(
         organization_id=agent.organization_id, agent_id=agent.id, purpose=PURPOSE, at__gte=month
     )

@@ -13,6 +13,7 @@ from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import TruncMonth
 
 from agentcore_site.lib.money import MICROS
+from agentcore_site.lib.months import month_start
 from budgets.ledger.accounts import month_of
 from budgets.models import LedgerEntry
 from evaluation.serving.models import ArmName, Deployment, DeploymentState, ProductionTrace, Release
@@ -40,7 +41,7 @@ def returns_of(
 
     Four queries for all agents, and one for each release of theirs that has a proof.
     """
-    ids, since = list(agent_ids), _begin(months_back(months)[-1])
+    ids, since = list(agent_ids), month_start(months_back(months)[-1])
     money = _money(ids, since)
     answered = _answered(ids, since)
     measured = _measured({release for counts in answered.values() for _, release in counts})
@@ -62,19 +63,15 @@ def returns_of(
 
 def _money(ids: list[UUID], since: datetime) -> Mapping[UUID, dict[date, tuple[int, int]]]:
     """By agent and month, micro-dollars of (learning, answers to users)."""
-    paid = Sum(F("spent_delta_micros") + F("debt_delta_micros"))
+    paid = F("spent_delta_micros") + F("debt_delta_micros")
     rows = LedgerEntry.objects.filter(agent_id__in=ids, at__gte=since).exclude(kind="reserve").order_by()
     grouped = rows.annotate(month=TruncMonth("at", tzinfo=UTC)).values("agent_id", "month")
     serving = Q(purpose=SERVING)
     found: dict[UUID, dict[date, tuple[int, int]]] = defaultdict(dict)
-    sums = grouped.annotate(
-        learning=Sum(F("spent_delta_micros") + F("debt_delta_micros"), filter=~serving),
-        serving=Sum(F("spent_delta_micros") + F("debt_delta_micros"), filter=serving),
-        paid=paid,
-    )
-    for row in sums:
-        if row["paid"]:
-            found[row["agent_id"]][row["month"].date()] = (int(row["learning"] or 0), int(row["serving"] or 0))
+    for row in grouped.annotate(learning=Sum(paid, filter=~serving), serving=Sum(paid, filter=serving)):
+        learning_micros, serving_micros = int(row["learning"] or 0), int(row["serving"] or 0)
+        if learning_micros + serving_micros:
+            found[row["agent_id"]][row["month"].date()] = (learning_micros, serving_micros)
     return found
 
 
@@ -114,7 +111,3 @@ def _gained(release: Release) -> Amount | None:
     if proof.get("improvement") is None:
         return None
     return Amount.of(float(proof["improvement"]), proof.get("low"), proof.get("high"))
-
-
-def _begin(month: date) -> datetime:
-    return datetime(month.year, month.month, 1, tzinfo=UTC)

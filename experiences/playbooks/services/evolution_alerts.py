@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from typing import Final
+from uuid import UUID
 
 from django.db.models import Avg, Count
 from django.urls import reverse
@@ -13,10 +14,12 @@ from agentcore_site.jobs.events import event_add
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.lib.money import micros
 from agentcore_site.lib.money_format import money
+from agentcore_site.lib.months import month_start
 from agentcore_site.notices.events import event_record
 from agentcore_site.notices.models import SiteEvent
 from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.members import admins_of
+from budgets.ledger.accounts import month_of
 from budgets.models import BudgetSettings
 from experiences.agents.evolution_settings import evolution_settings
 from experiences.models import Agent, ContextDelta, Evolution
@@ -37,14 +40,16 @@ def evolution_alerts(evolution: Evolution) -> None:
     evolution_budget_alert(evolution)
     agent = evolution.agent
     for kind, text in _found(agent).items():
-        _once_a_month(agent, kind, text)
+        path = reverse("experiences:playbook", args=[agent.pk])
+        _once_a_month(agent.organization_id, kind, text, path=path, agent=agent)
 
 
 def evolution_queue_alert(agent: Agent) -> None:
     """Call it in the transaction in which an evolution is queued."""
     waiting = Job.objects.filter(organization_id=agent.organization_id, kind="evolution", status=Status.QUEUED).count()
     if waiting > MOST_WAITING:
-        _once_a_month(None, "queue", f"{waiting:,} evolutions wait for a worker: start more workers.", of=agent)
+        text = f"{waiting:,} evolutions wait for a worker: start more workers."
+        _once_a_month(agent.organization_id, "queue", text, path=reverse("experiences:playbooks"))
 
 
 def _found(agent: Agent) -> dict[str, str]:
@@ -73,22 +78,13 @@ def _found(agent: Agent) -> dict[str, str]:
     return found
 
 
-def _once_a_month(agent: Agent | None, kind: str, text: str, *, of: Agent | None = None) -> None:
-    owner = agent or of
-    assert owner is not None
-    month = timezone.now().replace(day=1, hour=0, minute=0, second=0, microsecond=0)
-    mine = SiteEvent.objects.filter(organization_id=owner.organization_id, type=ALERT, created_at__gte=month)
-    if not mine.filter(agent_id=agent.pk if agent else None, data__alert=kind).exists():
-        event_record(
-            owner.organization_id,
-            ALERT,
-            text=text,
-            data={"alert": kind, **({"agent": agent.slug} if agent else {})},
-            path=reverse("experiences:playbooks")
-            if agent is None
-            else reverse("experiences:playbook", args=[agent.pk]),
-            agent_id=agent.pk if agent else None,
-        )
+def _once_a_month(organization_id: UUID, kind: str, text: str, *, path: str, agent: Agent | None = None) -> None:
+    """Records an alert about an agent, or about all of the organisation's."""
+    agent_id, month = None if agent is None else agent.pk, month_start(month_of())
+    mine = SiteEvent.objects.filter(organization_id=organization_id, type=ALERT, agent_id=agent_id)
+    if not mine.filter(created_at__gte=month, data__alert=kind).exists():
+        data = {"alert": kind} | ({} if agent is None else {"agent": agent.slug})
+        event_record(organization_id, ALERT, text=text, data=data, path=path, agent_id=agent_id)
 
 
 def evolution_budget_alert(evolution: Evolution) -> None:
