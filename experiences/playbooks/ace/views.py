@@ -29,6 +29,7 @@ from experiences.models import Agent, Philosophy
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.ace.access import require_service
 from experiences.playbooks.ace.answers import CACHING, context_answer, still_holds
+from experiences.playbooks.presenters.items import EvolutionsOut
 from experiences.playbooks.selectors import compiled, evolution_status, playbook_get, queue_position
 from experiences.playbooks.services.evolutions import evolution_check, evolution_queue
 from experiences.playbooks.services.executions import MAX_BATCH, TASK_LENGTH, NewTrace, traces_record
@@ -129,16 +130,8 @@ class QueuedOut(serializers.Serializer[Any]):
     queue_position = serializers.IntegerField(help_text="1 is next.")
 
 
-class EvolutionStatusOut(serializers.Serializer[Any]):
+class EvolutionStatusOut(EvolutionsOut):
     agent_id = serializers.UUIDField()
-    last_evolution_at = serializers.DateTimeField(allow_null=True)
-    evolution_count = serializers.IntegerField()
-    success_count = serializers.IntegerField()
-    failure_count = serializers.IntegerField()
-    total_deltas_generated = serializers.IntegerField()
-    total_deltas_applied = serializers.IntegerField()
-    average_confidence = serializers.FloatField()
-    last_error = serializers.CharField(allow_null=True)
 
 
 REVIEWED = OpenApiResponse(description="The agent's ace_release is reviewed, and no release of it is deployed.")

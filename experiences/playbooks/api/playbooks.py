@@ -25,7 +25,7 @@ from experiences.lessons.selectors import experience_get
 from experiences.models import ContextDelta, DeltaState, DeltaType, Playbook
 from experiences.models.agent_lookup import agent_get
 from experiences.playbooks.item_effects import effects_of
-from experiences.playbooks.presenters.items import PlaybookOut
+from experiences.playbooks.presenters.items import EvolutionsOut, PlaybookOut
 from experiences.playbooks.presenters.reviews import DeltaOut
 from experiences.playbooks.selectors import (
     WAITING,
@@ -82,17 +82,6 @@ class SectionOut(serializers.Serializer[Any]):
     effect = EffectOut(
         allow_null=True, help_text="What it adds, from contexts that lacked it by chance; null: none lacked it yet."
     )
-
-
-class EvolutionsOut(serializers.Serializer[Any]):
-    last_evolution_at = serializers.DateTimeField(allow_null=True)
-    evolution_count = serializers.IntegerField()
-    success_count = serializers.IntegerField()
-    failure_count = serializers.IntegerField()
-    total_deltas_generated = serializers.IntegerField()
-    total_deltas_applied = serializers.IntegerField()
-    average_confidence = serializers.FloatField()
-    last_error = serializers.CharField(allow_null=True)
 
 
 def _sections_shown(playbook: Playbook) -> list[dict[str, Any]]:

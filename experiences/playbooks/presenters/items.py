@@ -313,6 +313,19 @@ def _stored_pieces(change: PlaybookChange) -> list[Piece]:
     return [Piece("same", new)] if not old else difference(old, new)
 
 
+class EvolutionsOut(serializers.Serializer[Any]):
+    """Figures of a playbook's evolutions, over its whole life."""
+
+    last_evolution_at = serializers.DateTimeField(allow_null=True)
+    evolution_count = serializers.IntegerField()
+    success_count = serializers.IntegerField()
+    failure_count = serializers.IntegerField()
+    total_deltas_generated = serializers.IntegerField()
+    total_deltas_applied = serializers.IntegerField()
+    average_confidence = serializers.FloatField()
+    last_error = serializers.CharField(allow_null=True)
+
+
 class PlaybookOut(Shape):
     id = serializers.UUIDField()
     agent_id = serializers.UUIDField()
