@@ -72,7 +72,7 @@ ENTER_AGAIN: Final = "The address is on another host now: enter it again, so tha
 
 
 def moved(before: str, after: str) -> bool:
-    """Whether an address that was stored is on another host now."""
+    """True if an address that was stored is on another host now."""
     return bool(before) and urlsplit(before)[:2] != urlsplit(after)[:2]
 
 

@@ -61,7 +61,7 @@ def _is_measured(finding: Mapping[str, Any]) -> bool:
 
 
 def _all(answers: Iterable[Any]) -> bool | None:
-    """Whether all passed; None of none."""
+    """True if all passed, False if one did not, None without an answer."""
     found = [bool(one) for one in answers]
     return all(found) if found else None
 
@@ -71,7 +71,7 @@ def _reached(suites: Iterable[SuiteScore], kind: str) -> bool | None:
 
 
 def _proven(held_out: Mapping[str, Any]) -> bool | None:
-    """Whether held-out queries showed a gain; None where none was asked."""
+    """True if held-out queries showed a gain, False if they did not, None if no query was asked."""
     if held_out.get("changed") is False or held_out.get("improvement") is None:
         return None
     apart = surely_apart(held_out["p_value"], held_out["low"], held_out["high"])

@@ -235,7 +235,7 @@ class Agent(Scoped):
 
     @property
     def serves_directly(self) -> bool:
-        """Whether services receive each new version of its playbook at once, without a release of it."""
+        """True if services receive each new version of its playbook at once, without a release."""
         return self.ace_release == AceRelease.DIRECT
 
     @property

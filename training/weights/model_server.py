@@ -394,7 +394,7 @@ def _error(status: int, message: str) -> web.Response:
 
 
 def _asked_here(request: web.Request) -> bool:
-    """Whether a program of this machine asks: a page of a browser has an Origin, or a name that leads here as Host."""
+    """True for a program of this machine. A page in a browser sends an Origin, or another Host that leads to here."""
     host = request.headers.get("host", "").rpartition(":")[0] or request.headers.get("host", "")
     return "origin" not in request.headers and host.strip("[]") in HERE
 

@@ -14,7 +14,7 @@ OUTSIDE: Final = "event"  # the key in a trajectory's evidence for values withou
 MOST_STEPS: Final = 32_767  # of a row
 OBSERVED: Final = ("user_message", "tool_result")
 THINKING: Final = ("think", "plan", "verify")  # types of actions that touch nothing
-# What the schema names of the payload itself, its task and its metadata; what else came is kept beside.
+# Names of the schema for the payload itself, its task and its metadata. Other values that came are kept beside them.
 NAMED: Final = {
     "": (
         *("trajectory_id", "session_id", "agent_id", "subordinate_profile", "start_timestamp", "end_timestamp"),

@@ -179,7 +179,7 @@ def _check_address(actor: Actor, agent: Agent, before: str, options: Mapping[str
 
 
 def ace_release_check(actor: Actor, agent: Agent, *, before: str) -> None:
-    """Another way of the playbook to services is theirs to choose who may deploy: it changes what is served.
+    """Only an actor who may deploy changes how the playbook reaches services, because that changes what is served.
 
     Raises:
         Missing, Forbidden: the actor may not.

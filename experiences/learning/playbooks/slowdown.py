@@ -1,4 +1,4 @@
-"""Whether executions got slower since a playbook changed. Pure."""
+"""Comparison of the durations of executions before and after a playbook changed. Pure."""
 
 from __future__ import annotations
 
