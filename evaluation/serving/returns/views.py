@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
@@ -14,20 +14,24 @@ from evaluation.serving.returns.arithmetic import ASSUMPTIONS
 from evaluation.serving.returns.selectors import MOST_VALUE_USD, returns_of
 from experiences.models.agent_lookup import agent_get
 
+NO_AMOUNT: Final = f"The worth is an amount of dollars from 0 to {MOST_VALUE_USD:,}. Only savings are counted here."
+
 
 @page
 def returns(request: HttpRequest, actor: Actor, agent_id: Any) -> HttpResponse:
     agent = agent_get(actor, agent_id)
-    value_usd = _value(*query_params(request, "value"))
-    found = returns_of([agent.pk], value_usd=value_usd).get(agent.pk, {})
-    context = {"agent": agent, "months": found.items(), "value": value_usd or "", "assumptions": ASSUMPTIONS}
+    (given,) = query_params(request, "value")
+    value_usd = _value(given)
+    found = returns_of([agent.pk], value_usd=value_usd or 0.0).get(agent.pk, {})
+    context = {"agent": agent, "months": found.items(), "value": given, "assumptions": ASSUMPTIONS}
+    context["problem"] = NO_AMOUNT if value_usd is None else ""
     return render(request, "serving/returns.html", context)
 
 
-def _value(text: str) -> float:
-    """Dollars; 0 where the text is no amount."""
+def _value(text: str) -> float | None:
+    """Dollars; None where the text is no amount that is taken."""
     try:
         value = float(text.removeprefix("$") or 0)
     except ValueError:
-        return 0.0
-    return value if math.isfinite(value) and 0 <= value <= MOST_VALUE_USD else 0.0
+        return None
+    return value if math.isfinite(value) and 0 <= value <= MOST_VALUE_USD else None

@@ -77,6 +77,7 @@ def test_page_rest_and_summary_show_the_return_of_an_agent(
     console = Client()
     console.force_login(stella)
     shown = html(console.get(f"/agents/{agent.pk}/return/?value=nonsense"))
+    assert "an amount of dollars from 0" in shown and 'value="nonsense"' in shown  # it is kept, and named
     assert "$0.70" in shown and "not measured" not in shown and "times the queries" in shown
     summary = html(console.get("/summary/"))
     assert "times what learning cost, between" in summary and "0.0 % of 10 answers to users failed" in summary
