@@ -23,6 +23,7 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.roles import Role
 from experiences.models import Agent
+from experiences.trajectories.storage import _known_partitions
 from tests import factories, services
 from tests.support import database_snapshot, emptying, owner, static_files
 from tests.support.warm_start import WarmStart
@@ -85,9 +86,11 @@ def seeded() -> None:
 
 
 @pytest.fixture(autouse=True)
-def nothing_known_as_away() -> None:
-    """An earlier test may have found the broker away, which the product remembers for two seconds."""
+def nothing_remembered() -> None:
+    """An earlier test may have found the broker away, which the product remembers for two seconds. Or it may have run
+    the callbacks of a commit with a new partition, which its end undid."""
     _away_until.clear()
+    _known_partitions.clear()
 
 
 @pytest.fixture
