@@ -72,8 +72,10 @@ class SavedView(Scoped):
     page = models.CharField(max_length=60)
     name = models.CharField(max_length=60)
     asked = models.JSONField(default=dict, blank=True)
-    shared = models.BooleanField(default=False, help_text="Everybody of the organisation sees it over the list.")
-    opens = models.BooleanField(default=False, help_text="The list opens with it for its person.")
+    shared = models.BooleanField(
+        default=False, help_text="All members of the organisation see the view above the list."
+    )
+    opens = models.BooleanField(default=False, help_text="The list opens with this view for its owner.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
 
     class Meta:

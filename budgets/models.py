@@ -255,7 +255,7 @@ class ModelPrice(models.Model):
         db_column="cached_input",
         null=True,
         blank=True,
-        help_text="Of cached ones; empty: priced as input.",
+        help_text="Micro-dollars per million cached prompt tokens; empty: the price of input.",
     )
     output_micros = models.BigIntegerField(
         "output", db_column="output", help_text="Micro-dollars per million answer tokens, reasoning included."
@@ -263,9 +263,11 @@ class ModelPrice(models.Model):
     per_call_micros = models.BigIntegerField(
         "per call", db_column="per_call", default=0, help_text="Micro-dollars for each call."
     )
-    free = models.BooleanField(default=False, help_text="Declared free: it is counted, and costs nothing.")
+    free = models.BooleanField(default=False, help_text="Declared free: calls are counted and cost nothing.")
     source = models.CharField(max_length=200, blank=True)
-    by_hand = models.BooleanField(default=False, editable=False, help_text="Set by a person: price files leave it.")
+    by_hand = models.BooleanField(
+        default=False, editable=False, help_text="Set by a person: price files do not change this price."
+    )
     updated_at = models.DateTimeField(auto_now=True)
 
     objects = ScopedManager()
@@ -305,16 +307,16 @@ class BudgetSettings(models.Model):
 
     organization = models.OneToOneField(Organization, on_delete=models.CASCADE, related_name="+", primary_key=True)
     email_admins = models.BooleanField("e-mail the admins", default=True)
-    webhook_url = models.URLField(blank=True, max_length=500, help_text="Gets each alert as a signed POST of JSON.")
+    webhook_url = models.URLField(blank=True, max_length=500, help_text="Receives each alert as a signed POST of JSON.")
     secret_version = models.PositiveIntegerField(
-        default=1, help_text="Raise it to change the secret that signs the webhook."
+        default=1, help_text="A higher number changes the secret that signs the webhook."
     )
     most_per_minute_micros = models.BigIntegerField(
         "most per minute",
         db_column="most_per_minute",
         null=True,
         blank=True,
-        help_text="Micro-dollars that calls may cost a minute; empty: not limited.",
+        help_text="Maximum cost of calls per minute, in micro-dollars; empty: not limited.",
     )
 
     objects = ScopedManager()
@@ -351,7 +353,7 @@ class BudgetAlert(models.Model):
     limit_micros = models.BigIntegerField("limit", db_column="limit", help_text="Micro-dollars; 0 where there is none.")
     spent_micros = models.BigIntegerField("spent", db_column="spent")
     excess_micros = models.BigIntegerField(
-        "excess", db_column="excess", default=0, help_text="Micro-dollars by which a bill was above its hold."
+        "excess", db_column="excess", default=0, help_text="Micro-dollars of the bill above its hold."
     )
     created_at = models.DateTimeField(default=timezone.now)
     tries = models.PositiveSmallIntegerField(default=0)

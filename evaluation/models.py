@@ -37,19 +37,23 @@ class EvaluationRun(Scoped):
         max_length=64,
         blank=True,
         editable=False,
-        help_text="Of the measured bytes: a proof is of these alone.",
+        help_text="SHA-256 of the measured checkpoint; the result is valid for these bytes only.",
     )
     # Fingerprints of model, tools and prompt that were measured (training/services/starting_points.py).
     acts_by = models.JSONField(default=dict, blank=True, editable=False)
     split = models.CharField(max_length=12, choices=Split.choices, default=Split.HELD_OUT)
     against = models.CharField(max_length=8, choices=Against.choices, default=Against.BEGAN)
-    lines = ArrayField(models.CharField(max_length=30), default=list, help_text="What is reported, the first decides.")
+    lines = ArrayField(
+        models.CharField(max_length=30),
+        default=list,
+        help_text="Names of the reported test sets; the first one decides.",
+    )
     queries = models.JSONField(null=True, blank=True, help_text="Rows given with the request.")
     samples = models.PositiveSmallIntegerField(help_text="Rollouts of each query and arm.")
     temperature = models.FloatField(default=0.0)
     seed = models.BigIntegerField()
-    final = models.BooleanField(default=False, help_text="Asked for at the end of its run: unique per checkpoint.")
-    done = models.JSONField(default=list, blank=True, help_text="The parts (arm, line) that are finished.")
+    final = models.BooleanField(default=False, help_text="Requested at the end of its run: unique per checkpoint.")
+    done = models.JSONField(default=list, blank=True, help_text="Finished parts (arm, line).")
     report = models.JSONField(default=dict, blank=True)
     cost_micros = models.BigIntegerField(default=0)
     tokens = models.BigIntegerField(default=0)

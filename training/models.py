@@ -59,7 +59,7 @@ class TrainingRun(Scoped):
         editable=False,
         on_delete=models.PROTECT,
         related_name="runs",
-        help_text="Chosen by the domain of its data when it was launched; empty: the agent's own prompt.",
+        help_text="Selected at launch by the domain of the data; empty: the agent's own prompt.",
     )
     # The text of that prompt as it was at the launch (experiences/lessons/job_prompt.py), by which the run and its
     # evaluations act to the end: a run is slices of work, and its groups are compared. Null: jobs of earlier releases.
@@ -77,7 +77,7 @@ class TrainingRun(Scoped):
     estimate = models.JSONField(default=dict, blank=True)
     warnings = models.JSONField(default=list, blank=True)
     library = models.JSONField(
-        default=list, blank=True, help_text="The lessons that the run began with, and the weight of each."
+        default=list, blank=True, help_text="Lessons at the start of the run, each with its weight."
     )
     # Rules that choose lessons by query, at the start and as shipped: null means all lessons.
     starting_rule = models.JSONField(null=True, blank=True, editable=False)
@@ -101,10 +101,12 @@ class TrainingRun(Scoped):
     trajectories = models.PositiveIntegerField(default=0)
     tokens = models.BigIntegerField(default=0)
     cost_micros = models.BigIntegerField(default=0)
-    budget_micros = models.BigIntegerField(help_text="What the job began with; its budget may be raised since.")
+    budget_micros = models.BigIntegerField(help_text="Budget at launch, before any later change.")
     metrics = models.JSONField(default=dict, blank=True)
     selection = models.JSONField(default=dict, blank=True, help_text="The latest validation on the selection queries.")
-    verdict = models.JSONField(default=dict, blank=True, help_text="The held-out evaluation, once it is done.")
+    verdict = models.JSONField(
+        default=dict, blank=True, help_text="Result of the held-out evaluation; empty until it is done."
+    )
     best_checkpoint = models.ForeignKey(
         "PolicyCheckpoint", null=True, blank=True, on_delete=models.SET_NULL, related_name="+"
     )
@@ -239,8 +241,8 @@ class Epoch(models.Model):
     number = models.PositiveSmallIntegerField()
     iterations = models.PositiveIntegerField(default=0)
     metrics = models.JSONField(default=dict, help_text="Sums over its rollouts, in all and by tool.")
-    changes = models.JSONField(default=list, help_text="What was proposed for the library, and what became of it.")
-    gate = models.JSONField(null=True, help_text="What the selection queries said at its end.")
+    changes = models.JSONField(default=list, help_text="Proposed changes of the library, each with its outcome.")
+    gate = models.JSONField(null=True, help_text="Validation on the selection queries at the end of the epoch.")
     started_at = models.DateTimeField(default=timezone.now)
     updated_at = models.DateTimeField(auto_now=True)
 
@@ -267,12 +269,14 @@ class PolicyCheckpoint(Scoped):
     parent = models.ForeignKey("self", null=True, blank=True, on_delete=models.SET_NULL, related_name="children")
     iteration = models.PositiveIntegerField()
     sha256 = models.CharField(max_length=64, editable=False)
-    size = models.PositiveIntegerField(editable=False, help_text="Bytes.")
+    size = models.PositiveIntegerField(editable=False, help_text="Size in bytes.")
     data = models.BinaryField(null=True, editable=False)
     path = models.CharField(max_length=300, blank=True, editable=False)
     metrics = models.JSONField(default=dict, blank=True)
     validation_score = models.FloatField(null=True, blank=True)
-    validation_low = models.FloatField(null=True, blank=True, help_text="Lower bound: what the best are chosen by.")
+    validation_low = models.FloatField(
+        null=True, blank=True, help_text="Lower bound of the validation reward; ranks checkpoints."
+    )
     tags = ArrayField(models.CharField(max_length=40), default=list, blank=True)
     promoted_at = models.DateTimeField(null=True, blank=True, editable=False)
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -27,12 +27,12 @@ class AuditEvent(models.Model):
     user = models.ForeignKey(
         settings.AUTH_USER_MODEL, null=True, on_delete=models.DO_NOTHING, db_constraint=False, related_name="+"
     )
-    actor = models.CharField(max_length=150, help_text="The actor's name as it was then.")
+    actor = models.CharField(max_length=150, help_text="The actor's name at the time of the action.")
     door = models.CharField(max_length=40, blank=True)
     ip = models.CharField(max_length=45, blank=True)
     # The default is the database's too: functions of the owner write events as well.
     request_id = models.CharField(
-        max_length=64, blank=True, db_default="", db_index=True, help_text="Of what asked for it."
+        max_length=64, blank=True, db_default="", db_index=True, help_text="Id of the request that caused the event."
     )
     action = models.CharField(max_length=60, db_index=True)
     target_type = models.CharField(max_length=60, blank=True)

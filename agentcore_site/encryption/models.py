@@ -18,7 +18,7 @@ class DataKey(Scoped):
     """
 
     version = models.PositiveSmallIntegerField()
-    holder = models.CharField(max_length=20, help_text="Who has the key that opens it.")
+    holder = models.CharField(max_length=20, help_text="Provider of the key that decrypts this data key.")
     sealed = models.TextField()
     active = models.BooleanField()
     created_at = models.DateTimeField(default=timezone.now, editable=False)

@@ -46,7 +46,7 @@ class Reason(models.TextChoices):
     ALL_ITERATIONS = "all_iterations", "all iterations ran"
     EARLY_STOPPED = "early_stopped", "no further gain on the selection queries"
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
-    SPENDING_RATE = "spending_rate", "its organisation spends as much a minute as it may"
+    SPENDING_RATE = "spending_rate", "the organisation's spending limit per minute is reached"
     SPENDS_TOO_FAST = "spends_too_fast", "it spends far more than its calls need"
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     DISK_FULL = "disk_full", "the disk is nearly full"
@@ -82,7 +82,7 @@ class HostProcess(models.Model):
     place = models.CharField(max_length=120)
     name = models.CharField(max_length=30)
     host = models.CharField(max_length=100)
-    pid = models.PositiveIntegerField(help_text="0 while it is down.")
+    pid = models.PositiveIntegerField(help_text="0 while the process is down.")
     restarts = models.PositiveIntegerField(default=0)
     started_at = models.DateTimeField()
     ticked_at = models.DateTimeField(null=True)

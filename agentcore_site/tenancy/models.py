@@ -135,13 +135,15 @@ class TokenFamily(models.Model):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     user = models.ForeignKey(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="token_families")
-    current = models.CharField(max_length=32, editable=False, help_text="The `jti` of the one good refresh token.")
-    previous = models.CharField(max_length=32, blank=True, editable=False, help_text="The `jti` that it replaced.")
+    current = models.CharField(max_length=32, editable=False, help_text="The `jti` of the only valid refresh token.")
+    previous = models.CharField(
+        max_length=32, blank=True, editable=False, help_text="The `jti` of the refresh token before."
+    )
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     renewed_at = models.DateTimeField(null=True, blank=True)
     ip = models.CharField(max_length=45, blank=True, db_default="", editable=False)
     program = models.CharField(
-        max_length=300, blank=True, db_default="", editable=False, help_text="What it said of itself."
+        max_length=300, blank=True, db_default="", editable=False, help_text="The user agent of the browser or program."
     )
     expires_at = models.DateTimeField()
     ended_at = models.DateTimeField(null=True, blank=True)
@@ -217,7 +219,9 @@ class BrowserSession(models.Model):
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     used_at = models.DateTimeField(default=timezone.now, editable=False)
     ip = models.CharField(max_length=45, blank=True, editable=False)
-    browser = models.CharField(max_length=300, blank=True, editable=False, help_text="What it said of itself.")
+    browser = models.CharField(
+        max_length=300, blank=True, editable=False, help_text="The user agent of the browser or program."
+    )
 
     class Meta:
         ordering = ["-created_at"]
@@ -231,8 +235,10 @@ class Erasure(Scoped):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     digests = ArrayField(models.CharField(max_length=64))
-    found: Any = models.JSONField(help_text="Rows that held an identifier, by place.")
-    left: Any = models.JSONField(help_text="Rows that still do: they may not be changed, or can't be read.")
+    found: Any = models.JSONField(help_text="Number of rows with an identifier, by place.")
+    left: Any = models.JSONField(
+        help_text="Number of rows that still have an identifier: read-only or unreadable rows."
+    )
     notes = ArrayField(models.CharField(max_length=300), default=list, blank=True)
     requested_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -248,11 +254,11 @@ class Mail(Scoped):
     """A mail that waits to be sent, or was. Written in the transaction that it reports (``tenancy.mails``)."""
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    key = models.CharField(max_length=200, blank=True, help_text="What is queued once under this name.")
-    recipients: Any = models.JSONField(help_text="Addresses.")
+    key = models.CharField(max_length=200, blank=True, help_text="Name of the message; one message per name is queued.")
+    recipients: Any = models.JSONField(help_text="Addresses of the recipients.")
     blind = models.BooleanField(default=False, help_text="The recipients do not see each other.")
     subject = models.CharField(max_length=200)
-    body = models.TextField(blank=True, help_text="Empty once it was sent.")
+    body = models.TextField(blank=True, help_text="Empty after the message was sent.")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     tries = models.PositiveSmallIntegerField(default=0)
     try_after = models.DateTimeField(default=timezone.now)

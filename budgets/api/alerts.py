@@ -76,7 +76,7 @@ class AlertViewSet(ScopedViewSet):
 
 class BudgetSettingsOut(serializers.Serializer[Any]):
     email_admins = serializers.BooleanField(help_text="Whether alerts are mailed to the admins.")
-    webhook_url = serializers.CharField(help_text="Gets each alert as a signed POST of JSON; empty: none.")
+    webhook_url = serializers.CharField(help_text="Receives each alert as a signed POST of JSON; empty: none.")
     most_per_minute_usd = Usd(source="most_per_minute_micros", allow_null=True, help_text="Null: not limited.")
 
 

@@ -143,7 +143,9 @@ class ReceivedReward(Scoped):
     sequence = models.BigIntegerField(null=True)
     total = models.FloatField()
     components: Any = models.JSONField(default=dict)
-    about: Any = models.JSONField(default=dict, help_text="Its type, normalisation and evaluator, as they came.")
+    about: Any = models.JSONField(
+        default=dict, help_text="Type, normalisation and evaluator of the reward, as received."
+    )
     record_id = models.UUIDField(null=True)
     applied = models.BooleanField(default=False)
     received_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -165,12 +167,12 @@ class ReceivedReward(Scoped):
 class DeadReason(models.TextChoices):
     """Reasons of a refusal of a message."""
 
-    UNREADABLE = "unreadable", "Not JSON, or nothing that can be stored"
-    SCHEMA = "schema", "Not as its schema says"
-    UNKNOWN_PUBLISHER = "unknown_publisher", "From no organisation or publisher that is known"
-    UNKNOWN_AGENT = "unknown_agent", "Of an agent that is not registered"
-    WRONG_AGENT = "wrong_agent", "Of another agent than its publisher's"
-    NOT_RECORDED = "not_recorded", "Of an agent that may not be recorded"
+    UNREADABLE = "unreadable", "Not JSON, or not storable"
+    SCHEMA = "schema", "Does not match its schema"
+    UNKNOWN_PUBLISHER = "unknown_publisher", "Unknown organisation or publisher"
+    UNKNOWN_AGENT = "unknown_agent", "Unknown agent"
+    WRONG_AGENT = "wrong_agent", "The publisher may not publish for this agent"
+    NOT_RECORDED = "not_recorded", "The agent may not be recorded"
     CONFLICT = "conflict", "Its id was received with other content"
     REFUSED = "refused", "Refused"
     FAILED = "failed", "It could not be handled"
@@ -231,8 +233,8 @@ class ErasedMessage(models.Model):
 
 
 class RequestMode(models.TextChoices):
-    HERE = "here", "Here, by a learner of ours"
-    ELSEWHERE = "elsewhere", "By a training service, over NATS"
+    HERE = "here", "On this site"
+    ELSEWHERE = "elsewhere", "By an external training service, over NATS"
 
 
 class TrainingRequest(Scoped):

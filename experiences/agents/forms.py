@@ -71,7 +71,7 @@ class EndpointForm(RowForm):
     base_url = forms.CharField(
         max_length=300,
         label="Address",
-        help_text="The part before /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
+        help_text="Address without /chat/completions, e.g. https://api.openai.com/v1 or http://127.0.0.1:11434/v1.",
     )
     model = forms.CharField(max_length=120, required=False, help_text="Default for agents without a model.")
     api_key = SealedField(
@@ -137,7 +137,8 @@ class ToolServerForm(RowForm):
         required=False,
         max_length=20_000,
         widget=forms.Textarea(attrs={"rows": 3, "autocomplete": "off", "spellcheck": "false", "class": "code"}),
-        help_text="What a program is given, a line each: SEARCH_API_KEY=... Stored sealed; NAME= keeps what is stored.",
+        help_text="Environment of the program, one variable a line: SEARCH_API_KEY=... Stored encrypted; NAME= keeps"
+        " it.",
     )
     tools = forms.CharField(
         required=False, label="Only these tools", help_text="Names, separated by commas; empty: all tools."
@@ -202,17 +203,19 @@ class AgentForm(RowForm):
         max_length=300,
         required=False,
         label="Address of the agent",
-        help_text="Only over HTTP: it gets each task with a model address and a key of its own. Admins set it.",
+        help_text="Only over HTTP: receives each task, with the address of a model and a key. Only admins can change"
+        " this field.",
     )
     authorization = SealedField(
         max_length=4000,
         label="Its Authorization header",
-        help_text="Sent to that address, e.g. Bearer ... Stored sealed and never shown again; empty: it is kept.",
+        help_text="Sent to that address, e.g. Bearer ... Stored encrypted and never shown again. Empty: keep the"
+        " stored one.",
     )
     inject_context = forms.BooleanField(
         required=False,
         label="Put the context into its calls",
-        help_text="Only over HTTP, for an agent that can't put what it is sent as system before its own prompt.",
+        help_text="Only over HTTP, for an agent that can't put the received system text before its own prompt.",
     )
     opted_out = forms.BooleanField(
         required=False,
@@ -222,7 +225,7 @@ class AgentForm(RowForm):
     reward = forms.ChoiceField(
         choices=reward_choices,
         required=False,
-        help_text="Reward of jobs that name no other.",
+        help_text="Default reward of its jobs.",
     )
     reward_options = OptionsField(
         required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."
@@ -248,14 +251,14 @@ class AgentForm(RowForm):
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
         label="Good answers",
-        help_text="In words, for the reflector. Only rewards decide which lessons are kept.",
+        help_text="Description of a good answer, for the reflector. Only rewards decide which lessons are kept.",
     )
     learning_objective = forms.CharField(
         max_length=2000,
         required=False,
         widget=forms.Textarea(attrs={"rows": 3}),
         label="Learning goal",
-        help_text="Wanted lessons, in words, for the reflector.",
+        help_text="Topics of the lessons, for the reflector.",
     )
     leave_out_rate = forms.FloatField(
         required=False,
@@ -263,15 +266,15 @@ class AgentForm(RowForm):
         max_value=MOST,
         initial=0.1,
         label="Share of contexts without an item",
-        help_text="Each item of its playbook is left out of so many contexts at random, to measure what it adds; 0:"
-        " never. Its service has to report context_id then.",
+        help_text="Share of the contexts that leave out an item of the playbook, at random, to measure the item's"
+        " effect; 0: none. The service must report context_id.",
     )
     ace_release = forms.ChoiceField(
         required=False,
         choices=[("", "Not chosen: reviewed, until a service makes the playbook"), *AceRelease.choices],
-        label="Way of the playbook to services",
-        help_text="Direct: also changes that are certain enough are applied without a person. Who may deploy may change"
-        " it.",
+        label="Release of the playbook to services",
+        help_text="Direct: changes of enough confidence are applied without a review. Only people who may deploy can"
+        " change this field.",
     )
     evolves = forms.BooleanField(
         required=False,

@@ -70,9 +70,9 @@ class AgentOut(Shape):
     endpoint_id = serializers.UUIDField(allow_null=True, help_text="Of a language-model agent.")
     model = serializers.CharField()
     system_prompt = serializers.CharField()
-    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Takes the place of the system prompt.")
+    prompt_pack_id = serializers.UUIDField(allow_null=True, help_text="Replaces the system prompt.")
     pack_by_domain = serializers.BooleanField(
-        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
+        help_text="Whether a job uses the prompt pack of its data's domain, if there is one."
     )
     tools = serializers.ListField(child=serializers.CharField())
     tool_servers = serializers.ListField(
@@ -80,11 +80,11 @@ class AgentOut(Shape):
     )
     granted_tools = serializers.DictField(
         child=serializers.ListField(child=serializers.CharField()),
-        help_text="The tools that it may call, by the id of their server.",
+        help_text="Names of the tools that the agent may call, by the id of their server.",
     )
     max_tokens = serializers.IntegerField()
     url = serializers.SerializerMethodField(
-        help_text="Where an agent over HTTP takes its tasks; empty for roles that don't work with endpoints."
+        help_text="Address at which an agent over HTTP receives its tasks; empty for roles without access to endpoints."
     )
     has_authorization = serializers.BooleanField(read_only=True)
     inject_context = serializers.BooleanField(
@@ -92,34 +92,36 @@ class AgentOut(Shape):
     )
     context_arrives = serializers.BooleanField(
         allow_null=True,
-        help_text="Of an agent over HTTP: whether the context that it is sent reached its model when that was last"
-        " seen, in a test task or in training; null: not known.",
+        help_text="Of an agent over HTTP: whether its context reached its model in the latest test task or training;"
+        " null: unknown.",
     )
-    collects = serializers.BooleanField(help_text="Whether what it does may be recorded.")
-    reward = serializers.CharField(help_text="Pays its jobs that name none; empty: the preset's.")
+    collects = serializers.BooleanField(help_text="Whether its trajectories may be stored.")
+    reward = serializers.CharField(help_text="Default reward of its jobs; empty: the preset's.")
     reward_options = serializers.DictField()
-    grouped_execution = serializers.BooleanField(help_text="Whether it may be trained with training-free GRPO.")
+    grouped_execution = serializers.BooleanField(help_text="Whether the agent may be trained with training-free GRPO.")
     reflector_id = serializers.UUIDField(
-        allow_null=True, help_text="The endpoint whose model says what its attempts teach; null: its own."
+        allow_null=True, help_text="Endpoint of the model that derives lessons from rollouts; null: the agent's own."
     )
-    reflector_model = serializers.CharField(help_text="Empty: the endpoint's, or its own.")
-    objective = serializers.CharField(help_text="What a good answer is, in words.")
-    learning_objective = serializers.CharField(help_text="What lessons should be about.")
+    reflector_model = serializers.CharField(help_text="Empty: the endpoint's default, or the agent's own model.")
+    objective = serializers.CharField(help_text="Description of a good answer.")
+    learning_objective = serializers.CharField(help_text="Topics of the lessons.")
     leave_out_rate = serializers.FloatField(
-        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds."
+        help_text="Share of the contexts that leave out an item of the playbook, to measure the item's effect."
     )
     ace_release = serializers.ChoiceField(
         choices=["", *AceRelease.choices],
-        help_text="How its playbook reaches services: direct (each new version at once) or reviewed (with a deployed"
+        help_text="Release of the playbook to services: direct (each new version at once) or reviewed (with a deployed"
         " release). Empty: reviewed, until a service makes the playbook.",
     )
     evolves = serializers.BooleanField(help_text="Whether its playbook evolves by itself.")
     ace_delta_model = serializers.CharField(help_text="Empty, like null below: the site's setting.")
     ace_min_confidence = serializers.FloatField(allow_null=True)
     ace_max_sections = serializers.IntegerField(allow_null=True)
-    ace_evolution_frequency = serializers.IntegerField(allow_null=True, help_text="Executions between two evolutions.")
+    ace_evolution_frequency = serializers.IntegerField(
+        allow_null=True, help_text="Number of executions between two evolutions."
+    )
     ace_reflection_rounds = serializers.IntegerField(
-        allow_null=True, help_text="How often its reflector is asked, at most, before changes are suggested."
+        allow_null=True, help_text="Maximum number of reflection rounds before changes are suggested."
     )
     ace_monthly_budget_usd = serializers.FloatField(allow_null=True)
     archived_at = serializers.DateTimeField(allow_null=True)

@@ -30,11 +30,15 @@ class ExperienceOut(Shape):
     rollouts = serializers.IntegerField(help_text="From how many rollouts the effect comes.")
     tokens = serializers.IntegerField(help_text="What telling it costs in each call.")
     epoch = serializers.IntegerField()
-    group = serializers.CharField(help_text="iteration/query of the group that taught it.")
+    group = serializers.CharField(help_text="iteration/query of the group from which the lesson was learned.")
     task = serializers.CharField(help_text="That group's query.")
     taught_by = serializers.ListField(child=serializers.UUIDField(), help_text="Trajectories.")
-    parents = serializers.ListField(child=serializers.CharField(), help_text="Handles that were merged into it.")
-    ground_truth = serializers.FloatField(allow_null=True, help_text="Mean reward of the rollouts that taught it.")
+    parents = serializers.ListField(
+        child=serializers.CharField(), help_text="Handles of the lessons merged into this one."
+    )
+    ground_truth = serializers.FloatField(
+        allow_null=True, help_text="Mean reward of the rollouts from which the lesson was learned."
+    )
     relative_rank = serializers.FloatField(allow_null=True, help_text="Their mean rank in their group, 0 to 1.")
     tool_stats = serializers.ListField(child=serializers.DictField())
     stamp = serializers.CharField()

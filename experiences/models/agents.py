@@ -39,12 +39,12 @@ class AgentRuntime(models.TextChoices):
 class EndpointKind(models.TextChoices):
     """Kinds of endpoints: all of them accept OpenAI's chat completions."""
 
-    OPENAI = "openai", "OpenAI, or anything that speaks like it"
+    OPENAI = "openai", "OpenAI, or a compatible API"
     PORTKEY = "portkey", "Portkey gateway"
     OPENROUTER = "openrouter", "OpenRouter"
     VLLM = "vllm", "vLLM"
     OLLAMA = "ollama", "Ollama"
-    WEIGHTS = "weights", "Model server (models that are trained here)"
+    WEIGHTS = "weights", "Model server (models trained on this site)"
 
 
 class ModelEndpoint(Scoped):
@@ -53,8 +53,8 @@ class ModelEndpoint(Scoped):
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.CharField(max_length=80)
     kind = models.CharField(max_length=12, choices=EndpointKind.choices, default=EndpointKind.OPENAI)
-    base_url = models.CharField(max_length=300, help_text="The part before /chat/completions.")
-    model = models.CharField(max_length=120, blank=True, help_text="What agents use that name no model.")
+    base_url = models.CharField(max_length=300, help_text="Address without /chat/completions.")
+    model = models.CharField(max_length=120, blank=True, help_text="Default model of its agents.")
     api_key = models.TextField(blank=True, editable=False)  # sealed
     purpose_keys = models.JSONField(default=dict, blank=True, editable=False)  # sealed keys in place of it, by purpose
     gateway_key = models.TextField(blank=True, editable=False)  # sealed; Portkey's own key
@@ -94,13 +94,13 @@ class ToolServer(Scoped):
         STDIO = "stdio", "A program on the workers (stdio)"
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
-    name = models.SlugField(max_length=30, help_text="Stands before the names of its tools.")
+    name = models.SlugField(max_length=30, help_text="Prefix of the names of its tools.")
     transport = models.CharField(max_length=5, choices=Transport.choices, default=Transport.HTTP)
     url = models.CharField(max_length=300, blank=True)
     command = models.CharField(max_length=500, blank=True)
     token = models.TextField(blank=True, editable=False)  # sealed
     variables = models.JSONField(default=dict, blank=True, editable=False)  # of a program, by name; sealed values
-    tools = models.JSONField(default=list, blank=True, help_text="Names of those that may be used; empty: all.")
+    tools = models.JSONField(default=list, blank=True, help_text="Names of the allowed tools; empty: all.")
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
@@ -139,16 +139,18 @@ class Agent(Scoped):
         blank=True,
         on_delete=models.PROTECT,
         related_name="agents",
-        help_text="Stands in the place of the system prompt.",
+        help_text="Replaces the system prompt.",
     )
     pack_by_domain = models.BooleanField(
         "pack by the domain of the data",
         default=False,
         db_default=False,
-        help_text="On: a job takes the prompt pack that is for the domain of its data, if there is one.",
+        help_text="On: a job uses the prompt pack of its data's domain, if there is one.",
     )
-    tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that it may call.")
-    url = models.CharField(max_length=300, blank=True, help_text="Where an agent over HTTP takes its tasks.")
+    tools = models.JSONField(default=list, blank=True, help_text="Names of the tools that the agent may call.")
+    url = models.CharField(
+        max_length=300, blank=True, help_text="Address at which an agent over HTTP receives its tasks."
+    )
     authorization = models.TextField(blank=True, default="", editable=False)  # sealed; what ``url`` wants to see
     inject_context = models.BooleanField(
         "context is put into its calls",
@@ -158,27 +160,29 @@ class Agent(Scoped):
     context_arrives = models.BooleanField(
         null=True,
         editable=False,
-        help_text="What was seen last: whether the context that an agent over HTTP is sent reaches its model.",
+        help_text="Latest check of an agent over HTTP: whether its context reaches its model.",
     )
     collects = models.BooleanField(
-        "may be recorded", default=True, help_text="Off: nothing that it does is stored, so it can't be trained."
+        "may be recorded",
+        default=True,
+        help_text="Off: its trajectories are not stored, so the agent can't be trained.",
     )
     tool_servers = models.ManyToManyField(ToolServer, blank=True, related_name="agents")
     granted_tools = models.JSONField(
         default=dict,
         blank=True,
         editable=False,
-        help_text="Names of the tools that it may call, by the id of their server.",
+        help_text="Names of the tools that the agent may call, by the id of their server.",
     )
-    max_tokens = models.PositiveIntegerField(default=1024, help_text="Of each answer; what a call may cost at most.")
+    max_tokens = models.PositiveIntegerField(
+        default=1024, help_text="Maximum length of each answer; limits the cost of a call."
+    )
 
     # Its own defaults for training; a job that names another reward takes that one.
-    reward = models.CharField(
-        max_length=100, blank=True, help_text="Pays its jobs that name none. Empty: the preset's."
-    )
-    reward_options = models.JSONField(default=dict, blank=True, help_text="Options of that reward, by name.")
+    reward = models.CharField(max_length=100, blank=True, help_text="Default reward of its jobs. Empty: the preset's.")
+    reward_options = models.JSONField(default=dict, blank=True, help_text="Options of the default reward, by name.")
     grouped_execution = models.BooleanField(
-        "may run in groups", default=False, help_text="On: it may be trained with training-free GRPO."
+        "may run in groups", default=False, help_text="On: the agent may be trained with training-free GRPO."
     )
 
     # How training jobs reflect on its attempts.
@@ -188,22 +192,24 @@ class Agent(Scoped):
         blank=True,
         on_delete=models.PROTECT,
         related_name="reflected_agents",
-        help_text="Where the model answers that says what its attempts teach. Empty: its own endpoint.",
+        help_text="Endpoint of the model that derives lessons from rollouts. Empty: the agent's own endpoint.",
     )
-    reflector_model = models.CharField(max_length=120, blank=True, help_text="Empty: the endpoint's, or its own.")
-    objective = models.CharField(max_length=2000, blank=True, help_text="What a good answer is, in words.")
-    learning_objective = models.CharField(max_length=2000, blank=True, help_text="What lessons should be about.")
+    reflector_model = models.CharField(
+        max_length=120, blank=True, help_text="Empty: the endpoint's default, or the agent's own model."
+    )
+    objective = models.CharField(max_length=2000, blank=True, help_text="Description of a good answer.")
+    learning_objective = models.CharField(max_length=2000, blank=True, help_text="Topics of the lessons.")
 
     # Of an agent that was there before it could be set: 0 (migration 0015).
     leave_out_rate = models.FloatField(
         default=0.1,
         db_default=0.1,
-        help_text="In which share of the contexts each item of its playbook is left out, to measure what it adds.",
+        help_text="Share of the contexts that leave out an item of the playbook, to measure the item's effect.",
     )
 
     # How its playbook evolves (experiences/agents/evolution_settings.py). Empty: the site's setting of the same name.
     ace_release = models.CharField(
-        "way of the playbook to services",
+        "release of the playbook to services",
         max_length=8,
         choices=AceRelease.choices,
         blank=True,
@@ -212,14 +218,22 @@ class Agent(Scoped):
         help_text="Empty: reviewed, until a service makes the playbook.",
     )
     evolves = models.BooleanField("evolves by itself", default=False, help_text="Off: its playbook changes by hand.")
-    ace_delta_model = models.CharField(max_length=120, blank=True, help_text="The model that suggests changes.")
-    ace_min_confidence = models.FloatField(null=True, blank=True, help_text="A change is applied from here on.")
-    ace_max_sections = models.PositiveSmallIntegerField(null=True, blank=True, help_text="Items of its playbook.")
-    ace_evolution_frequency = models.PositiveIntegerField(null=True, blank=True, help_text="Executions between two.")
-    ace_reflection_rounds = models.PositiveSmallIntegerField(
-        null=True, blank=True, help_text="How often a reflector is asked, at most, before changes are suggested."
+    ace_delta_model = models.CharField(
+        max_length=120, blank=True, help_text="Model that suggests changes of the playbook."
     )
-    ace_monthly_budget_usd = models.FloatField(null=True, blank=True, help_text="What evolutions may cost a month.")
+    ace_min_confidence = models.FloatField(
+        null=True, blank=True, help_text="Minimum confidence of a change that is applied."
+    )
+    ace_max_sections = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Maximum number of items of the playbook."
+    )
+    ace_evolution_frequency = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Number of executions between two evolutions."
+    )
+    ace_reflection_rounds = models.PositiveSmallIntegerField(
+        null=True, blank=True, help_text="Maximum number of reflection rounds before changes are suggested."
+    )
+    ace_monthly_budget_usd = models.FloatField(null=True, blank=True, help_text="Maximum cost of evolutions per month.")
 
     archived_at = models.DateTimeField(null=True, blank=True)
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")

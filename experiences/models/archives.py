@@ -32,7 +32,7 @@ class TrajectoryArchive(Scoped):
     sha256 = models.CharField(max_length=64)
     size = models.BigIntegerField(help_text="Bytes of the file.")
     rows = models.BigIntegerField()
-    first_at = models.DateTimeField(help_text="When its oldest trajectory began.")
+    first_at = models.DateTimeField(help_text="Start of its oldest trajectory.")
     last_at = models.DateTimeField()
     written_at = models.DateTimeField(default=timezone.now)
     archived_at = models.DateTimeField(null=True)
@@ -94,7 +94,7 @@ class ArchiveRule(Scoped):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     agent = models.OneToOneField(Agent, null=True, on_delete=models.CASCADE, related_name="+")
-    keep_days = models.PositiveIntegerField(help_text="Days after which an archive is deleted; 0 keeps it for ever.")
+    keep_days = models.PositiveIntegerField(help_text="Days until an archive is deleted; 0: never.")
     updated_at = models.DateTimeField(auto_now=True)
 
     class Meta:

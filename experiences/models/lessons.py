@@ -42,12 +42,16 @@ class PromptPack(Scoped):
 
     id = models.UUIDField(primary_key=True, default=uuid7, editable=False)
     name = models.SlugField(max_length=60)
-    domain = models.CharField(max_length=60, blank=True, help_text="What it is for; experiences carry the same word.")
+    domain = models.CharField(
+        max_length=60, blank=True, help_text="Domain of the prompt pack; its lessons have the same domain."
+    )
     system = models.TextField(blank=True)
-    injections = models.JSONField(default=list, blank=True, help_text="Texts that stand after the system prompt.")
+    injections = models.JSONField(default=list, blank=True, help_text="Texts after the system prompt.")
     experience_slots = models.PositiveSmallIntegerField(default=20)
-    max_words = models.PositiveSmallIntegerField(default=32, help_text="Of each experience in this domain.")
-    sources = models.JSONField(default=list, blank=True, help_text="[{path, sha256}] of the files that it came from.")
+    max_words = models.PositiveSmallIntegerField(
+        default=32, help_text="Maximum number of words of each lesson of this domain."
+    )
+    sources = models.JSONField(default=list, blank=True, help_text="[{path, sha256}] of its source files.")
     stamp = models.CharField(max_length=64, editable=False)
     # Of texts that it had, whose lessons hold for the one that it has too. A job may still act by one of them.
     earlier_stamps = ArrayField(models.CharField(max_length=64), default=list, blank=True, editable=False)
@@ -80,21 +84,31 @@ class Experience(Scoped):
     job = models.ForeignKey(Job, null=True, on_delete=models.SET_NULL, related_name="experiences")
     handle = models.CharField(max_length=16)
     kind = models.CharField(max_length=10, choices=ExperienceKind.choices, default=ExperienceKind.EXPERIENCE)
-    task = models.CharField(max_length=200, blank=True, help_text="The query of the group that taught it.")
+    task = models.CharField(
+        max_length=200, blank=True, help_text="Query of the group from which the lesson was learned."
+    )
     epoch = models.PositiveSmallIntegerField(default=1)
-    group = models.CharField(max_length=40, blank=True, help_text="iteration/query of the group that taught it.")
+    group = models.CharField(
+        max_length=40, blank=True, help_text="iteration/query of the group from which the lesson was learned."
+    )
     domain = models.CharField(max_length=60, blank=True)
     summary = models.CharField(max_length=1000)
     why = models.TextField(blank=True)
-    ground_truth = models.FloatField(null=True, help_text="Mean reward of the rollouts that taught it.")
-    relative_rank = models.FloatField(null=True, help_text="Their mean rank within their group, 0 to 1.")
+    ground_truth = models.FloatField(
+        null=True, help_text="Mean reward of the rollouts from which the lesson was learned."
+    )
+    relative_rank = models.FloatField(null=True, help_text="Mean rank of these rollouts within their group, 0 to 1.")
     tool_stats = models.JSONField(default=list, blank=True, help_text="[{tool, calls, tokens, latency_ms, cost_usd}]")
     stamp = models.CharField(max_length=64)
     status = models.CharField(max_length=12, choices=ExperienceStatus.choices, default=ExperienceStatus.PROPOSED)
     version = models.PositiveIntegerField(default=1)
     tokens = models.PositiveIntegerField(default=0)
-    taught_by = ArrayField(models.UUIDField(), default=list, help_text="The trajectories that it was learned from.")
-    parents = ArrayField(models.CharField(max_length=16), default=list, help_text="Handles that were merged into it.")
+    taught_by = ArrayField(
+        models.UUIDField(), default=list, help_text="Trajectories from which the lesson was learned."
+    )
+    parents = ArrayField(
+        models.CharField(max_length=16), default=list, help_text="Handles of the lessons merged into this one."
+    )
     weight = models.FloatField(default=0.5)
     effect = models.FloatField(null=True)
     effect_error = models.FloatField(null=True)
@@ -151,10 +165,12 @@ class Question(Scoped):
     stage = models.CharField(max_length=20)  # summary, lessons, operations, merge, insights, deltas
     iteration = models.PositiveIntegerField(default=0)
     epoch = models.PositiveSmallIntegerField(default=1)
-    asked = models.CharField(max_length=64, help_text="SHA-256 of what was asked: another question, another answer.")
-    model = models.CharField(max_length=120, blank=True, help_text="That was asked; empty in rows of earlier releases.")
+    asked = models.CharField(max_length=64, help_text="SHA-256 of the prompt; a changed prompt needs a new answer.")
+    model = models.CharField(
+        max_length=120, blank=True, help_text="Model that answered; empty in rows of earlier releases."
+    )
     usable = models.BooleanField()
-    reason = models.CharField(max_length=300, blank=True, help_text="Why its answer was refused.")
+    reason = models.CharField(max_length=300, blank=True, help_text="Reason for which the answer was refused.")
     reply = models.JSONField(null=True)
     repaired = models.BooleanField(default=False)
     calls = models.PositiveSmallIntegerField(default=1)

@@ -141,7 +141,7 @@ class DeltaType(models.TextChoices):
 class DeltaState(models.TextChoices):
     PROPOSED = "proposed", "Proposed"
     APPLIED = "applied", "Applied"
-    MERGED = "merged", "Merged with an item that says the same"
+    MERGED = "merged", "Merged with an equivalent item"
     REVIEW = "review", "Waits for a review"
     QUARANTINED = "quarantined", "Quarantined"
     REJECTED = "rejected", "Rejected"
@@ -161,15 +161,15 @@ class ContextDelta(Scoped):
     category = models.CharField(max_length=12, blank=True)
     content = models.CharField(max_length=1000, blank=True)
     proposed = models.CharField(max_length=1000, blank=True)
-    target = models.CharField(max_length=40, blank=True, help_text="The item that update and remove are about.")
+    target = models.CharField(max_length=40, blank=True, help_text="Item that is updated or removed.")
     confidence = models.FloatField()
     rationale = models.TextField(blank=True)
     state = models.CharField(max_length=12, choices=DeltaState.choices, default=DeltaState.PROPOSED)
     reason = models.CharField(max_length=300, blank=True)
-    taught_by = ArrayField(models.UUIDField(), default=list, help_text="The executions that it was learned from.")
+    taught_by = ArrayField(models.UUIDField(), default=list, help_text="Executions from which the change was learned.")
     experience = models.UUIDField(null=True, editable=False)
-    section = models.CharField(max_length=16, blank=True, help_text="The item that it made or changed.")
-    version = models.PositiveIntegerField(null=True, help_text="The version that it went into.")
+    section = models.CharField(max_length=16, blank=True, help_text="Item that the change added or updated.")
+    version = models.PositiveIntegerField(null=True, help_text="First version with the change.")
     by = models.CharField(max_length=150, help_text="A person, or an evolution.")
     reviewed_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     reviewed_at = models.DateTimeField(null=True)
@@ -213,10 +213,10 @@ class ExecutionTrace(Scoped):
     outputs: Any = SealedJSONField(default=dict)
     duration_ms = models.FloatField()
     success = models.BooleanField()
-    context_version = models.PositiveIntegerField(null=True, help_text="The playbook's version in its context.")
-    leave_out_rate = models.FloatField(null=True, help_text="With which probability each item was left out.")
-    left_out = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that were left out.")
-    used = ArrayField(models.CharField(max_length=16), null=True, help_text="The items that its answer used.")
+    context_version = models.PositiveIntegerField(null=True, help_text="Version of the playbook in the context.")
+    leave_out_rate = models.FloatField(null=True, help_text="Probability with which each item was left out.")
+    left_out = ArrayField(models.CharField(max_length=16), null=True, help_text="Items left out of the context.")
+    used = ArrayField(models.CharField(max_length=16), null=True, help_text="Items that the answer used.")
     recorded_at = models.DateTimeField(default=timezone.now, editable=False)
 
     objects: ClassVar[ScopedManager] = ScopedManager(needs="data.view")
@@ -254,7 +254,7 @@ class Evolution(Scoped):
     metrics = models.JSONField(default=dict)
     version_before = models.PositiveIntegerField(null=True)
     version_after = models.PositiveIntegerField(null=True)
-    outcome = models.JSONField(default=dict, help_text="How many deltas ended in which state.")
+    outcome = models.JSONField(default=dict, help_text="Number of deltas by final state.")
     cost_micros = models.BigIntegerField(default=0)
     tokens = models.PositiveBigIntegerField(default=0)
     settled_at = models.DateTimeField(null=True)

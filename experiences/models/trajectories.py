@@ -38,7 +38,7 @@ class Dataset(Scoped):
         blank=True,
         default="",
         db_default="",
-        help_text="What its queries are about; a prompt pack of the same domain can be chosen by it.",
+        help_text="Topic of its queries; selects the prompt pack of the same domain.",
     )
     sha256 = models.CharField(max_length=64, editable=False)
     size = models.PositiveIntegerField(editable=False, help_text="Number of queries.")
@@ -52,7 +52,7 @@ class Dataset(Scoped):
         editable=False,
         on_delete=models.SET_NULL,
         related_name="followed_by",
-        help_text="The version before.",
+        help_text="Previous version.",
     )
     origin = models.CharField(
         max_length=12,

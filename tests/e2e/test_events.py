@@ -44,7 +44,11 @@ def test_publishers_dead_letters_and_requested_trainings(
         page.fill("[name=name]", f"researcher {scheme} {width}")
         page.click("text=Create publisher")
         page.wait_for_selector("text=The password is shown only once.")
-        shown = {"events": "Revoke", "events/dead-letters": "Not as its schema says", "events/trainings": "nightly-42"}
+        shown = {
+            "events": "Revoke",
+            "events/dead-letters": "Does not match its schema",
+            "events/trainings": "nightly-42",
+        }
         shown[training.strip("/")] = "of $12.50"
         for path, words in shown.items():
             if path != "events":

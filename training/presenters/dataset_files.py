@@ -41,7 +41,7 @@ class DatasetOut(serializers.Serializer[Any]):
     size = serializers.IntegerField(help_text="Number of queries.")
     sha256 = serializers.CharField(help_text="Of the cleaned rows: the same rows are one dataset.")
     version = serializers.IntegerField()
-    follows = serializers.UUIDField(source="follows_id", allow_null=True, help_text="The version before.")
+    follows = serializers.UUIDField(source="follows_id", allow_null=True, help_text="Previous version.")
     origin = serializers.ChoiceField(choices=DatasetOrigin.choices, help_text="Where its rows come from.")
     origin_detail = serializers.CharField(help_text="The name of the file or of the agent.")
     archived_at = serializers.DateTimeField(allow_null=True, help_text="Since when it is not offered; null: it is.")

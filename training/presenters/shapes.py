@@ -274,7 +274,9 @@ class CheckpointOut(serializers.Serializer[Any]):
     size = serializers.IntegerField(help_text="Bytes.")
     metrics = serializers.DictField()
     validation_score = serializers.FloatField(allow_null=True)
-    validation_low = serializers.FloatField(allow_null=True, help_text="Lower bound: what the best are chosen by.")
+    validation_low = serializers.FloatField(
+        allow_null=True, help_text="Lower bound of the validation reward; ranks checkpoints."
+    )
     tags = serializers.ListField(child=serializers.CharField())
     promoted_at = serializers.DateTimeField(
         allow_null=True, help_text="An agent uses the checkpoint that was promoted last."

@@ -21,11 +21,11 @@ from evaluation.serving.traces.selectors import production_trace_get, production
 
 @extend_schema_serializer(deprecate_fields=["told"])
 class ProductionTraceDetail(ProductionTraceRow):
-    key = serializers.CharField(help_text="The beginning of the consumer's key.")
+    key = serializers.CharField(help_text="First characters of the consumer's key.")
     endpoint = serializers.CharField()
     attempts = serializers.IntegerField(help_text="Calls of the model that it took.")
     temperature = serializers.FloatField(allow_null=True)
-    metadata = serializers.JSONField(help_text="What the caller said of the task, by name.")
+    metadata = serializers.JSONField(help_text="Metadata of the task from the caller, by name.")
     context_handles = serializers.ListField(
         child=serializers.CharField(), source="told", help_text="Handles of lessons and items in its context."
     )

@@ -56,7 +56,7 @@ class Deployment(Scoped):
     monitor: Any = models.JSONField(default=dict, editable=False)
     verdict: Any = models.JSONField(default=dict, editable=False)
     note = models.CharField(max_length=300, blank=True)
-    reason = models.CharField(max_length=300, blank=True, help_text="Why it ended.")
+    reason = models.CharField(max_length=300, blank=True, help_text="Reason for the end of the deployment.")
     created_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     created_at = models.DateTimeField(default=timezone.now, editable=False)
     ended_at = models.DateTimeField(null=True)
@@ -183,16 +183,18 @@ class AgentServing(Scoped):
     fallbacks = ArrayField(models.UUIDField(), default=list, blank=True)
     while_away_micros = models.PositiveBigIntegerField(default=0)
     webhook_url = models.URLField(max_length=500, blank=True)
-    gate: Any = models.JSONField(default=dict, help_text="What its releases have to show (serving.gate.verdict).")
+    gate: Any = models.JSONField(default=dict, help_text="Rule that its releases must pass (serving.gate.verdict).")
     last_erased = models.PositiveIntegerField(default=0, editable=False)
     most_edits = models.PositiveSmallIntegerField(null=True, blank=True)
     edits_by = models.ForeignKey(settings.AUTH_USER_MODEL, null=True, on_delete=models.SET_NULL, related_name="+")
     edits_strategy = models.CharField(
         max_length=10, choices=DeploymentStrategy.choices, default=DeploymentStrategy.CANARY
     )
-    edits_a_month = models.PositiveSmallIntegerField(default=30, help_text="That go out by themselves, at most.")
+    edits_a_month = models.PositiveSmallIntegerField(
+        default=30, help_text="Maximum number of automatic deployments per month."
+    )
     edits_monthly_micros = models.PositiveBigIntegerField(
-        default=5_000_000, help_text="What suites for them may cost in a month."
+        default=5_000_000, help_text="Maximum cost of their suites per month."
     )
     edits_month = models.DateField(null=True, editable=False)
     edits_out = models.PositiveIntegerField(default=0, editable=False)

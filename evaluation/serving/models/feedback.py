@@ -15,7 +15,7 @@ from evaluation.serving.models.traces import ProductionTrace
 
 class FeedbackSource(models.TextChoices):
     EXPLICIT = "explicit", "Given"
-    IMPLICIT = "implicit", "Seen by a rule"
+    IMPLICIT = "implicit", "Detected by a rule"
 
 
 class Feedback(Scoped):

@@ -133,7 +133,7 @@ LEARNED_FROM: Final = (RowState.TAKEN, RowState.APPROVED)
 
 
 class RowSource(models.TextChoices):
-    LIKED = "liked", "An answer that was liked"
+    LIKED = "liked", "A liked answer"
     CORRECTED = "corrected", "A correction"
 
 

@@ -16,7 +16,7 @@ class ReleaseSource(models.TextChoices):
     """The source of a release."""
 
     CHECKPOINT = "checkpoint", "A job's checkpoint"
-    AGENT = "agent", "The agent as it stood"
+    AGENT = "agent", "The agent's state when the release was made"
     PLAYBOOK = "playbook", "A version of its playbook"
 
 

@@ -80,7 +80,9 @@ class SuiteRun(Scoped):
     release = models.ForeignKey(Release, null=True, blank=True, on_delete=models.CASCADE, related_name="suite_runs")
     digest = models.CharField(max_length=64, editable=False)
     bundle = models.JSONField(default=dict, editable=False)
-    judge_model = models.CharField(max_length=120, blank=True, help_text="Judges what rules can't decide; empty: none.")
+    judge_model = models.CharField(
+        max_length=120, blank=True, help_text="Model for cases that rules can't decide; empty: no judge."
+    )
     done = models.JSONField(default=list, editable=False)
     report = models.JSONField(default=dict, editable=False)
     score = models.FloatField(null=True, editable=False)

@@ -107,7 +107,7 @@ class SuiteRunOut(Shape):
     agent = serializers.CharField(source="agent.slug", help_text="The agent's slug.")
     release_id = serializers.UUIDField(allow_null=True, help_text="Null: the agent as it stood.")
     digest = serializers.CharField(help_text="SHA-256 of what was played, as a release has it.")
-    judge_model = serializers.CharField(help_text="Judges what rules can't decide; empty: none.")
+    judge_model = serializers.CharField(help_text="Model for cases that rules can't decide; empty: no judge.")
     status = serializers.ChoiceField(choices=Status.choices, source="job.status")
     status_reason = serializers.CharField(source="job.status_reason")
     progress_percent = serializers.FloatField(source="job.percent")

@@ -181,7 +181,7 @@ class ProductionTraceRow(Shape):
     cost_usd = serializers.FloatField()
     duration_ms = serializers.FloatField()
     first_token_ms = serializers.FloatField(allow_null=True)
-    safety = serializers.IntegerField(allow_null=True, help_text="Findings in its answer; null: not looked at.")
+    safety = serializers.IntegerField(allow_null=True, help_text="Findings in the answer; null: not checked.")
     reward = serializers.FloatField(allow_null=True, help_text="Null until it was worked out, and where there is none.")
     created_at = serializers.DateTimeField()
 

@@ -57,8 +57,7 @@ class AgentIn(Strict):
     )
     pack_by_domain = serializers.BooleanField(
         required=False,
-        help_text="Whether a job takes the prompt pack that is for the domain of its data, where there is one."
-        " Default: false.",
+        help_text="Whether a job uses the prompt pack of its data's domain, if there is one. Default: false.",
     )
     tools = serializers.ListField(
         child=serializers.CharField(max_length=100), max_length=200, required=False, help_text="See `/api/v1/tools`."
@@ -69,8 +68,8 @@ class AgentIn(Strict):
     granted_tools = serializers.DictField(
         child=serializers.ListField(child=serializers.CharField(max_length=200), max_length=128),
         required=False,
-        help_text="The tools that it may call, by the id of their server, as `/api/v1/tool-servers/{id}/offer` names"
-        " them. Of a server that is new to it and not named here: those that it offers now.",
+        help_text="Names of the tools that the agent may call, by the id of their server, as in"
+        " `/api/v1/tool-servers/{id}/offer`. A new server that is not named here: all its present tools.",
     )
     max_tokens = serializers.IntegerField(required=False, min_value=1, max_value=200_000)
     url = serializers.CharField(max_length=300, required=False, allow_blank=True)
@@ -83,63 +82,63 @@ class AgentIn(Strict):
     )
     inject_context = serializers.BooleanField(
         required=False,
-        help_text="For an agent over HTTP that can't put `system` before its own prompt: the gateway puts it into each"
-        " call of its model. Default: false.",
+        help_text="Whether the gateway puts `system` into each call of the agent's model: for an agent over HTTP that"
+        " can't put `system` before its own prompt. Default: false.",
     )
     collects = serializers.BooleanField(required=False)
     reward = serializers.CharField(
         max_length=100,
         required=False,
         allow_blank=True,
-        help_text="Pays its jobs that name none; see `/api/v1/rewards`. Empty: the preset's.",
+        help_text="Default reward of its jobs; see `/api/v1/rewards`. Empty: the preset's.",
     )
     reward_options = serializers.DictField(required=False)
     grouped_execution = serializers.BooleanField(
-        required=False, help_text="Whether it may be trained with training-free GRPO. Default: false."
+        required=False, help_text="Whether the agent may be trained with training-free GRPO. Default: false."
     )
     reflector_id = serializers.CharField(
         source="reflector",
         max_length=100,
         required=False,
         allow_null=True,
-        help_text="Id or name of the endpoint whose model says what its attempts teach, at a price of its own; null:"
-        " its own endpoint.",
+        help_text="Id or name of the endpoint of the model that derives lessons from rollouts, with its own price;"
+        " null: the agent's endpoint.",
     )
     reflector_model = serializers.CharField(
-        max_length=120, required=False, allow_blank=True, help_text="At that endpoint; empty: its own."
+        max_length=120, required=False, allow_blank=True, help_text="Model of that endpoint; empty: its default."
     )
     objective = serializers.CharField(
         max_length=2000,
         required=False,
         allow_blank=True,
-        help_text="What a good answer is, in words. It is shown to the model that reflects.",
+        help_text="Description of a good answer, for the reflector.",
     )
     learning_objective = serializers.CharField(
         max_length=2000,
         required=False,
         allow_blank=True,
-        help_text="What lessons should be about. It is shown to the model that reflects.",
+        help_text="Topics of the lessons, for the reflector.",
     )
     leave_out_rate = serializers.FloatField(
         min_value=0,
         max_value=MOST,
         required=False,
-        help_text="In which share of the contexts each item of its playbook is left out at random, to measure what it"
-        " adds; 0: never. Default: 0.1.",
+        help_text="Share of the contexts that leave out an item of the playbook, at random, to measure the item's"
+        " effect; 0: none. Default: 0.1.",
     )
     ace_release = serializers.ChoiceField(
         choices=AceRelease.choices,
         required=False,
         allow_blank=True,
-        help_text="How its playbook reaches services: direct (each new version at once, and changes that are certain"
-        " enough are applied by themselves) or reviewed (with a deployed release). Empty, the default: reviewed, until"
-        " a service makes the playbook, which gives it the site's ACE_RELEASE. Who may deploy may change it.",
+        help_text="Release of the playbook to services. direct: each new version at once; changes of enough"
+        " confidence need no review. reviewed: with a deployed release. Empty, the default: reviewed; a service that"
+        " makes the playbook sets the site's ACE_RELEASE. Changing it needs the permission to deploy.",
     )
     evolves = serializers.BooleanField(
         required=False, help_text="Whether its playbook evolves by itself. Default: false."
     )
     ace_delta_model = serializers.CharField(
-        max_length=120, required=False, allow_blank=True, help_text="At the agent's endpoint; empty: the site's."
+        max_length=120, required=False, allow_blank=True, help_text="Model of the agent's endpoint; empty: the site's."
     )
     ace_min_confidence = serializers.FloatField(
         min_value=0, max_value=1, required=False, allow_null=True, help_text="At least the site's; null: the site's."
@@ -152,15 +151,15 @@ class AgentIn(Strict):
         max_value=MOST_EXECUTIONS,
         required=False,
         allow_null=True,
-        help_text="Executions between two evolutions; null: the site's.",
+        help_text="Number of executions between two evolutions; null: the site's.",
     )
     ace_reflection_rounds = serializers.IntegerField(
         min_value=0,
         max_value=MOST_ROUNDS,
         required=False,
         allow_null=True,
-        help_text="So often, at most, its reflector (else the model that suggests changes) says what the executions"
-        " teach before changes are suggested; 0: never; null: the site's.",
+        help_text="Maximum number of reflection rounds before changes are suggested, by the reflector or else the"
+        " model that suggests changes; 0: none; null: the site's.",
     )
     ace_monthly_budget_usd = serializers.FloatField(
         min_value=0,

@@ -25,7 +25,7 @@ from experiences.models import EndpointKind, ModelEndpoint
 class EndpointIn(Strict):
     name = serializers.CharField(max_length=80)
     kind = serializers.ChoiceField(choices=EndpointKind.choices, required=False)
-    base_url = serializers.CharField(max_length=300, help_text="The part before /chat/completions.")
+    base_url = serializers.CharField(max_length=300, help_text="Address without /chat/completions.")
     model = serializers.CharField(max_length=120, required=False, allow_blank=True)
     api_key = serializers.CharField(max_length=4000, required=False, allow_blank=True, write_only=True)
     purpose_keys = serializers.DictField(

@@ -193,7 +193,7 @@ class ExecutionRow(serializers.Serializer[Any]):
     duration_ms = serializers.FloatField()
     success = serializers.BooleanField()
     context_version = serializers.IntegerField(
-        allow_null=True, help_text="The playbook's version in its context; null: none."
+        allow_null=True, help_text="Version of the playbook in the context; null: none."
     )
     left_out = serializers.ListField(
         child=serializers.CharField(), allow_null=True, help_text="Items that its context lacked by chance."

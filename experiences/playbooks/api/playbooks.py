@@ -136,7 +136,7 @@ class DeleteQuery(Strict):
 
 
 class DiffQuery(Strict):
-    a = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version before.")
+    a = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="Previous version.")
     b = serializers.IntegerField(min_value=1, max_value=HIGHEST, help_text="The version after.")
 
 
