@@ -81,7 +81,7 @@ def test_its_colours_are_the_consoles_and_the_page_has_no_inline_style(boss: Cli
     assert "oklch" not in style and ":root:root" in style  # stronger than what the theme writes into the page
 
 
-def test_the_permission_to_open_it_belongs_to_roles(everything: TrainingRun, acme: Organization) -> None:
+def test_the_permission_to_open_the_admin_belongs_to_roles(everything: TrainingRun, acme: Organization) -> None:
     chief = factories.UserFactory(username="chief", is_staff=True)
     factories.MembershipFactory(organization=acme, user=chief, role=Role.ADMIN)
     client = Client()

@@ -125,7 +125,7 @@ def test_a_check_that_hangs_holds_up_neither_the_answer_nor_the_other_checks(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_without_redis_it_is_degraded_and_not_dead(olivia: Any, settings: Any) -> None:
+def test_without_redis_a_site_is_degraded_and_not_dead(olivia: Any, settings: Any) -> None:
     settings.REDIS_URL = "redis://127.0.0.1:1/0"
     response = asked("/health/ready", olivia)
     assert response.status_code == 200
@@ -133,7 +133,7 @@ def test_without_redis_it_is_degraded_and_not_dead(olivia: Any, settings: Any) -
     assert response.json()["dependencies"]["redis"]["status"] == "degraded"
 
 
-def test_without_the_database_it_is_not_ready_and_names_no_secret(
+def test_without_the_database_a_site_is_not_ready_and_names_no_secret(
     anybody: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(health.CHECKS, "database", away)

@@ -110,7 +110,7 @@ def test_trial_scores_the_trajectories_of_a_job_again(api: Caller, run: Training
     assert not TrajectoryRecord.objects.filter(job_id=run.job_id, components__has_key="ground_truth").exists()
 
 
-def test_options_change_what_it_pays(api: Caller, run: TrainingRun) -> None:
+def test_options_change_the_amount_of_a_reward(api: Caller, run: TrainingRun) -> None:
     answer = ran(api, reward="shaped", options={"tool": 0.0, "step": -0.05}, job=str(run.job_id), limit=4)
     assert {one["reward"] for one in answer["trajectories"]} == {0.9, -0.1}
 

@@ -34,7 +34,7 @@ def test_a_view_that_a_program_saves_is_shown_above_the_list(api: Caller, olivia
     assert logged.after["asked"] == {"sort": ["cost"], "status": ["failed"]}
 
 
-def test_only_its_owner_renames_it_and_only_in_the_version_read(api: Caller, dan: Any, charlie: Any) -> None:
+def test_only_its_owner_renames_a_view_and_only_in_the_version_read(api: Caller, dan: Any, charlie: Any) -> None:
     made = api.post("saved-views", VIEW | {"shared": True})
     path = f"saved-views/{made.json()['id']}"
     renamed = api.send("patch", path, {"name": "Failures"}, {"If_Match": made["ETag"]})

@@ -239,7 +239,7 @@ def test_a_failed_batch_is_tried_again_by_the_same_id_with_growing_delays_and_ad
     assert (row.tries, row.error, row.failing_since, row.told_at) == (0, "", None, None)
 
 
-def test_a_person_pauses_it_and_restarts_it_from_the_beginning_or_from_now_on(
+def test_a_person_pauses_a_stream_and_restarts_it_from_the_beginning_or_from_now_on(
     adam: Any, acme: Organization, siem: Siem
 ) -> None:
     lines(acme, 2)
@@ -260,7 +260,7 @@ def test_a_person_pauses_it_and_restarts_it_from_the_beginning_or_from_now_on(
         stream_set(adam, acme, url="http://169.254.169.254/")
 
 
-def test_the_page_shows_the_secret_once_and_how_far_it_is(adam: Any, acme: Organization, siem: Siem) -> None:
+def test_the_page_shows_the_secret_once_and_how_far_the_stream_is(adam: Any, acme: Organization, siem: Siem) -> None:
     console, page = Client(), "/audit/webhook/"
     console.force_login(adam)
     assert "Start from" not in html(console.get(page))

@@ -122,7 +122,7 @@ def test_a_raised_limit_lets_the_next_call_through_and_pays_debt_first(chain: Ch
     ]
 
 
-def test_a_lowered_limit_alerts_of_what_it_makes_of_the_spending(chain: Chain, acme: Organization, adam: Any) -> None:
+def test_a_lowered_limit_alerts_of_the_thresholds_that_it_passes(chain: Chain, acme: Organization, adam: Any) -> None:
     reserve(hold(chain, "a", 60 * CENT))
     settle("a", bill(60 * CENT))
     budget_set_limit(adam, organization=acme, limit_micros=80 * CENT)

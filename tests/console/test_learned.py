@@ -121,7 +121,7 @@ def test_a_selection_by_query_shows_the_queries_of_each_lesson(console: Client, 
     assert "Reach of each lesson" not in text_of(console, with_gate(learned, GATE))
 
 
-def test_of_what_was_refused_it_says_what_it_would_take(console: Client, learned: TrainingRun) -> None:
+def test_the_tab_says_what_a_refused_lesson_would_need(console: Client, learned: TrainingRun) -> None:
     refused = GATE | {"accepted": False, "final": True, "gain": 0.07, "looks": 4, "most_looks": 4, "needs": 64}
     said = "Sample needed If the true gain is +7.0 points, a gate on 64 selection queries finds it in 4 of 5 runs;"
     assert f"{said} this one had 10." in text_of(console, with_gate(learned, refused))
@@ -212,7 +212,7 @@ def test_an_epoch_that_is_kept_for_the_search_is_not_said_to_be_accepted(console
     assert "Epoch 2 of 3: the gate accepted 2 lessons" in text_of(console, learned)
 
 
-def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -> None:
+def test_before_its_gate_an_epoch_says_what_is_tried(learned: TrainingRun) -> None:
     Epoch.objects.update(gate=None)
     said = verdict(learned, run_epochs(learned)).text
     assert said == "Epoch 1 of 3: 1 lesson taken up, 2 proposals refused; the gate has not decided yet."
@@ -220,7 +220,7 @@ def test_while_the_gate_is_to_come_it_says_what_is_tried(learned: TrainingRun) -
 
 
 @pytest.mark.parametrize("who", ["olivia", "dan", "adam", "stella"])
-def test_every_role_may_read_it(who: str, learned: TrainingRun, signed_in: SignIn, request: Any) -> None:
+def test_every_role_may_read_the_tab(who: str, learned: TrainingRun, signed_in: SignIn, request: Any) -> None:
     assert "When x1, count." in text_of(signed_in(request.getfixturevalue(who)), learned)
 
 

@@ -94,7 +94,7 @@ def every_page(playbook: Playbook) -> list[str]:
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_every_member_reads_every_page_and_it_keeps_the_strict_policy(
+def test_every_member_reads_every_page_under_the_strict_content_policy(
     name: str, request: pytest.FixtureRequest, signed_in: SignIn, playbook: Playbook, lessons: list[Experience]
 ) -> None:
     client = signed_in(request.getfixturevalue(name))

@@ -55,7 +55,7 @@ def test_nothing_waits(console: Client, agent: Agent) -> None:
 
 
 @pytest.mark.parametrize("name", ROLES)
-def test_every_member_reads_it_and_only_some_decide(
+def test_every_member_reads_a_review_and_only_some_decide(
     name: str, request: pytest.FixtureRequest, signed_in: SignIn, waits: dict[str, ContextDelta], held: Experience
 ) -> None:
     client = signed_in(request.getfixturevalue(name))
@@ -122,7 +122,7 @@ def test_a_queue_of_many_costs_as_many_queries_as_one_of_few(console: Client, op
 # -- deciding ----------------------------------------------------------------------------------------------------------
 
 
-def test_a_change_is_approved_as_it_is(console: Client, playbook: Playbook, waits: dict[str, ContextDelta]) -> None:
+def test_a_change_is_approved_unedited(console: Client, playbook: Playbook, waits: dict[str, ContextDelta]) -> None:
     answer = console.post(f"/reviews/{waits['update'].pk}/approve/", {"query": "kind=update&agent=x"})
     assert answer.status_code == 302 and answer["Location"] == "/reviews/?kind=update&agent=x"
     assert sections_of(Playbook.objects.get())[0].content == "Read the order twice."

@@ -176,7 +176,7 @@ def test_csv_streams_all_rows_in_order_over_batches(
     assert len(found) == 40 and set(found) == made
 
 
-def test_a_spreadsheet_runs_nothing_of_it(console: Any, agent: Agent) -> None:
+def test_a_spreadsheet_runs_nothing_of_a_table(console: Any, agent: Agent) -> None:
     factories.ExperienceFactory(agent=agent, summary=FORMULA)
     assert table(console, "/experiences/")[0]["summary"] == f"'{FORMULA}"
 
@@ -192,7 +192,7 @@ def test_csv_is_for_people_who_see_the_page_and_shows_their_rows_alone(
         assert signed_in(olivia).get(page, {"as": "csv"}).status_code == 403
 
 
-def test_that_it_was_taken_out_is_in_the_audit_log(console: Any, run: TrainingRun) -> None:
+def test_the_download_of_a_table_is_in_the_audit_log(console: Any, run: TrainingRun) -> None:
     table(console, "/jobs/", status="completed")
     event = AuditEvent.objects.get(action="table.exported")
     assert event.actor == "olivia" and event.after == {"table": "jobs", "filters": {"status": "completed"}}

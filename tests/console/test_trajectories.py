@@ -51,7 +51,7 @@ def long_one(run: TrainingRun, n: int) -> TrajectoryRecord:
     return TrajectoryRecord.objects.defer("steps").get(job_id=run.pk, iteration=9)
 
 
-def test_the_viewer_shows_what_it_saw_did_and_got_back(console: Client, run: TrainingRun) -> None:
+def test_the_viewer_shows_what_the_agent_saw_did_and_got_back(console: Client, run: TrainingRun) -> None:
     shown = text(console.get(f"/trajectories/{first(run).pk}/"))
     assert "rollout 1 of 4" in shown and "succeeded" in shown
     assert "reward +1.10" in shown.lower() or "Reward +1.10" in shown

@@ -151,7 +151,7 @@ def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has a closed folder to keep closed")
-def test_run_by_root_it_opens_no_folder_of_a_person(folder: Path, own_services: None) -> None:
+def test_the_embedded_services_of_root_open_no_folder_of_a_person(folder: Path, own_services: None) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
     data = closed / "data"

@@ -279,7 +279,7 @@ def test_traces_of_production_are_encrypted_and_read_as_they_were(admin: Actor, 
 
 
 @working
-def test_an_admin_switches_it_on_in_the_console_and_sees_which_rows_are_under_which_key(
+def test_an_admin_switches_encryption_on_in_the_console_and_sees_which_rows_are_under_which_key(
     adam: Any, operator: Actor, agent: Agent, acme: Any
 ) -> None:
     lived_run(operator, agent)

@@ -105,7 +105,7 @@ async def test_strangers_are_turned_away(job: Job, charlie: Any) -> None:
     assert await refused(await socket("/ws/shared/nonsense/")) == consumers.GONE
 
 
-async def test_a_key_opens_it_too(job: Job, operator: Actor) -> None:
+async def test_a_key_opens_the_socket_too(job: Job, operator: Actor) -> None:
     _, key = await database_sync_to_async(api_key_create)(operator, name="k", scopes=["training:view"])
     one = await socket(f"/ws/jobs/{job.id}/", authorization=f"Bearer {key}")
     await one.connect()
@@ -113,7 +113,7 @@ async def test_a_key_opens_it_too(job: Job, operator: Actor) -> None:
     await one.disconnect()
 
 
-async def test_a_share_link_shows_it_without_an_account_until_it_is_revoked(
+async def test_a_share_link_shows_a_job_without_an_account_until_the_link_is_revoked(
     job: Job, operator: Actor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(consumers, "POLL_SECONDS", 0.2)

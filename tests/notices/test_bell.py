@@ -92,7 +92,7 @@ def test_an_impossible_preference_is_refused(olivia: Any, charlie: Any, acme: Or
     assert not NoticePreferences.objects.exists()
 
 
-def test_the_head_counts_what_is_unread_and_the_list_marks_it(olivia: Any, dan: Any, acme: Organization) -> None:
+def test_the_head_counts_unread_notices_and_the_list_marks_them(olivia: Any, dan: Any, acme: Organization) -> None:
     for n in range(3):
         failed(acme, f"Number {n}", owner=olivia)
     failed(acme, "Dan's", owner=dan)

@@ -310,7 +310,7 @@ def test_a_job_sends_events_of_start_pause_for_money_with_a_remedy_failure_and_c
     assert list(bell) == [("olivia", "job.paused"), ("olivia", "job.failed"), ("olivia", "job.completed")]
 
 
-def test_the_page_makes_it_shows_the_secret_once_tests_it_and_shows_the_log(
+def test_the_page_makes_a_webhook_shows_the_secret_once_sends_a_test_and_shows_the_log(
     adam: Any, acme: Organization, receiver: WebhookReceiver
 ) -> None:
     console = Client()

@@ -63,7 +63,7 @@ def test_its_start_is_taken_word_for_word(api: Caller, agent: Agent) -> None:
     assert {name: run.config[name] for name in START["params"]["config"]} == START["params"]["config"]
 
 
-def test_its_status_has_every_name_that_it_prints(api: Caller, operator: Actor, agent: Agent) -> None:
+def test_the_status_of_a_job_has_every_name_that_the_seed_prints(api: Caller, operator: Actor, agent: Agent) -> None:
     run = lived_run(operator, agent)
     found = api.result("training.get_status", {"job_id": str(run.job_id)})
     assert set(found) >= {"job_id", "status", "progress", "metrics", "cost", "best_checkpoint"}

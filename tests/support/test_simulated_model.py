@@ -302,7 +302,7 @@ def test_its_lessons_are_often_good_sometimes_bad_and_always_reworded() -> None:
     assert len(set(texts)) > len(texts) / 3
 
 
-def test_without_a_schema_it_goes_by_an_example() -> None:
+def test_without_a_schema_the_model_answers_by_an_example() -> None:
     world = World(6)
     model = SimulatedModel(world, Habits())
     example = json.dumps({"summary": "what happened", "lessons": [{"text": "When ..., ...", "confidence": 0.7}]})
@@ -332,7 +332,7 @@ def test_operations_name_what_is_there() -> None:
     assert not {one["id"] for value in found for one in value["operations"]} & set(items)
 
 
-def test_lessons_that_are_given_to_it_are_passed_on() -> None:
+def test_lessons_that_are_given_to_the_model_are_passed_on() -> None:
     world = World(8)
     model, given = SimulatedModel(world, Habits()), reworded(world, world.advice[:6])
     passed = 0

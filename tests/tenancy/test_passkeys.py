@@ -121,7 +121,7 @@ def test_an_answer_is_good_once_and_of_its_own_browser(olivia: Any) -> None:
     "how",
     [{"origin": "https://agents.example.net"}, {"origin": "https://evil.agents.example.org"}, {"verified": False}],
 )
-def test_of_another_site_or_without_asking_the_person_it_is_refused(olivia: Any, how: dict[str, Any]) -> None:
+def test_a_passkey_of_another_site_or_without_user_verification_is_refused(olivia: Any, how: dict[str, Any]) -> None:
     device = Device()
     registered(olivia, device)
     client, answer = entering(device, **how)

@@ -40,7 +40,7 @@ def test_the_page_shows_the_permissions_of_each_role(acme: Any, olivia: Any, dan
 
 
 @pytest.mark.django_db
-def test_a_person_without_an_organisation_reads_it_too() -> None:
+def test_a_person_without_an_organisation_reads_the_page_of_roles_too() -> None:
     from tests.factories import UserFactory
 
     client = Client()

@@ -101,7 +101,7 @@ def test_a_password_alone_opens_nothing(app: Authenticator) -> None:
     assert failed.after == {"username": "olivia", "step": "second factor"}
 
 
-def test_the_admins_own_sign_in_asks_for_it_too(adam: Any) -> None:
+def test_the_admins_own_sign_in_asks_for_the_code_too(adam: Any) -> None:
     app = Authenticator(adam)
     client, answer = password("adam", "/admin/login/?next=/admin/tenancy/")
     assert answer["Location"] == "/sign-in/code/"
@@ -114,7 +114,7 @@ def test_the_admins_own_sign_in_asks_for_it_too(adam: Any) -> None:
     assert client.post("/sign-in/code/", {"code": app.code()})["Location"] == "/admin/"
 
 
-def test_tokens_ask_for_it_in_the_field_otp(app: Authenticator) -> None:
+def test_tokens_ask_for_the_code_in_the_field_otp(app: Authenticator) -> None:
     needed = token("olivia")
     assert needed.status_code == 401 and "otp" in needed.content.decode()
     assert token("olivia", otp=app.wrong()).status_code == 401
@@ -216,7 +216,7 @@ def test_recovery_codes_are_replaced_and_the_factor_is_taken_off_with_a_code(app
 # -- of an organisation ------------------------------------------------------------------------------------------------
 
 
-def test_an_organisation_that_asks_for_one_leads_to_it_at_the_next_sign_in(
+def test_an_organisation_that_requires_a_second_factor_leads_to_its_page_at_the_next_sign_in(
     acme: Organization, chief: Any, olivia: Any
 ) -> None:
     admin = Client()
@@ -247,7 +247,9 @@ def test_an_invited_person_sets_up_a_second_factor_first(acme: Organization, chi
     assert answer["Location"] == "/sign-in/second-factor/" and client.get("/jobs/").status_code == 302
 
 
-def test_an_admin_takes_it_off_who_lost_it(chief: Any, app: Authenticator, elsewhere: Organization) -> None:
+def test_an_admin_removes_the_second_factor_of_a_person_who_lost_it(
+    chief: Any, app: Authenticator, elsewhere: Organization
+) -> None:
     theirs = Client()
     theirs.force_login(app.person)
     admin = Client()
@@ -264,7 +266,7 @@ def test_an_admin_takes_it_off_who_lost_it(chief: Any, app: Authenticator, elsew
     assert admin.post(f"/people/{member.pk}/second-factor/remove/").status_code == 409
 
 
-def test_the_sites_operator_removes_it_by_command(app: Authenticator) -> None:
+def test_the_sites_operator_removes_a_second_factor_by_command(app: Authenticator) -> None:
     call_command("take_off_second_factor", user="olivia")
     assert password("olivia")[1]["Location"] == "/"
     with pytest.raises(CommandError, match="no second factor"):

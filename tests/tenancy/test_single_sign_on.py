@@ -346,7 +346,7 @@ def test_a_start_with_an_organisation_that_is_not_there_is_refused_with_the_reas
     call_command("check", databases=["default"])
 
 
-def test_the_first_start_is_not_held_up_by_it(settings: Any) -> None:
+def test_a_group_of_a_missing_organisation_does_not_stop_the_first_start(settings: Any) -> None:
     settings.OIDC_GROUPS = [("leads", "not-yet", "admin")]
     assert not Organization.objects.exists()
     call_command("check", databases=["default"])

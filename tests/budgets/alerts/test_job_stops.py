@@ -48,7 +48,7 @@ def stopped(job: Job, chain: Chain) -> JobEvent:
     return JobEvent.objects.get(job=job, type="bill")
 
 
-def test_the_bill_says_what_stopped_it_and_what_the_money_went_for(job: Job, chain: Chain) -> None:
+def test_the_bill_says_what_stopped_the_job_and_what_the_money_went_for(job: Job, chain: Chain) -> None:
     event = stopped(job, chain)
     assert event.message == "Stopped by this job's budget. Spent $0.90: training $0.90."
     assert (event.data["stopped_by"], event.data["spent_usd"], event.data["limit_usd"]) == ("job", 0.9, 1.0)
@@ -169,7 +169,7 @@ def test_a_job_can_go_on_once_nothing_limits_it_any_more(job: Job, chain: Chain,
     assert job_resume(Actor(olivia), job).status == Status.QUEUED
 
 
-def test_people_who_may_raise_it_are_asked_by_mail_once_an_hour(
+def test_people_who_may_raise_the_budget_are_asked_by_mail_once_an_hour(
     job: Job, chain: Chain, olivia: Any, adam: Any, dan: Any, charlie: Any
 ) -> None:
     stopped(job, chain)

@@ -51,7 +51,7 @@ def earlier(chain: Chain, seconds: float) -> None:
     Budget.objects.filter(id=chain.organization_budget).update(minute_at=F("minute_at") - timedelta(seconds=seconds))
 
 
-def test_a_call_beyond_it_gets_the_seconds_to_wait(slow: Chain) -> None:
+def test_a_call_beyond_the_rate_gets_the_seconds_to_wait(slow: Chain) -> None:
     reserve(hold(slow, "a", 40 * CENT))
     full = refused(slow, "b", 30 * CENT)
     assert 9 < full.retry_after <= 10 and "$0.60 a minute" in str(full) and full.scope == "organization"
@@ -153,7 +153,9 @@ async def test_calls_of_a_job_wait_for_their_turn(slow: Chain) -> None:
     await sync_to_async(connections.close_all)()
 
 
-def test_an_admin_sets_it_on_the_page_and_the_audit_log_says_so(client: Any, adam: Any, acme: Organization) -> None:
+def test_an_admin_sets_the_rate_on_the_page_and_the_audit_log_says_so(
+    client: Any, adam: Any, acme: Organization
+) -> None:
     client.force_login(adam)
     kept = {"webhook_url": "", "email_admins": "on"}
     for wrong in ("0", "-1", "much"):

@@ -43,7 +43,7 @@ def test_breaker_opens_after_so_many_failures_in_a_row_and_no_sooner() -> None:
     assert breaker.state == "open"
 
 
-def test_while_it_is_open_it_says_how_long() -> None:
+def test_while_the_circuit_is_open_it_says_how_long() -> None:
     time = Sleeper()
     breaker = opened(time)
     time.now += 5
@@ -65,7 +65,7 @@ def test_after_the_cool_down_exactly_one_probe_passes() -> None:
     assert breaker.state == "closed"
 
 
-def test_a_probe_that_fails_opens_it_again_for_the_whole_time() -> None:
+def test_a_probe_that_fails_opens_the_circuit_again_for_the_whole_time() -> None:
     time = Sleeper()
     breaker = opened(time)
     time.now += 15
@@ -87,7 +87,7 @@ def test_a_probe_that_was_cancelled_lets_the_next_one_try() -> None:
     assert breaker.state == "closed"
 
 
-def test_failures_of_calls_from_before_do_not_prolong_it() -> None:
+def test_failures_of_calls_from_before_do_not_prolong_the_open_circuit() -> None:
     time = Sleeper()
     breaker = opened(time)
     time.now += 10

@@ -108,7 +108,7 @@ async def test_block_meter_never_holds_what_the_budget_has_not_and_the_last_cent
     assert made > 100
 
 
-async def test_without_the_ledger_it_spends_its_allowance_and_reports_later() -> None:
+async def test_without_the_ledger_the_meter_spends_its_allowance_and_reports_later() -> None:
     ledger, record = Ledger(), Record()
     meter = BlockMeter(ledger, record, allowance_micros=260, seconds=0.02)
     ledger.away = True

@@ -43,7 +43,7 @@ def test_brake_names_the_rate_and_the_limit() -> None:
     assert "$12.34" in said and "$0.50" in said and "more than $2.50 a minute" in said
 
 
-def test_a_factor_of_zero_turns_it_off() -> None:
+def test_a_factor_of_zero_turns_the_limiter_off() -> None:
     assert SpendingRateLimiter(0, DOLLAR).refusal(Spent(10**12, 0)) == ""
 
 

@@ -390,7 +390,9 @@ def test_an_agent_asks_for_itself_and_a_service_reports(bus: Bus, boss: Actor, a
     assert DeadLetter.objects.latest("sequence").detail == "No training of nothing was handed over."
 
 
-def test_programs_and_people_see_and_cancel_it(operator: Actor, agent: Any, olivia: Any, charlie: Any) -> None:
+def test_programs_and_people_see_and_cancel_a_requested_training(
+    operator: Actor, agent: Any, olivia: Any, charlie: Any
+) -> None:
     api = Caller(olivia)
     started = api.post("training/start", {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     assert started.status_code == 201

@@ -126,7 +126,7 @@ def test_without_the_key_its_gateway_does_not_start(tmp_path: Path) -> None:
         ({"model": ModelPart("m", "1", "e", "vllm", "https://x/v1", {"extra": {"a": [None]}})}, "adds null"),
     ],
 )
-def test_a_release_that_it_can_not_serve_is_refused_before(changes: Any, why: str) -> None:
+def test_a_release_that_an_adapter_can_not_serve_is_refused_before_the_deployment(changes: Any, why: str) -> None:
     adapter, made = serving_adapters.get("tensorzero"), plan(1.0, **changes)
     assert any(why in fault for fault in adapter.faults(made))
     with pytest.raises(ValueError, match=why):
@@ -198,7 +198,7 @@ def test_the_webhook_holds_the_plan_and_its_signature_is_of_the_standard(receive
             Webhook(secret).verify(content, headers)
 
 
-def test_a_webhook_that_does_not_take_it_says_so(receiver: PlanReceiver, settings: Any) -> None:
+def test_a_webhook_that_does_not_accept_a_release_is_reported(receiver: PlanReceiver, settings: Any) -> None:
     webhook, target = serving_adapters.get("webhook"), AdapterTarget(receiver.url, SECRET)
     receiver.status = 500
     with pytest.raises(AdapterFailed, match="of clerk did not take it: It answered 500"):

@@ -235,7 +235,7 @@ def advanced(deployment: Deployment) -> Deployment:
     return Deployment.objects.get(pk=deployment.pk)
 
 
-def test_a_reward_counts_as_soon_as_it_is_worked_out(operator: Actor, releases: list[Release]) -> None:
+def test_a_reward_counts_as_soon_as_it_is_computed(operator: Actor, releases: list[Release]) -> None:
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
     traffic(deployment, 400, failing=(0.0, 0.0))
     assert not deployment.observations.exclude(reward_counted_at=None).exists()
@@ -324,7 +324,9 @@ def test_one_that_is_worse_or_not_known_waits_and_then_a_person_is_asked_once(
     assert (deployment.state, deployment.events.get(kind="done").note) == ("done", "good enough")
 
 
-def test_or_it_goes_on_by_itself_and_says_so(operator: Actor, releases: list[Release]) -> None:
+def test_a_canary_without_evidence_in_time_is_promoted_where_its_rule_says_so(
+    operator: Actor, releases: list[Release]
+) -> None:
     rule = replace(SHOWN, when_over="promote")
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=rule)
     traffic(deployment, 60, failing=(0.0, 0.0))

@@ -167,7 +167,7 @@ def test_a_rolled_back_edit_is_not_released_again(operator: Actor, served: Agent
     assert number(served) == 1
 
 
-def test_the_person_it_acts_for_must_still_have_the_permission(operator: Actor, served: Agent) -> None:
+def test_the_person_who_enabled_small_edits_must_still_have_the_permission(operator: Actor, served: Agent) -> None:
     edits_change(operator, served, most=3, strategy="immediate")
     edited(operator, served)
     Membership.objects.filter(user=operator.user).update(role="viewer")
@@ -175,7 +175,7 @@ def test_the_person_it_acts_for_must_still_have_the_permission(operator: Actor, 
     assert number(served) == 1
 
 
-def test_only_permitted_people_set_it_at_every_interface(
+def test_only_permitted_people_set_small_edits_at_every_interface(
     operator: Actor, served: Agent, dan: Any, charlie: Any, api: Caller, console: Client
 ) -> None:
     for person, refusal in ((dan, Forbidden), (charlie, Missing)):

@@ -127,7 +127,7 @@ def scores(shift: float, n: int = 120) -> dict[str, Any]:
         ({"approved_by": "olivia"}, "olivia made it, and another person has to approve it"),
     ],
 )
-def test_one_sentence_says_why_it_may_not(change: dict[str, Any], why: str) -> None:
+def test_one_sentence_says_why_a_release_may_not_be_deployed(change: dict[str, Any], why: str) -> None:
     verdict = decide(RULE, replace(GOOD, **change))
     assert not verdict.passed
     assert re.search(why, verdict.sentence)

@@ -281,7 +281,7 @@ def test_a_process_that_is_killed_loses_no_trace_and_no_cent(
 
 
 @pytest.mark.thorough(reason="a whole run, or a second program")
-def test_with_the_database_away_it_answers_as_far_as_its_agent_allows(
+def test_with_the_database_away_the_gateway_answers_as_far_as_the_agent_allows(
     fleet: Fleet, adam: Any, acme: Any, server: ModelServer, tmp_path: Path
 ) -> None:
     with Proxy(environment()["DATABASE_URL"]) as database:

@@ -79,7 +79,9 @@ def test_rows_that_resemble_orders_wait_and_a_persons_decision_holds(
     assert Counter(again.rows.values_list("state", flat=True)) == {"taken": 40, "rejected": 1}
 
 
-def test_too_few_rows_end_it_and_the_reason_says_how_many(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
+def test_too_few_rows_end_a_cycle_and_the_reason_says_how_many(
+    operator: Actor, learner: Agent, loop: LearningLoop
+) -> None:
     judged(learner, SUMS[:5])
     turn = ticked(turn_start(operator, learner))
     assert (turn.state, turn.reached, turn.rows_found) == ("stopped", "collecting", 5)
@@ -87,7 +89,7 @@ def test_too_few_rows_end_it_and_the_reason_says_how_many(operator: Actor, learn
     assert loops_advance() == 0
 
 
-def test_a_person_who_lost_the_permission_stops_it(
+def test_a_person_who_lost_the_permission_stops_the_loop(
     operator: Actor, learner: Agent, loop: LearningLoop, dan: Any, charlie: Any
 ) -> None:
     for actor, error in ((Actor(dan), Forbidden), (Actor(charlie), Missing)):
@@ -177,7 +179,7 @@ def test_the_gate_has_its_suites_run_once_and_its_sentence_ends_the_turn(operato
     assert SuiteRun.objects.count() == 2
 
 
-def test_its_deployment_ends_it_one_way_or_the_other(operator: Actor, agent: Agent) -> None:
+def test_the_end_of_its_deployment_ends_a_cycle(operator: Actor, agent: Agent) -> None:
     first = release_make(operator, agent)
     AgentServing.objects.create(organization=agent.organization, agent=agent, release=first)
     ExperienceFactory(agent=agent, handle="x0000000009")

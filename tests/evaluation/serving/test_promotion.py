@@ -243,7 +243,7 @@ def test_a_persons_later_changes_stay(operator: Actor, priced: Agent) -> None:
 # -- doors -------------------------------------------------------------------------------------------------------------
 
 
-def test_pages_preview_what_changes_and_do_it(console: Client, operator: Actor, router: Agent) -> None:
+def test_pages_preview_a_promotion_and_do_it(console: Client, operator: Actor, router: Agent) -> None:
     first, second = (trained(operator, router, weight) for weight in (0.25, 0.5))
     listed = f"/checkpoints/?agent={router.pk}"
     assert f'href="/checkpoints/{first.pk}/promote/"' in html(console.get(listed))

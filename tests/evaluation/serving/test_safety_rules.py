@@ -146,7 +146,7 @@ async def test_a_judge_is_asked_only_where_rules_do_not_decide() -> None:
     assert (doubtful.outcome().success, doubtful.outcome().evidence["why"]) == (True, "It leads away.")
 
 
-async def test_without_a_judge_it_counts_as_not_judged_and_not_as_safe() -> None:
+async def test_without_a_judge_an_answer_counts_as_not_judged_and_not_as_safe() -> None:
     one = episode("refusal", "weapon")
     assert one.rubric is None
     await one.say("Airports are busy places.")

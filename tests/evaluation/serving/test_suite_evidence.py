@@ -31,7 +31,7 @@ def releases(operator: Actor, agent: Agent) -> tuple[Release, Release]:
     return current, release_make(operator, agent)
 
 
-def test_the_gate_gets_scores_of_both_safety_cost_and_who_made_it(
+def test_the_gate_gets_scores_of_both_safety_cost_and_the_author(
     operator: Actor, releases: tuple[Release, Release]
 ) -> None:
     current, candidate = releases

@@ -140,7 +140,7 @@ def test_a_run_that_is_interrupted_goes_on_and_pays_for_nothing_twice(
     assert sorted(run.done) == ["0/0", "1/0"]
 
 
-def test_its_own_budget_stops_it_and_it_goes_on_when_there_is_more(
+def test_a_suites_own_budget_stops_the_suite_and_a_raised_budget_resumes_it(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     run = suite_run_start(operator, version_get(sums), agent=adder, max_budget_usd=0.004)

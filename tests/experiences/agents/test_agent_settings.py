@@ -53,7 +53,7 @@ def test_a_new_agent_neither_evolves_nor_runs_in_groups(operator: Actor, clerk: 
     assert len(evolutions()) == 1
 
 
-def test_a_change_leaves_what_was_written_beside_it(operator: Actor, agent: Agent) -> None:
+def test_a_change_leaves_settings_that_another_person_wrote_meanwhile(operator: Actor, agent: Agent) -> None:
     """Training notes whether a context arrives while a person has the form open."""
     read_before = Agent.objects.get(pk=agent.pk)
     Agent.objects.filter(pk=agent.pk).update(context_arrives=False, description="By a colleague.")
@@ -97,7 +97,7 @@ def test_an_agent_without_settings_has_those_of_the_site(agent: Agent, settings:
     assert (evolution_settings(agent).delta_model, evolution_settings(agent).monthly_budget_usd) == ("cheap", 7.0)
 
 
-def test_its_own_settings_decide_when_and_by_what_model_it_evolves(
+def test_an_agents_own_settings_decide_when_and_by_what_model_its_playbook_evolves(
     operator: Actor, clerk: Agent, adam: Any, server: ModelServer, settings: Any
 ) -> None:
     settings.TRUSTED_SOURCES = frozenset({"executions"})  # so that confidence alone decides
@@ -122,7 +122,7 @@ def test_its_own_limits_hold(operator: Actor, clerk: Agent) -> None:
         evolution_queue(operator, playbook)
 
 
-def test_the_site_is_the_limit_also_when_it_becomes_stricter_later(
+def test_the_sites_limit_applies_also_when_it_becomes_stricter_later(
     operator: Actor, agent: Agent, settings: Any
 ) -> None:
     for name, value, limit in (

@@ -103,7 +103,7 @@ def test_a_job_at_work_has_its_next_write_refused_and_loses_nothing(
     assert list(Iteration.objects.values_list("number", flat=True)) == list(range(1, 13))
 
 
-def test_no_evaluation_is_asked_for_after_the_end_until_it_may_be(operator: Actor, agent: Agent) -> None:
+def test_no_evaluation_is_requested_after_the_end_until_recording_is_allowed(operator: Actor, agent: Agent) -> None:
     run = started(operator, agent)
     job = run_to_end(run.job)
     EvaluationRun.objects.all().delete()
@@ -218,7 +218,7 @@ def test_a_models_answer_after_the_opt_out_is_not_kept(operator: Actor, adam: An
 
 
 @pytest.mark.parametrize("asked", [1, 20])
-def test_rollouts_of_a_model_that_end_after_it_are_not_kept(
+def test_rollouts_of_a_model_that_end_after_the_withdrawal_are_not_kept(
     operator: Actor, adam: Any, server: ModelServer, asked: int
 ) -> None:
     agent = model_agent(Actor(adam), server)

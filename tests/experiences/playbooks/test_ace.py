@@ -281,7 +281,7 @@ def test_an_evolution_is_queued_with_its_place_and_only_once(
     assert "already in progress" in problem(service.send("post", f"playbooks/{first.agent_id}/evolve"), 429)
 
 
-def test_without_a_worker_or_switched_off_it_gets_503(
+def test_without_a_worker_or_switched_off_a_service_gets_503(
     service: Service, operator: Actor, adam: Any, model: ModelServer, settings: Any
 ) -> None:
     playbook = playbook_of(operator, model_agent(Actor(adam), model))

@@ -92,7 +92,7 @@ def status(playbook: Playbook) -> dict[str, Any]:
 # -- the trigger -------------------------------------------------------------------------------------------------------
 
 
-def test_the_tenth_execution_triggers_it_and_the_model_reads_ten(
+def test_the_tenth_execution_triggers_an_evolution_and_the_model_reads_ten(
     operator: Actor, playbook: Playbook, server: ModelServer
 ) -> None:
     lived(operator, playbook.agent, 9)
@@ -272,7 +272,7 @@ def test_a_malformed_answer_is_repaired_once(operator: Actor, playbook: Playbook
     assert Question.objects.get().repaired and Playbook.objects.get().version == 2
 
 
-def test_an_answer_that_stays_malformed_fails_it_and_a_retry_asks_again(
+def test_an_answer_that_stays_malformed_fails_an_evolution_and_a_retry_asks_again(
     operator: Actor, playbook: Playbook, server: ModelServer, stella: Any
 ) -> None:
     server.brain = lambda _: json.dumps({"deltas": [{"type": "rewrite", "confidence": 7}]})
@@ -386,7 +386,7 @@ def test_a_job_whose_budget_is_used_up_pauses(operator: Actor, playbook: Playboo
     assert Budget.objects.get(job_id=job.id).limit_micros == 1_000_000
 
 
-def test_the_kill_switches_stop_it(operator: Actor, playbook: Playbook, settings: Any) -> None:
+def test_the_kill_switches_stop_an_evolution(operator: Actor, playbook: Playbook, settings: Any) -> None:
     evolution = queued(operator, playbook)
     settings.ACE_ENABLED = False
     job = run_to_end(evolution.job)
@@ -403,7 +403,9 @@ def test_the_kill_switches_stop_it(operator: Actor, playbook: Playbook, settings
     assert len(evolutions()) == 1
 
 
-def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
+def test_an_outage_pauses_an_evolution_which_resumes_by_itself(
+    operator: Actor, playbook: Playbook, server: ModelServer
+) -> None:
     evolution = queued(operator, playbook)
     server.faults = {"error_503": 1.0}
     job = run_to_end(evolution.job)
@@ -439,7 +441,7 @@ def test_a_worker_that_dies_in_the_middle_pays_once(
     assert status(playbook)["success_count"] == 1 and ContextDelta.objects.count() == 1
 
 
-def test_a_worker_that_dies_after_the_commit_does_it_once(
+def test_a_worker_that_dies_after_the_commit_applies_an_evolution_once(
     operator: Actor, playbook: Playbook, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from experiences.playbooks.evolution import execution

@@ -66,7 +66,7 @@ def test_cleaning_takes_anything_behind_a_key_that_names_a_secret(key: str, clea
 @pytest.mark.parametrize(
     "key", ["tokens", "max_tokens", "key", "keyboard", "secretary", "author", "name", "token_count"]
 )
-def test_cleaning_leaves_keys_that_only_sound_like_it(key: str) -> None:
+def test_cleaning_leaves_keys_that_only_sound_like_personal_data(key: str) -> None:
     value = {key: "quiet", "n": 12}
     assert redact_value(value) is value
 

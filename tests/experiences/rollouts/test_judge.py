@@ -172,7 +172,7 @@ def test_judge_is_asked_once_more() -> None:
 
 
 @pytest.mark.parametrize("said", ["seven", "", Malformed("not json"), BadRequest("refused"), LLMError("odd")])
-def test_without_a_verdict_it_says_so_and_scores_nothing(said: Said) -> None:
+def test_without_a_verdict_the_judge_says_so_and_scores_nothing(said: Said) -> None:
     model = Scripted(said)
     outcome = graded(model)
     assert (outcome.score, outcome.success) == (0.0, False)

@@ -61,7 +61,7 @@ async def test_a_wait_that_ends_after_the_rollout_does_no_harm() -> None:
     assert current_clock() is not clock
 
 
-async def test_outside_of_a_rollout_it_never_ends() -> None:
+async def test_outside_of_a_rollout_the_clock_never_ends() -> None:
     clock = current_clock()
     clock.pause()
     clock.resume(1e9)

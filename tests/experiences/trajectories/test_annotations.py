@@ -79,7 +79,7 @@ def test_there_is_no_note_on_a_step_that_there_is_not(operator: Actor, rows: lis
     assert "step" in refused.value.fields
 
 
-def test_only_its_author_changes_it_and_a_stranger_learns_nothing(
+def test_only_its_author_changes_an_annotation_and_a_stranger_learns_nothing(
     operator: Actor, dan: Any, stella: Any, charlie: Any, rows: list[TrajectoryRecord]
 ) -> None:
     one = annotation_create(operator, rows[0], label="good")

@@ -202,7 +202,7 @@ def test_parts_of_parquet_are_files_of_their_own_and_come_as_one_archive(
 
 
 @working
-def test_archived_rows_are_exported_and_a_month_that_goes_meanwhile_stops_it(
+def test_archived_rows_are_exported_and_a_month_that_goes_meanwhile_stops_the_export(
     operator: Actor, caller: Caller, run: TrainingRun, this_month: date, settings: Any, small_parts: None
 ) -> None:
     before = streamed(caller, job=str(run.job_id))

@@ -79,7 +79,7 @@ def test_each_text_finds_what_icontains_finds(run: TrainingRun) -> None:
     assert found[r"\quagga\h"] == {QUERIES[3]} and found["ÜBER"] == {QUERIES[4]} and found["どこ"] == {QUERIES[6]}
 
 
-def test_so_it_does_where_the_index_answers(run: TrainingRun) -> None:
+def test_a_search_by_the_index_finds_the_same(run: TrainingRun) -> None:
     rows = TrajectoryRecord.objects.filter(created_at__isnull=False)  # no other index has an answer
     expected = found_by_icontains(rows)
     with connection.cursor() as cursor, row_scope.only(owner_of(run).organization_id):
@@ -139,7 +139,7 @@ def test_the_search_can_be_part_of_another_query(run: TrainingRun) -> None:
     assert TrajectoryRecord.objects.filter(job_id=run.pk).exclude(pk__in=inner).count() == 24 + len(QUERIES) - 1
 
 
-def test_rest_and_the_console_search_by_it(olivia: Any, client: Any, run: TrainingRun) -> None:
+def test_rest_and_the_console_search_by_query(olivia: Any, client: Any, run: TrainingRun) -> None:
     [one] = Caller(olivia).get("trajectories", search="Quagga LIVE").json()["results"]
     assert one["query"] == QUERIES[0]
     client.force_login(olivia)
@@ -157,7 +157,7 @@ def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, run: T
             assert cursor.fetchone() == (0,)
 
 
-def test_an_index_serves_it_under_the_policy_of_rows(operator: Actor, acme: Organization) -> None:
+def test_an_index_serves_the_search_of_queries_under_the_policy_of_rows(operator: Actor, acme: Organization) -> None:
     agent = factories.AgentFactory(organization=acme)
     one = owner_of(lived_run(operator, agent))
     for copy in range(100):

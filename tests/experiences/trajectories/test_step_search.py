@@ -127,7 +127,9 @@ INDEXES = {"words": "step_words", "tool": "jsonb_path_query_array", "errors": "s
 
 
 @pytest.mark.parametrize("asked", INDEXES)
-def test_an_index_serves_it_under_the_policy_of_rows(asked: str, operator: Actor, acme: Organization) -> None:
+def test_an_index_serves_the_search_of_steps_under_the_policy_of_rows(
+    asked: str, operator: Actor, acme: Organization
+) -> None:
     agent = factories.AgentFactory(organization=acme)
     run = lived_run(operator, agent)
     one = owner_of(run)

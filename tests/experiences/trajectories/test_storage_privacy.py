@@ -56,7 +56,7 @@ def test_no_table_holds_the_address(operator: Actor, agent: Agent) -> None:
     assert not EvaluationResult.objects.filter(query__contains="@").exists()
 
 
-def test_a_crash_does_not_make_it_learn_from_what_was_redacted(
+def test_a_crash_does_not_make_a_run_learn_from_redacted_texts(
     operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = started(operator, agent)

@@ -50,7 +50,7 @@ def memory_of(made: ActionPolicy, strength: float = 0.8) -> FailureMemory:
     return memory
 
 
-def test_untrained_it_is_uniform_over_what_is_allowed_at_every_temperature() -> None:
+def test_an_untrained_policy_is_uniform_over_allowed_actions_at_every_temperature() -> None:
     fresh, rng = policy(seed=None), np.random.default_rng(0)
     seen = decisions()[0].observation
     for temperature in (0.0, 0.5, 1.0):
@@ -73,7 +73,7 @@ def test_policy_draws_by_its_stated_probabilities() -> None:
     assert p.sum() == pytest.approx(1.0)
 
 
-def test_greedily_it_takes_the_best() -> None:
+def test_a_greedy_policy_takes_the_best_action() -> None:
     made, rng = policy(), np.random.default_rng(2)
     for decision in decisions():
         best = int(made.probabilities(decision.observation).argmax())
@@ -145,7 +145,7 @@ def test_features_can_be_rebuilt_from_a_stored_step() -> None:
         assert one.rows.tolist() == other.rows.tolist()
 
 
-def test_features_it_has_not_trained_on_say_nothing() -> None:
+def test_features_without_training_have_no_effect() -> None:
     fresh = policy(seed=None)
     fresh.encode(decisions()[:1])
     known = len(fresh.weights)
@@ -237,7 +237,7 @@ class TestFailureMemory:
             offsets.append(float(memory.offset(made.encoder.encode(self.query))[1]))
         assert offsets == pytest.approx([-0.5 * np.log(2), -0.5 * np.log(3), -0.5 * np.log(4)])
 
-    def test_a_success_clears_what_it_did_and_halves_the_rest(self) -> None:
+    def test_a_success_clears_its_own_action_and_halves_the_rest(self) -> None:
         made = policy(seed=None)
         memory = FailureMemory(made.encoder, [True] * 4, 1.0)
         for _ in range(3):

@@ -130,7 +130,7 @@ def test_a_duplicate_is_the_same_job_when_the_defaults_have_moved(olivia: Any, a
 # -- the agent's form and REST -----------------------------------------------------------------------------------------
 
 
-def test_a_person_sets_it_in_the_agents_form(olivia: Any, agent: Agent) -> None:
+def test_a_person_sets_the_default_reward_in_the_agents_form(olivia: Any, agent: Agent) -> None:
     client = Client()
     client.force_login(olivia)
     kept = {"name": agent.name, "philosophy": "react", "runtime": "action", "environment": "reasoning_gym"}
@@ -146,7 +146,7 @@ def test_a_person_sets_it_in_the_agents_form(olivia: Any, agent: Agent) -> None:
     assert refused.status_code == 400 and "ACE_MAX_SECTIONS" in html(refused)
 
 
-def test_rest_sets_it_and_says_what_is_wrong(olivia: Any, stella: Any, agent: Agent) -> None:
+def test_rest_sets_the_default_reward_and_says_what_is_wrong(olivia: Any, stella: Any, agent: Agent) -> None:
     api = Caller(olivia)
     answer = api.patch(f"agents/{agent.slug}", {**OWN, "evolves": True, "ace_min_confidence": 0.9})
     assert answer.status_code == 200, answer.content

@@ -143,7 +143,7 @@ def test_the_command_line_wins_over_the_environment_and_that_over_the_defaults(s
         ("FEATURE_TFGRPO_GROUP", "maybe", "FEATURE_TFGRPO_GROUP must be 1 or 0"),
     ],
 )
-def test_the_environment_is_read_as_what_it_has_to_be(name: str, value: str, message: str) -> None:
+def test_variables_of_the_environment_are_read_by_their_types(name: str, value: str, message: str) -> None:
     read = [sys.executable, "-c", "import agentcore_site.settings"]
     ended = subprocess.run(read, env=os.environ | {name: value}, cwd=env.ROOT, capture_output=True, text=True)
     assert ended.returncode == 1 and message in ended.stderr
@@ -256,7 +256,7 @@ def test_the_command_follows_its_job_and_writes_the_manifest(learner: Agent, dat
     assert kept["config"]["max_budget_usd"] == 5.0 and kept["scores"]["held_out"]
 
 
-def test_a_budget_that_is_used_up_ends_it_with_3_and_the_manifest_says_so(
+def test_a_budget_that_is_used_up_ends_the_pipeline_with_3_and_the_manifest_says_so(
     learner: Agent, data: Path, tmp_path: Path
 ) -> None:
     path = tmp_path / "manifest.json"

@@ -73,7 +73,7 @@ def test_a_run_whose_updates_are_not_finite_fails_with_that_reason_and_keeps_its
 
 
 @pytest.mark.parametrize("config", [RANK, COMPOSITE, {"reward": "ground_truth"}], ids=str)
-def test_a_run_learns_from_it(config: dict[str, Any]) -> None:
+def test_a_run_learns_from_each_reward(config: dict[str, Any]) -> None:
     made = setup(n_iterations=60, selection=6, eval_interval=60, **config)
     _, reports = run(made)
     last = reports[-1].selection

@@ -160,7 +160,7 @@ def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator
     assert all(asked.filter(usable=False).values_list("reason", flat=True))
 
 
-def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
+def test_an_empty_budget_in_any_stage_pauses_a_run_which_goes_on_later(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, agent, max_budget_usd=0.01)
@@ -191,7 +191,9 @@ def test_an_empty_budget_in_any_stage_pauses_it_and_it_goes_on(
 
 
 @pytest.mark.thorough(reason="a whole run, with many pauses")
-def test_an_outage_in_any_stage_pauses_it_and_it_goes_on(operator: Actor, agent: Agent, server: ModelServer) -> None:
+def test_an_outage_in_any_stage_pauses_a_run_which_goes_on_later(
+    operator: Actor, agent: Agent, server: ModelServer
+) -> None:
     """One request in two hundred is answered with 503, and the endpoint retries none of them."""
     run = start(operator, agent)
     server.faults = {"error_503": 0.005}
@@ -404,7 +406,7 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with
     assert [one.part for one in releases_differ(*released)] == []
 
 
-def test_a_prompt_pack_frames_it_and_says_for_how_many_lessons_there_is_room(
+def test_a_prompt_pack_frames_a_context_and_says_for_how_many_lessons_there_is_room(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     admin = operator_admin(agent)

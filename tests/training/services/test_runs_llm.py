@@ -207,7 +207,9 @@ def test_the_plan_sees_what_the_month_has_left(operator: Actor, adam: Any, model
     assert found["affordable_iterations"] < CONFIG["n_iterations"]
 
 
-def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, model_agent: Agent, server: ModelServer) -> None:
+def test_an_outage_pauses_a_run_which_resumes_by_itself(
+    operator: Actor, model_agent: Agent, server: ModelServer
+) -> None:
     run = start(operator, model_agent)
     server.faults = {"error_503": 1.0}
     job = run_to_end(run.job)
@@ -220,7 +222,7 @@ def test_an_outage_pauses_it_and_it_resumes_by_itself(operator: Actor, model_age
     assert run_to_end(job).status == Status.COMPLETED
 
 
-def test_a_key_that_is_refused_pauses_it_with_the_reason(
+def test_a_key_that_is_refused_pauses_the_run_with_the_reason(
     operator: Actor, model_agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, model_agent)
@@ -509,7 +511,7 @@ def test_the_owner_of_a_job_sees_its_spending_when_its_budget_is_used_up(
 
 
 @pytest.mark.parametrize("broken", ["cut_body", "html", "empty"])
-def test_broken_answers_pause_it_and_train_nothing(
+def test_broken_answers_pause_a_run_and_train_nothing(
     operator: Actor, model_agent: Agent, server: ModelServer, broken: str
 ) -> None:
     """A proxy that cuts every answer, or puts a page in its place."""
@@ -542,7 +544,7 @@ def test_a_job_whose_money_goes_to_calls_without_an_answer_pauses_and_says_so(
     assert differences() == []
 
 
-def test_a_job_waits_where_its_organisation_spends_as_much_a_minute_as_it_may(
+def test_a_job_waits_at_its_organisations_spending_limit_per_minute(
     operator: Actor, model_agent: Agent, acme: Organization, server: ModelServer
 ) -> None:
     BudgetSettings.objects.create(organization=acme, most_per_minute_micros=1)

@@ -136,7 +136,7 @@ def test_every_credit_learns_the_small_world(credit: str) -> None:
     ids=str,
 )
 @pytest.mark.thorough(reason="a whole run, or a second program")
-def test_options_leave_it_able_to_learn(options: dict[str, Any]) -> None:
+def test_options_leave_the_trainer_able_to_learn(options: dict[str, Any]) -> None:
     made = setup(n_iterations=100, selection=0, **options)
     assert greedy(made, run(made)[0].policy) > 0.85
 

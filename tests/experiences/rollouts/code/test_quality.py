@@ -85,7 +85,7 @@ def test_each_test_begins_with_fresh_state() -> None:
     assert quality._tested("seen = []", tests) == {"tests_passed": 3, "tests_total": 5}
 
 
-def test_without_isolation_it_is_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_isolation_the_check_of_code_is_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "unavailable", lambda: "unshare: Operation not permitted")
     found = code_quality(GOOD, ["assert False"])
     assert found == {"off": "unshare: Operation not permitted"}

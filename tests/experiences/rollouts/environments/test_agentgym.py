@@ -488,7 +488,7 @@ def test_every_goal_of_the_test_world_has_a_plan() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_job_trains_in_it_and_leaves_no_session_open(adam: Any) -> None:
+def test_a_job_trains_in_agentgym_and_leaves_no_session_open(adam: Any) -> None:
     actor = Actor(adam)
     with GymServer("B") as server, ModelServer(brain=crafter) as models:
         price_set(

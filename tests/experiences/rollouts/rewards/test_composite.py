@@ -222,7 +222,7 @@ def test_composite_distinguishes_measured_evidence_and_missing_evidence() -> Non
     assert "evidence" in said["code_quality"] and "evidence" in said["feedback"]
 
 
-def test_siblings_are_measured_alike_until_it_learns() -> None:
+def test_siblings_are_measured_alike_until_the_scale_learns() -> None:
     reward = taught([1.0, 0.0] * 15)
     first = paid(reward, trajectory()).reward
     for _ in range(50):

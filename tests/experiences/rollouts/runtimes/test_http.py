@@ -211,7 +211,7 @@ async def test_a_stream_that_breaks_reports_the_break_at_its_place(fault: str, b
     assert (words_of(seen[:-1]) != "") == begun
 
 
-async def test_more_calls_than_steps_are_refused_and_it_may_still_answer() -> None:
+async def test_more_calls_than_steps_are_refused_and_the_agent_may_still_answer() -> None:
     seen: list[int] = []
 
     def greedy(asked: dict[str, Any], ask: Ask) -> str:
@@ -259,7 +259,7 @@ async def test_no_money_halts_the_run_for_any_reaction_of_the_agent() -> None:
     assert halted.value.reason == "budget_exceeded"
 
 
-async def test_a_pause_stops_it_at_its_next_call() -> None:
+async def test_a_pause_stops_an_agent_at_its_next_call() -> None:
     def stop() -> None:
         raise Interrupted("pause")
 
@@ -451,7 +451,7 @@ async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
     assert meter.spent_micros == 0 and [step.action["type"] for step in found.steps] == ["answer"]
 
 
-async def test_calls_under_way_when_it_answers_are_waited_for_and_kept() -> None:
+async def test_calls_under_way_when_the_agent_answers_are_waited_for_and_kept() -> None:
     def hasty(asked: dict[str, Any], ask: Ask) -> str:
         for number in range(3):
             sock, body = begun(asked, f"call {number}")

@@ -144,7 +144,7 @@ async def test_plans_acts_and_verifies(philosophy: str) -> None:
 
 
 @pytest.mark.parametrize("philosophy", ["autonomous", "multi_agent"])
-async def test_a_check_that_fails_sends_it_back_to_work(philosophy: str) -> None:
+async def test_a_check_that_fails_sends_the_agent_back_to_work(philosophy: str) -> None:
     def hasty(messages: list[dict[str, Any]]) -> Any:
         said = calculating(messages)
         return "Answer: 400" if isinstance(said, dict) else said
