@@ -30,6 +30,42 @@ DEARER: Final[Mapping[str, str]] = {
     "audio": "audio has a price of its own",
     "prediction": "what is predicted wrongly is billed too",
 }
+# Never a caller's of the gateway: the endpoint settles where a call goes and who pays, the hold how much comes back.
+NEVER_PASSED: Final[Mapping[str, str]] = {
+    **DEARER,
+    **dict.fromkeys(
+        (
+            *("api_base", "base_url", "api_key", "api_version", "api_type", "organization", "custom_llm_provider"),
+            *("extra_headers", "headers", "extra_body", "extra_query", "fallbacks", "context_window_fallbacks"),
+            *("provider", "route", "transforms", "preset", "mcp_servers", "server_url", "container", "user_api_key"),
+        ),
+        "the endpoint settles where a call goes and who pays for it",
+    ),
+    **dict.fromkeys(
+        (
+            *(
+                "thinking",
+                "reasoning.max_tokens",
+                "thinking_budget",
+                "budget_tokens",
+                "max_output_tokens",
+                "max_new_tokens",
+            ),
+            *(
+                "num_predict",
+                "num_ctx",
+                "min_tokens",
+                "ignore_eos",
+                "num_return_sequences",
+                "use_beam_search",
+                "options",
+            ),
+        ),
+        "the length of an answer is max_completion_tokens alone",
+    ),
+    **dict.fromkeys(("chat_template", "template", "add_generation_prompt"), "a template is the service's own"),
+    **dict.fromkeys(("timeout", "num_retries", "keep_alive", "priority"), "the endpoint's settings say so"),
+}
 MEGABYTE: Final = 2**20
 
 
@@ -163,7 +199,8 @@ class Endpoint:
     a purpose that is not named has ``default_concurrency`` and no rate limit. ``extra`` is added to each request's
     body. ``prompt_overhead`` is added to the bound of each prompt's tokens, for templates that say more than ours.
     ``redact`` takes personal data out of what a provider wrote, which may quote the prompt, before it ends in a
-    message; ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
+    message; ``pass_fields`` are fields that callers of the gateway may send beside those that its kind always takes;
+    ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
     ids and log-probabilities of what was sampled, as vLLM and SGLang give them.
     """
 
@@ -187,6 +224,7 @@ class Endpoint:
     redact: Callable[[str], str] = field(default=str, repr=False)
     hidden: tuple[Secret, ...] = field(default=(), repr=False)
     capture_tokens: bool = False
+    pass_fields: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -197,6 +235,11 @@ class Endpoint:
             raise ValueError("base_url must hold no fragment (#…).")
         if not isinstance(self.capture_tokens, bool):
             raise ValueError("capture_tokens is true or false.")
+        if not isinstance(self.pass_fields, list | tuple) or not all(isinstance(one, str) for one in self.pass_fields):
+            raise ValueError('pass_fields is a list of names, e.g. ["chat_template_kwargs"].')
+        if never := sorted((NEVER_PASSED.keys() | OURS) & set(self.pass_fields)):
+            why = NEVER_PASSED.get(never[0], "it is passed already, or set by the client")
+            raise ValueError(f"pass_fields must not name {never[0]}: {why}.")
         if self.kind not in KINDS:
             raise ValueError(f"kind must be one of {', '.join(KINDS)}.")
         if taken := OURS & self.extra.keys():

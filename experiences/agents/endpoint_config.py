@@ -25,6 +25,8 @@ OPTIONS: Final[Mapping[str, str]] = {
     "default_concurrency": "Requests at once for a purpose that is not named; 64 by default.",
     "per_minute": 'Requests a minute by purpose, e.g. {"training": 600}.',
     "extra": 'Added to each request\'s body, e.g. {"top_p": 0.9}.',
+    "pass_fields": "Further fields that callers of the gateway may send to the service, e.g."
+    ' ["chat_template_kwargs"]; none by default.',
     "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
     "capture_tokens": "true: keeps ids and log-probabilities of sampled tokens with each step, where the service gives"
     " them, as vLLM and SGLang do; false by default.",

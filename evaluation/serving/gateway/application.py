@@ -19,6 +19,7 @@ from agentcore_site.tenancy.addresses import lies_in, socket_address
 from evaluation.serving.gateway.calls import CallRefused, Calls, GatewayCall
 from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.consumers import Consumer, Consumers
+from evaluation.serving.gateway.passed_fields import fields_check, images_check
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
 from evaluation.serving.gateway.served_models import AGENT, names_served
 from experiences.rollouts.runtimes.chat_body import BadCall
@@ -106,10 +107,14 @@ class Gateway:
     async def _answer(
         self, headers: dict[bytes, bytes], consumer: Consumer, asked: ChatInterface | ResponsesInterface, send: Any
     ) -> None:
-        """Raises CallRefused: nothing was sent."""
+        """Raises CallRefused, BadCall: nothing was sent."""
         request, calls = asked.request, self.calls
         model = await calls.model(consumer.organization_id, request.model)
         call = calls.begin(consumer, request, model, _session(headers) or request.user)
+        endpoints = {one.name: one.endpoint for one in call.upstreams}
+        fields_check(request.body, endpoints)
+        if request.fetched_images:
+            await asyncio.to_thread(images_check, request.fetched_images, endpoints)
         if request.stream:
             await _stream(calls, call, asked.streamed(call), send)
             return

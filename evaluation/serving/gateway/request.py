@@ -1,7 +1,6 @@
-"""The body of a chat completion: checked as far as costs and arms depend on it, and passed on unchanged. Pure, no
-Django.
+"""The body of a chat completion: checked as far as costs and arms depend on it. Pure, no Django.
 
-Unknown fields pass unchecked. A request whose cost has no upper bound is refused.
+Its listed fields pass unchanged (``passed_fields``). A request whose cost has no upper bound is refused.
 """
 
 from __future__ import annotations
@@ -13,13 +12,14 @@ from typing import Any, Final
 from budgets.llm import tokens
 from budgets.llm.request import CAPTURE, ModelRequest, dumped
 from budgets.llm.types import DEARER, Endpoint
+from evaluation.serving.gateway.passed_fields import INLINE, NOTHING, fields_passed
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
 
 IMAGE_TOKENS: Final = 50_000  # more than any model counts for one image
 MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the release sets a limit
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
+TOOL_LISTS: Final = ("tools", "functions")
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
-FREE: Final[Mapping[str, Any]] = {"n": 1, "service_tier": "auto", "modalities": ["text"]}  # values without extra cost
 MOST_METADATA: Final = 16
 
 
@@ -32,8 +32,12 @@ class ChatRequest:
     stream: bool
     wants_usage: bool
     limit: int | None
-    images: int
-    image_bytes: int  # length of the images' URLs, which may contain whole images
+    images: tuple[str, ...]  # their URLs, which may contain whole images
+
+    @property
+    def fetched_images(self) -> list[str]:
+        """Addresses of images that the model's service would fetch."""
+        return [url for url in self.images if not url.startswith(INLINE)]
 
     @property
     def query(self) -> str:
@@ -61,35 +65,35 @@ class ChatRequest:
 
     def for_model(self, endpoint: Endpoint, system: str, limit: int) -> ModelRequest:
         """The request to ``endpoint``: ``system`` before all messages, and at most ``limit`` tokens of an answer."""
-        given = {name: value for name, value in self.body.items() if name not in _OURS}
-        messages = [{"role": "system", "content": system}] if system else []
+        given = fields_passed(self.body, endpoint)
+        said, streamed = given.pop("messages"), given.pop("stream_options", None)
+        messages = [{"role": "system", "content": system}, *said] if system else said
         length = min(self.limit or limit or MOST_TOKENS, limit or self.limit or MOST_TOKENS)
         ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: length}
         if self.stream:
-            asked = self.body.get("stream_options")
-            ours |= {"stream": True, "stream_options": {**(asked or {}), "include_usage": True}}
+            ours |= {"stream": True, "stream_options": {**(streamed or {}), "include_usage": True}}
         elif endpoint.capture_tokens:
             ours |= CAPTURE
-            given = {name: value for name, value in given.items() if name not in CAPTURE}
         if endpoint.kind == "openrouter":
             ours["usage"] = {"include": True}  # without it there is no usage.cost
+        given = {name: value for name, value in given.items() if name not in ours and name not in _OURS}
         extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in given}
-        prompt = dumped({**extra, **given, "messages": [*messages, *self.body["messages"]]})
+        prompt = dumped({**extra, **given, "messages": messages})
         return ModelRequest(
             body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
             prompt=prompt,
             prompt_tokens=tokens.prompt_bound(
                 prompt,
-                messages=len(messages) + len(self.body["messages"]),
-                tools=len(self.body.get("tools") or ()),
-                overhead=endpoint.prompt_overhead + IMAGE_TOKENS * self.images - self.image_bytes,
+                messages=len(messages),
+                tools=sum(len(given.get(name) or ()) for name in TOOL_LISTS),
+                overhead=endpoint.prompt_overhead + IMAGE_TOKENS * len(self.images) - sum(map(len, self.images)),
             ),
             max_tokens=length,
             stream=self.stream,
         )
 
 
-_OURS: Final = frozenset({"model", "messages", "stream", "stream_options", "user", "metadata", *LENGTHS})
+_OURS: Final = frozenset({"model", "stream", "user", "metadata", *LENGTHS})
 
 
 def object_in(read: bytes) -> dict[str, Any]:
@@ -112,19 +116,18 @@ def request_of(body: Mapping[str, Any]) -> ChatRequest:
     if not isinstance(options, dict | None):
         raise BadCall("stream_options is an object.", param="stream_options")
     for name, why in DEARER.items():
-        if body.get(name) not in (None, FREE.get(name)):
+        if body.get(name) not in (None, NOTHING.get(name)):
             raise BadCall(f"{name} can't be used here: {why}, and no budget could bound it.", param=name)
-    if not isinstance(body.get("tools") or [], list):
-        raise BadCall("tools is a list.", param="tools")
-    images = _images(body.get("messages"))
+    for name in TOOL_LISTS:
+        if not isinstance(body.get(name) or [], list):
+            raise BadCall(f"{name} is a list.", param=name)
     return ChatRequest(
         body=body,
         model=model,
         stream=body.get("stream") is True,
         wants_usage=bool((options or {}).get("include_usage")),
         limit=_limit(body),
-        images=len(images),
-        image_bytes=sum(map(len, images)),
+        images=tuple(_images(body.get("messages"))),
     )
 
 

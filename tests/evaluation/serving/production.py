@@ -40,9 +40,15 @@ class Production:
         return f"http://127.0.0.1:{self.port}/v1"
 
     def ask(self, **more: Any) -> httpx.Response:
-        headers = {"authorization": f"Bearer {self.key}", **more.pop("headers", {})}
-        body = {"model": f"agent:{self.agent.slug}", "messages": ASKED} | more
-        return httpx.post(f"{self.base_url}/chat/completions", json=body, headers=headers, timeout=60)
+        """Posts a chat completion with these fields; ``headers`` are those of the request."""
+        headers = more.pop("headers", {})
+        return self.post("chat/completions", {"messages": ASKED} | more, headers)
+
+    def post(self, path: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> httpx.Response:
+        """Posts ``body`` for the agent, unless it names another model."""
+        body = {"model": f"agent:{self.agent.slug}"} | body
+        headers = {"authorization": f"Bearer {self.key}"} | (headers or {})
+        return httpx.post(f"{self.base_url}/{path}", json=body, headers=headers, timeout=60)
 
     def traces(self, n: int) -> list[ProductionTrace]:
         """The newest traces, oldest first, once there are ``n`` in all."""
