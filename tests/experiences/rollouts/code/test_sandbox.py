@@ -13,6 +13,7 @@ import pytest
 
 from experiences.rollouts.code import sandbox
 
+ROOT = Path(__file__).parents[4]
 pytestmark = pytest.mark.skipif(bool(sandbox.unavailable()), reason=f"no isolation here: {sandbox.unavailable()}")
 
 
@@ -65,6 +66,54 @@ def test_sandbox_has_no_right_and_can_get_none() -> None:
     libc = "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True)\n"
     for call in ("unshare(0x10000000)", "umount2(b'/tmp', 2)", "sethostname(b'x', 1)", "ptrace(16, 1, 0, 0)"):
         assert refused(f"{libc}print(libc.{call})").startswith("-1"), call
+
+
+LIBC = "import ctypes, os; libc = ctypes.CDLL(None, use_errno=True)\n"
+PRINTED = "\nimport errno; print(found, errno.errorcode.get(ctypes.get_errno()))"
+KEYCTL = {"x86_64": 250, "aarch64": 219}.get(os.uname().machine, 0)
+ADD_KEY = {"x86_64": 248, "aarch64": 217}.get(os.uname().machine, 0)
+SESSION = -3  # keyring of the session, as the kernel numbers it
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        f"libc.syscall({KEYCTL}, 0, {SESSION}, 1)",
+        f"libc.syscall({ADD_KEY}, b'user', b'a', b'b', 1, {SESSION})",
+        "libc.shmget(0, 1 << 20, 0o1600)",
+        "libc.msgget(0, 0o1600)",
+        "libc.memfd_create(b'a', 0)",
+        "libc.socket(40, 1, 0)",
+        "libc.socket(16, 3, 0)",
+        "libc.syscall(425, 8, bytes(120))",
+    ],
+    ids=["keyring", "key", "SysV memory", "SysV queue", "memfd", "AF_VSOCK", "AF_NETLINK", "io_uring"],
+)
+def test_sandbox_refuses_what_no_namespace_covers(attempt: str) -> None:
+    assert refused(f"{LIBC}found = {attempt}{PRINTED}").splitlines()[0] == "-1 EPERM"
+
+
+HELD = f"""
+import ctypes
+from experiences.rollouts.code import sandbox
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.syscall({KEYCTL}, 1, None) > 0
+assert libc.syscall({ADD_KEY}, b"user", b"secret", b"hunter2", 7, {SESSION}) > 0
+sandbox.PROGRAM = PROGRAM
+program = "import ctypes; print(ctypes.CDLL(None).syscall({KEYCTL}, 10, {SESSION}, b'user', b'secret', 0))"
+print(sandbox.run([sandbox.python(), "-I", "-S", "-c", program], "", 5).output)
+"""
+
+
+def test_sandbox_has_a_keyring_of_its_own(tmp_path: Path) -> None:
+    """Also without the filter: the program below is the real one but for that line."""
+    unfiltered = tmp_path / "isolation.py"
+    unfiltered.write_text(sandbox.PROGRAM.read_text().replace("    _refuse_calls()\n", ""))
+    code = HELD.replace("= PROGRAM", f"= {str(unfiltered)!r}")
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT, check=False)
+    if "AssertionError" in done.stderr:
+        pytest.skip("the kernel gives this process no keyring")
+    assert done.stdout.strip() == "-1", done.stderr
 
 
 @pytest.mark.parametrize(
