@@ -3,7 +3,7 @@
 The owner migrates; web, workers and beat connect with a role that owns nothing: it can't switch off a trigger,
 truncate, or change what is append-only. What only the owner may do is offered by functions of the owner's (``SECURITY
 DEFINER``): erasing words from the audit log, deleting history with its playbook or for an erasure, and making a
-month's partition.
+month's partition. They take identifiers of what goes and of what orders it, and write their marks themselves.
 Where one role does both (a single ``DATABASE_URL``), the triggers guard against mistakes only.
 """
 
@@ -40,6 +40,14 @@ VIEWS: Final = ("experiences_trajectory_search", "experiences_query_search")
 HISTORIES: Final = ("experiences_experiencechange", "experiences_playbookchange", "experiences_playbookversion")
 # Never changed, except when their creator's account is deleted.
 IMMUTABLE: Final = ("serving_release", "serving_suiteversion")
+# They order erasures. A trigger lets their result be added once, and refuses to delete them.
+ORDERS: Final = ("tenancy_erasure",)
+# The columns that may be updated where the others may not.
+OPEN_COLUMNS: Final = (
+    *((table, "job_id") for table in HISTORIES),
+    *((table, "created_by_id") for table in IMMUTABLE),
+    *((table, '"left", requested_by_id') for table in ORDERS),
+)
 
 
 def grant(sender: Any = None, *, using: str = "default", **_: Any) -> None:
@@ -69,11 +77,8 @@ def _grants(role: str) -> list[sql.Composed]:
     for table in (*OWNERS, *VIEWS):
         revoke = sql.SQL("REVOKE INSERT, UPDATE, DELETE, TRUNCATE ON {} FROM {}")
         statements.append(revoke.format(sql.Identifier(table), named))
-    for table in HISTORIES:
-        for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (job_id) ON {} TO {}"):
-            statements.append(sql.SQL(line).format(sql.Identifier(table), named))
-    for table in IMMUTABLE:
-        for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", "GRANT UPDATE (created_by_id) ON {} TO {}"):
+    for table, columns in OPEN_COLUMNS:
+        for line in ("REVOKE UPDATE, TRUNCATE ON {} FROM {}", f"GRANT UPDATE ({columns}) ON {{}} TO {{}}"):
             statements.append(sql.SQL(line).format(sql.Identifier(table), named))
     return statements
 

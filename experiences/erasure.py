@@ -37,12 +37,11 @@ from experiences.models import (
     ToolServer,
     TrajectoryRecord,
 )
-from experiences.models.append_only import history_delete
+from experiences.models.append_only import history_erase
 from experiences.models.jobs_at_work import jobs_of, titles_at_work
 from experiences.privacy import redact
 
 SAME: Final = "Rows that read the same without addresses and numbers lost what was asked with them together."
-ERASURE: Final = "erasure"
 WHO_ACTED: Final = "Histories go on saying which of your people changed what."
 
 personal_rows("annotations", Annotation, rewritten, texts=("label", "comment", "answer"))
@@ -172,7 +171,7 @@ def lessons(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 
     def erase() -> None:
         changes = ExperienceChange.objects.filter(experience_id__in=found)
-        history_delete(changes, organization_id, by=ERASURE, why=ERASURE)
+        history_erase(changes)
         mine.filter(pk__in=found).delete()
 
     return ErasureFinding(len(found), erase)
@@ -184,7 +183,7 @@ def changes(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     mine = ExperienceChange.objects.filter(experience__organization_id=organization_id)
     found = list(holding(mine, words, texts=("before", "after", "why")).values_list("pk", flat=True))
     rows = ExperienceChange.objects.filter(pk__in=found)
-    return ErasureFinding(len(found), lambda: history_delete(rows, organization_id, by=ERASURE, why=ERASURE))
+    return ErasureFinding(len(found), lambda: history_erase(rows))
 
 
 @erasure_handlers.register("answers to reflection")

@@ -83,6 +83,8 @@ class ErasedWords(models.Model):
     number = models.BigIntegerField(primary_key=True)
     digest = models.BinaryField()
     erased_at = models.DateTimeField(default=timezone.now)
+    # Set by a migration alone: the words went before an erasure of words named the row that ordered it.
+    predates_naming = models.BooleanField(default=False, editable=False)
 
     def __str__(self) -> str:
         return f"line {self.number}"

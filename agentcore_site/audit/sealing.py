@@ -17,6 +17,8 @@ from typing import Any, Final
 
 from django.db import connection, transaction
 
+from agentcore_site.audit.models import ErasedWords
+
 AT_ONCE: Final = 20_000  # lines of a block
 LATE: Final = "1 hour"  # the longest delay until a transaction shows its lines
 SHORT: Final = 8  # bytes of a line's digest that its seal keeps, to say which one differs
@@ -104,13 +106,15 @@ def seal(table: SealedTable) -> int:
 
 @dataclass(slots=True)
 class Verified:
-    """Result for one table. ``head``: the newest seal's digest, hexadecimal. ``wrong``: faults in words, by line."""
+    """Result for one table. ``head``: the newest seal's digest, hexadecimal. ``unnamed``: lines whose words
+    were erased before erasures were named. ``wrong``: faults in words, by line."""
 
     name: str
     lines: int = 0
     seals: int = 0
     head: str = ""
     unsealed: int = 0
+    unnamed: int = 0
     wrong: list[str] = field(default_factory=list)
 
 
@@ -142,7 +146,9 @@ def verify(table: SealedTable, *, head: str = "", most: int = 100) -> Verified:
     if not known:
         wrong.append(f"no seal has the digest {head}: the chain was rebuilt")
     wrong += [f"line {line} was added after its time" for line in _added(table, most)]
-    wrong += _unproven(table)
+    if table.words:
+        wrong += _unproven() + _unordered()
+        found.unnamed = ErasedWords.objects.filter(predates_naming=True).count()
     found.unsealed = _count(table) - found.lines
     return found
 
@@ -198,10 +204,8 @@ def _added(table: SealedTable, most: int) -> list[int]:
         return [number for (number,) in cursor.fetchall()]
 
 
-def _unproven(table: SealedTable) -> list[str]:
+def _unproven() -> list[str]:
     """Erasures without a log entry, or with another digest than their log entry."""
-    if not table.words:
-        return []
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT e.number FROM audit_erasedwords e JOIN audit_auditevent t ON t.number = e.number"
@@ -210,6 +214,24 @@ def _unproven(table: SealedTable) -> list[str]:
             " ORDER BY 1"
         )
         return [f"words of line {number} were altered without a logged erasure" for (number,) in cursor.fetchall()]
+
+
+def _unordered() -> list[str]:
+    """Erased words whose log entry names no erasure of the organisation that ended and that the log knows. Those from
+    before erasures were named may name none."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT e.number FROM audit_erasedwords e JOIN audit_auditevent t ON t.number = e.number"
+            " JOIN audit_auditevent logged ON logged.action = 'audit.words_erased' AND logged.target_id = t.id::text"
+            "   AND logged.after->>'now' = encode(audit_words_digest(t), 'hex')"
+            " WHERE NOT (e.predates_naming AND logged.after->>'erasure' IS NULL) AND NOT EXISTS ("
+            "   SELECT FROM tenancy_erasure ordered JOIN audit_auditevent known ON known.target_id = ordered.id::text"
+            "     AND known.action = 'subject.erased' AND known.organization_id = t.organization_id"
+            "   WHERE ordered.id::text = logged.after->>'erasure' AND ordered.organization_id = t.organization_id"
+            "     AND ordered.\"left\" <> '{}')"
+            " ORDER BY 1"
+        )
+        return [f"words of line {number} were erased, and no erasure ordered it" for (number,) in cursor.fetchall()]
 
 
 def _count(table: SealedTable) -> int:

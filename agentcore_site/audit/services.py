@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
 from django.db import connection
@@ -61,9 +61,8 @@ def archive(actor: Any, row: Any, action: str, **emptied: Any) -> bool:
     return True
 
 
-def event_erase(event_id: uuid.UUID, *, target: str, before: Any, after: Any) -> None:
-    """Replaces the texts of one event, for an erasure. A function of the database owner does it: actor, time and target
-    can't be changed that way, and the application's own role can't change the log at all."""
-    texts = [target, *(None if value is None else json.dumps(value) for value in (before, after))]
+def event_erase(event_id: uuid.UUID, erasure_id: uuid.UUID, words: Sequence[str]) -> None:
+    """Replaces the words by marks in the texts of one event. A function of the database owner does it, by order of an
+    erasure under way: it takes no other text, and actor, time and target can't be changed that way."""
     with connection.cursor() as cursor:
-        cursor.execute("SELECT audit_event_erase(%s, %s, %s::jsonb, %s::jsonb)", [event_id, *texts])
+        cursor.execute("SELECT audit_event_erase(%s, %s, %s)", [event_id, erasure_id, list(words)])

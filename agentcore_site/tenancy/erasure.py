@@ -13,6 +13,7 @@ import hmac
 import json
 import uuid
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -56,6 +57,7 @@ class ErasureHandler(Protocol):
     def __call__(self, organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding: ...
 
 
+_under_way: ContextVar[uuid.UUID] = ContextVar("erasure_under_way")
 erasure_handlers: Registry[ErasureHandler] = Registry("handler of personal data", entry_point_group="agentcore.erasure")
 
 
@@ -79,21 +81,36 @@ def subject_erase(actor: Actor, identifiers: Sequence[str], *, dry_run: bool = F
             requested_by=Actor.of(actor).user,
             digests=[digest(word) for word in words],
             found={name: one.rows for name, one in found.items()},
+            left={},
             notes=[one.note for one in found.values() if one.note and one.rows],
         )
         if dry_run:
             report.left = {name: one.stays for name, one in found.items()}
             return report
-        for one in found.values():
-            one.erase()
+        report.save(force_insert=True)  # before: what may be erased by its order alone looks for it
+        under_way = _under_way.set(report.id)
+        try:
+            for one in found.values():
+                one.erase()
+        finally:
+            _under_way.reset(under_way)
         after = {name: handler(organization.id, words) for name, handler in erasure_handlers.items()}
         report.left = {name: one.rows for name, one in after.items()}
         if any(one.rows > one.stays for one in after.values()):
             where = ", ".join(f"{name}: {one.rows}" for name, one in after.items() if one.rows > one.stays)
             raise Conflict(f"Nothing was erased: some rows would have been left ({where}). Try again.")
-        report.save()
+        report.save(update_fields=["left"])
         record(actor, "subject.erased", report, organization=organization.id, after={"found": report.found})
     return report
+
+
+def erasure_under_way() -> uuid.UUID:
+    """The erasure that is being done. The database's functions ask for it.
+
+    Raises:
+        LookupError: none is.
+    """
+    return _under_way.get()
 
 
 def erasures_visible(actor: Actor) -> QuerySet[Erasure]:
@@ -154,11 +171,10 @@ def rewritten(
     names: Sequence[str] = (),
     own: Mapping[str, ProgramKeys] | None = None,
     note: str = "",
-    write: Callable[..., None] | None = None,
 ) -> ErasureFinding:
     """The rows stay, and the words are taken out of their columns: texts, JSON or lists (``values``, and ``own`` with
     what stays there), and ``names``, which have to stay different from each other and to fit an address, and are
-    replaced as a whole. ``write(pk, **columns)`` is how a row is changed where an UPDATE may not."""
+    replaced as a whole."""
     parts = dict.fromkeys((*texts, *values), NO_PROGRAM_KEYS) | dict(own or {})
     found = rows_saying(rows, words, texts=(*texts, *names), values=values, own=own)
 
@@ -170,10 +186,7 @@ def rewritten(
             }
             for name in texts:
                 changes[name] = changes[name][: rows.model._meta.get_field(name).max_length]
-            if write is not None:
-                write(row.pk, **changes)
-            else:
-                rows.model._base_manager.filter(pk=row.pk).update(**changes)
+            rows.model._base_manager.filter(pk=row.pk).update(**changes)
 
     return ErasureFinding(len(found), erase, note)
 

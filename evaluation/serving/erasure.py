@@ -20,6 +20,7 @@ from agentcore_site.tenancy.erasure import (
     deleted,
     emptied,
     erasure_handlers,
+    erasure_under_way,
     holding,
     personal_rows,
     rewritten,
@@ -41,7 +42,7 @@ from evaluation.serving.models import (
     SuiteRun,
     SuiteVersion,
 )
-from experiences.erasure import ERASURE, idle_require, rows_about, stored_queries
+from experiences.erasure import idle_require, rows_about, stored_queries
 from experiences.playbooks.invalidation import announce_on_commit
 from training.config.versions import OWN
 
@@ -103,7 +104,7 @@ def releases(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
         ReleaseApproval.objects.filter(release__in=ids).delete()
         LoopTurn.objects.filter(release__in=ids).update(release=None)
         Deployment.objects.filter(Q(release__in=ids) | Q(previous__in=ids)).delete()
-        _deleted("serving_releases_delete", ids, organization_id)
+        _erased("serving_releases_erase", ids)
 
     return ErasureFinding(len(ids), erase, NOTE)
 
@@ -136,7 +137,7 @@ def versions(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding
     mine = SuiteVersion.objects.filter(suite__organization_id=organization_id)
     ids = [str(pk) for pk in holding(mine, words, texts=(), values=("spec",)).values_list("pk", flat=True)]
     _idle(SuiteRun.objects.filter(version_id__in=ids))
-    return ErasureFinding(len(ids), lambda: _deleted("serving_suite_versions_delete", ids, organization_id))
+    return ErasureFinding(len(ids), lambda: _erased("serving_suite_versions_erase", ids))
 
 
 @erasure_handlers.register("runs of suites")
@@ -170,6 +171,6 @@ def _idle(runs: object) -> None:
     idle_require(Job.objects.filter(suite_run__in=runs))
 
 
-def _deleted(function: str, ids: list[str], organization_id: uuid.UUID) -> None:
+def _erased(function: str, ids: list[str]) -> None:
     with connection.cursor() as cursor:
-        cursor.execute(f"SELECT {function}(%s, %s, %s)", [ids, organization_id, ERASURE])
+        cursor.execute(f"SELECT {function}(%s, %s)", [ids, erasure_under_way()])

@@ -13,10 +13,10 @@ from typing import Any
 from agentcore_site.encryption.search import encrypted_rows_containing
 from agentcore_site.lib.word_erasure import erase_words
 from agentcore_site.tenancy.erasure import ErasureFinding, erasure_handlers, holding, staying
-from experiences.erasure import ERASURE, WHO_ACTED, idle_require
+from experiences.erasure import WHO_ACTED, idle_require
 from experiences.learning.playbooks.deltas import Change
 from experiences.models import ContextDelta, ExecutionTrace, Playbook, PlaybookChange, PlaybookVersion
-from experiences.models.append_only import history_delete
+from experiences.models.append_only import history_erase
 from experiences.models.jobs_at_work import jobs_of
 from experiences.playbooks.selectors import sections_of
 from experiences.playbooks.services.versions import VersionEntry, version_write
@@ -37,7 +37,7 @@ def deltas(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
     Conflict: an evolution of such an agent is at work."""
     mine = ContextDelta.objects.filter(organization_id=organization_id)
     texts = ("content", "proposed", "rationale", "reason", "target")
-    return _rows(mine, words, lambda rows: history_delete(rows, organization_id, by=ERASURE, why=ERASURE), texts=texts)
+    return _rows(mine, words, history_erase, texts=texts)
 
 
 @erasure_handlers.register("playbooks")
@@ -63,7 +63,7 @@ def playbooks(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFindin
         for playbook in holding_playbooks:
             _take_out(playbook, words)
         for rows in held():
-            history_delete(rows, organization_id, by=ERASURE, why=ERASURE)
+            history_erase(rows)
 
     found = len(holding_playbooks) + sum(rows.count() for rows in held())
     return ErasureFinding(found, erase, "Playbooks lost items, and versions that held them.")
@@ -87,7 +87,7 @@ def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
     # The line says that an item went, and not what it said.
     changes = [Change(one.id, "erased", None, None) for one in gone]
     if gone:
-        version_write(playbook, kept, changes, VersionEntry("erased", ERASURE))
+        version_write(playbook, kept, changes, VersionEntry("erased", "erasure"))
     playbook.refresh_from_db()
     context, last_error = erase_words(playbook.context, words), erase_words(playbook.last_error, words)
     Playbook.objects.filter(id=playbook.id).update(context=context, last_error=last_error)

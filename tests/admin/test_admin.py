@@ -63,6 +63,7 @@ from experiences.models import (
 from experiences.trajectories.annotations.services import annotation_create
 from tests import factories
 from tests.budgets.rows import a_row_of_each
+from tests.support.erasures import erasure_of
 from tests.support.playbooks import a_row_of_each_playbook_table
 from tests.support.rounds import some
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
@@ -132,7 +133,8 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
     HostProcess.objects.create(
         place="one:abc:all", name="web", host="one", pid=7, started_at=timezone.now(), seen_at=timezone.now()
     )
-    event_erase(record(None, "test.line").pk, target="", before=None, after=None)
+    with erasure_of(run.organization) as ordered:
+        event_erase(record(None, "test.line", organization=run.organization).pk, ordered, ["words"])
     seal_all()
     ArchiveRule.objects.create(organization=run.organization, keep_days=30)
     comment_add(operator, run, "Look at it.")

@@ -15,6 +15,8 @@ from agentcore_site.audit.models import AuditEvent, ErasedWords, Seal
 from agentcore_site.audit.sealing import seal, tables, verify
 from agentcore_site.audit.services import event_erase, record
 from agentcore_site.audit.tasks import seal_all
+from agentcore_site.tenancy.models import Organization
+from tests.support.erasures import erasure_of
 from tests.support.owner import as_owner
 from tests.support.workers import environment
 
@@ -101,13 +103,15 @@ def test_a_line_whose_transaction_ends_late_is_sealed_later_and_one_slipped_in_i
     assert verify(LOG).wrong == [f"line {gap} was added after its time"]
 
 
-def test_erased_words_leave_the_chain_whole_and_are_reported() -> None:
-    event = record(None, "test.person", after={"name": "Jane"})
+def test_erased_words_leave_the_chain_whole_and_are_reported(acme: Organization) -> None:
+    event = record(None, "test.person", organization=acme, after={"name": "Jane"})
     seal(LOG)
-    event_erase(event.pk, target="", before=None, after={"name": "[erased]"})
-    assert seal(LOG) == 1 and verify(LOG).wrong == []
+    with erasure_of(acme) as ordered:
+        event_erase(event.pk, ordered, ["jane"])
+    assert seal(LOG) == 2 and verify(LOG).wrong == []
     logged = AuditEvent.objects.get(action="audit.words_erased")
     assert logged.target_id == str(event.pk) and logged.after and logged.after["line"] == number_of(event)
+    assert logged.after["erasure"] == str(ordered)
     tampered("UPDATE audit_auditevent SET after = %s WHERE id = %s", '{"name": "John"}', event.pk)
     [said] = verify(LOG).wrong
     assert said == f"words of line {number_of(event)} were altered without a logged erasure"

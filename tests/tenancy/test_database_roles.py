@@ -12,6 +12,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent, PlaybookVersion
 from experiences.playbooks.services.playbooks import playbook_delete, playbook_edit
+from tests.support.erasures import erasure_of
 from tests.support.playbooks import playbook_of
 
 REFUSED = (ProgrammingError, InternalError)
@@ -65,7 +66,8 @@ def test_role_can_not_claim_to_be_an_erasure(operator: Actor, agent: Agent) -> N
     run("SELECT set_config('agentcore.erasure', 'on', true)")
     refused("UPDATE audit_auditevent SET target = ''")
     refused("DELETE FROM experiences_playbookversion", match="append-only")
-    refused("SELECT experiences_history_delete('audit_auditevent', '{}', NULL, 'me', 'why')", match="no history")
+    with erasure_of(agent.organization) as ordered:
+        refused(f"SELECT experiences_history_erase('audit_auditevent', '{{}}', '{ordered}')", match="no history")
 
 
 def test_a_deleted_history_leaves_a_line_in_the_audit_log(operator: Actor, agent: Agent) -> None:
@@ -73,7 +75,8 @@ def test_a_deleted_history_leaves_a_line_in_the_audit_log(operator: Actor, agent
     versions = PlaybookVersion.objects.filter(playbook=playbook).count()
     playbook_delete(operator, playbook)
     line = AuditEvent.objects.get(action="history.deleted", target_type="experiences_playbookversion")
-    assert line.after == {"rows": versions, "why": "its playbook was deleted"}
+    ordered = AuditEvent.objects.get(action="playbook.deleted")
+    assert line.after == {"rows": versions, "why": "its playbook was deleted", "ordered_by": str(ordered.pk)}
     assert (line.actor, line.organization_id) == ("olivia", agent.organization_id)
 
 

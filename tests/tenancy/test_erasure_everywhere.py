@@ -41,6 +41,7 @@ from experiences.playbooks.services.executions import NewTrace, traces_record
 from experiences.trajectories.annotations.services import annotation_create
 from tests import factories
 from tests.support import person
+from tests.support.erasures import erasure_of
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of, suggesting
 from tests.support.rounds import some
@@ -193,10 +194,11 @@ def test_the_audit_log_accepts_changes_of_erasures_only(operator: Actor, agent: 
         for _ in erasure_claimed():
             with pytest.raises(ProgrammingError, match=r"permission denied|append-only"), transaction.atomic():
                 attempt()
-    event_erase(before["id"], target="", before=None, after={"name": "[erased]"})
+    with erasure_of(agent.organization) as ordered:
+        event_erase(before["id"], ordered, ["j. doe"])
     erased = mine.values().get()
     assert erased.pop("salt") != before.pop("salt")  # so that the digest of the former text reveals nothing
-    assert erased == before | {"target": "", "before": None, "after": {"name": "[erased]"}}
+    assert erased == before | {"target": "Named after [erased]", "after": {"name": "Named after [erased]"}}
 
 
 def erasure_claimed() -> Iterator[None]:

@@ -23,7 +23,7 @@ from experiences.learning.playbooks.history import changes_between, with_item
 from experiences.learning.playbooks.items import PlaybookItem, section_of
 from experiences.learning.rendering import playbook_context
 from experiences.models import Agent, ContextDelta, ExecutionTrace, Experience, Playbook
-from experiences.models.append_only import history_delete
+from experiences.models.append_only import empty_version_delete, playbook_rows_delete
 from experiences.playbooks.invalidation import announce_on_commit
 from experiences.playbooks.selectors import sections_of
 from experiences.playbooks.services.versions import (
@@ -110,8 +110,7 @@ def _taken_over(actor: Actor, playbook: Playbook, sections: Sequence[Mapping[str
     if playbook.version > 1 or ExecutionTrace.objects.filter(agent=playbook.agent_id, context_version=1).exists():
         version_write(playbook, begun.sections, begun.changes, entry)
     else:
-        why = "its empty first version, which came with its agent, was replaced"
-        history_delete(playbook.versions.all(), playbook.organization_id, by=entry.by, why=why)
+        empty_version_delete(playbook.id)
         playbook.context, playbook.section_count = playbook_context(begun.sections), len(begun.sections)
         playbook.next_section = len(begun.sections) + 1
         playbook.save(update_fields=["context", "section_count", "next_section", "updated_at"])
@@ -294,10 +293,9 @@ def playbook_delete(actor: Actor, playbook: Playbook, *, executions: bool = Fals
             lifecycle.cancel(actor, job)
     if executions:
         before["executions"] = ExecutionTrace.objects.filter(agent=agent_id).delete()[0]
-    record(actor, "playbook.deleted", playbook, before=before)
-    for rows in (playbook.versions, playbook.changes, playbook.deltas):
-        history_delete(rows.all(), playbook.organization_id, by=Actor.of(actor).name, why="its playbook was deleted")
-    playbook.delete()
+    playbook.counts.all().delete()
+    playbook.history.all().delete()
+    playbook_rows_delete(record(actor, "playbook.deleted", playbook, before=before).pk)
     announce_on_commit(agent_id)
 
 

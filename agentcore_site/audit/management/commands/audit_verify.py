@@ -41,6 +41,8 @@ class Command(BaseCommand):
             for one in found.wrong:
                 self.stdout.write(f"{name}: {one}")
             wrong += len(found.wrong)
+            if found.unnamed:
+                self.stdout.write(f"{name}: words of {found.unnamed:,} lines were erased before erasures were named")
             sealed = f"{found.lines:,} lines in {found.seals:,} seals, {found.unsealed:,} not sealed yet"
             self.stdout.write(f"{name}: {sealed}; head {found.head or '-'}")
         if options["copy"] is not None:
