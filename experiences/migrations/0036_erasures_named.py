@@ -116,5 +116,5 @@ REVOKE ALL ON FUNCTION experiences_history_delete(text, text[], uuid, text, text
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiences", "0034_purpose_keys"), ("audit", "0009_erasures_named")]
+    dependencies = [("experiences", "0035_plain_words"), ("audit", "0010_erasures_named")]
     operations = [migrations.RunSQL(NAMED, BACK)]

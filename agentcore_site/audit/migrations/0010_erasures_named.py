@@ -103,7 +103,7 @@ REVOKE ALL ON FUNCTION audit_event_erase(uuid, text, jsonb, jsonb) FROM PUBLIC;
 
 
 class Migration(migrations.Migration):
-    dependencies = [("audit", "0008_lines_of_an_organization"), ("tenancy", "0015_erasure_stays")]
+    dependencies = [("audit", "0009_plain_words"), ("tenancy", "0016_erasure_stays")]
     operations = [
         # The default of the first statement is what the rows have that are there.
         migrations.AddField("erasedwords", "predates_naming", models.BooleanField(default=True)),

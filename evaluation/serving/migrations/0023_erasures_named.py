@@ -90,5 +90,5 @@ REVOKE ALL ON FUNCTION serving_suite_versions_delete(text[], uuid, text) FROM PU
 
 
 class Migration(migrations.Migration):
-    dependencies = [("serving", "0021_key_spending_in_micros"), ("audit", "0009_erasures_named")]
+    dependencies = [("serving", "0022_plain_words"), ("audit", "0010_erasures_named")]
     operations = [migrations.RunSQL(NAMED, BACK)]

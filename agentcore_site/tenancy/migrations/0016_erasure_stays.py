@@ -42,5 +42,5 @@ DROP FUNCTION tenancy_erasure_stays();
 
 
 class Migration(migrations.Migration):
-    dependencies = [("tenancy", "0014_passkeys")]
+    dependencies = [("tenancy", "0015_plain_words")]
     operations = [migrations.RunSQL(GUARD, BACK)]
