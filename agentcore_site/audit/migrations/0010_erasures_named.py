@@ -107,6 +107,6 @@ class Migration(migrations.Migration):
     operations = [
         # The default of the first statement is what the rows have that are there.
         migrations.AddField("erasedwords", "predates_naming", models.BooleanField(default=True)),
-        migrations.AlterField("erasedwords", "predates_naming", models.BooleanField(default=False)),
+        migrations.AlterField("erasedwords", "predates_naming", models.BooleanField(default=False, editable=False)),
         migrations.RunSQL(NAMED, BACK),
     ]
