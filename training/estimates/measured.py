@@ -261,13 +261,18 @@ def affordable(
 
 
 def least_micros(config: GRPOConfig, guess: Rates, *, learns_context: bool, **pools: int) -> int:
-    """Lower bound of what a job costs before it has learned anything, by a guess: the rollouts of its first validation
-    and of one iteration. A guess may be too high by ``GUESSED_SPREAD``, so the bound is that share of it: with three
-    calls guessed for a rollout, one call at the listed prices."""
+    """Lower bound of what a job costs before it has learned anything: the rollouts of its first validation and of one
+    iteration."""
     samples = config.context.validation_samples if learns_context else config.eval_samples
     drawn = min(config.batch_size, max(pools["n_train"], 1)) * config.n_trajectories_per_query
-    rollouts = pools["n_selection"] * samples + drawn
-    return math.ceil((rollouts * guess.rollout_micros + drawn * guess.learned_micros) / GUESSED_SPREAD)
+    return lower_bound_micros(guess, rollouts=pools["n_selection"] * samples + drawn, learned=drawn)
+
+
+def lower_bound_micros(guess: Rates, *, rollouts: int, learned: int = 0) -> int:
+    """Lower bound of what these rollouts cost, of which ``learned`` are learned from. A guess may be too high by
+    ``GUESSED_SPREAD``, so the bound is that share of it: with three calls guessed for a rollout, one call at the listed
+    prices."""
+    return math.ceil((rollouts * guess.rollout_micros + learned * guess.learned_micros) / GUESSED_SPREAD)
 
 
 def _expected_micros(asked: Work, found: Rates) -> float:

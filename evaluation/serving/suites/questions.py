@@ -65,7 +65,7 @@ def _of(part: SuitePart, organization_id: UUID, seed: int, player: Player) -> tu
         probes = SafetyEnvironment(plugin, model, player.runtime == AgentRuntime.LLM, player.system)
         return probes, probes.scenarios(HELD_OUT, part.n or len(plugin.probes), seed)
     if part.dataset:
-        rows = dataset_rows(_dataset(part.dataset, organization_id))
+        rows = dataset_rows(dataset_of_part(part, organization_id))
         own = dataset_environment(rows, part.options)
         return own, own.scenarios("all", part.n or len(rows), seed)
     environment = _environment(part.environment, json.dumps(part.options, sort_keys=True))
@@ -78,11 +78,13 @@ def _environment(name: str, options: str) -> Environment:
     return environments.get(name)(json.loads(options))
 
 
-def _dataset(name: str, organization_id: UUID) -> Dataset:
+def dataset_of_part(part: SuitePart, organization_id: UUID) -> Dataset:
+    """Raises:
+    ValueError: the organisation has no such dataset."""
     try:
-        return Dataset.objects.get(pk=UUID(name), organization_id=organization_id)
+        return Dataset.objects.get(pk=UUID(part.dataset), organization_id=organization_id)
     except (ValueError, Dataset.DoesNotExist):
-        raise ValueError(f"There is no dataset {name[:60]!r} in this organisation.") from None
+        raise ValueError(f"There is no dataset {part.dataset[:60]!r} in this organisation.") from None
 
 
 def _can_be_asked(part: SuitePart, environment: Environment, scenario: Scenario, player: Player) -> bool:

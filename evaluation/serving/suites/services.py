@@ -27,6 +27,7 @@ from evaluation.serving.releases.bundle import Bundle, digest
 from evaluation.serving.releases.bundle_agent import acting_agent, action_policy
 from evaluation.serving.releases.bundle_builder import bundle_of_agent
 from evaluation.serving.suite_spec import MOST_QUERIES, SuiteSpec
+from evaluation.serving.suites.admission import cost_required_micros, queries_of_part
 from evaluation.serving.suites.built_in import BUILT_IN
 from evaluation.serving.suites.questions import Player, questions_of
 from experiences.agents.consent import recording_require
@@ -141,7 +142,7 @@ def suite_run_start(
         Invalid: neither or both are given, the budget is out of range, or nothing in the suite can be asked of it.
         Conflict: suite or agent is archived, the agent may not be recorded, its endpoint, a price or its parameters are
             not there, or the same is being run.
-        Insufficient: what the last such run cost does not fit a budget.
+        Insufficient: a budget is below what the last such run cost, or below the least that a first one costs.
     """
     suite = version.suite
     require(actor, "evaluate", suite.organization_id)
@@ -161,7 +162,7 @@ def suite_run_start(
     stored = _bundle(played) if release is None else release.bundle
     bundle = Bundle.from_json(stored)
     judge = judge_model.strip()[:120]
-    _playable(version, played, bundle, judge)
+    queries = _playable(version, played, bundle, judge)
     run = SuiteRun(
         organization=played.organization,
         version=version,
@@ -171,7 +172,14 @@ def suite_run_start(
         bundle={} if release is not None else stored,
         judge_model=judge,
     )
-    return _queued(actor, run, micros(max_budget_usd))
+    limit_micros = micros(max_budget_usd)
+    if calls_model(played.runtime):
+        budget_preflight(
+            organization_id=played.organization_id,
+            agent_id=played.pk,
+            wanted_micros=cost_required_micros(run, bundle, queries, limit_micros),
+        )
+    return _queued(actor, run, limit_micros)
 
 
 @transaction.atomic
@@ -179,15 +187,6 @@ def _queued(actor: Actor, run: SuiteRun, limit_micros: int) -> SuiteRun:
     """Stores the run with its job and its budget of ``limit_micros``."""
     version, agent, release = run.version, run.agent, run.release
     paid = calls_model(agent.runtime)
-    before = SuiteRun.objects.filter(version=version, agent=agent, job__status="completed").order_by("-pk").first()
-    if paid:
-        wanted_micros = min(limit_micros, before.cost_micros if before is not None else 0)
-        budget_preflight(
-            organization_id=agent.organization_id,
-            agent_id=agent.pk,
-            wanted_micros=wanted_micros,
-            job_limit_micros=limit_micros,
-        )
     partition_ensure(timezone.now().date().replace(day=1))
     run.job = lifecycle.submit(
         actor,
@@ -222,21 +221,28 @@ def _priced(acting: Agent, judge_model: str) -> None:
         raise Conflict(f"It can't be run: {error}") from error
 
 
-def _playable(version: SuiteVersion, agent: Agent, bundle: Bundle, judge_model: str) -> None:
+def _playable(version: SuiteVersion, agent: Agent, bundle: Bundle, judge_model: str) -> int:
+    """Number of queries that the agent can be asked.
+
+    Raises:
+        Conflict: a model has no price, or a part's environment, dataset or plugin is gone.
+        Invalid: the agent can be asked nothing.
+    """
+    player = Player(bundle.runtime)
     if bundle.runtime == AgentRuntime.ACTION:
         player = Player(bundle.runtime, actions=action_policy(bundle).actions)
     else:
         _priced(acting_agent(agent, bundle), judge_model)
-        if bundle.runtime == AgentRuntime.LLM:
-            return  # it can be asked everything; items are made by the worker, not while a person waits
-        player = Player(bundle.runtime)
     try:
+        if bundle.runtime == AgentRuntime.LLM:  # all can be asked; the worker makes items, not a request
+            return sum(queries_of_part(part, agent.organization_id) for part in version.parsed.parts)
         asked = questions_of(version.parsed, agent.organization_id, player)
     except (UnknownName, ValueError) as error:
         raise Conflict(f"{version} can't be run any more: {error}") from error
-    if not any(one.scenarios for one in asked):
+    if not (queries := sum(len(part.scenarios) for part in asked)):
         message = f"Nothing in {version.suite.name} can be asked of {agent.name}: it needs a language model."
         raise Invalid(message, fields={"agent": message})
+    return queries
 
 
 def _checked(actor: Actor, organization_id: Any, given: Mapping[str, Any]) -> SuiteSpec:

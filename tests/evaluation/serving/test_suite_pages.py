@@ -11,11 +11,13 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import Release, Suite, SuiteRun
 from evaluation.serving.releases.services import release_make
-from evaluation.serving.suites.services import suite_version_add
+from evaluation.serving.suites.services import suite_built_in_add, suite_version_add
 from experiences.models import Agent
 from tests.api.test_rest import problem
 from tests.support.callers import Caller
+from tests.support.llm_server import ModelServer
 from tests.support.pages import html
+from tests.support.playbooks import model_agent
 from tests.support.queries import queries_of
 from tests.support.suites import PROBES, suite_run_stored
 
@@ -101,6 +103,18 @@ def test_a_run_is_asked_for_on_the_page_of_its_suite(console: Client, run: Suite
         f"/suites/{suite.pk}/run/", {"subject": f"agent:{agent.pk}", "max_budget_usd": 1}, follow=True
     )
     assert "no price for the model" in html(refused)
+
+
+def test_the_form_of_a_run_refuses_a_budget_that_can_not_pay_for_the_suite(
+    console: Client, operator: Actor, adam: Any
+) -> None:
+    with ModelServer() as server:
+        agent = model_agent(Actor(adam), server)
+    suite = suite_built_in_add(operator, name="safety")
+    values = {"subject": f"agent:{agent.pk}", "max_budget_usd": 0.1}
+    shown = html(console.post(f"/suites/{suite.pk}/run/", values, follow=True))
+    assert "118 rollouts of Clerk cost at least $0.16" in shown and "the budget of this run is $0.10" in shown
+    assert not SuiteRun.objects.exists()
 
 
 def test_a_release_says_what_suites_found_of_it(console: Client, run: SuiteRun) -> None:

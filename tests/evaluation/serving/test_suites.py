@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from agentcore_site.jobs.models import Status
 from agentcore_site.jobs.services import job_cancel, job_resume
-from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
+from agentcore_site.lib.errors import Conflict, Forbidden, Insufficient, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import Budget
 from budgets.services import budget_set_limit
@@ -29,9 +29,11 @@ from evaluation.serving.suites.services import (
 from experiences.agents.services.agents import agent_create, agent_update
 from experiences.agents.services.datasets import dataset_create
 from experiences.models import Agent, Dataset, ModelEndpoint, TrajectoryRecord
+from tests.api.test_rest import problem
 from tests.factories import AgentFactory, ExperienceFactory
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.agentgym_server import PLANS, GymServer
+from tests.support.callers import Caller
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, model_agent
 from tests.support.running import SMALL, SMALL_POOL, run_to_end, slices_of
@@ -143,15 +145,43 @@ def test_a_run_that_is_interrupted_goes_on_and_pays_for_nothing_twice(
 def test_a_suites_own_budget_stops_the_suite_and_a_raised_budget_resumes_it(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
-    run = suite_run_start(operator, version_get(sums), agent=adder, max_budget_usd=0.004)
+    run = suite_run_start(operator, version_get(sums), agent=adder)
+    own = {"organization": run.organization, "job": run.job, "agent_id": adder.pk}
+    budget_set_limit(Actor(adam), **own, limit_micros=4_000)
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "budget_exceeded")
     asked = server.owed.requests
     assert 0 < asked < 16
-    budget_set_limit(Actor(adam), organization=run.organization, job=job, agent_id=adder.pk, limit_micros=10**6)
+    budget_set_limit(Actor(adam), **own, limit_micros=10**6)
     job_resume(operator, job)
     assert run_to_end(job).status == Status.COMPLETED
     assert server.owed.requests == 16 and suite_run_get(operator, run.pk).score == 0.75
+
+
+def test_a_run_whose_budget_can_not_pay_for_the_whole_suite_is_refused(
+    operator: Actor, adam: Any, adder: Agent, sums: Suite, olivia: Any
+) -> None:
+    """Before a run with this model, by one call for each query; then by what the last run cost."""
+    version = version_get(sums)
+    least = 16 * ((500 + len("You add numbers.") // 3) * PRICE[0] + 40 * PRICE[1]) / 1e6  # micro-dollars
+    with pytest.raises(Insufficient, match=r"16 rollouts of Adder cost at least \$0\.02.* is \$0\.01") as refused:
+        suite_run_start(operator, version, agent=adder, max_budget_usd=0.01)
+    assert list(refused.value.fields) == ["max_budget_usd"] and not SuiteRun.objects.exists()
+    answer = Caller(olivia).post("suite-runs", {"suite": "sums", "agent": "adder", "max_budget_usd": 0.01})
+    assert "at least $0.02" in problem(answer, 507)["detail"]
+    with pytest.raises(Insufficient):
+        suite_run_start(operator, version, agent=adder, max_budget_usd=(least - 1) / 1e6)
+    budget_set_limit(Actor(adam), organization=adder.organization, agent_id=adder.pk, limit_micros=int(least) - 1)
+    with pytest.raises(Insufficient, match="budget has"):  # of the agent
+        suite_run_start(operator, version, agent=adder)
+    budget_set_limit(Actor(adam), organization=adder.organization, agent_id=adder.pk, limit_micros=10**6)
+    ended = suite_run_start(operator, version, agent=adder, max_budget_usd=(least + 1) / 1e6)
+    assert run_to_end(ended.job).status == Status.COMPLETED
+    ended.refresh_from_db()
+    with pytest.raises(Insufficient, match="last run of sums on Adder cost"):
+        suite_run_start(operator, version, agent=adder, max_budget_usd=(ended.cost_micros - 1) / 1e6)
+    assert ended.cost_micros < least
+    assert suite_run_start(operator, version, agent=adder, max_budget_usd=ended.cost_micros / 1e6).pk
 
 
 def test_a_run_can_be_cancelled(operator: Actor, adder: Agent, sums: Suite) -> None:
