@@ -230,7 +230,7 @@ def data_folder() -> Path:
 def private_file(path: Path, content: str) -> None:
     """Writes ``content`` so that only the owner can read it, and so that a reader never sees half of it."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as stream:
         stream.write(content)
     os.replace(temporary, path)

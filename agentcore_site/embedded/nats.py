@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import pwd
 import sysconfig
 from pathlib import Path
 
@@ -61,9 +59,7 @@ class NatsServer:
 
     def _write(self, path: Path, content: str) -> None:
         env.private_file(path, content)
-        if self.place.user:
-            owner = pwd.getpwnam(self.place.user)
-            os.chown(path, owner.pw_uid, owner.pw_gid)
+        self.place.give(path, self.name)
 
 
 def accounts_text(password: str, exports: str = "", others: str = "") -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 from pathlib import Path
 from typing import Final
@@ -11,7 +12,7 @@ import psycopg
 from psycopg import sql
 
 from agentcore_site import env
-from agentcore_site.lib.service_paths import CannotStart, ServicePaths, wheel_folder
+from agentcore_site.lib.service_paths import CannotStart, ServicePaths, as_user, give, wheel_folder
 from agentcore_site.postgresql.watched import CONNECT_SECONDS, PatientConnection
 
 PROGRAM_SECONDS: Final = 300.0  # for PostgreSQL's programs that need no server
@@ -106,19 +107,20 @@ class Postgres:
             connection.execute(sql.SQL(command + rights).format(sql.Identifier(APPLICATION), password))
 
     def _initdb(self) -> None:
-        # initdb reads the password as the services' user, who can't read our secrets: it gets a copy of its own.
+        # initdb wants a user with an entry in /etc/passwd, which the server's has not. Data are the server's after it.
+        by = pwd.getpwnam("nobody").pw_uid if self.place.own_users else None
+        # initdb reads the password as that user, who can't read our secrets: it gets a copy of its own.
         pwfile = self.folder / "initial_password"
         pwfile.write_text(self._password(OWNER), encoding="utf-8")
         pwfile.chmod(0o600)
-        if self.place.user:
-            stat = self.folder.stat()
-            os.chown(pwfile, stat.st_uid, stat.st_gid)
+        if by is not None:
+            give(self.folder, by)
         try:
             command = [self.bin / "initdb", "-D", self.data, "-U", OWNER, "--auth=scram-sha-256"]
             options = ["--encoding=UTF8", "--locale=C.UTF-8", f"--pwfile={pwfile}", "--no-instructions"]
             done = subprocess.run(
                 [*map(str, command), *options],
-                user=self.place.user,
+                **as_user(by),
                 cwd="/",
                 capture_output=True,
                 text=True,
@@ -130,6 +132,7 @@ class Postgres:
             ) from error
         finally:
             pwfile.unlink(missing_ok=True)
+            self.place.give(self.folder, self.name)
         if done.returncode:
             raise CannotStart(f"PostgreSQL could not make its data folder {self.data}:\n{done.stderr.strip()}")
 

@@ -145,4 +145,4 @@ class Stack:
         return port
 
     def _launch(self, name: str, command: list[str], ready: Callable[[], bool], stop: signal.Signals) -> None:
-        self.supervisor.start(Process(name, command, ready, user=self.place.user, stop_signal=stop))
+        self.supervisor.start(Process(name, command, ready, user=self.place.user(name), stop_signal=stop))

@@ -18,7 +18,7 @@ from typing import IO
 
 from agentcore_site.embedded.ports import wait_until
 from agentcore_site.lib import heartbeats
-from agentcore_site.lib.service_paths import CannotStart
+from agentcore_site.lib.service_paths import CannotStart, as_user
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
 # A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
@@ -40,7 +40,7 @@ class Process:
     name: str
     command: list[str]
     ready: Callable[[], bool] | None = None
-    user: str | None = None
+    user: int | None = None
     environment: dict[str, str] = field(default_factory=dict)
     stop_signal: signal.Signals = signal.SIGTERM
     cwd: str = "/"
@@ -195,7 +195,7 @@ class Supervisor:
         with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,
-                user=process.user,
+                **as_user(process.user),
                 cwd=process.cwd,
                 env=environment,
                 stdin=subprocess.DEVNULL,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import redis
@@ -46,9 +45,7 @@ class Valkey:
         }
         path = self.folder / "valkey.conf"
         env.private_file(path, "".join(f"{name} {value}\n" for name, value in lines.items()))
-        if self.place.user:
-            stat = self.folder.stat()
-            os.chown(path, stat.st_uid, stat.st_gid)
+        self.place.give(path, self.name)
 
     def command(self) -> list[str]:
         return [str(self.binary), str(self.folder / "valkey.conf")]

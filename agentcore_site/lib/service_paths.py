@@ -1,6 +1,6 @@
-"""Folders of embedded services' data and programs, and the user that runs them.
+"""Folders of embedded services' data and programs, and the users that run them.
 
-Started by root, they run as the user ``nobody``, who must be able to reach data and programs. No folder of a person is
+Started by root, each runs as a user of its own, who must be able to reach data and programs. No folder of a person is
 opened for that: where the way is closed (a home of mode 0700, say), data lie in a folder of their own under
 /var/lib and the programs are copied beside them.
 """
@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import pwd
 import secrets
 import shutil
 import stat
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Final
 
 MINIMUM_FREE = 256 * 1024 * 1024
 POINTER = "services.place"
+# Users of services where root starts them, also their groups. Neither Debian nor systemd gives these numbers (65520 to
+# 65533) away, and none needs an entry in /etc/passwd. The sandbox has 65524 (``experiences.rollouts.code.isolation``).
+USERS: Final = {"postgres": 65521, "valkey": 65522, "nats": 65523}
 
 
 class CannotStart(Exception):
@@ -26,24 +29,36 @@ class CannotStart(Exception):
 
 @dataclass(frozen=True)
 class ServicePaths:
-    """``user`` runs the services (None: the user of this process), ``folder`` holds their data."""
+    """``folder`` holds the services' data. ``own_users``: each runs as its user in ``USERS``, else all as the user of
+    this process."""
 
     folder: Path
-    user: str | None
+    own_users: bool
+
+    def user(self, name: str) -> int | None:
+        """The user of a service; None: the user of this process."""
+        return USERS[name] if self.own_users else None
+
+    def run_as(self, name: str) -> dict[str, Any]:
+        """The arguments of ``subprocess`` for a process of that user."""
+        return as_user(self.user(name))
 
     def make(self, name: str) -> Path:
-        """A folder for one service, for its user alone."""
+        """A folder for one service, for its user alone. Data of an earlier release, whose user was another, are given
+        to it."""
         folder = self.folder / name
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-        if self.user:
-            owner = pwd.getpwnam(self.user)
-            if folder.stat().st_uid != owner.pw_uid:
-                os.chown(folder, owner.pw_uid, owner.pw_gid)
+        self.give(folder, name)
         return folder
+
+    def give(self, path: Path, name: str) -> None:
+        """Gives a file, or a folder with all in it, to the user of a service."""
+        if (user := self.user(name)) is not None:
+            give(path, user)
 
     def program(self, folder: Path, name: str) -> Path:
         """``folder`` itself if the services' user can reach it, else a copy within the user's reach."""
-        if self.user is None or walkable(folder):
+        if not self.own_users or walkable(folder):
             return folder
         copy = self.folder / "programs" / name
         if not copy.exists():
@@ -58,7 +73,7 @@ class ServicePaths:
     def executable(self, path: Path) -> Path:
         """A program of one file: the file itself if the services' user can reach it, else a copy within the user's
         reach."""
-        if self.user is None or walkable(path.parent):
+        if not self.own_users or walkable(path.parent):
             return path
         copy = self.folder / "programs" / path.name
         if not copy.exists():
@@ -67,6 +82,23 @@ class ServicePaths:
             temporary.chmod(0o755)
             temporary.rename(copy)
         return copy
+
+
+def as_user(user: int | None) -> dict[str, Any]:
+    """The arguments of ``subprocess`` for a process of ``user``, in no group but its own."""
+    return {} if user is None else {"user": user, "group": user, "extra_groups": []}
+
+
+def give(path: Path, user: int) -> None:
+    """Makes ``user`` the owner of a file, or of a folder with all in it. The folder comes last: until it is given, an
+    interrupted run is repeated. Links are not followed."""
+    if path.lstat().st_uid == user:
+        return
+    if path.is_dir():
+        for _, folders, files, at in os.fwalk(path):
+            for name in (*folders, *files):
+                os.chown(name, user, user, dir_fd=at, follow_symlinks=False)
+    os.chown(path, user, user, follow_symlinks=False)
 
 
 def walkable(path: Path) -> bool:
@@ -85,7 +117,7 @@ def place_for(data_dir: Path) -> ServicePaths:
     """
     try:
         if os.geteuid() != 0:
-            place = ServicePaths(data_dir / "services", None)
+            place = ServicePaths(data_dir / "services", own_users=False)
             place.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         else:
             place = _place_for_root(data_dir)
@@ -118,7 +150,7 @@ def _place_for_root(data_dir: Path) -> ServicePaths:
     (folder / "programs").mkdir(exist_ok=True, mode=0o711)
     for mine in (folder, folder / "programs"):  # the mode of mkdir is cut by the umask
         mine.chmod(0o711)
-    return ServicePaths(folder, "nobody")
+    return ServicePaths(folder, own_users=True)
 
 
 def wheel_folder(package: str) -> Path:

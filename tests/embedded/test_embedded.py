@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pwd
 import random
 import shutil
 import signal
@@ -30,11 +31,12 @@ from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.supervisor import Process, Supervisor
 from agentcore_site.ids import uuid7
 from agentcore_site.lib import service_paths
-from agentcore_site.lib.service_paths import CannotStart, place_for, walkable
+from agentcore_site.lib.service_paths import USERS, CannotStart, as_user, give, place_for, walkable
 from agentcore_site.outbound.addresses import AddressVerdict, AllowList
 from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.schema import schema_apply
 from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseRefused, WarehouseUnavailable
+from experiences.rollouts.code.isolation import UNPRIVILEGED_ID
 from tests.support.up import GIVEN
 
 
@@ -150,22 +152,77 @@ def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.Monkey
         place_for(folder)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root has a closed folder to keep closed")
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its services users of their own")
+
+
+def readable(user: int, folder: Path) -> list[str]:
+    """The paths of a folder that ``user`` can read, where it knows all of them."""
+    paths = [f"{path}/" if path.is_dir() else str(path) for path in (folder, *folder.rglob("*"))]
+    assert len(paths) > 1
+    look = 'for path; do if [ -r "$path" ]; then echo "$path"; fi; done'
+    command = ["/bin/sh", "-c", look, "sh", *paths]
+    done = subprocess.run(command, **as_user(user), capture_output=True, text=True, cwd="/")
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+@as_root
 def test_the_embedded_services_of_root_open_no_folder_of_a_person(folder: Path, own_services: None) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
-    data = closed / "data"
-    stack = Stack(data, quiet)
+    stack = Stack(closed / "data", quiet)
     urls = stack.start()
     try:
-        assert stat.S_IMODE(closed.stat().st_mode) == 0o700
-        assert stack.place.user == "nobody" and walkable(stack.place.folder)
+        assert stat.S_IMODE(closed.stat().st_mode) == 0o700 and walkable(stack.place.folder)
         with psycopg.connect(urls["database_url"]) as connection:
-            pid = connection.execute("SELECT pg_backend_pid()").fetchone()[0]  # type: ignore[index]
-        assert Path(f"/proc/{stack.supervisor.running[0][1].pid}").stat().st_uid != 0, pid
+            assert connection.execute("SELECT 1").fetchone() == (1,)
     finally:
         stack.stop()
         shutil.rmtree(stack.place.folder, ignore_errors=True)
+
+
+@as_root
+def test_each_service_of_root_has_a_user_of_its_own_also_on_data_of_an_earlier_release(
+    folder: Path, own_services: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVENTS", "1")
+    earlier, nobody = Stack(folder, quiet, any_port=True), pwd.getpwnam("nobody").pw_uid
+    earlier.start()
+    earlier.stop()
+    for name in USERS:
+        give(earlier.place.folder / name, nobody)
+    stack = Stack(folder, quiet, any_port=True)
+    urls = stack.start()
+    try:
+        with psycopg.connect(urls["database_url"]) as connection:
+            assert connection.execute("SELECT 1").fetchone() == (1,)
+        for process, handle in stack.supervisor.running:
+            lines = dict(
+                line.split(":", 1)
+                for line in Path(f"/proc/{handle.pid}/status").read_text().splitlines()
+                if ":" in line
+            )
+            own = [str(USERS[process.name])] * 4
+            assert lines["Uid"].split() == lines["Gid"].split() == own and not lines["Groups"].split()
+        others = {UNPRIVILEGED_ID, nobody, *USERS.values()}
+        for name, own_user in USERS.items():
+            data = stack.place.folder / name
+            for user in others - {own_user}:
+                assert readable(user, data) == [], (name, user)
+        assert str(urls["nats_accounts_file"]) in readable(USERS["nats"], stack.place.folder / "nats")
+    finally:
+        stack.stop()
+
+
+@as_root
+def test_a_link_in_a_folder_that_is_given_away_is_not_followed(folder: Path) -> None:
+    mine = folder / "mine"
+    mine.write_text("root's")
+    (folder / "data" / "deep").mkdir(parents=True)
+    (folder / "data" / "deep" / "link").symlink_to(mine)
+    give(folder / "data", 65521)
+    assert mine.stat().st_uid == 0
+    assert {path.lstat().st_uid for path in (folder / "data").rglob("*")} == {65521}
 
 
 def test_a_process_that_dies_is_restarted_with_growing_delays(folder: Path) -> None:

@@ -62,7 +62,7 @@ class SharedServices:
         for number, port in enumerate(self.ports[:NODES]):
             command = [str(binary), "--config", str(self._configured(number))]
             self.supervisor.start(
-                Process(node(number), command, lambda port=port: answers(port), self.stack.place.user)
+                Process(node(number), command, lambda port=port: answers(port), self.stack.place.user("nats"))
             )
         self.manage("events_setup", patience=30)
 
@@ -81,7 +81,8 @@ class SharedServices:
         return all(map(answers, self.ports[:NODES]))
 
     def _configured(self, number: int) -> Path:
-        mine = self.stack.place.make(node(number))
+        mine = self.stack.place.make("nats") / node(number)
+        mine.mkdir(mode=0o700, exist_ok=True)
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self.ports[NODES:])
         path = mine / "nats.conf"
         path.write_text(
@@ -90,6 +91,7 @@ class SharedServices:
             f'cluster {{ name: bench, host: "127.0.0.1", port: {self.ports[NODES + number]}, routes: [{routes}] }}\n',
             encoding="utf-8",
         )
+        self.stack.place.give(mine, "nats")
         return path
 
     def manage(self, *command: str, patience: float = 0.0) -> None:

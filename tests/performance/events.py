@@ -55,7 +55,9 @@ def server() -> Iterator[None]:
         nats = NatsServer(place_for(folder), folder / "secrets", free_port(0))
         nats.prepare()
         supervisor = Supervisor(folder / "log", print)
-        process = Process(nats.name, nats.command(), nats.ready, user=nats.place.user, stop_signal=signal.SIGTERM)
+        process = Process(
+            nats.name, nats.command(), nats.ready, user=nats.place.user(nats.name), stop_signal=signal.SIGTERM
+        )
         supervisor.start(process)
         settings.NATS_URL = nats.url()
         try:

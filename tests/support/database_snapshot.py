@@ -49,9 +49,7 @@ def restore(stack: Stack) -> None:
     server.data.mkdir(mode=0o700)
     unpacked = ["tar", "-xzf", str(kept / BACKUP), "--no-same-owner", "-C", str(server.data)]
     subprocess.run(unpacked, check=True, timeout=PROGRAM_SECONDS)
-    if server.place.user:
-        for path in (server.data, *server.data.rglob("*")):
-            shutil.chown(path, server.place.user)
+    server.place.give(server.data, server.name)
     env.private_file(stack.secrets / PASSWORD, (kept / PASSWORD).read_text(encoding="utf-8"))
     is_copy = True
 

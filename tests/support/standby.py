@@ -45,9 +45,11 @@ def standby() -> Iterator[Standby]:
     owner = urlsplit(environment()["DATABASE_OWNER_URL"])
     source = owner._replace(path="/", query="application_name=standby").geturl()
     copy = [server.bin / "pg_basebackup", "-D", server.data, "-X", "stream", "-c", "fast", "-R", "-d", source]
-    subprocess.run([*map(str, copy)], user=server.place.user, cwd="/", check=True, timeout=120)
+    subprocess.run([*map(str, copy)], **server.place.run_as(server.name), cwd="/", check=True, timeout=120)
     with open(folder / "log", "wb") as log:
-        process = subprocess.Popen(server.command(), user=server.place.user, cwd="/", stdout=log, stderr=log)
+        process = subprocess.Popen(
+            server.command(), **server.place.run_as(server.name), cwd="/", stdout=log, stderr=log
+        )
     own = Standby(*(_at(environment()[name], server.port) for name in ("DATABASE_URL", "DATABASE_OWNER_URL")), process)
     try:
         assert wait_until(lambda: _answers(own.url), 60), (folder / "log").read_text()[-2000:]

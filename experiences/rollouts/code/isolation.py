@@ -37,7 +37,7 @@ AT_FDCWD, AT_RECURSIVE, AT_EMPTY_PATH, CLONE, FROM_EMPTY_PATH = -100, 0x8000, 0x
 DIE_WITH_PARENT, NO_NEW_PRIVILEGES, SET_SECCOMP, FILTER = 1, 38, 22, 2
 JOIN_SESSION_KEYRING = 1
 INSIDE: Final = 1000  # uid and gid inside
-UNPRIVILEGED_ID: Final = 65534  # outside, where the launcher is root
+UNPRIVILEGED_ID: Final = 65524  # outside, where the launcher is root: no other process has this user
 ROOT: Final = Path("/proc")  # exists everywhere, and nothing that is bound lies in it
 DEVICES: Final = (Path("/dev/null"), Path("/dev/zero"), Path("/dev/urandom"))
 # The filter, by processor: its AUDIT_ARCH, ``socket``, ``keyctl``, and all calls that are refused besides.

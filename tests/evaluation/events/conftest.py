@@ -32,8 +32,8 @@ def nats_server() -> Iterator[NatsServer]:
         server = NatsServer(place_for(folder), folder / "secrets", free_port(0))
         server.prepare()
         supervisor = Supervisor(folder / "log", lambda message: None)
-        stop = signal.SIGTERM
-        supervisor.start(Process(server.name, server.command(), server.ready, user=server.place.user, stop_signal=stop))
+        user, stop = server.place.user(server.name), signal.SIGTERM
+        supervisor.start(Process(server.name, server.command(), server.ready, user=user, stop_signal=stop))
         yield server
         supervisor.stop()
 
