@@ -26,18 +26,23 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 require_same_or_exit()
 
 
+gateway = Gateway(FastContexts(McpPath(django_application)))
+
+
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:
-    """Starts the main loop's heartbeat with the server and ends it with the server."""
+    """Starts the main loop's heartbeat and the gateway's background work with the server, and ends them with it."""
     while (await receive())["type"] != "lifespan.shutdown":
         heartbeats.heartbeat_in_loop()
+        gateway.start()
         await send({"type": "lifespan.startup.complete"})
+    await gateway.aclose()
     await send({"type": "lifespan.shutdown.complete"})
 
 
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": Gateway(FastContexts(McpPath(django_application))),
+        "http": gateway,
         "websocket": websocket_application,
     }
 )

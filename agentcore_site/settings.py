@@ -211,6 +211,8 @@ TRUSTED_PROXIES = env.networks("TRUSTED_PROXIES")
 SOCKETS_PER_LINK = env.integer("SOCKETS_PER_LINK", 50, low=1, high=100_000)
 SOCKETS_PER_PERSON = env.integer("SOCKETS_PER_PERSON", 50, low=1, high=100_000)
 SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which then reads no larger one
+# Seconds for the arrival of a request's head, and of its body, which has one more for each KiB.
+REQUEST_SECONDS = env.integer("REQUEST_SECONDS", 20, low=1, high=3600)
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"
@@ -452,6 +454,13 @@ ENCRYPTION_HOLDER = "vault" if VAULT_ADDR else "local"
 # Where each web process writes work that is not in the database yet. It has to outlive the process; another one on
 # the same disk finishes the work of one that was killed.
 GATEWAY_JOURNAL = env.text("GATEWAY_JOURNAL") or str(DATA_DIR / "gateway")
+# Calls and streams under way at once, over all web processes: of a key, an organisation, an address.
+GATEWAY_CALLS_PER_KEY = env.integer("GATEWAY_CALLS_PER_KEY", 256, low=1, high=100_000)
+GATEWAY_CALLS_PER_ORGANIZATION = env.integer("GATEWAY_CALLS_PER_ORGANIZATION", 1024, low=1, high=100_000)
+GATEWAY_CALLS_PER_ADDRESS = env.integer("GATEWAY_CALLS_PER_ADDRESS", 1024, low=1, high=100_000)
+GATEWAY_STREAMS_PER_KEY = env.integer("GATEWAY_STREAMS_PER_KEY", 128, low=1, high=100_000)
+GATEWAY_STREAMS_PER_ORGANIZATION = env.integer("GATEWAY_STREAMS_PER_ORGANIZATION", 512, low=1, high=100_000)
+GATEWAY_STREAMS_PER_ADDRESS = env.integer("GATEWAY_STREAMS_PER_ADDRESS", 512, low=1, high=100_000)
 PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=3650)
 
 # -- retention -------------------------------------------------------------------------------------------------------

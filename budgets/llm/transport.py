@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from agentcore_site.lib import trace_context
+from agentcore_site.lib.loop_turns import LoopTurns
 from agentcore_site.outbound import (
     AddressRefused,
     ConnectionBroken,
@@ -197,7 +198,7 @@ class _Reading:
 
     async def _streamed(self, response: Response) -> Answer:
         limit = self._endpoint.max_answer_bytes
-        reader, assembly = EventReader(limit), Assembly(limit)
+        reader, assembly, turns = EventReader(limit), Assembly(limit), LoopTurns()
         self._assembly = assembly
         lost = ""
         try:
@@ -205,6 +206,7 @@ class _Reading:
             while (chunk := await body.piece()) is not None:
                 for data in reader.feed(chunk):
                     self._pass_on(data, assembly.add(data))
+                    await turns.worked(len(data))
         except ConnectionBroken as error:
             lost = f" {error}"
         if not lost:

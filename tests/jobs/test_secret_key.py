@@ -24,7 +24,7 @@ CELERY = ["-m", "celery", "-A", "agentcore_site.celery"]
 STARTS = {
     "worker": [*CELERY, "worker", "--queues", "compute.0", "--loglevel", "WARNING"],
     "beat": [*CELERY, "beat", "--pidfile", "", "--schedule", "{schedule}", "--loglevel", "WARNING"],
-    "web": ["-m", "uvicorn", "agentcore_site.asgi:application", "--port", "0", "--lifespan", "off"],
+    "web": ["-m", "agentcore_site.web_server", "agentcore_site.asgi:application", "--port", "0", "--lifespan", "off"],
     "up": ["manage.py", "migrate", "--verbosity", "0"],
 }
 

@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
-telemetry rewarders feedback gateway events bad_events otlp poison walls context),
+telemetry rewarders feedback gateway neighbour events bad_events otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -70,6 +70,7 @@ def main() -> int:
         learning,
         ledger,
         llm,
+        neighbour,
         otlp,
         paid,
         poison,
@@ -106,6 +107,7 @@ def main() -> int:
         "rewarders": [rewarders.suite],
         "feedback": [feedback.suite],
         "gateway": [gateway.calls],
+        "neighbour": [neighbour.sign_in],
         "otlp": [otlp.suite],
         "poison": [poison.poison],
         "walls": [walls.costs],

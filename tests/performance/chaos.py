@@ -114,7 +114,7 @@ class Stack:
         return self.kill(pid, signal.SIGSTOP)
 
     def web(self) -> bool:
-        return self.kill(self.named("uvicorn"))
+        return self.kill(self.named("web_server"))
 
     def beat(self) -> bool:
         return self.kill(self.named("celery", "beat"))

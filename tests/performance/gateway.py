@@ -57,8 +57,8 @@ def calls() -> list[Figure]:
     try:
         upstream = quick.stdout.readline().strip()
         with ModelServer(prices={"small": PRICE}) as streaming:
-            fast = _served(admin, member.organization, "quick", upstream)
-            slow = _served(admin, member.organization, "streams", streaming.base_url)
+            fast = served(admin, member.organization, "quick", upstream)
+            slow = served(admin, member.organization, "streams", streaming.base_url)
             _, key = api_key_create(admin, name="bench", scopes=["gateway:call"])
             connection.close()
             port = fleet.web(GATEWAY_JOURNAL=tempfile.mkdtemp(prefix="journal-"))
@@ -69,7 +69,7 @@ def calls() -> list[Figure]:
         quick.terminate()
 
 
-def _served(admin: Actor, organization: Any, name: str, base_url: str) -> str:
+def served(admin: Actor, organization: Any, name: str, base_url: str) -> str:
     options = {"default_concurrency": 256, "concurrency": {"production": 256}}
     endpoint = endpoint_create(admin, name=name, base_url=base_url, model="small", api_key="sk-1", options=options)
     agent = agent_create(admin, name=name, runtime="llm", environment="dataset", endpoint=endpoint, max_tokens=40)

@@ -35,7 +35,7 @@ WINDOW: Final = 5  # minutes whose medians are compared
 ALLOWED: Final = 0.05
 CONFIG: Final = {"early_stopping": {"enabled": False}, "n_iterations": 300, "eval_samples": 1}
 ROLES: Final = {  # by words of the command line
-    "web": "uvicorn",
+    "web": "web_server",
     "worker": "compute@",
     "worker of short tasks": "default@",
     "beat": "beat",

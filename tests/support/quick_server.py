@@ -1,4 +1,5 @@
-"""A model server that answers every request with the same text after the same time, and costs next to nothing.
+"""A model server that answers every request with the same text after the same time, and costs next to nothing; with
+``--events`` as a stream of so many events that are sent at once.
 
 Where the client is measured, the server must not be: with a server that thinks, 500 requests at once wait for each
 other there, and the last answer comes long after the time that was promised.
@@ -14,24 +15,36 @@ from typing import Any
 
 import uvloop
 
+USAGE = {"prompt_tokens": 120, "completion_tokens": 4, "total_tokens": 124}
 BODY = json.dumps(
     {
         "id": "quick",
         "object": "chat.completion",
         "model": "small",
         "choices": [{"index": 0, "finish_reason": "stop", "message": {"role": "assistant", "content": "Answer: 42"}}],
-        "usage": {"prompt_tokens": 120, "completion_tokens": 4, "total_tokens": 124},
+        "usage": USAGE,
     }
 ).encode()
-ANSWER = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(BODY) + BODY
 END, LENGTH = b"\r\n\r\n", b"content-length:"
+
+
+def answer_of(events: int) -> bytes:
+    """The whole answer: one body, or ``events`` events of a word each."""
+    kind, body = "application/json", BODY
+    if events:
+        chunk = {"id": "quick", "object": "chat.completion.chunk", "model": "small"}
+        word = chunk | {"choices": [{"index": 0, "delta": {"content": "word "}, "finish_reason": None}]}
+        last = chunk | {"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}], "usage": USAGE}
+        written = [f"data: {json.dumps(one)}\n\n" for one in [*[word] * events, last]]
+        kind, body = "text/event-stream", "".join([*written, "data: [DONE]\n\n"]).encode()
+    return f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body
 
 
 class Quick(asyncio.Protocol):
     """Counts the bytes of each request by its content-length, and answers when its time has come."""
 
-    def __init__(self, latency: float) -> None:
-        self.latency = latency
+    def __init__(self, latency: float, whole: bytes) -> None:
+        self.latency, self.whole = latency, whole
         self.seen = b""
         self.transport: Any = None
 
@@ -50,12 +63,12 @@ class Quick(asyncio.Protocol):
 
     def answer(self) -> None:
         if not self.transport.is_closing():
-            self.transport.write(ANSWER)
+            self.transport.write(self.whole)
 
 
-async def serve(latency: float, port: int = 0) -> None:
-    loop = asyncio.get_running_loop()
-    server = await loop.create_server(lambda: Quick(latency), "127.0.0.1", port, backlog=2048)
+async def serve(latency: float, port: int = 0, events: int = 0) -> None:
+    loop, whole = asyncio.get_running_loop(), answer_of(events)
+    server = await loop.create_server(lambda: Quick(latency, whole), "127.0.0.1", port, backlog=2048)
     print(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/v1", flush=True)
     await server.serve_forever()
 
@@ -64,5 +77,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="A model server that costs next to nothing.")
     parser.add_argument("--latency", type=float, default=0.5)
     parser.add_argument("--port", type=int, default=0)
+    parser.add_argument("--events", type=int, default=0)
     given = parser.parse_args()
-    uvloop.run(serve(given.latency, given.port))
+    uvloop.run(serve(given.latency, given.port, given.events))

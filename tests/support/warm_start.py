@@ -37,6 +37,7 @@ LOADED: Final = (
     "experiences.playbooks.ace.asgi_fast_path",
     "kombu.transport.redis",
     "evaluation.serving.gateway.application",
+    "agentcore_site.lib.timed_requests",
     "uvicorn.main",
     "uvicorn.protocols.http.httptools_impl",
     "uvicorn.protocols.websockets.auto",

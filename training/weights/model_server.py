@@ -27,6 +27,8 @@ from training.weights.turns import Turns
 
 MOST_STATE: Final = 2**31  # bytes of a state that is put here
 MOST_BODY: Final = 64 * 2**20  # bytes of all other requests
+BODY_SECONDS: Final = 20.0  # for the arrival of a body, and one more for each MiB that was announced
+BODY_BYTES_PER_SECOND: Final = 2**20
 MOST_SAMPLES: Final = 1_024  # of one prompt in one request
 MOST_RANK: Final = 1_024  # of an adapter
 MOST_SESSIONS: Final = 10_000  # of samplers; those that began first end
@@ -376,6 +378,10 @@ class ModelServer:
             return _error(415, "Send JSON, as content-type: application/json.")
         if request.method != "PUT":
             request = request.clone(client_max_size=MOST_BODY)
+        if not await _arrives(request):
+            answer = _error(408, "The body did not arrive in time. Send it again, in one go.")
+            answer.force_close()
+            return answer
         try:
             return await handler(request)
         except RecursionError:
@@ -391,6 +397,17 @@ class ModelServer:
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response({"error": {"message": message, "type": "invalid_request_error"}}, status=status)
+
+
+async def _arrives(request: web.Request) -> bool:
+    """Reads the body. False: its caller is too slow."""
+    size = request.content_length or MOST_BODY
+    try:
+        async with asyncio.timeout(BODY_SECONDS + size / BODY_BYTES_PER_SECOND):
+            await request.read()
+    except TimeoutError:
+        return False
+    return True
 
 
 def _asked_here(request: web.Request) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, Final
 
@@ -16,10 +17,12 @@ from django.conf import settings
 
 from agentcore_site.lib import trace_context
 from agentcore_site.tenancy.addresses import lies_in, socket_address
-from evaluation.serving.gateway.calls import CallRefused, Calls, GatewayCall
+from evaluation.serving.gateway.calls import Calls, GatewayCall
+from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.consumers import Consumer, Consumers
 from evaluation.serving.gateway.passed_fields import fields_check, images_check
+from evaluation.serving.gateway.refusals import CallRefused
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
 from evaluation.serving.gateway.served_models import AGENT, names_served
 from experiences.rollouts.runtimes.chat_body import BadCall
@@ -59,6 +62,8 @@ class Gateway:
                 await self._route(scope, headers, consumer, receive, send)
         except BadCall as error:
             await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
+        except AtOnceFull as error:
+            await _refuse(send, CallRefused(429, str(error), "rate_limit_error", wait=1.0))
         except CallRefused as error:
             await _refuse(send, error)
 
@@ -70,7 +75,12 @@ class Gateway:
             self._calls = (loop, Calls(Path(settings.GATEWAY_JOURNAL)))
         return self._calls[1]
 
+    def start(self) -> None:
+        """Begins the background work before the first call: what a process that ended has left is finished."""
+        assert self.calls
+
     async def aclose(self) -> None:
+        """Settles and stores the work of all calls that ended."""
         if self._calls is not None:
             await self._calls[1].aclose()
             self._calls = None
@@ -97,9 +107,13 @@ class Gateway:
             await _send(send, 200, await _models(consumer), [])
         elif interface := INTERFACES.get(path):
             _only(method, "POST")
-            await self.calls.admit(consumer)
-            asked = interface(await _body(receive))
-            await _for_caller(receive, self._answer(headers, consumer, asked, send))
+            caller = CallSource(str(consumer.key_id or ""), str(consumer.organization_id), socket_address(scope))
+            with self.calls.at_once.counted("calls", caller):
+                await self.calls.admit(consumer)
+                asked = interface(await _body(receive))
+                streams = self.calls.at_once.counted("streams", caller) if asked.request.stream else nullcontext()
+                with streams:
+                    await _for_caller(receive, self._answer(headers, consumer, asked, send))
         else:
             known = ", ".join([*(f"POST {one}" for one in INTERFACES), "GET /v1/models"])
             raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
@@ -166,7 +180,7 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
     Raises CallRefused: nothing was sent.
     """
     answering = asyncio.ensure_future(_answered(calls, call, answer))
-    answering.add_done_callback(lambda _: answer.ended())
+    answering.add_done_callback(lambda _: answer.pieces.end())
     begun = False
 
     async def send_piece(body: bytes) -> None:
@@ -178,7 +192,7 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
     try:
-        async for piece in answer.pieces():
+        async for piece in answer.pieces:
             await send_piece(piece)
         try:
             done = await answering

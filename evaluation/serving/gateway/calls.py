@@ -16,28 +16,20 @@ from typing import Any, Final
 
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.database import TROUBLE
-from agentcore_site.lib.money_format import money
 from agentcore_site.lib.read_cache import ReadCache
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.lib.storable import storable
-from budgets.llm.errors import (
-    BadRequest,
-    CircuitOpen,
-    ContextTooLong,
-    LLMError,
-    Malformed,
-    Permanent,
-    RateLimited,
-    Transient,
-)
+from budgets.llm.errors import BadRequest, ContextTooLong, LLMError
 from budgets.llm.request import ModelRequest
 from budgets.llm.transport import Listener
 from budgets.llm.types import Completion
 from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.pricing import worst_case_micros
+from evaluation.serving.gateway.calls_at_once import CallsAtOnce
 from evaluation.serving.gateway.consumers import Consumer
 from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, PayerName, Payers
 from evaluation.serving.gateway.key_limits import KeyHolds, KeyRates, RecentSpending
+from evaluation.serving.gateway.refusals import CallRefused, refusal_of, spent_refusal
 from evaluation.serving.gateway.request import ChatRequest
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
 from evaluation.serving.models import ArmName, TraceStatus
@@ -54,16 +46,6 @@ log = logging.getLogger(__name__)
 MODEL_SECONDS: Final = 1.0  # lifetime of a cached served model
 RECOVER_SECONDS: Final = 15.0
 NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse the request as well
-
-
-class CallRefused(Exception):
-    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds until it may try again."""
-
-    def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
-        super().__init__(message)
-        self.status, self.message, self.kind, self.wait = status, message, kind, wait
-        self.attempts = 0  # at endpoints, before the refusal
-        self.headers: list[tuple[bytes, bytes]] = []
 
 
 @dataclass
@@ -134,7 +116,9 @@ class Calls:
         self._traces = TraceWriter(self.journal, written=self._spending.written)
         self._payers = Payers(self.journal)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
+        self.at_once = CallsAtOnce()
         self._background: set[asyncio.Task[Any]] = set()
+        self._run_in_background(self.at_once.exchange_always())
         self._run_in_background(self._recovering())
 
     async def admit(self, consumer: Consumer) -> None:
@@ -146,7 +130,7 @@ class Calls:
             most_micros is not None
             and consumer.spent_micros + self._spending.since(key, consumer.read_at) >= most_micros
         ):
-            raise _spent(most_micros)
+            raise spent_refusal(most_micros)
         if rate is not None and (wait := await self._rates.turn(key, rate)) > 0:
             raise CallRefused(429, f"This key may make {rate:,} calls a minute.", "rate_limit_error", wait=wait)
 
@@ -219,9 +203,13 @@ class Calls:
         """Cancels background tasks and writes all pending traces."""
         for task in self._background:
             task.cancel()
-        await self._payers.aclose()
+        try:
+            await self._payers.aclose()
+        except MeterFailure as error:
+            log.warning("the next process settles what this one could not: %s", error)
         await self._rates.aclose()
         await self._holds.aclose()
+        await self.at_once.aclose()
         await asyncio.to_thread(self._traces.close)
         self.journal.close()
 
@@ -252,7 +240,7 @@ class Calls:
             except LLMError as error:
                 attempts += error.attempts
                 if last or error.final or isinstance(error, NO_RETRY):
-                    refused = _refusal_of(error)
+                    refused = refusal_of(error)
                     refused.attempts = attempts
                     raise refused from None
                 log.info("endpoint %s does not answer, the next one is called: %s", upstream.name, error.message)
@@ -283,7 +271,7 @@ class Calls:
         call.held = True  # before it is known: a caller may leave while Redis is asked
         if not await self._holds.take(consumer.key_id, call.id, worst_micros, room_micros=room_micros, read_at=read_at):
             call.held = False
-            raise _spent(consumer.monthly_micros, under_way=True)
+            raise spent_refusal(consumer.monthly_micros, under_way=True)
 
     async def _call_action_agent(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None
@@ -383,34 +371,10 @@ class DiscardedAnswer:
         return None
 
 
-def _spent(most_micros: int, *, under_way: bool = False) -> CallRefused:
-    """The refusal of a key whose month is used up, or would be by the calls under way."""
-    text = f"This key has spent the {money(most_micros)} that it may spend in a month (UTC)."
-    if under_way:
-        text = f"Calls of this key that are under way may cost all that is left of its {money(most_micros)} a month."
-    return CallRefused(402, text, "insufficient_quota")
-
-
 def drawn(salt: bytes, session: str) -> float:
     """The session's draw from 0 to 1, the same for all its requests in a deployment."""
     digest = hashlib.blake2b(session.encode("utf-8", "replace"), key=salt, digest_size=8).digest()
     return int.from_bytes(digest, "big") / 2**64
-
-
-def _refusal_of(error: LLMError) -> CallRefused:
-    """The caller's error for a failure of the model's service: its status and message, as far as they are its own."""
-    if isinstance(error, Malformed):
-        return CallRefused(502, error.message, "upstream_error")
-    if isinstance(error, CircuitOpen):
-        return CallRefused(503, error.message, "unavailable", wait=error.retry_after)
-    if isinstance(error, RateLimited):
-        return CallRefused(429, error.message, "rate_limit_error", wait=error.retry_after)
-    if isinstance(error, Transient):
-        return CallRefused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
-    assert isinstance(error, Permanent)
-    if error.status in (401, 403):  # the service refuses our key, not the caller's
-        return CallRefused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
-    return CallRefused(error.status or 502, error.message, "invalid_request_error")
 
 
 @everything()

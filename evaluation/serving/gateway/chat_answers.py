@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator
 from typing import Any
 
 import orjson
 
 from budgets.llm.stream import DONE
 from evaluation.serving.gateway.calls import GatewayCall
+from evaluation.serving.gateway.pieces import Pieces
 from evaluation.serving.gateway.request import object_in, request_of
 
 END = b"data: [DONE]\n\n"
@@ -51,8 +50,7 @@ class StreamedAnswer:
 
     def __init__(self, call: GatewayCall) -> None:
         self._call = call
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._done = False
+        self.pieces = Pieces()
 
     def event(self, data: str, text: str) -> bool:
         if data.strip() == DONE:
@@ -62,19 +60,12 @@ class StreamedAnswer:
         if data:
             if text:
                 self._call.token_received()
-            self._pieces.put_nowait(b"data: " + data.encode() + b"\n\n")
+            self.pieces.put(b"data: " + data.encode() + b"\n\n")
         return True
 
     def whole(self, body: bytes, text: str) -> None:
         self._call.token_received()
-        self._pieces.put_nowait(as_events(orjson.loads(body), usage=self._call.request.wants_usage))
-
-    def ended(self) -> None:
-        self._pieces.put_nowait(None)
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        while (piece := await self._pieces.get()) is not None:
-            yield piece
+        self.pieces.put(as_events(orjson.loads(body), usage=self._call.request.wants_usage))
 
     def rest(self, done: dict[str, Any] | None) -> bytes:
         """The final bytes, once the call is over."""

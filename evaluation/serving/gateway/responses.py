@@ -5,8 +5,7 @@ A field without an equivalent in chat completions is refused, never dropped: the
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final, NamedTuple
 
 import orjson
@@ -16,6 +15,7 @@ from budgets.llm.types import Completion
 from budgets.meter_port import Bill
 from budgets.pricing import Usage
 from evaluation.serving.gateway.calls import GatewayCall
+from evaluation.serving.gateway.pieces import Pieces
 from evaluation.serving.gateway.request import object_in, request_of
 from experiences.rollouts.runtimes.chat_body import BadCall, body_in
 from experiences.rollouts.runtimes.responses_answer import ResponseStream, response_begun, response_json
@@ -99,7 +99,7 @@ class StreamedResponse:
         self._call, self._begun = call, begun
         self._events, self._begin_sent = ResponseStream(begun), False
         self._named: set[int] = set()  # calls of tools, by their number in the answer
-        self._pieces: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self.pieces = Pieces()
 
     def event(self, data: str, text: str) -> bool:
         if data.strip() != DONE:
@@ -108,13 +108,6 @@ class StreamedResponse:
 
     def whole(self, body: bytes, text: str) -> None:
         self._send(text)
-
-    def ended(self) -> None:
-        self._pieces.put_nowait(None)
-
-    async def pieces(self) -> AsyncIterator[bytes]:
-        while (piece := await self._pieces.get()) is not None:
-            yield piece
 
     def rest(self, done: dict[str, Any] | None) -> bytes:
         whole = response_json(self._begun, _completion(self._call, done))
@@ -137,7 +130,7 @@ class StreamedResponse:
             if call.number in self._named:  # a piece without a name waits: the end sends such a call whole
                 sent += _written(self._events.called(call.number, call.arguments, call_id=call.id, name=call.name))
         if sent:
-            self._pieces.put_nowait(sent)
+            self.pieces.put(sent)
 
     def _beginning(self) -> bytes:
         if self._begin_sent:

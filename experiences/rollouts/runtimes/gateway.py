@@ -103,6 +103,8 @@ class RolloutGateway:
     async def _start(self) -> None:
         import uvicorn  # only a worker that plays foreign agents needs a server
 
+        from agentcore_site.lib.timed_requests import TimedRequests
+
         async with self._starting:
             if self._server is not None:
                 return
@@ -110,6 +112,7 @@ class RolloutGateway:
             listener.bind((self._host, 0))
             config = uvicorn.Config(
                 self._answer,
+                http=TimedRequests,
                 interface="asgi3",
                 lifespan="off",
                 log_config=None,

@@ -61,6 +61,20 @@ def test_a_training_call_without_bounds_is_refused(name: str) -> None:
     asked("", use)
 
 
+def test_a_caller_that_sends_half_a_body_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("training.weights.model_server.BODY_SECONDS", 0.1)
+
+    async def use(_: ModelServer, client: TestClient[Any, Any]) -> None:
+        reader, writer = await asyncio.open_connection(client.host, client.port)
+        head = "POST /v1/chat/completions HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+        writer.write(f"{head}content-length: 9\r\n\r\n{{".encode())
+        answer = await asyncio.wait_for(reader.readline(), 10)
+        assert answer.startswith(b"HTTP/1.1 408 ")
+        writer.close()
+
+    asked("", use)
+
+
 def test_bodies_that_cannot_be_read_are_a_400() -> None:
     async def use(_: ModelServer, client: TestClient[Any, Any]) -> None:
         json_type = {"content-type": "application/json"}

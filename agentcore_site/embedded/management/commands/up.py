@@ -217,9 +217,11 @@ class Command(BaseCommand):
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery", "--quiet"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
-        uvicorn = [python, "-m", "uvicorn", "agentcore_site.asgi:application", "--host", bind]
+        uvicorn = [python, "-m", "agentcore_site.web_server", "agentcore_site.asgi:application", "--host", bind]
         # The default would be to trust every proxy header that comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
+        # A long stream must not keep the next process from its port: what is cut off is settled and stored.
+        uvicorn += ["--timeout-graceful-shutdown", "8"]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
         if settings.TLS_CERT_FILE:

@@ -1,0 +1,93 @@
+"""uvicorn's HTTP protocol with a time limit for the arrival of a request, which uvicorn itself does not have."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from django.conf import settings
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
+
+
+class TimedRequests(HttpToolsProtocol):
+    """Head and body of a request have ``REQUEST_SECONDS`` each, a large body more by its size. A caller that is slower
+    receives 408, and its connection is closed. While the application does not read, the time is not over."""
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._seconds = settings.REQUEST_SECONDS
+        self._timer: asyncio.TimerHandle | None = None
+        self._ends = 0.0  # by the clock of the loop
+        self._begun = self._in_body = False  # a request has begun to arrive; its head is whole
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop()
+        super().connection_lost(exc)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self._await_request()
+        self._begun = True
+
+    def on_headers_complete(self) -> None:
+        self._in_body = True
+        self._ends = self.loop.time() + self._seconds
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self._ends += len(body) / BYTES_PER_SECOND
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self._stop()
+        super().on_message_complete()
+
+    def handle_websocket_upgrade(self) -> None:
+        self._stop()
+        super().handle_websocket_upgrade()
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        if self._timer is None and not self.transport.is_closing():
+            self._await_request()
+
+    def _await_request(self) -> None:
+        self._stop()
+        self._begun = self._in_body = False
+        self._ends = self.loop.time() + self._seconds
+        self._timer = self.loop.call_at(self._ends, self._check_time)
+
+    def _stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _check_time(self) -> None:
+        now = self.loop.time()
+        if self.flow.read_paused:
+            self._ends = now + self._seconds
+        if now < self._ends:
+            self._timer = self.loop.call_at(self._ends, self._check_time)
+            return
+        self._timer = None
+        if not self.transport.is_closing():
+            self._give_up()
+
+    def _give_up(self) -> None:
+        cycle = self.cycle
+        running = cycle is not None and not cycle.response_complete
+        waiting = running and self._in_body and not cycle.response_started and not self.pipeline
+        if self._begun and (waiting or (not running and not self._in_body)):
+            text = b"The request did not arrive in time. Send it again, in one go.\n"
+            head = b"content-type: text/plain; charset=utf-8\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
+            self.transport.write(STATUS_LINE[408] + head % len(text) + text)
+        if running:
+            cycle.disconnected = True  # what the application sends now is dropped
+            cycle.message_event.set()
+        self.transport.close()
