@@ -1,4 +1,4 @@
-"""What callers of the gateway may take from others: turns of the event loop, connections, calls at once."""
+"""Limits of callers beside others at the gateway: turns of the event loop, connections, calls at once."""
 
 from __future__ import annotations
 
