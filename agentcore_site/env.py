@@ -64,6 +64,11 @@ def integer(name: str, default: int, *, low: int, high: int) -> int:
     return number
 
 
+def request_seconds() -> int:
+    """Read here by the web server's protocol, which must not need Django."""
+    return integer("REQUEST_SECONDS", 20, low=1, high=3600)
+
+
 def number(name: str, default: float, *, low: float, high: float) -> float:
     value = text(name)
     if not value:

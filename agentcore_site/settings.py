@@ -212,7 +212,7 @@ SOCKETS_PER_LINK = env.integer("SOCKETS_PER_LINK", 50, low=1, high=100_000)
 SOCKETS_PER_PERSON = env.integer("SOCKETS_PER_PERSON", 50, low=1, high=100_000)
 SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which then reads no larger one
 # Seconds for the arrival of a request's head, and of its body, which has one more for each KiB.
-REQUEST_SECONDS = env.integer("REQUEST_SECONDS", 20, low=1, high=3600)
+REQUEST_SECONDS = env.request_seconds()
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"

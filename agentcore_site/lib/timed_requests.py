@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Final
 
-from django.conf import settings
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
+
+from agentcore_site import env
 
 BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
 
@@ -17,7 +18,7 @@ class TimedRequests(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._seconds = settings.REQUEST_SECONDS
+        self._seconds = env.request_seconds()
         self._timer: asyncio.TimerHandle | None = None
         self._ends = 0.0  # by the clock of the loop
         self._begun = self._in_body = False  # a request has begun to arrive; its head is whole
