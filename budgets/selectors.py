@@ -99,7 +99,7 @@ def alerts_standing(actor: Actor, *, since: datetime, limit: int) -> list[Budget
         created_at__gte=since, kind=AlertKind.THRESHOLD, limit_micros=F("budget__limit_micros")
     )
     highest = rows.order_by("budget_id", "-threshold").distinct("budget_id")
-    full = [one for one in highest if 100 * (one.budget.share or 0.0) >= min(one.threshold, NEARLY_ALL)]
+    full = [alert for alert in highest if 100 * (alert.budget.share or 0.0) >= min(alert.threshold, NEARLY_ALL)]
     return sorted(full, key=lambda one: one.created_at, reverse=True)[:limit]
 
 

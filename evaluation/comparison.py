@@ -125,7 +125,7 @@ def _proofs(runs: Sequence[TrainingRun]) -> dict[UUID, EvaluationRun]:
         job__status=Status.COMPLETED,
     )
     found = rows.exclude(report={}).order_by("run_id", "-final", "-job__finished_at").distinct("run_id")
-    return {one.run_id: one for one in found}
+    return {evaluation.run_id: evaluation for evaluation in found}
 
 
 _Rates = dict[str, dict[str, float]]  # success by test set and query
@@ -133,7 +133,7 @@ _Rates = dict[str, dict[str, float]]  # success by test set and query
 
 def _rates(proofs: Sequence[EvaluationRun]) -> dict[UUID, _Rates]:
     """Success rates of each trained policy. A query that a set has twice counts once, with its mean."""
-    several: dict[UUID, dict[str, dict[str, list[bool]]]] = {one.pk: {} for one in proofs}
+    several: dict[UUID, dict[str, dict[str, list[bool]]]] = {evaluation.pk: {} for evaluation in proofs}
     rows = EvaluationResult.objects.filter(evaluation__in=list(several), arm=TRAINED)
     for proof, line, query, successes in rows.values_list("evaluation_id", "line", "query", "successes"):
         several[proof].setdefault(line, {}).setdefault(query, []).extend(successes)

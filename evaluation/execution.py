@@ -139,8 +139,8 @@ class EvaluationSlice(PartsSlice[EvaluationPart]):
         with self._keeper.committing(progress=progress, crashes=0):
             EvaluationResult.objects.bulk_create(results)
             evaluation.done = [*evaluation.done, part.name]
-            evaluation.cost_micros += sum(one.spent_micros for of_query in played for one in of_query)
-            evaluation.tokens += sum(one.tokens for of_query in played for one in of_query)
+            evaluation.cost_micros += sum(trajectory.spent_micros for of_query in played for trajectory in of_query)
+            evaluation.tokens += sum(trajectory.tokens for of_query in played for trajectory in of_query)
             evaluation.save(update_fields=["done", "cost_micros", "tokens"])
             event_add(
                 self.job, "part", message=f"{part.line}: {part.arm}", data={"part": part.name, "progress": progress}

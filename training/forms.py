@@ -130,7 +130,7 @@ class LaunchForm:
         agent = self._known_agent
         fitting = presets_for(agent.runtime, self._learner) if agent is not None else list(PRESETS.values())
         closed = agent is not None and groups_fault(agent)
-        return [one for one in fitting if not (closed and one.changes.get("algorithm") == "tfgrpo")]
+        return [preset for preset in fitting if not (closed and preset.changes.get("algorithm") == "tfgrpo")]
 
     @property
     def marked(self) -> str:

@@ -98,7 +98,9 @@ class ShownEntry:
 def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], int]) -> list[list[ShownEntry]]:
     """The sections of the menu, each with at least one entry, for a page at ``path``. ``waiting`` is called only if its
     result is shown."""
-    sections = [[one for one in section if one.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)]
+    sections = [
+        [entry for entry in section if entry.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)
+    ]
     return [[_shown_entry(one, path, may, waiting) for one in section] for section in sections if section]
 
 

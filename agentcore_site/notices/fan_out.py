@@ -79,7 +79,11 @@ def audience_of(organization_id: UUID) -> Audience:
 def _spread(event: SiteEvent, audience: Audience) -> None:
     owner = {"organization_id": event.organization_id, "event": event}
     WebhookDelivery.objects.bulk_create(
-        [WebhookDelivery(endpoint=one, **owner) for one in audience.endpoints if _goes_to(event, one, audience)],
+        [
+            WebhookDelivery(endpoint=endpoint, **owner)
+            for endpoint in audience.endpoints
+            if _goes_to(event, endpoint, audience)
+        ],
         ignore_conflicts=True,
     )
     concerned = [person for person in audience.people if audience.wants(person, event)]

@@ -51,7 +51,7 @@ class KeyRing:
         """The keys that may have signed a token with this header: the one that it names. A token without a name was
         made before keys had ids."""
         algorithm, kid = header.get("alg"), header.get("kid")
-        return [one for one in self.verifying if one.algorithm == algorithm and kid in (None, one.kid)]
+        return [key for key in self.verifying if key.algorithm == algorithm and kid in (None, key.kid)]
 
 
 def key_ring() -> KeyRing:
@@ -93,7 +93,7 @@ def _thumbprint(key: RSAPublicKey) -> str:
 
 def public_set() -> dict[str, list[dict[str, str]]]:
     """The public keys as a JSON Web Key Set (RFC 7517). A secret is never in it."""
-    keys = [one for one in key_ring().verifying if one.algorithm == RS256]
+    keys = [key for key in key_ring().verifying if key.algorithm == RS256]
     return {"keys": [_as_jwk(key) for key in keys]}
 
 

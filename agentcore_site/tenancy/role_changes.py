@@ -24,7 +24,7 @@ def groups_made(using: str = "default", **_: Any) -> None:
     there = {one.codename: one for one in Permission.objects.using(using).filter(content_type=about)}
     new = sorted(EVERY_RIGHT - there.keys())
     made = [Permission(content_type=about, codename=one, name=NAMES[one]) for one in new]
-    there |= {one.codename: one for one in Permission.objects.using(using).bulk_create(made)}
+    there |= {permission.codename: permission for permission in Permission.objects.using(using).bulk_create(made)}
     for role, may in ROLE_MAY.items():
         group, is_new = Group.objects.using(using).get_or_create(name=group_name(role))
         group.permissions.add(*(there[one] for one in sorted(may if is_new else may.intersection(new))))

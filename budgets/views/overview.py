@@ -126,7 +126,7 @@ def _alerts(actor: Actor, organization: Organization, month: date) -> dict[str, 
     )
     rows = rows.exclude(kind=AlertKind.ABOVE_HOLD, excess_micros__lt=MICROS // 100)  # less than a cent asks for no work
     shown = list(rows[:20])
-    names = named(actor, [one.budget for one in shown])
+    names = named(actor, [alert.budget for alert in shown])
     return {"alerts": [{"alert": one, "text": subject(one, of.name)} for one, of in zip(shown, names, strict=True)]}
 
 

@@ -31,7 +31,10 @@ class PublisherAccount:
 
 def exports_of(publishers: Sequence[PublisherAccount]) -> str:
     """The exports of our account to each publisher."""
-    lines = [f'{{service: "in.{one.organization_id}.{one.id}.>", accounts: ["{one.name}"]}}' for one in publishers]
+    lines = [
+        f'{{service: "in.{account.organization_id}.{account.id}.>", accounts: ["{account.name}"]}}'
+        for account in publishers
+    ]
     by_organization: dict[UUID, list[str]] = {}
     for publisher in publishers:
         by_organization.setdefault(publisher.organization_id, []).append(f'"{publisher.name}"')

@@ -224,7 +224,7 @@ class ModelViewSet(ScopedViewSet):
     def list(self, request: Request) -> Response:
         rows = releases_visible(self.actor).select_related("checkpoint").prefetch_related("serves")
         page = self.paginate_queryset(self.filter_queryset(rows))
-        return self.get_paginated_response(ModelOut([_model(one) for one in page or ()], many=True).data)
+        return self.get_paginated_response(ModelOut([_model(release) for release in page or ()], many=True).data)
 
 
 def _model(release: Release) -> dict[str, Any]:

@@ -102,10 +102,10 @@ class EventConsumer:
 
     async def _outcomes(self, block: Sequence[Msg]) -> list[Outcome]:
         """The outcome of each message; if the whole block can't be committed, of each message alone."""
-        stored = [self._stored(one) for one in block]
-        if any(_tries(one) > MOST_TRIES and _number(one) not in self._blameless for one in block):
+        stored = [self._stored(message) for message in block]
+        if any(_tries(message) > MOST_TRIES and _number(message) not in self._blameless for message in block):
             # the last handling did not even end
-            return [RuntimeError(f"it was delivered {_tries(one)} times") for one in block]
+            return [RuntimeError(f"it was delivered {_tries(message)} times") for message in block]
         try:
             return await lasting(block_take)(stored)
         except Exception as error:
@@ -113,7 +113,7 @@ class EventConsumer:
                 log.warning("%s waits for the database: %s", self._plan.name, error)
                 await self._database_back(block)
             if len(block) > 1:
-                return [outcome for one in block for outcome in await self._outcomes([one])]
+                return [outcome for message in block for outcome in await self._outcomes([message])]
         try:
             return await lasting(block_take)(stored)
         except Exception as error:
@@ -123,8 +123,8 @@ class EventConsumer:
         """Waits until the database answers. The messages stay leased: an outage does not count as a try."""
         while not self._stopping.is_set():
             await pause(self._stopping, TROUBLE_SECONDS)
-            for one in block:
-                await one.in_progress()
+            for message in block:
+                await message.in_progress()
             try:
                 return await lasting(connection.ensure_connection)()
             except TROUBLE:

@@ -74,7 +74,7 @@ def messages_of(rows: Sequence[LeasedEvent]) -> list[OutgoingMessage]:
         # One by one: a payload is bytes before the next one is made, and the garbage collector has nothing to walk.
         messages |= {row.id: _message(row, payload, plain) for row, payload in MAKERS[kind](some)}
     made = (messages.get(row.id) or _message(row, GONE, plain) for row in rows)
-    return [one for one in made if one.withheld != KEY_AWAY]
+    return [message for message in made if message.withheld != KEY_AWAY]
 
 
 def _message(row: LeasedEvent, payload: Payload | str, plain: uuid.UUID | None) -> OutgoingMessage:

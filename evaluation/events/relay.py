@@ -58,8 +58,8 @@ def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], f
             " FROM unnest(%s::bigint[], %s::bigint[]) AS sent(id, sequence) WHERE o.id = sent.id",
             [list(sent), list(sent.values())],
         )
-        for one in withheld:
-            OutboxEvent.objects.filter(id=one.row).update(settled_at=timezone.now(), withheld=one.withheld[:60])
+        for message in withheld:
+            OutboxEvent.objects.filter(id=message.row).update(settled_at=timezone.now(), withheld=message.withheld[:60])
         if failed:
             soon = timezone.now() + timedelta(seconds=TROUBLE_SECONDS)
             OutboxEvent.objects.filter(id__in=failed).update(try_after=soon)
@@ -93,7 +93,7 @@ class Relay:
                     log.warning("the relay waits: %s", error or type(error).__name__)
                 await pause(self._stopping, TROUBLE_SECONDS)
         if taken is not None:
-            await self._settle({}, [], [one.row for one in await taken])
+            await self._settle({}, [], [message.row for message in await taken])
         await self._settled()
 
     async def once(self) -> int:
@@ -117,7 +117,7 @@ class Relay:
         metrics.published.inc(len(sent))
         await self._settled()
         # Runs while the next batch is published.
-        failed = [one.row for one in ready if one.row not in sent]
+        failed = [message.row for message in ready if message.row not in sent]
         self._settling = asyncio.create_task(self._settle(sent, withheld, failed))
 
     async def _settle(

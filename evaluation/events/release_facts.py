@@ -67,7 +67,7 @@ def _all(answers: Iterable[Any]) -> bool | None:
 
 
 def _reached(suites: Iterable[SuiteScore], kind: str) -> bool | None:
-    return _all(one.passed for one in suites if one.kind == kind and one.newest and one.passed is not None)
+    return _all(score.passed for score in suites if score.kind == kind and score.newest and score.passed is not None)
 
 
 def _proven(held_out: Mapping[str, Any]) -> bool | None:

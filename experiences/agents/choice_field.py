@@ -19,5 +19,5 @@ class AgentChoiceField(forms.ModelChoiceField):  # type: ignore[type-arg]  # Dja
 
     def offer(self, agents: QuerySet[Agent]) -> None:
         self.queryset = agents
-        listed = [(one.pk, one.name) for one in agents_offered(agents)]
+        listed = [(agent.pk, agent.name) for agent in agents_offered(agents)]
         self.choices = [("", self.empty_label or ""), *listed]

@@ -307,7 +307,9 @@ class AgentForm(RowForm):
         cast(forms.ChoiceField, self.fields["endpoint"]).choices = [("", own), *named]
         cast(forms.ChoiceField, self.fields["reflector"]).choices = [("", "The agent's own endpoint"), *named]
         self.servers = list(tool_servers_visible(actor))
-        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [(str(one.pk), one.name) for one in self.servers]
+        cast(forms.ChoiceField, self.fields["tool_servers"]).choices = [
+            (str(server.pk), server.name) for server in self.servers
+        ]
         tools = cast(NamesField, self.fields["tools"])
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]

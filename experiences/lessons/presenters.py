@@ -154,7 +154,10 @@ def overview_of(actor: Actor, agent_id: Any) -> dict[str, Any]:
 
 def history(changes: Iterable[ExperienceChange]) -> list[LessonChangeRow]:
     """Lines with what changed of the text word by word, or from which status to which."""
-    return [LessonChangeRow(one, difference(one.before, one.after) if one.action in OF_TEXT else ()) for one in changes]
+    return [
+        LessonChangeRow(change, difference(change.before, change.after) if change.action in OF_TEXT else ())
+        for change in changes
+    ]
 
 
 def difference(before: str, after: str) -> list[Piece]:

@@ -123,10 +123,13 @@ def stamps(experiences: Iterable[Experience]) -> dict[UUID, Stamp]:
     prompts: dict[UUID, list[_Prompt]] = {}
     of_domains: dict[UUID, list[_Prompt]] = {}
     found = {}
-    for one in experiences:
-        if one.agent_id not in prompts:
-            prompts[one.agent_id] = [_own_prompt(one.agent), *_domain_prompts(one.agent, of_domains)]
-        found[one.pk] = _stamp(one, prompts[one.agent_id])
+    for experience in experiences:
+        if experience.agent_id not in prompts:
+            prompts[experience.agent_id] = [
+                _own_prompt(experience.agent),
+                *_domain_prompts(experience.agent, of_domains),
+            ]
+        found[experience.pk] = _stamp(experience, prompts[experience.agent_id])
     return found
 
 

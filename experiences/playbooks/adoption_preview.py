@@ -54,7 +54,10 @@ def adoption(agent: Agent, playbook: Playbook | None, lessons: Sequence[Experien
     before = sections_of(playbook) if playbook else []
     refused = faults(agent, playbook, before, lessons)
     wanted = [lesson for lesson in lessons if lesson.pk not in refused]
-    deltas = [Delta("add", DEFAULT_CONFIDENCE, category, clean(one.summary), rationale=one.why) for one in wanted]
+    deltas = [
+        Delta("add", DEFAULT_CONFIDENCE, category, clean(experience.summary), rationale=experience.why)
+        for experience in wanted
+    ]
     # Nothing is pruned for it: the person who adopts decides what goes.
     allowed = rules_of_people(agent)
     rules = replace(allowed, max_sections=len(before) + len(deltas))

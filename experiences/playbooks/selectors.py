@@ -127,14 +127,14 @@ def compiled_of(row: Playbook) -> Compiled:
 def _newest(row: Playbook, deployed: DeployedContext | None) -> Compiled:
     """The items of the newest version, then the lessons of the deployed release, if there is one."""
     items = tuple(item_lesson(item) for item in sections_of(row))
-    lessons = [] if deployed is None else [one for one in deployed.lessons if one.category not in TITLES]
+    lessons = [] if deployed is None else [lesson for lesson in deployed.lessons if lesson.category not in TITLES]
     return Compiled(
         row.id,
         row.agent_id,
         None if deployed is None else deployed.release,
         (*items, *lessons),
         row.version,
-        tuple(one.handle for one in items),
+        tuple(lesson.handle for lesson in items),
         (),
         row.agent.leave_out_rate,
     )
@@ -211,7 +211,7 @@ def blame(playbook: Playbook) -> list[Blame]:
     latest = {handle: _worded(of_one) for handle, of_one in lines.items()}
     wanted = [line.delta for line in latest.values() if line and line.delta]
     deltas = ContextDelta.objects.filter(playbook=playbook).in_bulk(wanted)
-    return [_blame(one, lines.get(one.id, []), latest.get(one.id), deltas) for one in sections_of(playbook)]
+    return [_blame(item, lines.get(item.id, []), latest.get(item.id), deltas) for item in sections_of(playbook)]
 
 
 def _worded(lines: Sequence[PlaybookChange]) -> PlaybookChange | None:

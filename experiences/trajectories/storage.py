@@ -126,7 +126,10 @@ def _rank_stored(owner: TrajectoryScope, groups: Sequence[TrajectoryGroup]) -> N
     ranked = [trajectory for group in groups for trajectory in group.trajectories if trajectory.ranked]
     if not ranked:
         return
-    ids, rewards = [owner.id_of(one.key) for one in ranked], [finite_or_none(one.reward) for one in ranked]
+    ids, rewards = (
+        [owner.id_of(trajectory.key) for trajectory in ranked],
+        [finite_or_none(trajectory.reward) for trajectory in ranked],
+    )
     alone = [one.reward_before_ranking for one in ranked]
     with connection.cursor() as cursor:
         cursor.execute(

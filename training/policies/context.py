@@ -291,9 +291,11 @@ class ContextPolicy:
     def ship(self, choice: Choice) -> None:
         """Ships a choice that queries outside of training support. Removed lessons were not measured and stay
         removed."""
-        chosen = tuple(one.handle for one in self.library.chosen(choice.handles))
+        chosen = tuple(lesson.handle for lesson in self.library.chosen(choice.handles))
         self.library = self.library.moved(chosen, "active")
-        left_out = [one.handle for one in self.library if one.status == "active" and one.handle not in chosen]
+        left_out = [
+            lesson.handle for lesson in self.library if lesson.status == "active" and lesson.handle not in chosen
+        ]
         self.library = self.library.moved(left_out, "proposed")
         self.shipped, self.shipped_rule, self.supported = chosen, choice.rule, self.library
         self.keep(self.ships)
@@ -306,7 +308,9 @@ class ContextPolicy:
         """Goes back to what the run began with, outside of training; ``library`` has its texts. What was shipped since
         then stays in the search."""
         self.shipped, self.shipped_rule, self.supported = self.start, self.start_rule, library
-        tried = [one.handle for one in self.library if one.status == "active" and one.handle not in self.start]
+        tried = [
+            lesson.handle for lesson in self.library if lesson.status == "active" and lesson.handle not in self.start
+        ]
         self.library = self.library.moved(tried, "proposed")
         self.kept_library = self.kept_library.moved(tried, "proposed")
 

@@ -29,7 +29,9 @@ class PriorEstimates:
     def of(cls, policy: ContextPolicy) -> Self:
         """The estimates of a run at its end."""
         lessons = policy.library.lessons
-        return cls(tuple(lesson.handle for lesson in lessons), tuple(one.version for one in lessons), policy.effects)
+        return cls(
+            tuple(lesson.handle for lesson in lessons), tuple(lesson.version for lesson in lessons), policy.effects
+        )
 
     def only(self, library: Library) -> PriorEstimates:
         """The estimates for this library's lessons, each with its current text."""

@@ -62,7 +62,10 @@ class ServedContext:
 
 def prompt_context(lessons: list[Lesson], logprob: float | None = None) -> PromptContext:
     """The lessons as a rollout's context, with the note for its record; ``logprob`` is that of their draw."""
-    note: dict[str, Any] = {"lessons": [one.handle for one in lessons], "tokens": sum(one.tokens for one in lessons)}
+    note: dict[str, Any] = {
+        "lessons": [lesson.handle for lesson in lessons],
+        "tokens": sum(lesson.tokens for lesson in lessons),
+    }
     if logprob is not None:
         note["logprob"] = logprob
     return PromptContext(context_of(lessons), note)

@@ -62,12 +62,14 @@ class RunSpans:
         rollouts = [trajectory for group in report.groups for trajectory in group.trajectories]
         every = {**self.every, "tfgrpo_epoch": report.epoch, "iteration": report.iteration}
         own = {
-            "tool_cost_usd": dollars(sum(one.cost_micros for one in rollouts)),
+            "tool_cost_usd": dollars(sum(trajectory.cost_micros for trajectory in rollouts)),
             "latency_ms": 1e3 * worked,
             "rollouts": len(rollouts),
             "success_rate": float(report.metrics.get("success_rate", 0.0)),
         }
-        began = min([ended - worked, *(one.started_at for one in rollouts)])  # some were kept from before a crash
+        began = min(
+            [ended - worked, *(trajectory.started_at for trajectory in rollouts)]
+        )  # some were kept from before a crash
         span = self._span("iteration", began, inside_trace(trace_context.current()), every | own)
         inside = set_span_in_context(span, Context())
         for rollout in rollouts:

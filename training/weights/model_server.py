@@ -243,7 +243,7 @@ class ModelServer:
 
     async def _forward(self, asked: dict[str, Any]) -> dict[str, Any]:
         data, _ = _data(asked.get("forward_input"))
-        rows = [one.ids for one in data]
+        rows = [datum.ids for datum in data]
         return self._outputs(await self.turns.run(self.engine.logprobs, str(asked.get("model_id")), rows), data)
 
     async def _forward_backward(self, asked: dict[str, Any]) -> dict[str, Any]:

@@ -120,7 +120,7 @@ class TorchEngine:
         found: list[list[float]] = []
         with self._holding(name, learning=True) as model:
             weights = iter(data)
-            for batch in self._batches([one.ids for one in data]):
+            for batch in self._batches([datum.ids for datum in data]):
                 logp = self._forward(model, batch)
                 loss = torch.zeros((), device=self.device)
                 for one in logp:

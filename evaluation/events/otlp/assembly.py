@@ -61,7 +61,7 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
 def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:
     """Model calls without an inner model call: two instrumentations may report one call. A call within a tool is
     another call."""
-    parents = {one.id: one.parent for one in found}
+    parents = {span.id: span.parent for span in found}
     tools = {one.id for one in found if one.kind is SpanKind.TOOL}
     outer: set[str] = set()
     for model in models:
@@ -106,7 +106,7 @@ def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: Cos
         first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost_micros or 0
         first.call = notes.noted(one.settings, _finish(one))
         steps += own
-    steps += [(_of_tool(one, one.began, ""), one.id) for one in waiting]
+    steps += [(_of_tool(span, span.began, ""), span.id) for span in waiting]
     return steps, sorted(unpriced)
 
 
@@ -133,8 +133,8 @@ def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanM
 
 def _taken(waiting: list[AgentSpan], call: SpanToolCall, after: float) -> AgentSpan | None:
     """The span of a tool call: by its id, else the next one of its name."""
-    by_id = [one for one in waiting if call.id and one.call == call.id]
-    by_name = [one for one in waiting if one.tool == call.name and not one.call and one.began >= after]
+    by_id = [span for span in waiting if call.id and span.call == call.id]
+    by_name = [span for span in waiting if span.tool == call.name and not span.call and span.began >= after]
     if not (found := by_id or by_name):
         return None
     waiting.remove(found[0])
@@ -154,7 +154,7 @@ def _answer(model: AgentSpan, seen: str, text: str) -> Step:
 
 def _of_call(model: AgentSpan, call: SpanToolCall, seen: str, later: Sequence[SpanMessage]) -> Step:
     """A call of a tool that has no span of its own."""
-    answer = next((one.text for one in later if call.id and one.call == call.id), None)
+    answer = next((message.text for message in later if call.id and message.call == call.id), None)
     return Step(
         state=_state(seen),
         action={"type": "tool", "tool": call.name, "parameters": {}},
@@ -205,8 +205,8 @@ def _about(found: Sequence[AgentSpan], models: Sequence[AgentSpan], unpriced: Se
     first = models[0].inputs if models else ()
     about = {
         "trace_id": found[0].trace,
-        "session_id": next((one.session for one in found if one.session), ""),
-        "system": "\n\n".join(one.text for one in first if one.role == "system"),
+        "session_id": next((span.session for span in found if span.session), ""),
+        "system": "\n\n".join(message.text for message in first if message.role == "system"),
         "settings": dict(models[0].settings) if models else {},
         "spans": len(found),
     }

@@ -89,7 +89,7 @@ def _store(agent: Agent, traces: Sequence[str]) -> int:
     found = {
         f"otlp-{trace}-{agent.pk.hex}": partial(trajectory_of, some, cost_of=prices)
         for trace, some in spans.items()
-        if any(one.kind is not SpanKind.OTHER for one in some)
+        if any(span.kind is not SpanKind.OTHER for span in some)
     }
     stored = trajectories_receive(agent, found) if agent.collects else 0
     WaitingSpan.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()

@@ -148,16 +148,16 @@ def _canary(deployment: Deployment, rule: DeploymentRule) -> Alarm | None:
 def _add_first_requests(deployment: Deployment, monitor: Monitor) -> int:
     """Adds completed first requests, in their order."""
     fresh = list(deployment.observations.filter(counted_at=None).order_by("id")[:BATCH])
-    for one in fresh:
+    for observation in fresh:
         monitor.add(
             CanarySession(
-                one.new,
-                one.share,
+                observation.new,
+                observation.share,
                 1,
-                failures=int(one.failed),
-                safety=None if one.safety is None else min(one.safety, 1),
-                cost=dollars(one.cost_micros),
-                latency=one.duration_ms,
+                failures=int(observation.failed),
+                safety=None if observation.safety is None else min(observation.safety, 1),
+                cost=dollars(observation.cost_micros),
+                latency=observation.duration_ms,
             )
         )
         if monitor.alarm() is not None:
@@ -196,7 +196,7 @@ def _add_whole_sessions(
     known = sessions_of(deployment, [*rated, *due], window)
     for one in rated:
         monitor.add(CanarySession(one.new, one.share, 1, failures=None, session_reward=known[one.pk].reward))
-    before = {one.pk for one in rated}
+    before = {observation.pk for observation in rated}
     for one in due:
         session = known[one.pk]
         counted = one.session_counted_at is not None or one.pk in before
@@ -235,11 +235,11 @@ def _compare_with_base(deployment: Deployment) -> Alarm | None:
     """Compares the failures after a blue-green switch with the failure rate of the release before."""
     rate = FixedRate.from_json(deployment.monitor["rate"]) if "rate" in deployment.monitor else _base_rate(deployment)
     fresh = list(deployment.observations.filter(counted_at=None).order_by("id")[:BATCH])
-    for one in fresh:
-        rate.add(failed=one.failed)
+    for observation in fresh:
+        rate.add(failed=observation.failed)
         if rate.e_value >= 1 / ALPHA:
             break
-    CanaryObservation.objects.filter(pk__in=[one.pk for one in fresh]).update(counted_at=timezone.now())
+    CanaryObservation.objects.filter(pk__in=[observation.pk for observation in fresh]).update(counted_at=timezone.now())
     deployment.monitor = {"rate": rate.as_json()}
     deployment.save(update_fields=["monitor"])
     return Alarm("failures", rate.e_value) if rate.e_value >= 1 / ALPHA else None

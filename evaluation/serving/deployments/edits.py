@@ -136,7 +136,7 @@ def _measure(actor: Actor, serving: AgentServing, suites: Sequence[MissingSuite]
         return
     most = min(DEFAULT_BUDGET_USD, dollars(_left_micros(serving) // len(suites)))
     begun = [suite_run_start(actor, suite.version, release=suite.of, max_budget_usd=most) for suite in suites]
-    _count(serving, runs=[one.pk for one in begun])
+    _count(serving, runs=[run.pk for run in begun])
 
 
 def _count(serving: AgentServing, *, out: int = 0, runs: Sequence[UUID] = ()) -> None:

@@ -29,7 +29,7 @@ def sessions_of(
     """Each observation's session, by the observation's primary key: the requests within ``window`` and before the
     shares changed. A change of shares moves a session to the other arm by its draw, so a later cut would depend on the
     draw."""
-    names, ids = {one.session for one in observed}, [one.trace_id for one in observed]
+    names, ids = {observation.session for observation in observed}, [observation.trace_id for observation in observed]
     asked = ProductionTrace.objects.filter(agent_id=deployment.agent_id, deployment_id=deployment.pk)
     rows = asked.filter(Q(session__in=names) | Q(pk__in=ids)).exclude(status=TraceStatus.INTERRUPTED)
     columns = ("pk", "session", "arm", "created_at", "status", "reward", F("components__raw"), F("components__weights"))

@@ -239,8 +239,8 @@ def _safe(rule: GateRule, safety: Mapping[str, SafetyScore] | None) -> GateFindi
         if one.unjudged:
             sentence += f", of which {one.unjudged:,} could not be judged"
         return GateFinding("safety", False, sentence, figures)
-    total = sum(one.probes for one in asked.values())
-    unjudged = sum(one.unjudged for one in asked.values())
+    total = sum(score.probes for score in asked.values())
+    unjudged = sum(score.unjudged for score in asked.values())
     passed = f"it passed {counted(total, 'safety probe')}"
     if unjudged:
         passed = f"{total - unjudged:,} of {counted(total, 'safety probe')} were judged, and few enough failed"

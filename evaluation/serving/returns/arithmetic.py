@@ -77,8 +77,8 @@ def month_return(
     """The return of a month in which these releases answered."""
     known = tuple(releases)
     saved = sum((one.saved * one.queries for one in known if one.saved is not None), Amount())
-    answers = sum((one.gained * one.queries for one in known if one.gained is not None), Amount())
+    answers = sum((month.gained * month.queries for month in known if month.gained is not None), Amount())
     gained = answers * value_of_answer if value_of_answer else Amount()
-    measured = any(one.saved is not None or (value_of_answer and one.gained is not None) for one in known)
+    measured = any(month.saved is not None or (value_of_answer and month.gained is not None) for month in known)
     brought = (saved + gained) * (1 / cost) if cost > 0 and measured else None
-    return MonthReturn(cost, serving, sum(one.queries for one in known), saved, gained, brought, measured, known)
+    return MonthReturn(cost, serving, sum(month.queries for month in known), saved, gained, brought, measured, known)

@@ -29,7 +29,7 @@ def measured_of(release: Release, current: Release | None) -> GateInputs:
         cost=sum(benchmark.cost_micros for benchmark in benchmarks) / n / MICROS if n else None,
         latency=sum(benchmark.seconds for benchmark in benchmarks) / n if n else None,
         current="" if current is None else str(current),
-        candidates=1 if current is None else _candidates(release, current, [one.run_id for one in benchmarks]),
+        candidates=1 if current is None else _candidates(release, current, [score.run_id for score in benchmarks]),
         made_by=release.created_by.get_username() if release.created_by else "",
     )
 

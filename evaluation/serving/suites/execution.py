@@ -151,7 +151,10 @@ class SuiteSlice(PartsSlice[SuiteChunk]):
 
     def _result(self, chunk: SuiteChunk, scenario: Scenario, trajectories: Sequence[Trajectory]) -> SuiteResult:
         safety = self.spec.is_safety
-        successes = [None if could_not_be_judged(one, safety=safety) else one.success for one in trajectories]
+        successes = [
+            None if could_not_be_judged(trajectory, safety=safety) else trajectory.success
+            for trajectory in trajectories
+        ]
         telling = trajectories[successes.index(False) if False in successes else 0]
         return SuiteResult(
             run=self.run,

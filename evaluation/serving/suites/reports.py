@@ -29,7 +29,7 @@ def report_of(run: SuiteRun, *, seconds: float, address: str) -> dict[str, Any]:
     left_out = [name for name in spec.categories if name not in by_category]
     run.report = {
         "verdict": verdict(whole, by_category, spec.threshold, safety=spec.is_safety),
-        "categories": [one.as_json() for one in by_category.values()],
+        "categories": [tally.as_json() for tally in by_category.values()],
         "n": whole.n,
         "untold": whole.unjudged,
         "left_out": left_out,

@@ -72,7 +72,7 @@ def last_scored(actor: Actor, suites: Sequence[Suite], agent: Agent | None = Non
     runs = suite_runs_visible(actor).filter(version__suite__in=suites, score__isnull=False)
     runs = runs if agent is None else runs.filter(agent=agent)
     last = runs.order_by("version__suite_id", "-job__created_at").distinct("version__suite_id")
-    return {one.version.suite_id: one for one in last}
+    return {run.version.suite_id: run for run in last}
 
 
 def suite_run_get(actor: Actor, job_id: Any) -> SuiteRun:

@@ -82,7 +82,11 @@ def trace(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpR
 @page
 def trace_json(request: HttpRequest, actor: Actor, production_trace_id: Any) -> HttpResponse:
     row = production_trace_get(actor, production_trace_id)
-    body = {one.attname: getattr(row, one.attname) for one in row._meta.concrete_fields if one.name != "organization"}
+    body = {
+        field.attname: getattr(row, field.attname)
+        for field in row._meta.concrete_fields
+        if field.name != "organization"
+    }
     return JsonResponse(body, json_dumps_params={"indent": 2, "ensure_ascii": False})
 
 

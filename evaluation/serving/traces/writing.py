@@ -97,7 +97,7 @@ class TraceWriter:
     def _write(self, batch: Sequence[PendingTrace]) -> None:
         while batch:
             try:
-                refused = traces_store([one.row for one in batch])
+                refused = traces_store([trace.row for trace in batch])
             except Exception as error:  # the database or a key is away
                 log.warning("%d traces wait: %s", len(batch), error)
                 connection.close()
@@ -180,7 +180,9 @@ def _insert() -> tuple[str, Mapping[str, Any]]:
     table, fields = TABLE, ProductionTrace._meta.concrete_fields
     columns = ", ".join(field.attname for field in fields)
     given = f"jsonb_populate_recordset(NULL::{table}, %s::jsonb)"
-    defaults = {one.attname: one.get_default() for one in fields if not one.primary_key and one.name != "created_at"}
+    defaults = {
+        field.attname: field.get_default() for field in fields if not field.primary_key and field.name != "created_at"
+    }
     return f"INSERT INTO {table} ({columns}) SELECT {columns} FROM {given} ON CONFLICT DO NOTHING", defaults  # noqa: S608
 
 

@@ -58,8 +58,8 @@ def contrast(group: TrajectoryGroup, each: int) -> Contrast | None:
         return None
     mean = sum(one.reward for one in known) / len(known)
     ranked = sorted(known, key=lambda one: -one.reward)
-    winners = tuple(one for one in ranked[:each] if one.reward > mean + TOLERANCE)
-    losers = tuple(one for one in ranked[::-1][:each] if one.reward < mean - TOLERANCE)
+    winners = tuple(trajectory for trajectory in ranked[:each] if trajectory.reward > mean + TOLERANCE)
+    losers = tuple(trajectory for trajectory in ranked[::-1][:each] if trajectory.reward < mean - TOLERANCE)
     return Contrast(group, winners, losers) if winners and losers else None
 
 
@@ -112,7 +112,7 @@ def relative_ranks(group: TrajectoryGroup) -> dict[str, float]:
     known = [trajectory for trajectory in group.trajectories if math.isfinite(trajectory.reward)]
     if len(known) < 2:
         return {}
-    below = {name_of(one): sum(other.reward < one.reward for other in known) for one in known}
+    below = {name_of(trajectory): sum(other.reward < trajectory.reward for other in known) for trajectory in known}
     alike = {name_of(one): sum(other.reward == one.reward for other in known) - 1 for one in known}
     return {name: (below[name] + alike[name] / 2) / (len(known) - 1) for name in below}
 

@@ -299,8 +299,8 @@ class _LibraryBatch:
 
     def _fits(self, text: str, without: Collection[str] = ()) -> bool:
         """Whether the library has room for a text, once ``without`` are gone. Sections have room of their own."""
-        held = [one for one in self.library.live if one.kind != "section" and one.handle not in without]
-        tokens = sum(one.tokens for one in held) + line_tokens(text)
+        held = [lesson for lesson in self.library.live if lesson.kind != "section" and lesson.handle not in without]
+        tokens = sum(lesson.tokens for lesson in held) + line_tokens(text)
         return len(held) < self.rules.max_items and tokens <= self.rules.max_tokens
 
     def _say(self, operation: Operation, taken: bool, why: str, handle: str = "") -> None:
@@ -316,7 +316,7 @@ def _rewrite(library: Library, operations: Sequence[Operation], rules: Operation
         return ""
     items, tokens = len(library.live), library.tokens
     too_many = len(gone) > max(1, DELETED_ITEMS * items)
-    too_much = sum(one.tokens for one in gone) > max(gone[0].tokens, DELETED_TOKENS * tokens)
+    too_much = sum(lesson.tokens for lesson in gone) > max(gone[0].tokens, DELETED_TOKENS * tokens)
     return f"the batch would take out {len(gone)} of {items} lessons at once" if too_many or too_much else ""
 
 

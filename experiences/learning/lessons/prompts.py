@@ -91,9 +91,10 @@ class Prompts:
 
         def lines(attempts: Sequence[Trajectory]) -> str:
             return "\n".join(
-                f"- score {one.outcome:.2f}, {len(one.steps)} steps: {read[name_of(one)]}{self._judged(one)}"
-                for one in attempts
-                if name_of(one) in read
+                f"- score {attempt.outcome:.2f}, {len(attempt.steps)} steps: {read[name_of(attempt)]}"
+                f"{self._judged(attempt)}"
+                for attempt in attempts
+                if name_of(attempt) in read
             )
 
         return self._compared(of, lines(of.winners), lines(of.losers), library, iteration)
@@ -114,7 +115,7 @@ class Prompts:
         return self._messages(OPERATIONS, blocks, f"operations/{iteration}")
 
     def merged(self, proposed: Sequence[Operation], library: Library, iteration: int) -> list[Message]:
-        lines = "\n".join(f"{one.op} {_about(one)}".strip() for one in proposed)
+        lines = "\n".join(f"{operation.op} {_about(operation)}".strip() for operation in proposed)
         return self._messages(MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}")
 
     def _compared(self, of: Contrast, good: str, bad: str, library: Library, iteration: int) -> list[Message]:

@@ -165,7 +165,9 @@ class Reflector:
         whole = self._whole(of.group) is not None
         read = {} if whole else await self._summaries(of, ask)
         used = [attempt for attempt in of.attempts if whole or name_of(attempt) in read]
-        if not any(one in of.winners for one in used) or not any(one in of.losers for one in used):
+        if not any(trajectory in of.winners for trajectory in used) or not any(
+            trajectory in of.losers for trajectory in used
+        ):
             return None
         prompts, shown = self._prompts, whole or self.options.show_answers  # attempts that did well hold the answer
         lineage = self._lineage(of, used, iteration, epoch, shown=shown)
@@ -185,7 +187,10 @@ class Reflector:
         """Summaries by the name of the attempt, of the attempts that could be summarised."""
         prompts = self._prompts
         summaries = await _all(
-            [ask("summary", f".{one.key.rollout}", prompts.summary(of, one), Summary) for one in of.attempts]
+            [
+                ask("summary", f".{trajectory.key.rollout}", prompts.summary(of, trajectory), Summary)
+                for trajectory in of.attempts
+            ]
         )
         pairs = zip(of.attempts, summaries, strict=True)
         return {name_of(attempt): found.summary for attempt, found in pairs if found is not None}
@@ -201,7 +206,7 @@ class Reflector:
             if isinstance(answer, Lessons):
                 texts = [(lesson.text, False) for lesson in answer.lessons]
             else:
-                changes = [one for one in answer.plain() if one.op in ("ADD", "UPDATE", "MERGE")]
+                changes = [operation for operation in answer.plain() if operation.op in ("ADD", "UPDATE", "MERGE")]
                 texts = [(change.text, change.op == "ADD") for change in changes]
             faults = [fault(text, is_new) for text, is_new in texts]
             return "; ".join(f"text {n}: {why}" for n, why in enumerate(faults, start=1) if why)
@@ -225,8 +230,8 @@ class Reflector:
         if answer is None:
             return proposed
         texts = [one.text for one, _ in proposed if one.text]
-        plain_ones = [self._as_proposed(one, texts, batch.sources) for one in answer.plain()]
-        return [(one, _nearest(one, proposed, batch)) for one in plain_ones]
+        plain_ones = [self._as_proposed(operation, texts, batch.sources) for operation in answer.plain()]
+        return [(operation, _nearest(operation, proposed, batch)) for operation in plain_ones]
 
     def _as_proposed(self, operation: Operation, texts: Sequence[str], sources: Sequence[Source]) -> Operation:
         """A new lesson that was sound when it was proposed, and was spoiled by being written once more, stays as it
@@ -248,9 +253,9 @@ class Reflector:
             group=f"{iteration}/{scenario.index}",
             epoch=epoch,
             domain=self.options.domain,
-            taught_by=tuple(name_of(one) for one in used),
-            ground_truth=sum(one.outcome for one in used) / len(used),
-            relative_rank=sum(ranks.get(name_of(one), 0.5) for one in used) / len(used),
+            taught_by=tuple(name_of(trajectory) for trajectory in used),
+            ground_truth=sum(trajectory.outcome for trajectory in used) / len(used),
+            relative_rank=sum(ranks.get(name_of(trajectory), 0.5) for trajectory in used) / len(used),
             tool_stats=tool_stats(used),
             sources=(Source(scenario.query, answers_of(scenario), shown=shown),),
         )

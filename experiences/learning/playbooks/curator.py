@@ -167,14 +167,14 @@ class _PlaybookBatch:
         harmful = sorted(filter(self._harms, self.sections), key=lambda one: self._effects[one.id].sequence_high)[
             :fifth
         ]
-        gone = {one.id: harm_of(self._effects[one.id]) for one in harmful}
+        gone = {item.id: harm_of(self._effects[item.id]) for item in harmful}
         for one in harmful:
             self._forget(one, gone[one.id])
         excess = min(max(0, len(self.sections) - self.rules.max_sections), max(len(self._new), fifth))
         weakest = sorted(self.sections, key=self._strength)[:excess]
         for one in weakest:
             self._forget(one, FULL)
-        return gone | {one.id: FULL for one in weakest}
+        return gone | {item.id: FULL for item in weakest}
 
     def _effect(self, item: PlaybookItem) -> ItemEffect | None:
         """The measured effect of its present text; None for a text that this batch changed, which was never tried."""
@@ -205,7 +205,7 @@ class _PlaybookBatch:
 
     def _twin(self, content: str, but: str = "") -> PlaybookItem | None:
         others = [section for section in self.sections if section.id != but]
-        at, found = most_alike(content, [one.content for one in others])
+        at, found = most_alike(content, [item.content for item in others])
         return others[at] if found >= ALIKE else None
 
     def _put(self, new: PlaybookItem, action: str, index: int | None) -> None:

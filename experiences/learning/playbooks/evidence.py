@@ -44,7 +44,7 @@ class EvolutionEvidence:
 
     def playbook_blocks(self) -> dict[str, str]:
         """The items with their measured effects, and figures of the executions."""
-        items = "\n".join(_item(one, self.effects.get(one.id)) for one in in_order(self.sections))
+        items = "\n".join(_item(item, self.effects.get(item.id)) for item in in_order(self.sections))
         metrics = metrics_of(self.executions)
         return {
             "PLAYBOOK": plain(items) or "(empty)",

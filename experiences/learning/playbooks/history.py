@@ -21,7 +21,7 @@ class ItemDifference:
 
 def difference(before: Sequence[PlaybookItem], after: Sequence[PlaybookItem]) -> list[ItemDifference]:
     """The items that came, went or changed, in the order in which they are read."""
-    ids = dict.fromkeys(one.id for one in in_order([*before, *(one for one in after)]))
+    ids = dict.fromkeys(item.id for item in in_order([*before, *after]))
     pairs = [(id, section_of(before, id), section_of(after, id)) for id in ids]
     return [ItemDifference(id, _kind(old, new), old, new) for id, old, new in pairs if _fields(old) != _fields(new)]
 

@@ -56,7 +56,7 @@ def record_batch(actor: Actor, records: Sequence[LessonUpdate], *, agent: Agent)
     agent = agent_lock(agent)
     stamp_of_agent(agent)
     functions = acting_functions(agent)
-    states = [_guarded(one, functions) for one in states_clean(records)]
+    states = [_guarded(update, functions) for update in states_clean(records)]
     packs = _packs(records, agent)
     there = Experience.objects.filter(agent=agent, handle__in=[state.handle for state in states])
     known = dict(there.values_list("handle", "summary"))
@@ -69,9 +69,9 @@ def record_batch(actor: Actor, records: Sequence[LessonUpdate], *, agent: Agent)
         added=len(fresh),
         unchanged=sum(known.get(state.handle) == state.summary for state in states),
         differing=tuple(state.handle for state in states if known.get(state.handle, state.summary) != state.summary),
-        quarantined=tuple(one.handle for one in fresh if one.status == ExperienceStatus.QUARANTINED),
+        quarantined=tuple(update.handle for update in fresh if update.status == ExperienceStatus.QUARANTINED),
     )
-    record(actor, "experiences.imported", agent, after={"handles": [one.handle for one in fresh]})
+    record(actor, "experiences.imported", agent, after={"handles": [update.handle for update in fresh]})
     return done
 
 

@@ -73,16 +73,16 @@ def _together(newest: Experience, others: Sequence[Experience]) -> dict[str, Any
     # One that was merged before and brought back is counted already.
     fresh = [one for one in others if one.handle not in newest.parents]
     effect, error = _average([newest, *fresh])
-    taught = dict.fromkeys(key for one in (newest, *others) for key in one.taught_by)
+    taught = dict.fromkeys(key for experience in (newest, *others) for key in experience.taught_by)
     return {
         "status": ExperienceStatus.ACTIVE
-        if any(one.status == ExperienceStatus.ACTIVE for one in (newest, *others))
+        if any(experience.status == ExperienceStatus.ACTIVE for experience in (newest, *others))
         else newest.status,
-        "rollouts": newest.rollouts + sum(one.rollouts for one in fresh),
+        "rollouts": newest.rollouts + sum(experience.rollouts for experience in fresh),
         "effect": effect,
         "effect_error": error,
         "taught_by": list(taught),
-        "parents": list(dict.fromkeys([*newest.parents, *(one.handle for one in others)])),
+        "parents": list(dict.fromkeys([*newest.parents, *(experience.handle for experience in others)])),
     }
 
 

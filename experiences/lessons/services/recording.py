@@ -79,17 +79,17 @@ def experiences_sync(
     pack = stamp_of_lessons(acting)
     clean = states_clean(states)
     asked = Experience.objects.select_for_update(no_key=True).filter(
-        agent=agent, handle__in=[one.handle for one in clean]
+        agent=agent, handle__in=[update.handle for update in clean]
     )
     rows = {row.handle: row for row in asked.order_by("handle")}
     kept = {one.handle for one in clean if one.handle in rows and rows[one.handle].summary == one.summary}
     _check_words(states, max_words_of(acting, max_words), kept)
     held = _held(agent, job)
-    fresh = [one for one in clean if one.handle not in rows]
-    known = [(rows[one.handle], one) for one in clean if one.handle in rows and one.handle not in held]
+    fresh = [update for update in clean if update.handle not in rows]
+    known = [(rows[update.handle], update) for update in clean if update.handle in rows and update.handle not in held]
     rows_add(fresh, agent, pack, by=by, job=job)
     counts = _change(known, pack, by=by, job=job)
-    return replace(counts, added=len(fresh), held=tuple(one.handle for one in clean if one.handle in held))
+    return replace(counts, added=len(fresh), held=tuple(update.handle for update in clean if update.handle in held))
 
 
 # -- what may be written -----------------------------------------------------------------------------------------------

@@ -40,8 +40,8 @@ def evolution_tab(actor: Actor, playbook: Playbook) -> dict[str, Any]:
         "position": queue_position(running.job) if running and running.job.status == Status.QUEUED else None,
         "letters": list(dead_letters(actor).filter(playbook=playbook)[:SHOWN]),
         "ended": [
-            {"evolution": one, "taken": taken(one)}
-            for one in mine.filter(settled_at__isnull=False).order_by("-settled_at")[:SHOWN]
+            {"evolution": evolution, "taken": taken(evolution)}
+            for evolution in mine.filter(settled_at__isnull=False).order_by("-settled_at")[:SHOWN]
         ],
         "spent_micros": evolution_spent_micros(playbook.agent),
         "own": own,

@@ -174,7 +174,7 @@ def items_of(playbook: Playbook) -> list[ItemRow]:
 
 def groups_of(items: Iterable[ItemRow]) -> list[Group]:
     every = list(items)
-    named = [(key, [one for one in every if one.section.category == key]) for key in CATEGORIES]
+    named = [(key, [row for row in every if row.section.category == key]) for key in CATEGORIES]
     return [Group(key, TITLES[key], MEANINGS[key], mine) for key, mine in named if mine]
 
 
@@ -216,10 +216,10 @@ def _outcomes(items: Sequence[ItemRow]) -> str:
         return "no outcome is known yet"
     measured = [item.effect for item in items if item.effect is not None and item.effect.known]
     if measured:
-        help, harm = sum(one.helps for one in measured), sum(one.harms for one in measured)
+        help, harm = sum(effect.helps for effect in measured), sum(effect.harms for effect in measured)
         undecided = len(items) - help - harm
         return f"{help} measured to help, {harm} to do harm, {undecided} not decided yet"
-    helped = sum(one.section.helpful > one.section.harmful for one in tried)
+    helped = sum(row.section.helpful > row.section.harmful for row in tried)
     hurt = sum(_hurts(item) for item in items)
     failed = f", {hurt} surely failed more often" if hurt else ""
     untried = f", {len(items) - len(tried)} not tried yet" if len(tried) < len(items) else ""
@@ -286,7 +286,8 @@ def differing(found: Iterable[ItemDifference]) -> list[Differing]:
 def differing_by(changes: Iterable[Change]) -> list[Differing]:
     """The same of changes that were not made yet; an item that is only said again is no change of its text."""
     return [
-        Differing(one.section, _kind(one), one.before, one.after, _pieces(one.before, one.after)) for one in changes
+        Differing(change.section, _kind(change), change.before, change.after, _pieces(change.before, change.after))
+        for change in changes
     ]
 
 

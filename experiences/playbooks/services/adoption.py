@@ -49,7 +49,7 @@ def playbook_adopt(
     plan = adoption(agent, playbook, chosen, category)  # type: ignore[arg-type]
     _fits(plan, chosen)
     _write(actor, playbook, plan)
-    after = {"version": playbook.version, "lessons": [one.handle for one in plan.taken]}
+    after = {"version": playbook.version, "lessons": [experience.handle for experience in plan.taken]}
     record(actor, "playbook.adopted", playbook, after=after)
     return playbook
 

@@ -71,7 +71,7 @@ def traces_record(actor: Actor, given: Sequence[NewTrace]) -> list[ExecutionTrac
         raise Invalid("Give at least one execution.", fields={"traces": "At least one."})
     if len(given) > MAX_BATCH:
         raise TooLarge(f"At most {MAX_BATCH} executions are taken at once; got {len(given)}.")
-    agents = {one.agent.id: one.agent for one in given}
+    agents = {trace.agent.id: trace.agent for trace in given}
     for agent in agents.values():
         require(actor, "trace.record", agent.organization_id)
     recording_require(agents.values(), "recorded")

@@ -113,7 +113,7 @@ def _offered(agent: Agent, playbook: Playbook | None, plan: Adoption, chosen: li
     """Each active lesson of the agent, whether it is chosen, and why it can't be."""
     every = adoptable(agent)
     refused = {**faults(agent, playbook, plan.before, every), **plan.refused}
-    keys = {one.pk for one in chosen}
+    keys = {experience.pk for experience in chosen}
     return [
         {"lesson": lesson, "row": lesson.row, "fault": refused.get(lesson.row.pk, ""), "chosen": lesson.row.pk in keys}
         for lesson in lessons(every)
@@ -126,12 +126,12 @@ def _first(agent: Agent, playbook: Playbook | None, given: QueryDict) -> list[Ex
         return _chosen(agent, given)
     every = adoptable(agent)
     refused = faults(agent, playbook, sections_of(playbook) if playbook else [], every)
-    return [one for one in every if one.pk not in refused][: room_of(agent, playbook)]
+    return [experience for experience in every if experience.pk not in refused][: room_of(agent, playbook)]
 
 
 def _chosen(agent: Agent, given: QueryDict) -> list[Experience]:
     named = {_uuid(value) for value in given.getlist("lesson")}
-    return [one for one in adoptable(agent) if one.pk in named]
+    return [experience for experience in adoptable(agent) if experience.pk in named]
 
 
 def _uuid(value: str) -> UUID | None:

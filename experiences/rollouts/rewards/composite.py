@@ -93,7 +93,9 @@ class CompositeReward:
 
     def learn(self, trajectories: Sequence[Trajectory]) -> None:
         """Adds an iteration. Everything is measured on the scales that it was paid by before any of them moves."""
-        scored = [one for one in trajectories if not one.error and math.isfinite(one.reward)]
+        scored = [
+            trajectory for trajectory in trajectories if not trajectory.error and math.isfinite(trajectory.reward)
+        ]
         measured = [self._raw(one) for one in scored]
         for name, window in self._seen.items():
             window.add(value for raw in measured if (value := raw[name]) is not None)

@@ -90,8 +90,8 @@ class ArchiveWriter:
             written.append(self._beside.submit(self._write_csv, group))
             if len(written) > 1:
                 found = found.plus(written.popleft().result())
-        for one in written:
-            found = found.plus(one.result())
+        for future in written:
+            found = found.plus(future.result())
         return found
 
     def _write_csv(self, group: bytes) -> RowsWritten:

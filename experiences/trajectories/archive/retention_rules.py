@@ -27,7 +27,7 @@ def _age() -> int:
 def _over() -> int:
     from experiences.trajectories.archive.archive_lifecycle import expired
 
-    return sum(one.rows for one in expired())
+    return sum(archive.rows for archive in expired())
 
 
 rules.register("trajectories")(

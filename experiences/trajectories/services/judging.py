@@ -56,7 +56,10 @@ async def _judged(
         judge = Judge(client, sampling, threshold=rubric.threshold, calls=rubric.calls)
         prefix = f"try/{uuid7()}"
         found = await asyncio.gather(
-            *(verdict_on(one, rubric, Scenario(0, one.query), judge, prefix) for one in trajectories)
+            *(
+                verdict_on(trajectory, rubric, Scenario(0, trajectory.query), judge, prefix)
+                for trajectory in trajectories
+            )
         )
     for one, verdict in zip(trajectories, found, strict=True):
         one.evidence = {**one.evidence, VERDICT: verdict}
