@@ -72,10 +72,13 @@ def policy_of(data: bytes) -> Policy:
     return stored_policy(data).policy
 
 
-def stored_policy(data: bytes) -> StoredPolicy:
-    """Raises:
-    CorruptState: the bytes are no stored trainer state, or no learner that is installed wrote it."""
-    state = versions.upgraded(unpack(data))
+def stored_policy(data: bytes, *, most: int | None = None) -> StoredPolicy:
+    """The policy with its learner. ``most``: as for ``unpack``.
+
+    Raises:
+        CorruptState: the bytes are no stored trainer state, or no learner that is installed wrote it.
+    """
+    state = versions.upgraded(unpack(data, most=most))
     stored = under("policy", state)
     kind = str(stored.get("kind", "action"))
     for _, learner in learners.items():

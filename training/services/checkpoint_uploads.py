@@ -109,7 +109,8 @@ def _read(data: bytes) -> StoredPolicy:
     """Raises:
     Invalid: it is no checkpoint of this program."""
     try:
-        stored = stored_policy(data)
+        # A file and what it unpacks to are in memory together.
+        stored = stored_policy(data, most=2 * MOST_BYTES - len(data))
         if not 0 <= stored.iteration <= MOST_ITERATIONS:
             raise ValueError(f"it is of iteration {stored.iteration}")
         if stored.learner.learns_context:

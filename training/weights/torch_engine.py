@@ -16,7 +16,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 
-from training.policies.archive import CorruptState, nested, pack, under, unpack
+from training.policies.archive import MOST_UNPACKED, CorruptState, nested, pack, under, unpack
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
@@ -72,7 +72,7 @@ class TorchEngine:
 
     def load(self, name: str, state: bytes) -> None:
         try:
-            stored = unpack(state)
+            stored = unpack(state, most=MOST_UNPACKED)
             rank, steps = int(stored["rank"]), int(stored["steps"])
             wanted = self._full if rank == FULL else self._module(rank)[1]
             parts = [self._tensors(under(part, stored), wanted) for part in ("weights", "first", "second")]

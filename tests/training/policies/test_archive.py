@@ -10,7 +10,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from training.policies.archive import CorruptState, nested, pack, under, unpack
+from training.policies.archive import MOST_SCALARS, MOST_UNPACKED, PIECE, CorruptState, nested, pack, under, unpack
 
 STATE = {
     "iteration": 7,
@@ -74,15 +74,50 @@ def bomb(method: int, *, says: int, holds: int) -> bytes:
 @pytest.mark.parametrize("method", METHODS)
 def test_a_member_is_unpacked_no_further_than_the_archive_says(method: str, says: int) -> None:
     data = bomb(METHODS[method], says=says, holds=40_000_000)
+    assert peak_of_refusal(data) < 1_000_000 + len(data)
+
+
+def peak_of_refusal(data: bytes, most: int = MOST_UNPACKED) -> int:
+    """Bytes of memory that reading takes at most, of a state that is refused."""
     tracemalloc.start()
     try:
         with pytest.raises(CorruptState, match="can't be read"):
-            unpack(data)
-        _, peak = tracemalloc.get_traced_memory()
+            unpack(data, most=most)
+        return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    # A member of an honest size is unpacked, and then is no array.
-    assert peak < (1_000_000 + len(data) if says == 100 or method in ("bzip2", "lzma") else 2.2 * says)
+
+
+def zipped(**members: bytes) -> bytes:
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in members.items():
+            archive.writestr(name.replace("__", "."), content)
+    return buffer.getvalue()
+
+
+@pytest.mark.parametrize("scalars", [b'{"a": [' + b"[]," * 10**6 + b"[]]}", b'{"a": "' + b"x" * (40 << 20) + b'"}'])
+def test_scalars_take_no_more_memory_than_a_state_of_ours_has(scalars: bytes) -> None:
+    assert peak_of_refusal(zipped(scalars__json=scalars)) < 2 * MOST_SCALARS
+
+
+def test_a_state_unpacks_to_no_more_than_is_allowed_and_once() -> None:
+    state = {
+        "a": np.zeros(1_000_000),
+        "b": np.asfortranarray(np.arange(6.0).reshape(2, 3)),
+        "c": np.arange(3, dtype=">i2"),
+    }
+    data = pack(state)
+    assert peak_of_refusal(data, most=4_000_000) < 1_000_000
+    tracemalloc.start()
+    try:
+        found = unpack(data, most=9_000_000)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 8_000_000 + 4 * PIECE + len(data)  # the array, and pieces of it
+    for name, value in state.items():
+        assert np.array_equal(found[name], value) and found[name].dtype == value.dtype and found[name].flags.writeable
 
 
 def test_states_can_be_joined_and_taken_apart() -> None:
