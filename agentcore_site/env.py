@@ -304,11 +304,11 @@ def services() -> Services:
 
 
 def events_settings() -> dict[str, str]:
-    """``NATS_URL`` and the two files of a server on this machine, from the environment, else as `up` wrote them.
+    """``NATS_URL``, and two files and the room of a server on this machine, from the environment, else from `up`.
 
     Empty: no events. What `up` wrote belongs to its own server, never to one that the environment names.
     """
-    names = ("NATS_URL", "NATS_ACCOUNTS_FILE", "NATS_PID_FILE")
+    names = ("NATS_URL", "NATS_ACCOUNTS_FILE", "NATS_PID_FILE", "NATS_STORE_MB")
     written = {} if text("NATS_URL") else services().extra
     return {name: text(name) or str(written.get(name.lower(), "")) for name in names}
 

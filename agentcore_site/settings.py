@@ -435,6 +435,10 @@ NATS_ACCOUNTS_FILE = EVENTS_PLACES["NATS_ACCOUNTS_FILE"]
 NATS_PID_FILE = EVENTS_PLACES["NATS_PID_FILE"]
 # The organisation (its slug) whose events have the plain subjects: for a server without accounts of ours.
 NATS_ORGANIZATION = env.text("NATS_ORGANIZATION")
+# MiB of all streams together, and of the unread messages of each organisation's publishers.
+NATS_STORE_MB = env.integer("NATS_STORE_MB", int(EVENTS_PLACES["NATS_STORE_MB"] or 10_240), low=256, high=10**9)
+NATS_INBOX_MB = env.integer("NATS_INBOX_MB", 64, low=16, high=10**6)
+DEAD_LETTERS_KEPT = env.integer("DEAD_LETTERS_KEPT", 5_000, low=10, high=10**6)  # of each organisation
 NATS_REPLICAS = env.integer("NATS_REPLICAS", 1, low=1, high=5)  # of each stream; 3 in a cluster of three
 
 # -- the warehouse (ClickHouse) --------------------------------------------------------------------------------------

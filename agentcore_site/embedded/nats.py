@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sysconfig
 from pathlib import Path
 
@@ -13,6 +14,8 @@ PREFERRED_PORT = 42220
 ACCOUNT = "AGENTCORE"
 USER = "agentcore"
 MAX_PAYLOAD = 8 * 1024 * 1024  # a trajectory of many turns
+MOST_STORE_MB, LEAST_STORE_MB = 10_240, 256
+MEBIBYTE = 2**20
 
 
 class NatsServer:
@@ -44,12 +47,24 @@ class NatsServer:
             'host: "127.0.0.1"',
             f'pid_file: "{self.pid_file}"',
             f"max_payload: {MAX_PAYLOAD}",
-            f'jetstream {{ store_dir: "{self.folder}" }}',
+            f'jetstream {{ store_dir: "{self.folder}", max_file_store: {self.store_mb()}MB, max_memory_store: 64MB }}',
             "include accounts.conf",
         ]
         self._write(self.folder / "nats.conf", "\n".join(lines) + "\n")
         if not self.accounts.exists():
             self._write(self.accounts, accounts_text(self.password))
+
+    def store_mb(self) -> int:
+        """MiB of all streams: half of the room that the disk had at the first start, at most ``MOST_STORE_MB``. So a
+        full server leaves the disk to PostgreSQL, and a fuller disk takes no message away at a later start."""
+        if given := env.text("NATS_STORE_MB"):
+            return int(given)
+        kept = self.folder / "store_mb"
+        if not kept.exists():
+            used = sum(one.stat().st_size for one in self.folder.rglob("*") if one.is_file())
+            room = (shutil.disk_usage(self.folder).free + used) // 2
+            self._write(kept, str(max(min(room // MEBIBYTE, MOST_STORE_MB), used // MEBIBYTE, LEAST_STORE_MB)))
+        return int(kept.read_text(encoding="utf-8"))
 
     def command(self) -> list[str]:
         return [str(self.binary), "--config", str(self.folder / "nats.conf")]

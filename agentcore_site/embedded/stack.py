@@ -118,6 +118,7 @@ class Stack:
             "nats_url": server.url(),
             "nats_accounts_file": str(server.accounts),
             "nats_pid_file": str(server.pid_file),
+            "nats_store_mb": str(server.store_mb()),
         }
 
     def start_warehouse(self, taken: set[int] | None = None) -> str:

@@ -12,12 +12,14 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from django.conf import settings
+from nats.errors import Error as NatsError
 
 from agentcore_site import env
 from agentcore_site.embedded.nats import ACCOUNT, accounts_text
 from agentcore_site.lib.async_db import lasting
 from agentcore_site.lib.database import TROUBLE
 from evaluation.events.accounts import accounts_of, exports_of
+from evaluation.events.inboxes import InboxStreams
 from evaluation.events.interruptible_sleep import pause
 from evaluation.events.selectors import publisher_accounts
 
@@ -27,12 +29,13 @@ POLL_SECONDS: Final = 1.0
 READING_SECONDS: Final = 0.3
 
 
-async def accounts_keep(stopping: asyncio.Event) -> None:
+async def accounts_keep(streams: InboxStreams, stopping: asyncio.Event) -> None:
     """Runs until ``stopping`` is set. Does nothing if this process does not own the accounts file."""
     while settings.NATS_ACCOUNTS_FILE and not stopping.is_set():
         try:
+            await streams.ensure()  # before: who may publish finds a stream
             await lasting(accounts_write)()
-        except (OSError, *TROUBLE) as error:
+        except (OSError, NatsError, *TROUBLE) as error:
             log.warning("the accounts of publishers stay as they are: %s", error)
         await pause(stopping, POLL_SECONDS)
 

@@ -2,16 +2,21 @@
 
 Each publisher has an account of its own, in which the plain subjects are mapped: its messages reach us under a name
 that only the server can give (``events.subjects``), with the acknowledgement of the stream; it receives our messages to
-its organisation under the plain subject. It may publish nothing else, and sees no other account.
+its organisation under the plain subject. It may publish nothing else, sees no other account, and has so many
+connections. The bytes of a message are limited by the server (``embedded.nats.MAX_PAYLOAD``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Final
 from uuid import UUID
 
-from evaluation.events.subjects import SUBJECTS
+from evaluation.events.subjects import RECEIVED, SUBJECTS
+
+CONNECTIONS: Final = 64  # of one publisher at a time
+SUBSCRIPTIONS: Final = 200  # of one connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +37,7 @@ class PublisherAccount:
 def exports_of(publishers: Sequence[PublisherAccount]) -> str:
     """The exports of our account to each publisher."""
     lines = [
-        f'{{service: "in.{account.organization_id}.{account.id}.>", accounts: ["{account.name}"]}}'
+        f'{{service: "{RECEIVED}.{account.organization_id}.{account.id}.>", accounts: ["{account.name}"]}}'
         for account in publishers
     ]
     by_organization: dict[UUID, list[str]] = {}
@@ -53,7 +58,8 @@ def _account(one: PublisherAccount, ours: str) -> str:
         for subject in SUBJECTS
     ]
     published = [
-        f'{{service: {{account: {ours}, subject: "in.{one.organization_id}.{one.id}.{subject}"}}, to: "{subject}"}}'
+        f'{{service: {{account: {ours}, subject: "{RECEIVED}.{one.organization_id}.{one.id}.{subject}"}},'
+        f' to: "{subject}"}}'
         for subject in one.may_publish
     ]
     publish = ", ".join(f'"{subject}"' for subject in one.may_publish)
@@ -61,6 +67,7 @@ def _account(one: PublisherAccount, ours: str) -> str:
     return (
         f"  {one.name} {{\n"
         f'    users: [{{user: "{one.user}", password: "{one.digest}", permissions: {rights}}}]\n'
+        f"    limits: {{max_connections: {CONNECTIONS}, max_subscriptions: {SUBSCRIPTIONS}}}\n"
         f"    imports: [\n{_lines([*published, *received], 6)}    ]\n"
         "  }\n"
     )

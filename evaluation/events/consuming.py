@@ -29,11 +29,10 @@ from evaluation.events.interruptible_sleep import pause
 from evaluation.events.models import DeadLetter, DeadReason
 from evaluation.events.publishing import OutgoingMessage
 from evaluation.events.stream_writer import OURS, StreamWriter
-from evaluation.events.subjects import DEAD_LETTERS, StreamPlan
+from evaluation.events.subjects import DEAD_LETTERS, DURABLE, InboxPlan, StreamPlan, of_publisher
 
 log = logging.getLogger(__name__)
 
-DURABLE: Final = "agentcore"
 BLOCK: Final = 64  # messages of a transaction
 ACK_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
@@ -48,7 +47,7 @@ class EventConsumer:
     unavailable, and waits while the disk is nearly full."""
 
     def __init__(
-        self, client: Client, plan: StreamPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
+        self, client: Client, plan: StreamPlan | InboxPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
     ) -> None:
         self._plan, self._stopping, self._wait = plan, stopping, wait
         self._js: JetStreamContext = client.jetstream()
@@ -79,7 +78,7 @@ class EventConsumer:
             return 0
         theirs = []
         for message in messages:
-            if (message.headers or {}).get(OURS) and not message.subject.startswith("in."):
+            if (message.headers or {}).get(OURS) and not of_publisher(message.subject):
                 await message.ack()  # our own message on a plain subject
             else:
                 theirs.append(message)
@@ -147,14 +146,14 @@ class EventConsumer:
             self._blameless.discard(_number(message))
             if outcome is None:
                 await message.ack()
-                metrics.consumed.labels(self._plan.name, "taken").inc()
+                metrics.consumed.labels(self._plan.family, "taken").inc()
             else:
                 dead[_number(message)] = (message, outcome)
         written = await self._dead_letters.write([_message(number, letter) for number, (_, letter) in dead.items()])
         for number in written:
             message, letter = dead[number]
             await message.ack()
-            metrics.consumed.labels(self._plan.name, letter.reason).inc()
+            metrics.consumed.labels(self._plan.family, letter.reason).inc()
 
     def _stored(self, message: Msg) -> StoredMessage:
         about = message.metadata

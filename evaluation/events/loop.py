@@ -15,6 +15,7 @@ from agentcore_site.lib.heartbeats import PARTS, heartbeats_send
 from evaluation.events.account_sync import accounts_keep
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import EventConsumer
+from evaluation.events.inboxes import InboxConsumers, InboxStreams
 from evaluation.events.interruptible_sleep import pause
 from evaluation.events.relay import Relay
 from evaluation.events.stream_erasure import streams_erase
@@ -33,23 +34,25 @@ async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS)
     try:
         await _streams(client, stopping)
         gc_freeze.settle()
+        inboxes = InboxStreams(client.jetstream())
         work: dict[str, Callable[[], Coroutine[Any, Any, None]]] = {
             "relay": lambda: Relay(client, stopping).run(),
-            "consumers": lambda: _consumers(client, stopping),
+            "consumers": lambda: _consumers(client, inboxes, stopping),
         }
         async with asyncio.TaskGroup() as group:
             for part in parts:
                 group.create_task(work[part]())
             if "relay" in parts:
                 group.create_task(streams_erase(client.jetstream(), stopping))
-            group.create_task(accounts_keep(stopping))
+            group.create_task(accounts_keep(inboxes, stopping))
             group.create_task(_beats(stopping, parts))
     finally:
         await client.close()
 
 
-async def _consumers(client: Client, stopping: asyncio.Event) -> None:
+async def _consumers(client: Client, inboxes: InboxStreams, stopping: asyncio.Event) -> None:
     async with asyncio.TaskGroup() as group:
+        group.create_task(InboxConsumers(client, inboxes, group, stopping).run())
         for plan in STREAMS:
             group.create_task(EventConsumer(client, plan, stopping).run())
 

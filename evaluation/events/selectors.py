@@ -55,6 +55,11 @@ def waiting(organization_id: uuid.UUID) -> int:
     return OutboxEvent.objects.filter(organization_id=organization_id, settled_at=None).count()
 
 
+def publishing_organizations() -> set[uuid.UUID]:
+    """The organisations with publishers that may connect now."""
+    return set(EventCredential.objects.filter(revoked_at=None).values_list("organization_id", flat=True))
+
+
 def publisher_accounts() -> list[PublisherAccount]:
     """The accounts of all organisations' publishers that may connect now, for the server."""
     rows = EventCredential.objects.filter(revoked_at=None).order_by("id")

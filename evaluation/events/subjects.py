@@ -1,14 +1,18 @@
 """Subjects and streams. Pure.
 
 In an account of its own, each publisher uses the plain subjects below. The server maps them (``events.accounts``), so
-that a message reaches us as ``in.<organisation>.<credential>.<subject>``: its sender can't be forged. Our messages
-to an organisation go out as ``out.<organisation>.<subject>``, which its accounts see under the plain subject.
+that a message reaches us as ``received.<organisation>.<credential>.<subject>``: its sender can't be forged. Each
+organisation's stream keeps what its publishers sent. Our messages to an organisation go out as
+``out.<organisation>.<subject>``, which its accounts see under the plain subject.
+
+Earlier releases had ``in.`` in the place of ``received.``, in streams that all organisations shared. What they left
+there is still read.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 from uuid import UUID
 
 TRAJECTORY: Final = "agent.rl.trajectory.v1"
@@ -18,17 +22,23 @@ STATUS: Final = "agent.rl.training.status.v1"
 DEPLOYED: Final = "agent.rl.model.deployed.v1"
 DEAD_LETTERS: Final = "agent.rl.dlq"  # followed by the stream's name
 SUBJECTS: Final = (TRAJECTORY, REWARD, REQUEST, STATUS, DEPLOYED)
+RECEIVED: Final = "received"
 DAY: Final = 86_400.0
 
 
 @dataclass(frozen=True)
 class StreamPlan:
-    """A stream as it is made: ``max_age`` in seconds."""
+    """A stream of the site: ``max_age`` in seconds; ``share``: of the bytes of all streams."""
 
     name: str
     plain: tuple[str, ...]
     max_age: float
     max_msgs: int
+    share: float
+
+    @property
+    def family(self) -> str:
+        return self.name
 
     @property
     def subjects(self) -> list[str]:
@@ -40,12 +50,37 @@ class StreamPlan:
         return [form for one in self.plain if one != DEPLOYED for form in (one, f"in.*.*.{one}")]
 
 
+@dataclass(frozen=True)
+class InboxPlan:
+    """The stream of what an organisation's publishers send (``events.inboxes``)."""
+
+    organization_id: UUID
+    inbound: ClassVar[list[str] | None] = None  # all of it
+    family: ClassVar[str] = "RL_IN"
+
+    @classmethod
+    def named(cls, name: str) -> InboxPlan | None:
+        """The plan of a stream with that name; None of any other stream."""
+        family, _, organization = name.rpartition("_")
+        return cls(UUID(organization)) if family == cls.family else None
+
+    @property
+    def name(self) -> str:
+        return f"{self.family}_{self.organization_id.hex}"
+
+    @property
+    def subjects(self) -> list[str]:
+        return [f"{RECEIVED}.{self.organization_id}.>"]
+
+
 STREAMS: Final = (
-    StreamPlan("RL_TRAJECTORIES", (TRAJECTORY,), 30 * DAY, 1_000_000),
-    StreamPlan("RL_REWARDS", (REWARD,), 30 * DAY, 500_000),
-    StreamPlan("RL_TRAINING", (REQUEST, STATUS, DEPLOYED), 7 * DAY, 10_000),
+    StreamPlan("RL_TRAJECTORIES", (TRAJECTORY,), 30 * DAY, 1_000_000, 0.3),
+    StreamPlan("RL_REWARDS", (REWARD,), 30 * DAY, 500_000, 0.1),
+    StreamPlan("RL_TRAINING", (REQUEST, STATUS, DEPLOYED), 7 * DAY, 10_000, 0.05),
 )
 DEAD_STREAM: Final = "RL_DEAD_LETTERS"
+DEAD_SHARE: Final = 0.05  # the other half of all bytes is for the streams of organisations
+DURABLE: Final = "agentcore"  # the consumer of each stream
 
 
 Publisher = tuple[UUID | None, UUID | None]  # its organisation and its credential
@@ -63,10 +98,15 @@ class Origin(NamedTuple):
         return self.organization_id, self.credential_id
 
 
+def of_publisher(subject: str) -> bool:
+    """True for a message of a publisher, false for one on a plain subject or of ours."""
+    return subject.startswith(("in.", f"{RECEIVED}."))
+
+
 def origin_of(subject: str) -> Origin:
     """Raises:
     ValueError: it is no subject that we read."""
-    if subject.startswith("in."):
+    if of_publisher(subject):
         _, organization, credential, plain = subject.split(".", 3)
         return Origin(_known(plain), UUID(organization), UUID(credential))
     return Origin(_known(subject))

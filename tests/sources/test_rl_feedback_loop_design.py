@@ -92,7 +92,7 @@ def agent(acme: Organization, olivia: Any) -> Agent:
 def sent(agent: Agent, olivia: Any, subject: str, *bodies: Any) -> list[str]:
     """The outcome of each message of a service of the organisation: "" if it was taken, else the reason."""
     credential = factories.EventCredentialFactory(agent=None, organization=agent.organization, created_by=olivia)
-    name = f"in.{agent.organization_id}.{credential.pk}.{subject}"
+    name = f"received.{agent.organization_id}.{credential.pk}.{subject}"
     known = OutboxEvent.objects.count() + DeadLetter.objects.count() + 1
     messages = [
         StoredMessage(name, body.encode() if isinstance(body, str) else json.dumps(body).encode(), "S", known + n,

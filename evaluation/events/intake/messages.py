@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -12,7 +13,7 @@ from uuid import NAMESPACE_OID, UUID
 
 import orjson
 from django.conf import settings
-from django.db import transaction
+from django.db import connection, transaction
 
 from agentcore_site.ids import derived
 from agentcore_site.lib.database import trouble_in
@@ -20,6 +21,7 @@ from agentcore_site.lib.errors import DomainError, Unavailable
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.texts import plain
 from agentcore_site.tenancy.models import Organization
+from evaluation.events import metrics
 from evaluation.events.models import DeadLetter, DeadReason, EventCredential
 from evaluation.events.received import in_turn
 from evaluation.events.schemas import fault_of
@@ -27,7 +29,18 @@ from evaluation.events.subjects import Origin, Publisher, origin_of
 from experiences.models import Agent
 from experiences.privacy import redact, redact_value
 
+log = logging.getLogger(__name__)
+
 MOST_KEPT: Final = 200_000  # characters of a dead letter's payload
+MOST_BYTES: Final = 100 * 2**20  # of an organisation's dead letters
+TRIM: Final = """
+DELETE FROM events_deadletter WHERE id IN (
+    SELECT kept.id FROM unnest(%s::uuid[]) AS organization, LATERAL (
+        SELECT id, row_number() OVER newest AS place, sum(octet_length(payload)) OVER newest AS bytes
+        FROM events_deadletter WHERE organization_id IS NOT DISTINCT FROM organization
+        WINDOW newest AS (ORDER BY created_at DESC, id DESC)) kept
+    WHERE kept.place > %s OR kept.bytes > %s)
+"""
 DEAD: Final = NAMESPACE_OID  # of the ids of dead letters: the same message has the same one
 
 
@@ -99,7 +112,7 @@ def block_take(messages: Sequence[StoredMessage]) -> list[Outcome]:
     senders = _senders(message.subject for message in messages)
     in_turn(sender.organization.pk for sender in senders.values() if sender is not None)
     outcomes = [_outcome(message, senders) for message in messages]
-    DeadLetter.objects.bulk_create([one for one in outcomes if isinstance(one, DeadLetter)], ignore_conflicts=True)
+    _dead_letters_store([one for one in outcomes if isinstance(one, DeadLetter)])
     return outcomes
 
 
@@ -118,8 +131,20 @@ def _outcome(message: StoredMessage, senders: Senders) -> Outcome:
 def dead_letter_store(message: StoredMessage, refused: NotTaken) -> DeadLetter:
     """The row of a refused message; a second handling returns the existing row."""
     row = _dead_letter(message, refused, _senders([message.subject]))
-    DeadLetter.objects.bulk_create([row], ignore_conflicts=True)
+    _dead_letters_store([row])
     return row
+
+
+def _dead_letters_store(rows: Sequence[DeadLetter]) -> None:
+    """Stores them. An organisation keeps so many, and so many bytes of payloads: its oldest ones go."""
+    DeadLetter.objects.bulk_create(rows, ignore_conflicts=True)
+    if not rows:
+        return
+    with connection.cursor() as cursor:
+        cursor.execute(TRIM, [list({row.organization_id for row in rows}), settings.DEAD_LETTERS_KEPT, MOST_BYTES])
+        if dropped := cursor.rowcount:
+            metrics.dropped.inc(dropped)
+            log.warning("%d dead letters were dropped: newer ones of their organisation took their places", dropped)
 
 
 def _dead_letter(message: StoredMessage, refused: NotTaken, senders: Senders) -> DeadLetter:

@@ -73,7 +73,7 @@ def answered(agent: Agent, **values: Any) -> ProductionTrace:
 def taken(agent: Agent, subject: str, payload: dict[str, Any]) -> None:
     """Takes a payload as if a service of the organisation had published it."""
     credential = factories.EventCredentialFactory(agent=None, organization=agent.organization)
-    name = f"in.{agent.organization_id}.{credential.pk}.{subject}"
+    name = f"received.{agent.organization_id}.{credential.pk}.{subject}"
     outcomes = block_take([StoredMessage(name, json.dumps(payload).encode(), "S", 1, timezone.now())])
     assert outcomes == [None]
 
