@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 
 from asgiref.sync import sync_to_async
@@ -32,8 +33,9 @@ def briefly(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
     return sync_to_async(released, thread_sensitive=True)
 
 
-def lasting(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
-    """The same for a process with repeated queries: the connection stays open, and is replaced only after an error."""
+def lasting(function: Callable[P, R], threads: ThreadPoolExecutor | None = None) -> Callable[P, Awaitable[R]]:
+    """The same for a process with repeated queries: the connection stays open, and is replaced only after an error.
+    ``threads``: each has a connection of its own, and calls run at once; without, in the order of their start."""
 
     @functools.wraps(function)
     def kept(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -43,7 +45,7 @@ def lasting(function: Callable[P, R]) -> Callable[P, Awaitable[R]]:
             _release()
             raise
 
-    return sync_to_async(kept, thread_sensitive=True)
+    return sync_to_async(kept, thread_sensitive=threads is None, executor=threads)
 
 
 def _release() -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import orjson
@@ -33,7 +34,6 @@ from evaluation.events.subjects import DEAD_LETTERS, DURABLE, InboxPlan, StreamP
 
 log = logging.getLogger(__name__)
 
-BLOCK: Final = 64  # messages of a transaction
 ACK_SECONDS: Final = 60.0
 WAIT_SECONDS: Final = 1.0
 TROUBLE_SECONDS: Final = 1.0
@@ -47,8 +47,16 @@ class EventConsumer:
     unavailable, and waits while the disk is nearly full."""
 
     def __init__(
-        self, client: Client, plan: StreamPlan | InboxPlan, stopping: asyncio.Event, *, wait: float = WAIT_SECONDS
+        self,
+        client: Client,
+        plan: StreamPlan | InboxPlan,
+        stopping: asyncio.Event,
+        *,
+        wait: float = WAIT_SECONDS,
+        threads: ThreadPoolExecutor | None = None,
     ) -> None:
+        """``threads`` do the work in the database; without, the process's one thread for it does."""
+        self._threads = threads
         self._plan, self._stopping, self._wait = plan, stopping, wait
         self._js: JetStreamContext = client.jetstream()
         self._dead_letters = StreamWriter(client)
@@ -73,7 +81,7 @@ class EventConsumer:
         if self._subscription is None:
             self._subscription = await self._subscribed()
         try:
-            messages = await self._subscription.fetch(BLOCK, timeout=self._wait)
+            messages = await self._subscription.fetch(self._plan.block, timeout=self._wait)
         except (TimeoutError, NothingThere):
             return 0
         theirs = []
@@ -106,7 +114,7 @@ class EventConsumer:
             # the last handling did not even end
             return [RuntimeError(f"it was delivered {_tries(message)} times") for message in block]
         try:
-            return await lasting(block_take)(stored)
+            return await lasting(block_take, self._threads)(stored)
         except Exception as error:
             if trouble_in(error) is not None:
                 log.warning("%s waits for the database: %s", self._plan.name, error)
@@ -114,7 +122,7 @@ class EventConsumer:
             if len(block) > 1:
                 return [outcome for message in block for outcome in await self._outcomes([message])]
         try:
-            return await lasting(block_take)(stored)
+            return await lasting(block_take, self._threads)(stored)
         except Exception as error:
             return [error]
 
@@ -125,7 +133,7 @@ class EventConsumer:
             for message in block:
                 await message.in_progress()
             try:
-                return await lasting(connection.ensure_connection)()
+                return await lasting(connection.ensure_connection, self._threads)()
             except TROUBLE:
                 continue
 
@@ -142,7 +150,7 @@ class EventConsumer:
                     await message.nak(delay=BACKOFF[min(tries, len(BACKOFF)) - 1])
                     continue
                 failed = NotTaken(DeadReason.FAILED, f"{type(outcome).__name__}: {outcome}")
-                outcome = await lasting(dead_letter_store)(stored, failed)
+                outcome = await lasting(dead_letter_store, self._threads)(stored, failed)
             self._blameless.discard(_number(message))
             if outcome is None:
                 await message.ack()

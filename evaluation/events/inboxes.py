@@ -1,4 +1,4 @@
-"""Streams of what publishers send: one of each organisation, so that who floods is refused and nobody else.
+"""Streams of what publishers send: one of each organisation, so that only the organisation that floods is refused.
 
 A message leaves its stream once it was taken: the limits are those of a backlog. A stream's bytes are reserved when it
 is made, so that no other organisation can use them up.
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 from uuid import UUID
 
@@ -110,8 +111,14 @@ class InboxConsumers:
     its stream is read to the end and deleted, so that its bytes are free."""
 
     def __init__(
-        self, client: Client, streams: InboxStreams, group: asyncio.TaskGroup, stopping: asyncio.Event
+        self,
+        client: Client,
+        streams: InboxStreams,
+        group: asyncio.TaskGroup,
+        stopping: asyncio.Event,
+        threads: ThreadPoolExecutor | None = None,
     ) -> None:
+        self._threads = threads
         self._client, self._streams, self._group, self._stopping = client, streams, group, stopping
         self._js = client.jetstream()
         self._running: dict[InboxPlan, asyncio.Event] = {}
@@ -152,4 +159,5 @@ class InboxConsumers:
     def _start(self, plan: InboxPlan) -> None:
         if plan not in self._running:
             self._running[plan] = asyncio.Event()
-            self._group.create_task(EventConsumer(self._client, plan, self._running[plan]).run())
+            consumer = EventConsumer(self._client, plan, self._running[plan], threads=self._threads)
+            self._group.create_task(consumer.run())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from nats.aio.client import Client
@@ -24,6 +25,7 @@ from evaluation.events.subjects import STREAMS
 log = logging.getLogger(__name__)
 
 BEAT_SECONDS: Final = 2.0
+INBOX_THREADS: Final = 4  # and connections to the database
 
 
 async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS) -> None:
@@ -51,10 +53,12 @@ async def feedback_loop(stopping: asyncio.Event, parts: tuple[str, ...] = PARTS)
 
 
 async def _consumers(client: Client, inboxes: InboxStreams, stopping: asyncio.Event) -> None:
-    async with asyncio.TaskGroup() as group:
-        group.create_task(InboxConsumers(client, inboxes, group, stopping).run())
-        for plan in STREAMS:
-            group.create_task(EventConsumer(client, plan, stopping).run())
+    # An organisation whose work takes long occupies one of them.
+    with ThreadPoolExecutor(INBOX_THREADS, "inbox") as threads:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(InboxConsumers(client, inboxes, group, stopping, threads).run())
+            for plan in STREAMS:
+                group.create_task(EventConsumer(client, plan, stopping).run())
 
 
 async def _connected(stopping: asyncio.Event) -> Client | None:

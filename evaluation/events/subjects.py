@@ -36,6 +36,8 @@ class StreamPlan:
     max_msgs: int
     share: float
 
+    block: ClassVar[int] = 64  # messages of a transaction
+
     @property
     def family(self) -> str:
         return self.name
@@ -57,6 +59,7 @@ class InboxPlan:
     organization_id: UUID
     inbound: ClassVar[list[str] | None] = None  # all of it
     family: ClassVar[str] = "RL_IN"
+    block: ClassVar[int] = 16  # organisations take turns: a neighbour waits for no more
 
     @classmethod
     def named(cls, name: str) -> InboxPlan | None:

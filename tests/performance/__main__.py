@@ -1,7 +1,7 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
-telemetry rewarders feedback gateway neighbour events bad_events otlp poison walls context),
+telemetry rewarders feedback gateway neighbour events bad_events flood otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
 [options]`` and ``gate [options]`` are benches of their own."""
@@ -65,6 +65,7 @@ def main() -> int:
         events,
         export,
         feedback,
+        floods,
         gateway,
         jobs,
         learning,
@@ -98,6 +99,7 @@ def main() -> int:
         "llm": [llm.calls, llm.rollouts, llm.broken],
         "events": [events.relayed, events.latency, events.producers],
         "bad_events": [events.poisoned],
+        "flood": [floods.flooded],
         "ace": [ace.contexts, ace.evolutions],
         "ledger": [ledger.pairs, ledger.together, ledger.killed],
         "paid": [paid.random_kills],

@@ -161,6 +161,7 @@ def poisoned() -> list[Figure]:
         f"in.{uuid7()}.{uuid7()}",
     ]
     connection.close()
+    os.environ["DEAD_LETTERS_KEPT"] = "1000000"  # all of them are counted
     with looping("consumers") as consumers:
         seconds, left = asyncio.run(_poison(n, mine, wrong))
         assert consumers.poll() is None, "the consumers stopped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -32,7 +33,7 @@ from experiences.privacy import redact, redact_value
 log = logging.getLogger(__name__)
 
 MOST_KEPT: Final = 200_000  # characters of a dead letter's payload
-MOST_BYTES: Final = 100 * 2**20  # of an organisation's dead letters
+BYTES_EACH: Final = 20 * 2**10  # of a payload, in the mean of an organisation's dead letters
 TRIM: Final = """
 DELETE FROM events_deadletter WHERE id IN (
     SELECT kept.id FROM unnest(%s::uuid[]) AS organization, LATERAL (
@@ -42,6 +43,9 @@ DELETE FROM events_deadletter WHERE id IN (
     WHERE kept.place > %s OR kept.bytes > %s)
 """
 DEAD: Final = NAMESPACE_OID  # of the ids of dead letters: the same message has the same one
+
+
+_untrimmed: dict[UUID | None, int] = {}  # dead letters since the last look, by organisation
 
 
 class NotTaken(Exception):
@@ -136,12 +140,19 @@ def dead_letter_store(message: StoredMessage, refused: NotTaken) -> DeadLetter:
 
 
 def _dead_letters_store(rows: Sequence[DeadLetter]) -> None:
-    """Stores them. An organisation keeps so many, and so many bytes of payloads: its oldest ones go."""
+    """Stores them. An organisation keeps so many, and so many bytes of payloads: its oldest ones go. This process
+    looks for them at each twentieth of that number."""
     DeadLetter.objects.bulk_create(rows, ignore_conflicts=True)
-    if not rows:
+    most, due = settings.DEAD_LETTERS_KEPT, []
+    for organization, new in Counter(row.organization_id for row in rows).items():
+        _untrimmed[organization] = _untrimmed.get(organization, most) + new
+        if _untrimmed[organization] > most // 20:
+            _untrimmed[organization] = 0
+            due.append(organization)
+    if not due:
         return
     with connection.cursor() as cursor:
-        cursor.execute(TRIM, [list({row.organization_id for row in rows}), settings.DEAD_LETTERS_KEPT, MOST_BYTES])
+        cursor.execute(TRIM, [due, most, most * BYTES_EACH])
         if dropped := cursor.rowcount:
             metrics.dropped.inc(dropped)
             log.warning("%d dead letters were dropped: newer ones of their organisation took their places", dropped)

@@ -16,9 +16,10 @@ from nats.js import JetStreamContext
 from agentcore_site.env import ROOT
 from agentcore_site.tenancy.actors import Actor
 from evaluation.events.consuming import EventConsumer
+from evaluation.events.inboxes import inboxes_there
 from evaluation.events.models import DeadLetter, TrainingRequest
 from evaluation.events.relay import Relay
-from evaluation.events.subjects import STREAMS
+from evaluation.events.subjects import STREAMS, InboxPlan
 from experiences.models import TrajectoryRecord
 from tests import factories
 from tests.evaluation.events.conftest import Bus
@@ -36,7 +37,7 @@ def test_the_agent_of_the_docs_is_received_and_gets_the_status_of_its_training(
     async def talk(ours: Client, js: JetStreamContext) -> str:
         await (await connected(publisher)).close()
         stopping = asyncio.Event()
-        loop = [EventConsumer(ours, plan, stopping, wait=0.05) for plan in STREAMS]
+        loop = [EventConsumer(ours, plan, stopping, wait=0.05) for plan in (*STREAMS, *await inboxes_there(js))]
         program = await asyncio.create_subprocess_exec(
             sys.executable,
             str(ROOT / "docs/events/foreign_agent.py"),
@@ -50,10 +51,11 @@ def test_the_agent_of_the_docs_is_received_and_gets_the_status_of_its_training(
         assert program.stdout is not None
         return (await program.stdout.read()).decode()
 
+    inbox = InboxPlan(published.pk).name
     assert bus.speak(talk).splitlines() == [
-        "trajectory: message 1 of RL_TRAJECTORIES",
-        "reward: message 1 of RL_REWARDS",
-        "training.request: message 1 of RL_TRAINING",
+        f"trajectory: message 1 of {inbox}",
+        f"reward: message 2 of {inbox}",
+        f"training.request: message 3 of {inbox}",
         "training: queued",
     ]
     row = TrajectoryRecord.objects.get(agent_id=agent.pk, purpose="received")

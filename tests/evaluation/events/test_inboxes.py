@@ -212,7 +212,7 @@ def test_dead_letters_of_an_organisation_are_bounded_by_number_and_bytes(
     assert DeadLetter.objects.filter(organization=elsewhere).count() == 1
     assert set(DeadLetter.objects.filter(organization=acme).values_list("sequence", flat=True)) == set(range(15, 20))
     assert metrics.dropped._value.get() == before + 15
-    monkeypatch.setattr("evaluation.events.intake.messages.MOST_BYTES", 1_000)
+    monkeypatch.setattr("evaluation.events.intake.messages.BYTES_EACH", 200)
     block_take([bad(acme, n, b"x" * 400) for n in range(20, 24)])
     assert set(DeadLetter.objects.filter(organization=acme).values_list("sequence", flat=True)) == {22, 23}
     unknown = [StoredMessage("nobody's", b"", "RL_REWARDS", n, timezone.now()) for n in range(9)]

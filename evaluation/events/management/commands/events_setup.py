@@ -9,6 +9,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from evaluation.events.broker import connect, streams_ensure
+from evaluation.events.inboxes import InboxStreams
+from evaluation.events.subjects import InboxPlan
 
 
 class Command(BaseCommand):
@@ -27,6 +29,8 @@ class Command(BaseCommand):
 async def _setup() -> list[str]:
     client = await connect("events_setup")
     try:
-        return await streams_ensure(client.jetstream())
+        names = await streams_ensure(client.jetstream())
+        inboxes = await InboxStreams(client.jetstream()).ensure()
+        return [*names, *sorted(InboxPlan(organization).name for organization in inboxes)]
     finally:
         await client.close()
