@@ -42,7 +42,7 @@ from evaluation.events.services import (
     event_credential_revoke,
 )
 from evaluation.events.stream_erasure import erase_once
-from evaluation.events.subjects import REWARD, STREAMS, TRAJECTORY
+from evaluation.events.subjects import REWARD, STREAMS, TRAJECTORY, InboxPlan
 from experiences.models import TrajectoryRecord
 from tests import factories
 from tests.evaluation.events.conftest import Bus
@@ -186,7 +186,7 @@ def test_each_bad_message_is_a_dead_letter_with_its_reason(
     # All of them are in the stream too, for other programs; no consumer stopped.
     letters = bus.speak(lambda client, js: stored(js, "RL_DEAD_LETTERS"))
     assert [one["reason"] for _, one in letters] == [*bad.values(), "conflict", "not_recorded"]
-    assert {subject for subject, _ in letters} == {"agent.rl.dlq.RL_TRAJECTORIES"}
+    assert {subject for subject, _ in letters} == {f"agent.rl.dlq.{InboxPlan(agent.organization_id).name}"}
 
 
 def test_a_dead_letter_is_taken_again_once_its_reason_is_gone(
@@ -342,9 +342,9 @@ def test_erased_data_is_deleted_from_the_streams(
     assert not ErasedMessage.objects.exists()
 
 
-def test_a_message_that_is_another_by_now_is_not_deleted(bus: Bus, publisher: Publisher) -> None:
+def test_a_message_that_is_another_by_now_is_not_deleted(bus: Bus, acme: Any) -> None:
     """A stream that was deleted and made again counts from one again."""
-    [sequence] = received(bus, publisher, (TRAJECTORY, example(TRAJECTORY)))
+    sequence = bus.speak(lambda client, js: js.publish(f"out.{acme.pk}.{TRAJECTORY}", b"{}")).seq
     ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence, mark="of another")
     ErasedMessage.objects.create(stream="RL_TRAJECTORIES", sequence=sequence + 1, mark="of none")
     bus.speak(lambda client, js: erase_once(js))
@@ -422,7 +422,7 @@ def test_of_bad_events_each_is_a_dead_letter_or_harmless(
     received(bus, service, *sent)
 
     async def pending(client: Client, js: JetStreamContext) -> int:
-        infos = [await js.consumer_info(plan.name, "agentcore") for plan in STREAMS]
+        infos = [await js.consumer_info(one.name, "agentcore") for one in (*STREAMS, *await inboxes_there(js))]
         return sum((one.num_pending or 0) + (one.num_ack_pending or 0) for one in infos)
 
     assert bus.speak(pending) == 0
