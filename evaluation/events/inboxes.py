@@ -69,14 +69,14 @@ class InboxStreams:
 
     def __init__(self, js: JetStreamContext) -> None:
         self._js = js
-        self._made: set[UUID] = set()
+        self.made: set[UUID] = set()
         self._refused: dict[UUID, float] = {}  # until when they are not tried again
 
     async def ensure(self) -> set[UUID]:
         """Makes missing streams. Returns the organisations that have publishers now."""
         wanted: set[UUID] = await lasting(publishing_organizations)()
         now = time.monotonic()
-        for organization in wanted - self._made:
+        for organization in wanted - self.made:
             if self._refused.get(organization, 0.0) < now:
                 await self._make(organization)
         metrics.inboxes_refused.set(len(self._refused))
@@ -84,7 +84,7 @@ class InboxStreams:
 
     def forget(self) -> None:
         """The next ``ensure`` looks at each stream again."""
-        self._made.clear()
+        self.made.clear()
 
     async def _make(self, organization: UUID) -> None:
         config = inbox_config(InboxPlan(organization))
@@ -102,7 +102,7 @@ class InboxStreams:
                 error.description,
             )
         else:
-            self._made.add(organization)
+            self.made.add(organization)
             self._refused.pop(organization, None)
 
 
@@ -136,8 +136,8 @@ class InboxConsumers:
 
     async def once(self) -> None:
         wanted = {InboxPlan(organization) for organization in await self._streams.ensure()}
-        for plan in wanted:
-            self._start(plan)
+        for organization in self._streams.made:
+            self._start(InboxPlan(organization))
         if time.monotonic() < self._review_at:
             return
         self._review_at = time.monotonic() + REVIEW_SECONDS
@@ -145,6 +145,8 @@ class InboxConsumers:
         there = await inboxes_there(self._js)
         for plan in self._unneeded(there, wanted):
             await self._js.delete_stream(plan.name)
+        for plan in self._running.keys() - there.keys() - wanted:  # another process deleted the stream
+            self._running.pop(plan).set()
 
     def _unneeded(self, there: dict[InboxPlan, StreamInfo], wanted: set[InboxPlan]) -> Iterator[InboxPlan]:
         """Empty streams without publishers. Those that still hold messages are read."""
