@@ -16,7 +16,8 @@ from agentcore_site.lib.heartbeats import PARTS, heartbeats_send
 from evaluation.events.account_sync import accounts_keep
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import EventConsumer
-from evaluation.events.inboxes import InboxConsumers, InboxStreams
+from evaluation.events.inbox_consumers import InboxConsumers
+from evaluation.events.inboxes import InboxStreams
 from evaluation.events.interruptible_sleep import pause
 from evaluation.events.relay import Relay
 from evaluation.events.stream_erasure import streams_erase

@@ -15,9 +15,10 @@ from nats.js.api import StorageType, StreamConfig
 from nats.js.errors import APIError
 
 from agentcore_site.tenancy.actors import Actor
-from evaluation.events import accounts, inboxes, metrics
+from evaluation.events import accounts, inbox_consumers, inboxes, metrics
 from evaluation.events.broker import streams_ensure
-from evaluation.events.inboxes import InboxConsumers, InboxStreams, inboxes_there
+from evaluation.events.inbox_consumers import InboxConsumers
+from evaluation.events.inboxes import InboxStreams, inboxes_there
 from evaluation.events.intake.messages import StoredMessage, block_take
 from evaluation.events.models import DeadLetter
 from evaluation.events.services import event_credential_revoke
@@ -158,7 +159,7 @@ def test_an_organisation_without_room_for_its_stream_is_named(
 def test_a_stream_without_publishers_is_read_to_its_end_and_deleted(
     bus: Bus, noisy: Publisher, quiet: Publisher, adam: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(inboxes, "REVIEW_SECONDS", 0.0)
+    monkeypatch.setattr(inbox_consumers, "REVIEW_SECONDS", 0.0)
 
     async def send(ours: Client, js: JetStreamContext) -> None:
         theirs = await connected(noisy)
@@ -176,7 +177,7 @@ def test_a_stream_without_publishers_is_read_to_its_end_and_deleted(
             await running
         return set(there)
 
-    monkeypatch.setattr(inboxes, "POLL_SECONDS", 0.05)
+    monkeypatch.setattr(inbox_consumers, "POLL_SECONDS", 0.05)
     bus.speak(send)
     event_credential_revoke(Actor(adam, interface="test"), noisy.row)
     assert bus.speak(talk) == {InboxPlan(quiet.row.organization_id)}
