@@ -213,6 +213,8 @@ SOCKETS_PER_PERSON = env.integer("SOCKETS_PER_PERSON", 50, low=1, high=100_000)
 SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which then reads no larger one
 # Seconds for the arrival of a request's head, and of its body, which has one more for each KiB.
 REQUEST_SECONDS = env.request_seconds()
+# Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
+WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"

@@ -6,6 +6,9 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from typing import Final
+
+BACKLOG: Final = 2048  # connections that wait for a process; the system may allow fewer
 
 # Ports that this process has chosen, each with the socket that keeps others from choosing it too.
 _reserved: dict[int, socket.socket] = {}
@@ -57,6 +60,16 @@ def wait_until(ready: Callable[[], bool], seconds: float, every: float = 0.05) -
             return True
         time.sleep(every)
     return False
+
+
+def listener(host: str, port: int) -> socket.socket:
+    """A socket that listens, for processes to inherit: while none of them runs, connections wait.
+
+    Raises:
+        OSError: the port is taken, or the host has no such address.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    return socket.create_server((host, port), family=family, backlog=BACKLOG)
 
 
 def answers(port: int, host: str = "127.0.0.1") -> bool:

@@ -1,18 +1,20 @@
-"""Keeps a handful of processes running: started in order, restarted with back-off or when they hang, stopped in reverse
-order."""
+"""Keeps a handful of processes running: started in order, restarted with back-off or when they hang, replaced before
+they take too much memory, stopped in reverse order."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import IO
 
@@ -28,14 +30,20 @@ KILLED = (-signal.SIGKILL, -signal.SIGTERM)
 HUNG_SECONDS = 30.0
 CHECK_SECONDS = 1.0
 ASLEEP_SECONDS = 10.0  # between two checks: the whole machine slept, so no sign could be seen
+REPLACED_AFTER_SECONDS = 60.0  # a process takes its memory for some time before another one is started in its place
+PAGE = os.sysconf("SC_PAGE_SIZE")
 LOG_LIMIT = 16 * 1024 * 1024
 PR_SET_PDEATHSIG = 1
 
 
 @dataclass
 class Process:
-    """One process to keep: how to start it, when it is ready, how to ask it to stop. ``heartbeats``: it writes them
-    (``agentcore_site.lib.heartbeats``)."""
+    """One process to keep: how to start it, when it is ready, how to ask it to stop.
+
+    ``heartbeats``: it writes them (``agentcore_site.lib.heartbeats``). ``listener``: a socket that it inherits, so that
+    connections wait for the next process while none runs. ``most_memory``: bytes of resident memory above which another
+    process is started and takes its place; 0: no limit. A process with a listener is ready at its first heartbeat.
+    """
 
     name: str
     command: list[str]
@@ -46,6 +54,45 @@ class Process:
     cwd: str = "/"
     ready_seconds: float = 60.0
     heartbeats: bool = False
+    listener: socket.socket | None = None
+    most_memory: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """A started process. ``started``: by the monotonic clock. ``heartbeat``: the file of its heartbeats."""
+
+    process: Process
+    handle: subprocess.Popen[bytes]
+    started: float
+    heartbeat: Path | None
+
+    @property
+    def heartbeat_at(self) -> float:
+        """Time of its last heartbeat by the clock, in seconds; 0 before the first one."""
+        try:
+            return self.heartbeat.stat().st_mtime if self.heartbeat else 0.0
+        except OSError:
+            return 0.0
+
+    @property
+    def is_alive(self) -> bool:
+        return self.handle.poll() is None
+
+    @property
+    def is_ready(self) -> bool:
+        if self.process.listener is not None:
+            return self.heartbeat_at > 0
+        return self.process.ready is None or self.process.ready()
+
+    def ask_to_stop(self) -> None:
+        self.handle.send_signal(self.process.stop_signal)
+
+    def kill(self, say: Callable[[str], None]) -> None:
+        """Kills it with all processes of its session."""
+        say(f"{self.process.name} did not stop in {STOP_SECONDS:.0f} s and was killed")
+        with suppress(ProcessLookupError):
+            os.killpg(self.handle.pid, signal.SIGKILL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +129,10 @@ class Supervisor:
     def __init__(self, log_folder: Path, say: Callable[[str], None], *, to_stdout: bool = False) -> None:
         """``to_stdout``: output of the processes goes to our own output, and not to one file each."""
         self.log_folder, self.say, self._to_stdout = log_folder, say, to_stdout
-        self.running: list[tuple[Process, subprocess.Popen[bytes]]] = []
+        self.running: list[Running] = []
+        self._successors: dict[str, Running] = {}
+        self._leaving: list[tuple[Running, float]] = []  # with the time at which each is killed
         self._delays: dict[str, float] = {}
-        self._started: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
         self._silence, self._checked_at = Silence(), time.monotonic()
@@ -96,87 +144,120 @@ class Supervisor:
         Raises:
             CannotStart: it ended or did not become ready; the message has the end of its log.
         """
-        handle = self._spawn(process)
-        self.running.append((process, handle))
-        if process.ready is None:
+        started = self._spawn(process)
+        self.running.append(started)
+        if process.ready is None and process.listener is None:
             return
-        ok = wait_until(lambda: handle.poll() is not None or process.ready(), process.ready_seconds)  # type: ignore[misc]
-        if not ok or handle.poll() is not None:
+        ok = wait_until(lambda: not started.is_alive or started.is_ready, process.ready_seconds)
+        if not ok or not started.is_alive:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
 
     def watch(self) -> None:
-        """Restarts dead processes, and kills hung ones. Call it a few times a second."""
+        """Restarts dead processes, kills hung ones, and replaces large ones. Call it a few times a second."""
         now = time.monotonic()
         if now - self._checked_at > CHECK_SECONDS:
             if now - self._checked_at > ASLEEP_SECONDS:
                 self._silence.forget()
             self._checked_at = now
             self._end_hung(now)
-        for index, (process, handle) in enumerate(self.running):
-            if self.stopping.is_set() or handle.poll() is None:
+            self._begin_replacements(now)
+        self._replace()
+        self._end_leaving(now)
+        for index, running in enumerate(self.running):
+            name = running.process.name
+            if self.stopping.is_set() or running.is_alive:
                 continue
-            if process.name not in self._restart_at:
-                calm = now - self._started[process.name] > CALM_SECONDS
-                delay = FIRST_DELAY if calm else self._delays.get(process.name, FIRST_DELAY)
-                longest = LONGEST_DELAY_KILLED if handle.returncode in KILLED else LONGEST_DELAY
+            if name in self._successors:
+                self.running[index] = self._successors.pop(name)
+            elif name not in self._restart_at:
+                calm = now - running.started > CALM_SECONDS
+                delay = FIRST_DELAY if calm else self._delays.get(name, FIRST_DELAY)
+                longest = LONGEST_DELAY_KILLED if running.handle.returncode in KILLED else LONGEST_DELAY
                 delay = min(delay, longest)
-                self._delays[process.name] = min(delay * 2, longest)
-                self._restart_at[process.name] = now + delay
-                self.say(f"{process.name} ended with {handle.returncode}; starting it again in {delay:.1f} s")
-            elif now >= self._restart_at[process.name]:
-                del self._restart_at[process.name]
-                self._restarts[process.name] = self._restarts.get(process.name, 0) + 1
-                self.running[index] = (process, self._spawn(process))
+                self._delays[name] = min(delay * 2, longest)
+                self._restart_at[name] = now + delay
+                self.say(f"{name} ended with {running.handle.returncode}; starting it again in {delay:.1f} s")
+            elif now >= self._restart_at[name]:
+                del self._restart_at[name]
+                self._restarts[name] = self._restarts.get(name, 0) + 1
+                self.running[index] = self._spawn(running.process)
 
     def states(self) -> list[ProcessState]:
         found = []
-        for process, handle in list(self.running):
-            pid = handle.pid if handle.poll() is None else 0
-            beat_at = self._heartbeat_at(process)
+        for running in list(self.running):
+            pid = running.handle.pid if running.is_alive else 0
+            beat_at = running.heartbeat_at
             silent = max(0.0, time.time() - beat_at) if beat_at else None
-            age = time.monotonic() - self._started[process.name]
-            found.append(ProcessState(process.name, pid, self._restarts.get(process.name, 0), age, silent))
+            name, age = running.process.name, time.monotonic() - running.started
+            found.append(ProcessState(name, pid, self._restarts.get(name, 0), age, silent))
         return found
 
     def _end_hung(self, now: float) -> None:
         """Kills a process whose loop hangs, and a child of it that was stopped and never continued."""
-        for process, handle in self.running:
-            if not process.heartbeats or self.stopping.is_set() or handle.poll() is not None:
+        for running in self.running:
+            if not running.heartbeat or self.stopping.is_set() or not running.is_alive:
                 continue
-            beat_at = self._heartbeat_at(process)
-            if beat_at and self._silence.lasts(process.name, (handle.pid, beat_at), now) > HUNG_SECONDS:
-                self.say(f"{process.name} (pid {handle.pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
-                handle.kill()
-            for child in _children(handle.pid):
+            name, pid, beat_at = running.process.name, running.handle.pid, running.heartbeat_at
+            if beat_at and self._silence.lasts(name, (pid, beat_at), now) > HUNG_SECONDS:
+                self.say(f"{name} (pid {pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
+                running.handle.kill()
+            for child in _children(pid):
                 stopped = _state(child) == "T"
                 if self._silence.lasts(child, stopped, now) > HUNG_SECONDS and stopped:
-                    self.say(f"a child of {process.name} (pid {child}) was stopped and is killed")
+                    self.say(f"a child of {name} (pid {child}) was stopped and is killed")
                     with suppress(ProcessLookupError):
                         os.kill(child, signal.SIGKILL)
 
-    def _heartbeat_file(self, process: Process) -> Path:
-        return self.log_folder / f"{process.name}.heartbeat"
+    def _begin_replacements(self, now: float) -> None:
+        """Starts a successor of each process that takes more memory than it may."""
+        for running in self.running:
+            process = running.process
+            if self.stopping.is_set() or process.name in self._successors or not running.is_alive:
+                continue
+            taken = resident_memory(running.handle.pid) if process.most_memory else 0
+            if taken > process.most_memory and now - running.started > REPLACED_AFTER_SECONDS:
+                self.say(f"{process.name} takes {taken >> 20} MB of memory; another one is started in its place")
+                self._successors[process.name] = self._spawn(process)
 
-    def _heartbeat_at(self, process: Process) -> float:
-        """Time of its last heartbeat by the clock, in seconds; 0 before the first one."""
-        try:
-            return self._heartbeat_file(process).stat().st_mtime if process.heartbeats else 0.0
-        except OSError:
-            return 0.0
+    def _replace(self) -> None:
+        """Successors that are ready take their places; a process that was replaced answers what it has begun."""
+        for index, running in enumerate(self.running):
+            successor = self._successors.get(running.process.name)
+            if successor is None or self.stopping.is_set():
+                continue
+            if not successor.is_alive:
+                self.say(f"{running.process.name} was not replaced: the new process ended by itself")
+                del self._successors[running.process.name]
+                self.running[index] = replace(running, started=time.monotonic())  # the next try is a minute later
+            elif running.is_alive and successor.is_ready:
+                self.running[index] = self._successors.pop(running.process.name)
+                running.ask_to_stop()
+                self._leaving.append((running, time.monotonic() + STOP_SECONDS))
+
+    def _end_leaving(self, now: float) -> None:
+        """Forgets replaced processes that have ended, and kills those that need more than twenty seconds."""
+        still = []
+        for left, ends in self._leaving:
+            if left.is_alive and now > ends:
+                left.kill(self.say)
+                ends = now + STOP_SECONDS
+            if left.is_alive:
+                still.append((left, ends))
+        self._leaving = still
 
     def stop(self) -> None:
         """Asks each to stop, the last started first; kills those that need more than twenty seconds."""
         self.stopping.set()
-        for process, handle in reversed(self.running):
-            if handle.poll() is None:
-                handle.send_signal(process.stop_signal)
+        replaced = [left for left, _ in self._leaving]
+        for running in (*replaced, *self._successors.values(), *reversed(self.running)):
+            if running.is_alive:
+                running.ask_to_stop()
                 try:
-                    handle.wait(STOP_SECONDS)
+                    running.handle.wait(STOP_SECONDS)
                 except subprocess.TimeoutExpired:
-                    self.say(f"{process.name} did not stop in {STOP_SECONDS:.0f} s and was killed")
-                    os.killpg(handle.pid, signal.SIGKILL)
+                    running.kill(self.say)
                     with suppress(subprocess.TimeoutExpired):  # stuck in the kernel, on a disk that hangs
-                        handle.wait(STOP_SECONDS)
+                        running.handle.wait(STOP_SECONDS)
         self.running.clear()
 
     def tail(self, name: str, lines: int = 20) -> str:
@@ -186,12 +267,11 @@ class Supervisor:
             return "(no log)"
         return "\n".join(text.splitlines()[-lines:])
 
-    def _spawn(self, process: Process) -> subprocess.Popen[bytes]:
+    def _spawn(self, process: Process) -> Running:
         environment = os.environ | process.environment
-        if process.heartbeats:
-            self._heartbeat_file(process).touch()
-            os.utime(self._heartbeat_file(process), (0, 0))
-            environment[heartbeats.FILE] = str(self._heartbeat_file(process))
+        heartbeat = self._heartbeat_file(process)
+        if heartbeat:
+            environment[heartbeats.FILE] = str(heartbeat)
         with self._log(process.name) as log:
             handle = subprocess.Popen(
                 process.command,
@@ -202,10 +282,22 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
+                pass_fds=[process.listener.fileno()] if process.listener else [],
                 preexec_fn=_dies_with_parent(process.stop_signal),
             )
-        self._started[process.name] = time.monotonic()
-        return handle
+        return Running(process, handle, time.monotonic(), heartbeat)
+
+    def _heartbeat_file(self, process: Process) -> Path | None:
+        """A file without a heartbeat; another one than that of a process that is to be replaced."""
+        if not process.heartbeats:
+            return None
+        used = {running.heartbeat for running in self.running if running.is_alive}
+        used |= {left.heartbeat for left, _ in self._leaving}
+        names = (f"{process.name}{n or ''}.heartbeat" for n in count())
+        path = next(path for name in names if (path := self.log_folder / name) not in used)
+        path.touch()
+        os.utime(path, (0, 0))
+        return path
 
     def _log(self, name: str) -> IO[bytes]:
         if self._to_stdout:
@@ -221,6 +313,14 @@ def _children(pid: int) -> list[int]:
         return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
     except OSError:  # it ended, or this is not Linux
         return []
+
+
+def resident_memory(pid: int) -> int:
+    """Bytes of resident memory; 0 if there is no such process, or this is not Linux."""
+    try:
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * PAGE
+    except OSError:
+        return 0
 
 
 def is_alive(pid: int) -> bool:

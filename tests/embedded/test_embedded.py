@@ -94,7 +94,8 @@ def test_the_warehouse_keeps_its_data_when_it_is_killed_and_lets_no_stranger_in(
         store = ClickHouseStore(HttpTransport(url))
         schema_apply(store)
         store.insert("trainings", [f'{{"job_id": "{uuid7()}", "version": 1}}'])
-        [(_, process)] = stack.supervisor.running
+        [warehouse] = stack.supervisor.running
+        process = warehouse.handle
         process.kill()
 
         def counted() -> bool:
@@ -246,9 +247,11 @@ def test_a_process_that_is_killed_from_outside_is_restarted_at_once_each_time(fo
     supervisor = Supervisor(folder, said.append)
     supervisor.start(Process("killed", ["/bin/sleep", "60"]))
     for _ in range(8):
-        pid = supervisor.running[0][1].pid
+        pid = supervisor.running[0].handle.pid
         os.kill(pid, signal.SIGKILL)
-        assert wait_until(lambda pid=pid: supervisor.watch() or supervisor.running[0][1].pid != pid, 5.0, every=0.01)
+        assert wait_until(
+            lambda pid=pid: supervisor.watch() or supervisor.running[0].handle.pid != pid, 5.0, every=0.01
+        )
     supervisor.stop()
 
 
@@ -271,7 +274,7 @@ def test_a_hung_process_is_killed_and_a_machines_sleep_is_no_hang(
     said: list[str] = []
     keeper = Supervisor(folder, said.append)
     keeper.start(Process("turns", [sys.executable, "-c", TURNS], heartbeats=True))
-    first = keeper.running[0][1]
+    first = keeper.running[0].handle
 
     def watched_until(done: Callable[[], bool]) -> bool:
         return wait_until(lambda: keeper.watch() or done(), 15.0, every=0.02)
@@ -301,7 +304,8 @@ def test_a_killed_valkey_is_back_with_its_data(folder: Path, own_services: None)
         client = redis.Redis.from_url(urls["redis_url"], socket_connect_timeout=1)
         client.set("kept", "42")
         time.sleep(1.2)  # appended to disk once a second
-        process, handle = stack.supervisor.running[1]
+        valkey = stack.supervisor.running[1]
+        process, handle = valkey.process, valkey.handle
         assert process.name == "valkey"
         handle.kill()
         handle.wait()
@@ -323,7 +327,7 @@ def test_nothing_is_left_behind_when_the_supervisor_is_killed(folder: Path, own_
     script = (
         "import sys, time; from pathlib import Path; from agentcore_site.embedded.stack import Stack\n"
         "stack = Stack(Path(sys.argv[1]), print); stack.lock(); stack.start()\n"
-        "print(*[handle.pid for _, handle in stack.supervisor.running], flush=True); time.sleep(60)"
+        "print(*[kept.handle.pid for kept in stack.supervisor.running], flush=True); time.sleep(60)"
     )
     environment = {name: value for name, value in os.environ.items() if name not in GIVEN}
     parent = subprocess.Popen(

@@ -68,12 +68,12 @@ class SharedServices:
 
     def kill(self, name: str, number: signal.Signals = signal.SIGKILL) -> bool:
         """Whether it was up. SIGKILL takes what it started with it: RabbitMQ's own process is a child of a script."""
-        for process, handle in list(self.supervisor.running):
-            if process.name == name and handle.poll() is None:
+        for kept in list(self.supervisor.running):
+            if kept.process.name == name and kept.is_alive:
                 if number == signal.SIGKILL:
-                    os.killpg(handle.pid, number)
+                    os.killpg(kept.handle.pid, number)
                 else:
-                    handle.send_signal(number)
+                    kept.handle.send_signal(number)
                 return True
         return False
 

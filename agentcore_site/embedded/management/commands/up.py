@@ -21,7 +21,7 @@ from django.core.management.base import BaseCommand, CommandError
 from agentcore_site import env
 from agentcore_site.checks import MEND, plain_http
 from agentcore_site.embedded.management.commands.migrate import REFUSED
-from agentcore_site.embedded.ports import answers, free_port, is_free
+from agentcore_site.embedded.ports import answers, free_port, is_free, listener
 from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
@@ -32,7 +32,6 @@ from agentcore_site.lib.service_paths import CannotStart
 
 DEFAULT_PORT = 8000
 LOCAL = "127.0.0.1"
-WILDCARDS = {"0.0.0.0": LOCAL, "::": "::1"}  # noqa: S104  (where a process that listens everywhere is asked)
 ALL = "all"
 ROLES = {
     ALL: frozenset({"web", "worker", "helper", "beat", "events"}),
@@ -217,29 +216,13 @@ class Command(BaseCommand):
         celery = [python, "-m", "celery", "-A", "agentcore_site.celery", "--quiet"]
         quiet = ["--loglevel", "WARNING", "--without-mingle", "--without-gossip"]
         worker = [*celery, "worker", *quiet]
-        uvicorn = [python, "-m", "agentcore_site.web_server", "agentcore_site.asgi:application", "--host", bind]
-        # The default would be to trust every proxy header that comes over loopback.
-        uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
-        # A long stream must not keep the next process from its port: what is cut off is settled and stored.
-        uvicorn += ["--timeout-graceful-shutdown", "8"]
-        # Pages send nothing over a socket; a larger frame closes it with 1009.
-        uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
-        if settings.TLS_CERT_FILE:
-            uvicorn += ["--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE]
         metrics = {"PROMETHEUS_MULTIPROC_DIR": str(_metrics_folder(stack))}
+        metrics["MALLOC_ARENA_MAX"] = "2"  # freed memory returns to the system instead of to a thread
         # One thread each for linear algebra: two workers on two cores must not fight over them.
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
         lean[HOST_ID_VARIABLE] = process_host_id(stack.data_dir)
-        lean["MALLOC_ARENA_MAX"] = "2"  # freed memory returns to the system instead of to a thread
         return [
-            Process(
-                "web",
-                [*uvicorn, "--port", str(port), "--lifespan", "on", "--log-level", "warning"],
-                ready=lambda: answers(port, WILDCARDS.get(bind, bind)),
-                environment=metrics | {"DB_POOL": "12"},
-                cwd=cwd,
-                heartbeats=True,
-            ),
+            *([self._web(bind, port, metrics)] if port else []),
             Process(
                 "worker",
                 [*worker, "--queues", ",".join(JOB_QUEUES), "-c", str(count), "--hostname", f"compute@%h-{place}"],
@@ -272,6 +255,36 @@ class Command(BaseCommand):
             ),
             Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd, heartbeats=True),
         ]
+
+    def _web(self, bind: str, port: int, environment: dict[str, str]) -> Process:
+        """The web process. The supervisor owns its socket: while one process ends and the next one starts, connections
+        wait, and none is refused.
+
+        Raises:
+            CannotStart: this host has no such address, or the port was taken meanwhile.
+        """
+        try:
+            socket = listener(bind, port)
+        except OSError as error:
+            raise CannotStart(f"{bind}:{port} can't be listened on: {error.strerror}.") from error
+        uvicorn = [sys.executable, "-m", "agentcore_site.web_server", "agentcore_site.asgi:application"]
+        # The default would be to trust every proxy header that comes over loopback.
+        uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
+        # A long stream must not keep the process from its end: what is cut off is settled and stored.
+        uvicorn += ["--timeout-graceful-shutdown", "8"]
+        # Pages send nothing over a socket; a larger frame closes it with 1009.
+        uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
+        if settings.TLS_CERT_FILE:
+            uvicorn += ["--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE]
+        return Process(
+            "web",
+            [*uvicorn, "--fd", str(socket.fileno()), "--lifespan", "on", "--log-level", "warning"],
+            environment=environment | {"DB_POOL": "12"},
+            cwd=str(env.ROOT),
+            heartbeats=True,
+            listener=socket,
+            most_memory=settings.WEB_MEMORY_MB << 20,
+        )
 
     # -- staying ---------------------------------------------------------------------------------------------------
 
