@@ -197,13 +197,13 @@ def test_each_service_of_root_has_a_user_of_its_own_also_on_data_of_an_earlier_r
     try:
         with psycopg.connect(urls["database_url"]) as connection:
             assert connection.execute("SELECT 1").fetchone() == (1,)
-        for process, handle in stack.supervisor.running:
+        for running in stack.supervisor.running:
             lines = dict(
                 line.split(":", 1)
-                for line in Path(f"/proc/{handle.pid}/status").read_text().splitlines()
+                for line in Path(f"/proc/{running.handle.pid}/status").read_text().splitlines()
                 if ":" in line
             )
-            own = [str(USERS[process.name])] * 4
+            own = [str(USERS[running.process.name])] * 4
             assert lines["Uid"].split() == lines["Gid"].split() == own and not lines["Groups"].split()
         others = {UNPRIVILEGED_ID, nobody, *USERS.values()}
         for name, own_user in USERS.items():
