@@ -393,6 +393,7 @@ CELERY_BEAT_SCHEDULE = {
     # New answers and feedback step their deployments themselves; what only time moves can wait two seconds.
     "serving.feedback": {"task": "serving.feedback", "schedule": 0.5, "options": {"expires": 5}},
     "serving.sessions": {"task": "serving.sessions", "schedule": 10, "options": {"expires": 10}},
+    "serving.journals": {"task": "serving.journals", "schedule": 2, "options": {"expires": 5}},
     # One that waits longer is of no use: the next one is there by then.
     "serving.deployments": {"task": "serving.deployments", "schedule": 2, "options": {"expires": 5}},
     "serving.plans": {"task": "serving.plans", "schedule": 5, "options": {"expires": 10}},

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Final
 
 from celery import shared_task
+from django.conf import settings
 
 from agentcore_site.lib.exclusive_lock import exclusive_lock
 from evaluation.serving.adapters.outbox import plans_send
@@ -12,6 +14,7 @@ from evaluation.serving.deployments.advance import deployments_advance
 from evaluation.serving.deployments.edits import edits_advance
 from evaluation.serving.feedback.sweep import sessions_close, sweep
 from evaluation.serving.loop.advance import loops_advance
+from evaluation.serving.traces.recovery import recover
 
 SWEEPING: Final = "serving.feedback.sweep"
 PLAN_DELIVERY: Final = "serving.plans.tell"
@@ -32,6 +35,13 @@ def feedback() -> dict[str, int]:
 def sessions() -> int:
     """Finds implicit signals of ended sessions. Returns the number of abandoned ones."""
     return sessions_close()
+
+
+@shared_task(name="serving.journals")
+def journals() -> int:
+    """Finishes what gateway processes of this host left when they ended: with its web process away, money would stay
+    held. Returns the number of stored traces."""
+    return recover(Path(settings.GATEWAY_JOURNAL))
 
 
 @shared_task(name="serving.plans")

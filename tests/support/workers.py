@@ -69,7 +69,8 @@ class Fleet:
     def web(self, **extra: str) -> int:
         port = free_port(0)
         command = ["-m", "agentcore_site.web_server", "agentcore_site.asgi:application", "--port", str(port)]
-        self._spawn([*command, "--lifespan", "on", "--log-level", "warning"], {"DB_POOL": "8"} | extra)
+        ends = ["--lifespan", "on", "--timeout-graceful-shutdown", "2"]
+        self._spawn([*command, *ends, "--log-level", "warning"], {"DB_POOL": "8"} | extra)
         assert wait_until(lambda: answers(port), 90), self.log.read_text()[-3000:]
         return port
 

@@ -44,7 +44,7 @@ from experiences.rollouts.runtimes.base import RolloutFailure
 log = logging.getLogger(__name__)
 
 MODEL_SECONDS: Final = 1.0  # lifetime of a cached served model
-RECOVER_SECONDS: Final = 15.0
+RECOVER_SECONDS: Final = 2.0
 NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse the request as well
 
 

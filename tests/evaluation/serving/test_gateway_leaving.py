@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import socket
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -15,7 +18,7 @@ import pytest
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import Reservation
 from evaluation.serving.models import ProductionTrace
-from tests.evaluation.serving.production import ASKED, Production, production
+from tests.evaluation.serving.production import ASKED, Production, production, until
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE
@@ -93,3 +96,46 @@ def test_callers_that_leave_at_random_moments_leave_nothing_open(shop: Productio
     for trace in shop.traces(server.owed.requests):
         by_status[trace.status] += 1
     assert min(by_status.values()) > 10
+
+
+def leaves_calls(shop: Production, fleet: Fleet, server: ModelServer, *, by: signal.Signals) -> None:
+    """Ends the web process with three calls under way."""
+    server.will(*["hang"] * 3)
+    callers = [asks(shop, stream=False) for _ in range(3)]
+    eventually(lambda: server.inside == 3, seconds=10, every=0.01)
+    assert Reservation.objects.filter(state="held").exists() and not ProductionTrace.objects.exists()
+    os.kill(fleet.processes[-1].pid, by)
+    fleet.processes[-1].wait(30)
+    for one in callers:
+        one.close()
+
+
+def is_finished(shop: Production) -> bool:
+    held = Reservation.objects.filter(state="held").exists()
+    journals = list(Path(shop.extra["GATEWAY_JOURNAL"]).glob("*.journal"))
+    return not held and ProductionTrace.objects.filter(status="interrupted").count() == 3 and len(journals) <= 1
+
+
+@pytest.mark.thorough(reason="another program, killed")
+@pytest.mark.parametrize("by", ["another web process", "the sweep"])
+def test_what_a_killed_process_leaves_is_finished_without_a_call(
+    shop: Production, fleet: Fleet, server: ModelServer, by: str
+) -> None:
+    if by == "another web process":
+        fleet.web(**shop.extra)
+        fleet.processes.append(fleet.processes.pop(0))
+    else:
+        fleet.worker(**shop.extra)
+        fleet.beat(**shop.extra)
+        time.sleep(10)  # both have started
+        fleet.processes.append(fleet.processes.pop(0))
+    leaves_calls(shop, fleet, server, by=signal.SIGKILL)
+    assert until(lambda: is_finished(shop), 30) < 5
+
+
+@pytest.mark.thorough(reason="another program, ended")
+def test_a_process_that_is_asked_to_end_finishes_its_calls_itself(
+    shop: Production, fleet: Fleet, server: ModelServer
+) -> None:
+    leaves_calls(shop, fleet, server, by=signal.SIGTERM)
+    assert is_finished(shop)

@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 
 from agentcore_site.lib.storable import storable
 from agentcore_site.tenancy.models import Organization
+from evaluation.serving.gateway.calls import RECOVER_SECONDS
 from evaluation.serving.gateway.chat_answers import ChatInterface
 from evaluation.serving.gateway.responses import ResponsesInterface
 from evaluation.serving.models import ProductionTrace, TraceStatus
+from evaluation.serving.tasks import journals
 from evaluation.serving.traces import writing
 from evaluation.serving.traces.journal import ASIDE, Journal
 from evaluation.serving.traces.recovery import recover
@@ -120,6 +122,15 @@ def test_a_journal_with_poison_is_recovered_whole(acme: Organization, tmp_path: 
     killed(tmp_path, row(acme), row(acme, response={"content": "a\x00b"}, metadata={"\x00": "x"}))
     assert recover(tmp_path) == 2 and ProductionTrace.objects.count() == 2
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_worker_finishes_journals_without_a_call(acme: Organization, tmp_path: Path, settings: Any) -> None:
+    settings.GATEWAY_JOURNAL = str(tmp_path)
+    killed(tmp_path, row(acme), row(acme))
+    assert journals() == 2 and ProductionTrace.objects.count() == 2
+    assert not list(tmp_path.iterdir())
+    assert max(RECOVER_SECONDS, settings.CELERY_BEAT_SCHEDULE["serving.journals"]["schedule"]) < 5
 
 
 @pytest.mark.django_db(transaction=True)
