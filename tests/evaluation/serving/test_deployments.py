@@ -92,9 +92,11 @@ def serves(agent: Agent) -> Release | None:
     return AgentServing.objects.get(agent=agent).release
 
 
-def traffic(deployment: Deployment, n: int, *, failing: tuple[float, float], seed: int = 0) -> int:
+def traffic(
+    deployment: Deployment, n: int, *, failing: tuple[float, float], seed: int = 0, unsafe: bool = False
+) -> int:
     """So many sessions by the deployment's own draw, of which a share of (current, new) fails; how many the new release
-    had until it was taken back, with a look after every ten."""
+    had until it was taken back, with a look after every ten. ``unsafe``: each answer of the new one has a finding."""
     rng = random.Random(seed)
     new = 0
     for number in range(n):
@@ -115,7 +117,7 @@ def traffic(deployment: Deployment, n: int, *, failing: tuple[float, float], see
             "session": session,
             "model": "small",
             "status": "failed" if rng.random() < failing[is_new] else "ok",
-            "safety": 0,
+            "safety": int(unsafe and is_new),
             "cost_micros": 10,
             "duration_ms": rng.lognormvariate(5, 0.3),
             "created_at": timezone.now().isoformat(),
@@ -169,6 +171,15 @@ def test_a_canary_that_does_no_worse_goes_up_and_is_served(operator: Actor, rele
         ("started", 0.10), ("advanced", 0.5), ("done", 1.0)
     ]  # fmt: skip
     assert all(one.by is None for one in deployment.events.all()[1:])
+
+
+def test_a_canary_whose_answers_have_safety_findings_is_taken_back(operator: Actor, releases: list[Release]) -> None:
+    deployment = deployment_start(
+        operator, releases[1], strategy="canary", rule=DeploymentRule((Stage(0.5, 0, 1_000),))
+    )
+    assert traffic(deployment, 400, failing=(0.0, 0.0), unsafe=True) < 100
+    assert deployment.state == "rolled_back" and serves(deployment.agent) == releases[0]
+    assert "has more findings of safety" in deployment.reason
 
 
 def test_a_canary_that_always_fails_is_taken_back_at_once(operator: Actor, releases: list[Release]) -> None:

@@ -123,6 +123,11 @@ def test_a_month_costs_no_more_than_its_budget(operator: Actor, learner: Agent, 
         turn_start(operator, learner)
 
 
+def test_a_loop_is_off_and_begins_at_five_thousand_new_traces_by_default() -> None:
+    loop = LearningLoop()
+    assert (loop.on, loop.after_traces, loop.daily) == (False, 5_000, False)
+
+
 def test_enough_new_traces_or_a_new_day_begin_a_turn(operator: Actor, learner: Agent, loop: LearningLoop) -> None:
     judged(learner, SUMS)
     loop = loop_change(operator, learner, on=True, after_traces=41, daily=True)

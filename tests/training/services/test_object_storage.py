@@ -28,7 +28,7 @@ from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
 BUCKET = "agentcore-test"
-LARGE = os.urandom(checkpoints.DATABASE_LIMIT + 1)
+LARGE = os.urandom(10 * 2**20 + 1)  # the database holds up to 10 MB
 
 pytestmark = pytest.mark.django_db
 
