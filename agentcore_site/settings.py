@@ -271,6 +271,8 @@ REST_FRAMEWORK = {
     "EXCEPTION_HANDLER": "agentcore_site.rest.problems.handler",
     "TEST_REQUEST_DEFAULT_FORMAT": "json",
 }
+# Unpacked megabytes of OTLP exports that a key may send in a minute, beside API_RATE. 0: not limited.
+OTLP_MB_PER_MINUTE = env.integer("OTLP_MB_PER_MINUTE", 1_200, low=0, high=10_000_000)
 # Without a private key tokens are signed by HS256 with SECRET_KEY (tenancy/jwt_keys.py).
 JWT_PRIVATE_KEY = env.rsa_private_key("JWT_PRIVATE_KEY")
 JWT_VERIFYING_KEYS = env.rsa_public_keys("JWT_VERIFYING_KEYS")

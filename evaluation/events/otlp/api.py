@@ -15,16 +15,18 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
 
-from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.rest.parsing import too_large
+from agentcore_site.rest.throttling import BytesThrottle, KeyThrottle
 from agentcore_site.rest.views import ScopedViewSet
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.protobuf import from_protobuf
 from evaluation.events.otlp.span_intake import SpansTaken, spans_receive
-from evaluation.events.otlp.spans import NotOtlp, ResourceSpans, from_json
+from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, ResourceSpans, from_json
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
+PIECE: Final = 4 * 2**20
 WINDOW: Final = 16 + zlib.MAX_WBITS  # gzip's frame
 AGENT: Final = OpenApiParameter(
     "X-AgentCore-Agent", str, OpenApiParameter.HEADER, description="The agent's slug, where its resource names none."
@@ -56,6 +58,7 @@ class OtlpTraceViewSet(ScopedViewSet):
     tag = "events"
     idempotent = ()
     parser_classes = [ProtobufBytes, JsonBytes]
+    throttle_classes = (KeyThrottle, BytesThrottle)
     blind = ("create",)
 
     @extend_schema(
@@ -69,9 +72,11 @@ class OtlpTraceViewSet(ScopedViewSet):
     )
     def create(self, request: Request) -> HttpResponse:
         binary = (request.content_type or "").split(";")[0].strip() == PROTOBUF
+        body = _unpacked(request.data, request.headers.get("Content-Encoding", ""))
+        BytesThrottle().count(request, len(body) - len(request.data))
         taken = spans_receive(
             self.actor,
-            _exports(_unpacked(request.data, request.headers.get("Content-Encoding", "")), binary=binary),
+            _exports(body, binary=binary),
             agent=request.headers.get("x-agentcore-agent", ""),
         )
         return _answer(taken, binary=binary)
@@ -82,6 +87,8 @@ def _exports(body: bytes, *, binary: bool) -> list[ResourceSpans]:
         return from_protobuf(body) if binary else from_json(body)
     except NotOtlp as error:
         raise Invalid(str(error)) from error
+    except ExportTooLarge as error:
+        raise TooLarge(str(error)) from error
 
 
 def _unpacked(body: Any, encoding: str) -> bytes:
@@ -92,16 +99,19 @@ def _unpacked(body: Any, encoding: str) -> bytes:
     if encoding.strip().lower() != "gzip":
         raise Invalid("Content-Encoding: gzip or none.")
     most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
+    pieces: list[bytes] = []
     try:
-        stream = zlib.decompressobj(WINDOW)
-        found = stream.decompress(raw, most + 1)
+        stream, left = zlib.decompressobj(WINDOW), raw
+        while left and sum(map(len, pieces)) <= most:
+            pieces.append(stream.decompress(left, PIECE))
+            left = stream.unconsumed_tail
     except zlib.error as error:
         raise Invalid("The body is no gzip.") from error
-    if len(found) > most or stream.unconsumed_tail:
+    if sum(map(len, pieces)) > most:
         raise too_large()
     if not stream.eof:
         raise Invalid("The body's gzip ends too early.")
-    return found
+    return b"".join(pieces)
 
 
 def _answer(taken: SpansTaken, *, binary: bool) -> HttpResponse:

@@ -17,12 +17,11 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.conventions import AgentSpan, read
-from evaluation.events.otlp.spans import ResourceSpans
+from evaluation.events.otlp.spans import MOST_SPANS, ResourceSpans
 from experiences.models import Agent
 from experiences.privacy import redact_value
 
 NAMES: Final = ("agentcore.agent", "service.name")  # attributes of a resource that name the agent
-MOST_SPANS: Final = 8_192  # of one export: as many as a Collector sends in a batch by default
 MOST_SPAN: Final = 2**20  # bytes of a span as JSON, which is searched for personal data while its sender waits
 LARGE: Final = f"A span has at most {MOST_SPAN >> 20} MB."
 BROKEN: Final = "A span has a trace id, a span id, a start and an end."
@@ -58,6 +57,7 @@ def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str 
         if slug not in known:
             known[slug] = _agent(actor, slug)
         rejected[BROKEN] += export.broken
+        rejected[LARGE] += export.large
         owner = known[slug]
         if owner is None:
             rejected[_unknown(slug)] += len(export.spans)

@@ -13,15 +13,24 @@ from typing import Any, Final
 
 import orjson
 
+from agentcore_site.lib.json_values import most_values
+
 ERROR: Final = 2  # of a status
 DEEPEST: Final = 20  # lists and objects within an attribute
 NANOS: Final = 1_000_000_000
 LATEST: Final = 2**63  # nanoseconds since the epoch: in the year 2262
 NO_PARENT: Final = "0" * 16
+MOST_SPANS: Final = 8_192  # of one export: as many as a Collector sends in a batch by default
+MOST_ATTRIBUTES: Final = 500_000  # of one export, with the values within them: they take up to 150 bytes of memory each
+MOST_JSON_VALUES: Final = 3 * MOST_ATTRIBUTES  # an attribute in JSON is three values
 
 
 class NotOtlp(ValueError):
     """A body that is not an export; the message names the place."""
+
+
+class ExportTooLarge(ValueError):
+    """An export of more than is read at once; the message says what to change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,15 +58,18 @@ class OtlpSpan:
 @dataclass(frozen=True, slots=True)
 class ResourceSpans:
     """The spans of one program, and its own attributes (``service.name`` …). ``broken``: number of spans without the
-    required ids or times."""
+    required ids or times. ``large``: number of spans that were not read because of their size."""
 
     attributes: Mapping[str, Any]
     spans: tuple[OtlpSpan, ...]
     broken: int
+    large: int = 0
 
 
 def from_json(body: bytes) -> list[ResourceSpans]:
-    """Raises NotOtlp."""
+    """Raises NotOtlp, ExportTooLarge."""
+    if most_values(body) > MOST_JSON_VALUES:
+        raise ExportTooLarge(f"An export in JSON has at most {MOST_JSON_VALUES:,} values. Send smaller batches.")
     try:
         request = orjson.loads(body)
         found = []
@@ -70,9 +82,9 @@ def from_json(body: bytes) -> list[ResourceSpans]:
     return found
 
 
-def resource_of(attributes: Mapping[str, Any], spans: list[OtlpSpan | None]) -> ResourceSpans:
+def resource_of(attributes: Mapping[str, Any], spans: list[OtlpSpan | None], large: int = 0) -> ResourceSpans:
     whole = tuple(span for span in spans if span is not None)
-    return ResourceSpans(attributes, whole, len(spans) - len(whole))
+    return ResourceSpans(attributes, whole, len(spans) - len(whole), large)
 
 
 # -- JSON --------------------------------------------------------------------------------------------------------------

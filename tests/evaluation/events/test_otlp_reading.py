@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from base64 import b64decode
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
@@ -23,8 +24,9 @@ from opentelemetry.trace import Status, StatusCode
 from evaluation.events.otlp.assembly import trajectory_of
 from evaluation.events.otlp.conventions import AgentSpan, SpanKind, read
 from evaluation.events.otlp.protobuf import from_protobuf
-from evaluation.events.otlp.spans import NotOtlp, from_json
+from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, from_json
 from experiences.rollouts.types import Trajectory
+from tests.support.memory import measured, peak_of
 
 
 class Traced:
@@ -261,6 +263,44 @@ def test_json_and_binary_say_the_same(attributes: dict[str, Any], failed: bool) 
     (resource,) = from_protobuf(traced.export)
     assert [one.name for one in resource.spans] == ["inner", "outer"] and resource.broken == 0
     assert resource.spans[0].parent == resource.spans[1].id and resource.attributes["service.name"] == "clerk"
+
+
+def field(number: int, content: bytes) -> bytes:
+    """A message or text on the wire."""
+    length, size = b"", len(content)
+    while size > 127:
+        length, size = length + bytes([size & 127 | 128]), size >> 7
+    return bytes([number << 3 | 2]) + length + bytes([size]) + content
+
+
+BODY = 64 * 2**20  # the allowed body
+EMPTY = BODY // 2
+LIES: dict[str, Callable[[], bytes]] = {
+    "empty resources": lambda: bytes([1 << 3 | 2, 0]) * EMPTY,
+    "empty scopes": lambda: field(1, bytes([2 << 3 | 2, 0]) * EMPTY),
+    "empty spans": lambda: field(1, field(2, bytes([2 << 3 | 2, 0]) * EMPTY)),
+    "unknown numbers": lambda: bytes([9 << 3, 0]) * EMPTY,
+    "spans of empty attributes": lambda: field(1, field(2, field(2, bytes([9 << 3 | 2, 0]) * 2**20) * 31)),
+    "one span of all": lambda: field(1, field(2, field(2, bytes([9 << 3 | 2, 0]) * EMPTY))),
+    "a resource of all": lambda: field(1, field(1, bytes([1 << 3 | 2, 0]) * EMPTY)),
+    "lists in JSON": lambda: b'{"resourceSpans": [' + b"[]," * (BODY // 3) + b"1]}",
+    "texts in JSON": lambda: b'{"resourceSpans": [' + b'"ab",' * (BODY // 5) + b"1]}",
+}
+
+
+@measured
+@pytest.mark.parametrize("lie", LIES)
+def test_an_export_of_many_small_values_takes_no_more_memory_than_two_bodies(lie: str) -> None:
+    body = LIES[lie]()
+    reader = from_json if "JSON" in lie else from_protobuf
+    read: list[Any] = []
+
+    def refused() -> None:
+        with suppress(ExportTooLarge):
+            read.extend(reader(body))
+
+    assert peak_of(refused) + len(body) < 2 * BODY + 2**20
+    assert not any(one.spans for one in read)
 
 
 @settings(LOOSE)
