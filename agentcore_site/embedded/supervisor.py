@@ -23,9 +23,9 @@ from agentcore_site.lib import heartbeats
 from agentcore_site.lib.service_paths import CannotStart, as_user
 
 FIRST_DELAY, LONGEST_DELAY, STOP_SECONDS = 0.2, 30.0, 20.0
-# A process that ran this long had started well, and one killed from outside is not the cause: both restart at once.
-CALM_SECONDS, LONGEST_DELAY_KILLED = 5.0, 1.0
-KILLED = (-signal.SIGKILL, -signal.SIGTERM)
+CALM_SECONDS = 5.0  # a process that ran this long had started well: its delays begin again
+# Status of a process that another one ended: by the signal itself, or, where the process handles SIGTERM, 0.
+ENDED_FROM_OUTSIDE = (-signal.SIGKILL, -signal.SIGTERM, 0)
 # Longer than a busy loop is ever silent, and shorter than the wait for a frozen worker's job.
 HUNG_SECONDS = 30.0
 CHECK_SECONDS = 1.0
@@ -81,9 +81,9 @@ class Running:
 
     @property
     def is_ready(self) -> bool:
-        if self.process.listener is not None:
-            return self.heartbeat_at > 0
-        return self.process.ready is None or self.process.ready()
+        if self.process.ready is not None and self.process.listener is None:
+            return self.process.ready()
+        return self.heartbeat is None or self.heartbeat_at > 0
 
     def ask_to_stop(self) -> None:
         self.handle.send_signal(self.process.stop_signal)
@@ -135,6 +135,8 @@ class Supervisor:
         self._delays: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
+        self._was_ready: set[int] = set()  # process ids
+        self._killed: set[int] = set()  # by this supervisor
         self._silence, self._checked_at = Silence(), time.monotonic()
         self.stopping = threading.Event()
 
@@ -151,6 +153,7 @@ class Supervisor:
         ok = wait_until(lambda: not started.is_alive or started.is_ready, process.ready_seconds)
         if not ok or not started.is_alive:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
+        self._was_ready.add(started.handle.pid)
 
     def watch(self) -> None:
         """Restarts dead processes, kills hung ones, and replaces large ones. Call it a few times a second."""
@@ -165,22 +168,35 @@ class Supervisor:
         self._end_leaving(now)
         for index, running in enumerate(self.running):
             name = running.process.name
-            if self.stopping.is_set() or running.is_alive:
+            if self.stopping.is_set():
                 continue
-            if name in self._successors:
+            if running.is_alive:
+                if running.handle.pid not in self._was_ready and running.is_ready:
+                    self._was_ready.add(running.handle.pid)
+            elif name in self._successors:
                 self.running[index] = self._successors.pop(name)
             elif name not in self._restart_at:
-                calm = now - running.started > CALM_SECONDS
-                delay = FIRST_DELAY if calm else self._delays.get(name, FIRST_DELAY)
-                longest = LONGEST_DELAY_KILLED if running.handle.returncode in KILLED else LONGEST_DELAY
-                delay = min(delay, longest)
-                self._delays[name] = min(delay * 2, longest)
+                delay = self._delay(running, now)
                 self._restart_at[name] = now + delay
                 self.say(f"{name} ended with {running.handle.returncode}; starting it again in {delay:.1f} s")
             elif now >= self._restart_at[name]:
                 del self._restart_at[name]
                 self._restarts[name] = self._restarts.get(name, 0) + 1
                 self.running[index] = self._spawn(running.process)
+
+    def _delay(self, running: Running, now: float) -> float:
+        """Seconds until its restart: none where it was ready and another process ended it, else growing ones."""
+        name, pid = running.process.name, running.handle.pid
+        was_ready, killed = pid in self._was_ready, pid in self._killed
+        self._was_ready.discard(pid)
+        self._killed.discard(pid)
+        if was_ready and not killed and running.handle.returncode in ENDED_FROM_OUTSIDE:
+            self._delays.pop(name, None)
+            return 0.0
+        calm = now - running.started > CALM_SECONDS
+        delay = FIRST_DELAY if calm else self._delays.get(name, FIRST_DELAY)
+        self._delays[name] = min(delay * 2, LONGEST_DELAY)
+        return delay
 
     def states(self) -> list[ProcessState]:
         found = []
@@ -200,6 +216,7 @@ class Supervisor:
             name, pid, beat_at = running.process.name, running.handle.pid, running.heartbeat_at
             if beat_at and self._silence.lasts(name, (pid, beat_at), now) > HUNG_SECONDS:
                 self.say(f"{name} (pid {pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
+                self._killed.add(pid)
                 running.handle.kill()
             for child in _children(pid):
                 stopped = _state(child) == "T"
@@ -231,6 +248,7 @@ class Supervisor:
                 self.running[index] = replace(running, started=time.monotonic())  # the next try is a minute later
             elif running.is_alive and successor.is_ready:
                 self.running[index] = self._successors.pop(running.process.name)
+                self._was_ready.discard(running.handle.pid)
                 running.ask_to_stop()
                 self._leaving.append((running, time.monotonic() + STOP_SECONDS))
 

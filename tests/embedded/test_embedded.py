@@ -242,17 +242,37 @@ def test_a_process_that_dies_is_restarted_with_growing_delays(folder: Path) -> N
 
 
 @pytest.mark.thorough(reason="processes are killed")
-def test_a_process_that_is_killed_from_outside_is_restarted_at_once_each_time(folder: Path) -> None:
+@pytest.mark.parametrize("command", ["exec sleep 60", "trap 'exit 0' TERM; touch ready; while :; do sleep 0.02; done"])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_a_process_that_is_ended_from_outside_is_restarted_at_once_each_time(
+    folder: Path, command: str, number: signal.Signals
+) -> None:
+    said: list[str] = []
+    sign = folder / "ready"
+    ready = sign.exists if "trap" in command else None
+    supervisor = Supervisor(folder, said.append)
+    supervisor.start(Process("ended", ["/bin/sh", "-c", command], ready, cwd=str(folder)))
+    for _ in range(4):
+        supervisor.watch()
+        first = supervisor.running[0].handle
+        sign.unlink(missing_ok=True)
+        os.kill(first.pid, number)
+        first.wait(5)
+        assert wait_until(lambda one=first: supervisor.watch() or supervisor.running[0].handle is not one, 5.0)
+        assert wait_until(lambda: ready is None or ready(), 5.0, every=0.01)
+    supervisor.stop()
+    assert [line.partition(" in ")[2] for line in said] == ["0.0 s"] * 4
+
+
+@pytest.mark.parametrize("command", ["exit 0", "kill -KILL $$"])
+def test_a_process_that_ends_before_it_is_ready_is_restarted_with_growing_delays(folder: Path, command: str) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)
-    supervisor.start(Process("killed", ["/bin/sleep", "60"]))
-    for _ in range(8):
-        pid = supervisor.running[0].handle.pid
-        os.kill(pid, signal.SIGKILL)
-        assert wait_until(
-            lambda pid=pid: supervisor.watch() or supervisor.running[0].handle.pid != pid, 5.0, every=0.01
-        )
+    with pytest.raises(CannotStart):
+        supervisor.start(Process("early", ["/bin/sh", "-c", command], ready=lambda: False, ready_seconds=5.0))
+    assert wait_until(lambda: supervisor.watch() or len(said) >= 3, 20.0, every=0.02)
     supervisor.stop()
+    assert [line.partition(" in ")[2] for line in said[:3]] == ["0.2 s", "0.4 s", "0.8 s"]
 
 
 TURNS = """

@@ -271,7 +271,7 @@ class Command(BaseCommand):
         # The default would be to trust every proxy header that comes over loopback.
         uvicorn += ["--forwarded-allow-ips", ",".join(str(proxy) for proxy in settings.TRUSTED_PROXIES)]
         # A long stream must not keep the process from its end: what is cut off is settled and stored.
-        uvicorn += ["--timeout-graceful-shutdown", "8"]
+        uvicorn += ["--timeout-graceful-shutdown", "12"]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
         if settings.TLS_CERT_FILE:
