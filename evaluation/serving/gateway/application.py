@@ -16,6 +16,7 @@ import orjson
 from django.conf import settings
 
 from agentcore_site.lib import trace_context
+from agentcore_site.lib.database import trouble_in
 from agentcore_site.tenancy.addresses import lies_in, socket_address
 from evaluation.serving.gateway.calls import Calls, GatewayCall
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
@@ -55,17 +56,32 @@ class Gateway:
             await self._behind(scope, receive, send)
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
+        begun = False
+
+        async def send_on(message: dict[str, Any]) -> None:
+            nonlocal begun
+            begun = True
+            await send(message)
+
         try:
             consumer = await self._consumer(scope, headers)
             given = trace_context.parsed(headers.get(TRACE, b"").decode("latin-1"))
             with trace_context.work(given or trace_context.begun()):
-                await self._route(scope, headers, consumer, receive, send)
+                await self._route(scope, headers, consumer, receive, send_on)
         except BadCall as error:
             await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
         except AtOnceFull as error:
             await _refuse(send, CallRefused(429, str(error), "rate_limit_error", wait=1.0))
         except CallRefused as error:
             await _refuse(send, error)
+        except asyncio.CancelledError:  # the server ends, and the time that it gave its calls is over
+            if begun:
+                raise
+            await _refuse(send, CallRefused(503, "The server restarts: send the call again.", "unavailable", wait=1.0))
+        except Exception as error:
+            if begun or trouble_in(error) is None:
+                raise
+            await _refuse(send, CallRefused(503, "The database is unavailable.", "unavailable", wait=5.0))
 
     @property
     def calls(self) -> Calls:

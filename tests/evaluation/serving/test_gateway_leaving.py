@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import random
 import signal
@@ -9,14 +10,19 @@ import socket
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import orjson
+import psycopg
 import pytest
+from django.db import OperationalError
 
 from agentcore_site.tenancy.actors import Actor
 from budgets.models import Reservation
+from evaluation.serving.gateway.application import Gateway
 from evaluation.serving.models import ProductionTrace
 from tests.evaluation.serving.production import ASKED, Production, production, until
 from tests.support.llm_acts import act
@@ -98,16 +104,19 @@ def test_callers_that_leave_at_random_moments_leave_nothing_open(shop: Productio
     assert min(by_status.values()) > 10
 
 
-def leaves_calls(shop: Production, fleet: Fleet, server: ModelServer, *, by: signal.Signals) -> None:
-    """Ends the web process with three calls under way."""
+def leaves_calls(shop: Production, fleet: Fleet, server: ModelServer, *, by: signal.Signals) -> list[bytes]:
+    """Ends the web process with three calls under way. Returns what their callers receive."""
     server.will(*["hang"] * 3)
     callers = [asks(shop, stream=False) for _ in range(3)]
     eventually(lambda: server.inside == 3, seconds=10, every=0.01)
     assert Reservation.objects.filter(state="held").exists() and not ProductionTrace.objects.exists()
     os.kill(fleet.processes[-1].pid, by)
     fleet.processes[-1].wait(30)
+    answers = []
     for one in callers:
-        one.close()
+        with one, suppress(ConnectionError):
+            answers.append(one.recv(4096))
+    return answers
 
 
 def is_finished(shop: Production) -> bool:
@@ -137,5 +146,20 @@ def test_what_a_killed_process_leaves_is_finished_without_a_call(
 def test_a_process_that_is_asked_to_end_finishes_its_calls_itself(
     shop: Production, fleet: Fleet, server: ModelServer
 ) -> None:
-    leaves_calls(shop, fleet, server, by=signal.SIGTERM)
+    answers = leaves_calls(shop, fleet, server, by=signal.SIGTERM)
+    assert [one.partition(b"\r\n")[0] for one in answers] == [b"HTTP/1.1 503 Service Unavailable"] * 3
     assert is_finished(shop)
+
+
+def test_a_session_of_the_database_that_ends_is_a_503(monkeypatch: pytest.MonkeyPatch) -> None:
+    gateway, sent = Gateway(mock.Mock()), []
+
+    async def ends(*_: Any) -> None:
+        raise OperationalError("the connection is lost") from psycopg.OperationalError("server closed the connection")
+
+    async def send(message: dict[str, Any]) -> None:
+        sent.append(message)
+
+    monkeypatch.setattr(gateway, "_consumer", ends)
+    asyncio.run(gateway({"path": "/v1/models", "headers": []}, mock.Mock(), send))
+    assert sent[0]["status"] == 503 and (b"retry-after", b"5") in sent[0]["headers"]
