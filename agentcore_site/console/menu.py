@@ -101,7 +101,7 @@ def menu(path: str, may: Collection[str], *, staff: bool, waiting: Callable[[], 
     sections = [
         [entry for entry in section if entry.is_shown(may, staff=staff)] for section in (PLACES, ADMINISTRATION)
     ]
-    return [[_shown_entry(one, path, may, waiting) for one in section] for section in sections if section]
+    return [[_shown_entry(entry, path, may, waiting) for entry in section] for section in sections if section]
 
 
 def _shown_entry(entry: Entry, path: str, may: Collection[str], waiting: Callable[[], int]) -> ShownEntry:

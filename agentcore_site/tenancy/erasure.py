@@ -82,7 +82,7 @@ def subject_erase(actor: Actor, identifiers: Sequence[str], *, dry_run: bool = F
             digests=[digest(word) for word in words],
             found={name: one.rows for name, one in found.items()},
             left={},
-            notes=[one.note for one in found.values() if one.note and one.rows],
+            notes=[finding.note for finding in found.values() if finding.note and finding.rows],
         )
         if dry_run:
             report.left = {name: one.stays for name, one in found.items()}

@@ -21,7 +21,9 @@ from agentcore_site.tenancy.roles import EVERY_RIGHT, ROLE_MAY, Role, kept_by, w
 def groups_made(using: str = "default", **_: Any) -> None:
     """Makes permissions and groups, or what is missing of them. A receiver of ``post_migrate``."""
     about = ContentType.objects.db_manager(using).get_for_model(apps.get_model("tenancy", "Organization"))
-    there = {one.codename: one for one in Permission.objects.using(using).filter(content_type=about)}
+    there = {
+        permission.codename: permission for permission in Permission.objects.using(using).filter(content_type=about)
+    }
     new = sorted(EVERY_RIGHT - there.keys())
     made = [Permission(content_type=about, codename=one, name=NAMES[one]) for one in new]
     there |= {permission.codename: permission for permission in Permission.objects.using(using).bulk_create(made)}

@@ -82,10 +82,10 @@ def acted(organization_id: uuid.UUID, words: Sequence[str]) -> ErasureFinding:
 def _take_out(playbook: Playbook, words: Sequence[str]) -> None:
     """The next version, without the items that hold a word; no other text of the playbook keeps it."""
     now = sections_of(playbook)
-    kept = [one for one in now if not any(word.casefold() in one.content.casefold() for word in words)]
+    kept = [item for item in now if not any(word.casefold() in item.content.casefold() for word in words)]
     gone = [one for one in now if one not in kept]
     # The line says that an item went, and not what it said.
-    changes = [Change(one.id, "erased", None, None) for one in gone]
+    changes = [Change(item.id, "erased", None, None) for item in gone]
     if gone:
         version_write(playbook, kept, changes, VersionEntry("erased", "erasure"))
     playbook.refresh_from_db()

@@ -171,7 +171,7 @@ def _settled(text: str, spans: list[Span], *, urls: bool) -> bool:
     if not urls:
         return True
     ends = {start for start, _, kind in spans if kind == "password"}
-    return all(found.end() in ends for found in _OPEN_URL.finditer(text))
+    return all(match.end() in ends for match in _OPEN_URL.finditer(text))
 
 
 def _replaced(text: str, spans: list[Span]) -> str:

@@ -55,9 +55,9 @@ def api_keys(reading: Reading) -> Iterator[Span]:
             tail = _TAIL.match(text, end)
             yield Span(head.start(), tail.end() if tail else end, "api key")
         else:
-            for found in _KEY.finditer(text, start, end + 1):
-                if found["value"] is None or _is_drawn(found["value"]):
-                    yield Span(found.start(), found.end(), "api key")
+            for match in _KEY.finditer(text, start, end + 1):
+                if match["value"] is None or _is_drawn(match["value"]):
+                    yield Span(match.start(), match.end(), "api key")
         start = runs.find(_LONG, end)
 
 

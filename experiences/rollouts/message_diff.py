@@ -58,12 +58,14 @@ def _key(message: Message) -> tuple[Any, ...]:
 
 def _as_dicts(messages: Sequence[Message]) -> list[dict[str, Any]]:
     found = []
-    for one in messages:
-        plain: dict[str, Any] = {"role": one.role, "content": one.content}
-        if one.tool_calls:
-            plain["tool_calls"] = [{"name": call.name, "arguments": dict(call.arguments)} for call in one.tool_calls]
-        if one.name:
-            plain["name"] = one.name
+    for message in messages:
+        plain: dict[str, Any] = {"role": message.role, "content": message.content}
+        if message.tool_calls:
+            plain["tool_calls"] = [
+                {"name": call.name, "arguments": dict(call.arguments)} for call in message.tool_calls
+            ]
+        if message.name:
+            plain["name"] = message.name
         found.append(plain)
     return found
 

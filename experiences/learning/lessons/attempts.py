@@ -56,7 +56,7 @@ def contrast(group: TrajectoryGroup, each: int) -> Contrast | None:
     known = [trajectory for trajectory in group.trajectories if math.isfinite(trajectory.reward) and trajectory.steps]
     if len(known) < 2:
         return None
-    mean = sum(one.reward for one in known) / len(known)
+    mean = sum(trajectory.reward for trajectory in known) / len(known)
     ranked = sorted(known, key=lambda one: -one.reward)
     winners = tuple(trajectory for trajectory in ranked[:each] if trajectory.reward > mean + TOLERANCE)
     losers = tuple(trajectory for trajectory in ranked[::-1][:each] if trajectory.reward < mean - TOLERANCE)
@@ -113,7 +113,7 @@ def relative_ranks(group: TrajectoryGroup) -> dict[str, float]:
     if len(known) < 2:
         return {}
     below = {name_of(trajectory): sum(other.reward < trajectory.reward for other in known) for trajectory in known}
-    alike = {name_of(one): sum(other.reward == one.reward for other in known) - 1 for one in known}
+    alike = {name_of(trajectory): sum(other.reward == trajectory.reward for other in known) - 1 for trajectory in known}
     return {name: (below[name] + alike[name] / 2) / (len(known) - 1) for name in below}
 
 

@@ -118,7 +118,7 @@ def ordered_call(text: str, functions: Collection[str]) -> str:
     """
     for reading in readings(text) if functions else ():
         for name in sorted(functions):
-            if any(not _FORBIDS.search(reading[: found.start()]) for found in _order_of(name).finditer(reading)):
+            if any(not _FORBIDS.search(reading[: match.start()]) for match in _order_of(name).finditer(reading)):
                 return name
     return ""
 

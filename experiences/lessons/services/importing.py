@@ -87,13 +87,13 @@ def _packs(records: Sequence[LessonUpdate], agent: Agent) -> dict[str, PromptPac
     rows = [
         Experience(
             agent=agent,
-            handle=one.handle,
-            version=one.version,
-            domain=one.domain,
-            summary=one.summary,
-            stamp=one.stamp,
+            handle=update.handle,
+            version=update.version,
+            domain=update.domain,
+            summary=update.summary,
+            stamp=update.stamp,
         )
-        for one in records
+        for update in records
     ]
     found = stamps(rows)
     for place, (row, one) in enumerate(zip(rows, records, strict=True)):

@@ -96,7 +96,7 @@ class CompositeReward:
         scored = [
             trajectory for trajectory in trajectories if not trajectory.error and math.isfinite(trajectory.reward)
         ]
-        measured = [self._raw(one) for one in scored]
+        measured = [self._raw(trajectory) for trajectory in scored]
         for name, window in self._seen.items():
             window.add(value for raw in measured if (value := raw[name]) is not None)
         self._usual.learn(scored)
