@@ -59,7 +59,7 @@ class InboxPlan:
     organization_id: UUID
     inbound: ClassVar[list[str] | None] = None  # all of it
     family: ClassVar[str] = "RL_IN"
-    block: ClassVar[int] = 16  # organisations take turns: a neighbour waits for no more
+    block: ClassVar[int] = 8  # organisations take turns: a neighbour waits for no more
 
     @classmethod
     def named(cls, name: str) -> InboxPlan | None:
