@@ -215,6 +215,8 @@ SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which 
 REQUEST_SECONDS = env.request_seconds()
 # Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
+# Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.
+WORKER_NICENESS = env.integer("WORKER_NICENESS", 5, low=0, high=19)
 LOGIN_URL = "/sign-in/"
 LOGIN_REDIRECT_URL = "/"
 LOGOUT_REDIRECT_URL = "/sign-in/"

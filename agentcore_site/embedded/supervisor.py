@@ -43,6 +43,7 @@ class Process:
     ``heartbeats``: it writes them (``agentcore_site.lib.heartbeats``). ``listener``: a socket that it inherits, so that
     connections wait for the next process while none runs. ``most_memory``: bytes of resident memory above which another
     process is started and takes its place; 0: no limit. A process with a listener is ready at its first heartbeat.
+    ``niceness``: as of ``nice``; a process of 5 gets a third of the time of a process of 0 where both want a core.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Process:
     heartbeats: bool = False
     listener: socket.socket | None = None
     most_memory: int = 0
+    niceness: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,7 +303,7 @@ class Supervisor:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
                 pass_fds=[process.listener.fileno()] if process.listener else [],
-                preexec_fn=_dies_with_parent(process.stop_signal),
+                preexec_fn=_in_child(process),
             )
         return Running(process, handle, time.monotonic(), heartbeat)
 
@@ -354,13 +356,16 @@ def _state(pid: int) -> str:
         return ""
 
 
-def _dies_with_parent(stop_signal: signal.Signals) -> Callable[[], None] | None:
-    """Asks Linux to send ``stop_signal`` when the supervisor dies, so that no process is left behind."""
+def _in_child(process: Process) -> Callable[[], None] | None:
+    """Asks Linux to send ``stop_signal`` when the supervisor dies, so that no process is left behind, and to run the
+    process with its niceness."""
     if not sys.platform.startswith("linux"):
         return None
     libc = ctypes.CDLL(None, use_errno=True)  # loaded before the fork: nothing may allocate after it
 
-    def ask() -> None:
-        libc.prctl(PR_SET_PDEATHSIG, int(stop_signal))
+    def prepare() -> None:
+        libc.prctl(PR_SET_PDEATHSIG, int(process.stop_signal))
+        if process.niceness:
+            os.nice(process.niceness)
 
-    return ask
+    return prepare

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import sys
 import threading
@@ -105,6 +106,16 @@ def test_a_successor_that_does_not_start_leaves_its_place_to_the_process_that_an
             done = lambda: keeper.watch() or sum("was not replaced" in line for line in said) == 2  # noqa: E731
             assert wait_until(done, 15.0, every=0.02)
         assert set(callers.pids) == {first.pid} and not callers.refused and first.poll() is None
+    finally:
+        keeper.stop()
+
+
+def test_a_process_runs_with_its_niceness(folder: Path) -> None:
+    keeper = Supervisor(folder, lambda message: None)
+    keeper.start(Process("nice", ["/bin/sleep", "60"], niceness=3))
+    try:
+        before = os.getpriority(os.PRIO_PROCESS, 0)
+        assert os.getpriority(os.PRIO_PROCESS, keeper.running[0].handle.pid) == min(19, before + 3)
     finally:
         keeper.stop()
 

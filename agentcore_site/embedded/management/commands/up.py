@@ -229,6 +229,7 @@ class Command(BaseCommand):
                 environment=lean,
                 cwd=cwd,
                 heartbeats=True,
+                niceness=settings.WORKER_NICENESS,
             ),
             Process(
                 "helper",
