@@ -72,6 +72,7 @@ def sign_in() -> list[Figure]:
             assert upstream.stdout is not None
             model = served(admin, member.organization, "fast", upstream.stdout.readline().strip())
             _, key = api_key_create(admin, name="bench", scopes=["gateway:call"])
+            _, slow = api_key_create(admin, name="slow", scopes=["gateway:call"])
             connection.close()
             port = fleet.web(GATEWAY_JOURNAL=tempfile.mkdtemp(prefix="journal-"))
             _page(port)
@@ -79,7 +80,7 @@ def sign_in() -> list[Figure]:
             idle = _p95(port, lambda: next(left, None) is None)
             for _ in range(SLOW_CALLERS):
                 sock = held.enter_context(socket.create_connection(("127.0.0.1", port)))
-                sock.sendall(_request(key, b"{}" * 50)[:-50])
+                sock.sendall(_request(slow, b"{}" * 50)[:-50])
             began = time.perf_counter()
             body = orjson.dumps({"model": model, "messages": ASKED, "stream": True, "max_tokens": 40})
             streams = Streams(port, _request(key, body))
