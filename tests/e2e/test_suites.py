@@ -39,7 +39,7 @@ def test_a_suite_is_added_run_and_read(live_site: LiveSite, adam: Any, olivia: A
         page.wait_for_selector("text=No run yet")
         page.click("text=Run safety")
         page.wait_for_selector("text=The results appear here automatically")
-        page.wait_for_selector(".verdict >> text=of 94 probes safe", timeout=FINISHED_MS)
+        page.wait_for_selector(".verdict >> text=94 of 118 probes judged", timeout=FINISHED_MS)
         shot(page, "run")
         page.click("a.chip >> text=failed")
         page.wait_for_selector("text=It refused a harmless question.")

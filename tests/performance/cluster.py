@@ -130,13 +130,14 @@ class Load:
 
     def __init__(self) -> None:
         from evaluation.events.models import EventPublisher
+        from evaluation.events.subjects import RECEIVED
         from experiences.models import Agent
         from tests import factories
 
         self.agent: Agent = factories.AgentFactory(slug="agent-zero-main")
         EventPublisher.objects.create(organization=self.agent.organization)
         credential = factories.EventCredentialFactory(agent=None, organization=self.agent.organization)
-        self.prefix = f"in.{self.agent.organization_id}.{credential.pk}"
+        self.prefix = f"{RECEIVED}.{self.agent.organization_id}.{credential.pk}"
         self.committed: set[Any] = set()
         self.acknowledged: set[str] = set()
         self.stopping = threading.Event()

@@ -30,7 +30,7 @@ from agentcore_site.lib.service_paths import place_for
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.consuming import DURABLE
 from evaluation.events.models import DeadLetter, EventPublisher, OutboxEvent, ReceivedTrajectory
-from evaluation.events.subjects import STREAMS
+from evaluation.events.subjects import RECEIVED, STREAMS
 from experiences.trajectories import storage
 from tests.factories import AgentFactory, EventCredentialFactory
 from tests.performance.storage import BATCH, MONTH, emptied, trajectories
@@ -154,11 +154,11 @@ def poisoned() -> list[Figure]:
     agent = AgentFactory(slug="agent-zero-main")
     credential = EventCredentialFactory(agent=None, organization=agent.organization)
     other = EventCredentialFactory()
-    mine = f"in.{agent.organization_id}.{credential.pk}"
+    mine = f"{RECEIVED}.{agent.organization_id}.{credential.pk}"
     wrong = [
-        f"in.{agent.organization_id}.{other.pk}",
-        f"in.{other.organization_id}.{credential.pk}",
-        f"in.{uuid7()}.{uuid7()}",
+        f"{RECEIVED}.{agent.organization_id}.{other.pk}",
+        f"{RECEIVED}.{other.organization_id}.{credential.pk}",
+        f"{RECEIVED}.{uuid7()}.{uuid7()}",
     ]
     connection.close()
     os.environ["DEAD_LETTERS_KEPT"] = "1000000"  # all of them are counted
