@@ -14,10 +14,12 @@ from typing import Any, Final, TypeVar
 
 import orjson
 
-from agentcore_site.lib.errors import Invalid
+from agentcore_site.lib.errors import Invalid, TooLarge
+from agentcore_site.lib.json_values import most_values
 
 MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 2**63
+MOST_VALUES: Final = 2_000_000  # of a body in JSON: a value takes up to 70 bytes where its text takes two
 MOST_BITS: Final = 3_000  # of a whole number that is kept as text
 T = TypeVar("T")
 
@@ -85,7 +87,10 @@ def parse_json(raw: bytes) -> Any:
 
     Raises:
         Invalid: it is not JSON, or it can't be stored.
+        TooLarge: it may have more values than ``MOST_VALUES``.
     """
+    if most_values(raw) > MOST_VALUES:
+        raise TooLarge(f"The body may have more than {MOST_VALUES:,} values. Send it in smaller parts.")
     try:
         value = orjson.loads(raw)
     except orjson.JSONDecodeError as error:

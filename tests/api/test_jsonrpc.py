@@ -15,6 +15,7 @@ from agentcore_site import rpc
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.jobs import lifecycle
 from agentcore_site.jobs.models import Job, Priority, Status
+from agentcore_site.lib import storable
 from agentcore_site.rest.jsonrpc import Method, Params
 from agentcore_site.rpc import METHODS
 from agentcore_site.tenancy.actors import Actor
@@ -211,6 +212,15 @@ def test_too_large_a_body_is_a_413(api: Caller, settings: Any) -> None:
     response = api.post("jsonrpc", request("training.list_jobs", {"agent_id": "x" * 2000}, id=1))
     assert response.status_code == 413
     assert response.json()["error"]["code"] == 413
+
+
+@pytest.mark.parametrize("path", ["jsonrpc", "agents"])
+def test_a_body_of_very_many_values_is_a_413_before_it_is_parsed(
+    api: Caller, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    monkeypatch.setattr(storable, "MOST_VALUES", 1_000)
+    response = api.post(path, request("training.list_jobs", {"agent_id": [[]] * 1_000}, id=1))
+    assert response.status_code == 413 and "1,000 values" in response.content.decode()
 
 
 def test_a_key_without_the_permission_to_view_is_refused_with_the_reason(olivia: Any) -> None:

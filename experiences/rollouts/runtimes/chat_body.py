@@ -8,11 +8,13 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
+from agentcore_site.lib.json_values import most_values
 from agentcore_site.lib.storable import unstorable
 from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.rollouts.runtimes.llm.calls import CallOptions
 
 MAX_MESSAGES: Final = 1_000
+MOST_VALUES: Final = 500_000  # of a body: a value takes up to 70 bytes where its text takes two
 Body = TypeVar("Body", bound=BaseModel)
 
 
@@ -153,7 +155,9 @@ def body_in(read: bytes, kind: type[Body]) -> Body:
 
 
 def loaded(text: str | bytes) -> Any:
-    """Raises ValueError: it is no JSON, has numbers that JSON does not know, or could not be stored."""
+    """Raises ValueError: it is no JSON, has numbers that JSON does not know, has too many values, or can't be stored."""
+    if isinstance(text, bytes) and most_values(text) > MOST_VALUES:
+        raise ValueError(f"it may have more than {MOST_VALUES:,} values")
     try:
         found = json.loads(text, parse_constant=_refused)
     except RecursionError:

@@ -26,6 +26,7 @@ from evaluation.serving.traces import writing
 from evaluation.serving.traces.journal import ASIDE, Journal
 from evaluation.serving.traces.recovery import recover
 from evaluation.serving.traces.writing import PendingTrace, TraceWriter
+from experiences.rollouts.runtimes import chat_body
 from experiences.rollouts.runtimes.chat_body import BadCall
 
 TEXTS = st.text(st.characters(codec=None, categories=None) | st.sampled_from("\x00\ud800\udfff\ufffe"), max_size=8)
@@ -75,6 +76,15 @@ def test_a_call_that_could_not_be_stored_is_refused(name: str) -> None:
     with pytest.raises(BadCall) as refused:
         ChatInterface(json.dumps(body).replace('"TEMPERATURE"', "1e400").encode())
     assert refused.value.status == 400
+
+
+@pytest.mark.parametrize("interface", [ChatInterface, ResponsesInterface])
+def test_a_call_of_very_many_values_is_refused_before_it_is_parsed(
+    interface: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chat_body, "MOST_VALUES", 1_000)
+    with pytest.raises(BadCall, match="more than 1,000 values"):
+        interface(orjson.dumps({"model": "m", "messages": [{}] * 1_000, "input": "Hello"}))
 
 
 @pytest.mark.parametrize("more", [{"text": {"format": {"type": ["text"]}}}, {"input": "a\x00"}, {"seed": 2**70}])
