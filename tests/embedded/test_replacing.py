@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import sys
 import threading
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -40,12 +43,18 @@ def answering(memory: int, **more: Any) -> Process:
     return Process("answers", command, heartbeats=True, listener=listener, **more)
 
 
+def answered(process: Process) -> int:
+    """Calls once; the id of the process that answered."""
+    assert process.listener is not None
+    with socket.create_connection(process.listener.getsockname(), timeout=10) as connection:
+        return int(connection.recv(20))
+
+
 class Callers:
     """Calls the process the whole time, and keeps which process answered each call."""
 
     def __init__(self, process: Process) -> None:
-        assert process.listener is not None
-        self.address = process.listener.getsockname()
+        self._process = process
         self.pids: list[int] = []
         self.refused: list[Exception] = []
         self._done = threading.Event()
@@ -54,8 +63,7 @@ class Callers:
     def _call(self) -> None:
         while not self._done.wait(0.01):
             try:
-                with socket.create_connection(self.address, timeout=10) as connection:
-                    self.pids.append(int(connection.recv(20)))
+                self.pids.append(answered(self._process))
             except (OSError, ValueError) as error:
                 self.refused.append(error)
 
@@ -107,6 +115,23 @@ def test_a_successor_that_does_not_start_leaves_its_place_to_the_process_that_an
             assert wait_until(done, 15.0, every=0.02)
         assert set(callers.pids) == {first.pid} and not callers.refused and first.poll() is None
     finally:
+        keeper.stop()
+
+
+def test_of_two_processes_with_one_socket_the_free_one_answers(folder: Path) -> None:
+    keeper = Supervisor(folder, lambda message: None)
+    process = answering(0)
+    keeper.start(process)
+    keeper.start(replace(process, name="answers-2"))
+    first, second = (running.handle for running in keeper.running)
+    try:
+        with Callers(process) as callers:
+            assert wait_until(lambda: {first.pid, second.pid} == set(callers.pids), 15.0)
+        first.send_signal(signal.SIGSTOP)
+        time.sleep(0.05)  # until it has stopped
+        assert [answered(process) for _ in range(5)] == [second.pid] * 5
+    finally:
+        first.send_signal(signal.SIGCONT)
         keeper.stop()
 
 

@@ -143,7 +143,7 @@ class Command(BaseCommand):
         if not urls.get("nats_url"):
             names = names - {"events"}
         for process in self._processes(stack, port, options["workers"], options["bind"]):
-            if process.name in names:
+            if process.name.partition("-")[0] in names:
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
             stack.supervisor.start(self._model_server(stack, RANDOM_MODEL if model == "1" else model))
@@ -222,7 +222,7 @@ class Command(BaseCommand):
         lean = metrics | {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "C_FORCE_ROOT": "1"}
         lean[HOST_ID_VARIABLE] = process_host_id(stack.data_dir)
         return [
-            *([self._web(bind, port, metrics)] if port else []),
+            *(self._web(bind, port, metrics) if port else []),
             Process(
                 "worker",
                 [*worker, "--queues", ",".join(JOB_QUEUES), "-c", str(count), "--hostname", f"compute@%h-{place}"],
@@ -257,9 +257,9 @@ class Command(BaseCommand):
             Process("events", [*_manage(), "feedback_loop"], environment=lean, cwd=cwd, heartbeats=True),
         ]
 
-    def _web(self, bind: str, port: int, environment: dict[str, str]) -> Process:
-        """The web process. The supervisor owns its socket: while one process ends and the next one starts, connections
-        wait, and none is refused.
+    def _web(self, bind: str, port: int, environment: dict[str, str]) -> list[Process]:
+        """The web processes. The supervisor owns their one socket: a connection goes to a process that is free for it.
+        While the only process ends and the next one starts, connections wait, and none is refused.
 
         Raises:
             CannotStart: this host has no such address, or the port was taken meanwhile.
@@ -277,15 +277,18 @@ class Command(BaseCommand):
         uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
         if settings.TLS_CERT_FILE:
             uvicorn += ["--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE]
-        return Process(
-            "web",
-            [*uvicorn, "--fd", str(socket.fileno()), "--lifespan", "on", "--log-level", "warning"],
-            environment=environment | {"DB_POOL": "12"},
-            cwd=str(env.ROOT),
-            heartbeats=True,
-            listener=socket,
-            most_memory=settings.WEB_MEMORY_MB << 20,
-        )
+        return [
+            Process(
+                f"web-{number}" if number > 1 else "web",
+                [*uvicorn, "--fd", str(socket.fileno()), "--lifespan", "on", "--log-level", "warning"],
+                environment=environment | {"DB_POOL": "12"},
+                cwd=str(env.ROOT),
+                heartbeats=True,
+                listener=socket,
+                most_memory=settings.WEB_MEMORY_MB << 20,
+            )
+            for number in range(1, settings.WEB_PROCESSES + 1)
+        ]
 
     # -- staying ---------------------------------------------------------------------------------------------------
 
