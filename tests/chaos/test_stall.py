@@ -15,7 +15,10 @@ from experiences.models import Agent
 from tests.support.rows import queued_run
 from tests.support.workers import Fleet, environment, eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.thorough(reason="a process that hangs"),
+]
 
 # Claims a job as a worker does, and then waits for a lock that it holds itself.
 HANGS = """

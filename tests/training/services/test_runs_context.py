@@ -331,6 +331,7 @@ def test_lessons_that_a_person_removed_meanwhile_stay_removed(operator: Actor, a
     assert timezone.now() > by_hand.at
 
 
+@pytest.mark.thorough(reason="whole runs; each column is erased by tests/tenancy/test_erasure_everywhere.py")
 def test_an_erasure_reaches_the_lessons_of_runs_and_checkpoints(operator: Actor, agent: Agent) -> None:
     first = start(operator, agent)
     run_to_end(first.job)
