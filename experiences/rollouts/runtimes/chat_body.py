@@ -155,7 +155,7 @@ def body_in(read: bytes, kind: type[Body]) -> Body:
 
 
 def loaded(text: str | bytes) -> Any:
-    """Raises ValueError: it is no JSON, has numbers that JSON does not know, has too many values, or can't be stored."""
+    """Raises ValueError: it is no JSON, has numbers that JSON does not know, too many values, or can't be stored."""
     if isinstance(text, bytes) and most_values(text) > MOST_VALUES:
         raise ValueError(f"it may have more than {MOST_VALUES:,} values")
     try:
