@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 from uuid import uuid4
 
@@ -34,6 +35,7 @@ def twins(run: TrainingRun, operator: Actor, agent: Agent) -> tuple[Experience, 
     old = ExperienceFactory(
         **common, job=run.job, handle="old1", why="Of counting.", rollouts=300, effect=0.3, taught_by=[uuid4()]
     )
+    time.sleep(0.002)  # an id orders rows by the millisecond
     new = ExperienceFactory(
         **common, job=other, handle="new1", why="Of adding.", rollouts=100, effect=0.1, taught_by=[uuid4()],
         status="proposed",
