@@ -39,6 +39,7 @@ STORED_AT_ONCE: Final = 10  # trajectories of a transaction
 EVERY: Final = 0.05  # seconds between two transactions, and between two messages of a publisher
 PUBLISHERS: Final = 4
 PAUSE: Final = (0.2, 1.5)  # seconds between two kills
+READING_SECONDS: Final = 60.0
 SETTLING_SECONDS: Final = 240.0  # leases of those that were killed end meanwhile
 
 
@@ -257,7 +258,10 @@ def settled() -> bool:
     from evaluation.events.models import OutboxEvent
 
     try:
-        return not OutboxEvent.objects.filter(settled_at=None).exists() and asyncio.run(_pending()) == 0
+        if OutboxEvent.objects.filter(settled_at=None).exists() or asyncio.run(_pending()):
+            return False
+        time.sleep(2)  # a new leader of a stream may not have counted yet
+        return asyncio.run(_pending()) == 0
     except Error:
         connection.close()
         return False
@@ -266,11 +270,13 @@ def settled() -> bool:
 async def _pending() -> int:
     from evaluation.events.broker import connect
     from evaluation.events.consuming import DURABLE
+    from evaluation.events.inboxes import inboxes_there
     from evaluation.events.subjects import STREAMS
 
     client = await connect("bench")
     try:
-        infos = [await client.jetstream().consumer_info(plan.name, DURABLE) for plan in STREAMS]
+        streams = [*STREAMS, *await inboxes_there(client.jetstream())]
+        infos = [await client.jetstream().consumer_info(plan.name, DURABLE) for plan in streams]
         return sum((one.num_pending or 0) + (one.num_ack_pending or 0) for one in infos)
     except Exception:
         return 1
@@ -282,6 +288,7 @@ async def in_streams() -> Counter[str]:
     """The number of copies of each message of ours in the streams, by its id."""
     from nats.errors import TimeoutError as NothingThere
     from nats.js.api import AckPolicy, ConsumerConfig
+    from nats.js.errors import APIError
 
     from evaluation.events.broker import connect
     from evaluation.events.stream_writer import MESSAGE_ID
@@ -291,12 +298,15 @@ async def in_streams() -> Counter[str]:
     js, found = client.jetstream(), Counter[str]()
     for plan in STREAMS:
         config = ConsumerConfig(ack_policy=AckPolicy.NONE, headers_only=True)
+        left = (await js.stream_info(plan.name)).state.messages
         every = await js.pull_subscribe("", stream=plan.name, config=config)
-        while True:
+        ends = time.monotonic() + READING_SECONDS
+        while left > 0 and time.monotonic() < ends:
             try:
-                messages = await every.fetch(500, timeout=2)
-            except (TimeoutError, NothingThere):
-                break
+                messages = await every.fetch(min(500, left), timeout=2)
+            except (TimeoutError, NothingThere, APIError):  # the stream may be without a leader for a moment
+                continue
+            left -= len(messages)
             found.update((one.headers or {}).get(MESSAGE_ID, "") for one in messages if one.subject.startswith("out."))
     await client.close()
     return found
