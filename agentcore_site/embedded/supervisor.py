@@ -13,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import IO
@@ -60,14 +60,19 @@ class Process:
     niceness: int = 0
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Running:
-    """A started process. ``started``: by the monotonic clock. ``heartbeat``: the file of its heartbeats."""
+    """A started process. ``started``: by the monotonic clock. ``heartbeat``: the file of its heartbeats.
+    ``replaceable``: the moment by that clock from which on a successor may be started. ``was_killed``: by the
+    supervisor."""
 
     process: Process
     handle: subprocess.Popen[bytes]
     started: float
     heartbeat: Path | None
+    replaceable: float
+    was_ready: bool = False
+    was_killed: bool = False
 
     @property
     def heartbeat_at(self) -> float:
@@ -83,7 +88,7 @@ class Running:
 
     @property
     def is_ready(self) -> bool:
-        if self.process.ready is not None and self.process.listener is None:
+        if self.process.ready is not None:
             return self.process.ready()
         return self.heartbeat is None or self.heartbeat_at > 0
 
@@ -137,8 +142,6 @@ class Supervisor:
         self._delays: dict[str, float] = {}
         self._restart_at: dict[str, float] = {}
         self._restarts: dict[str, int] = {}
-        self._was_ready: set[int] = set()  # process ids
-        self._killed: set[int] = set()  # by this supervisor
         self._silence, self._checked_at = Silence(), time.monotonic()
         self.stopping = threading.Event()
 
@@ -155,7 +158,7 @@ class Supervisor:
         ok = wait_until(lambda: not started.is_alive or started.is_ready, process.ready_seconds)
         if not ok or not started.is_alive:
             raise CannotStart(f"{process.name} did not start. The end of its log:\n{self.tail(process.name)}")
-        self._was_ready.add(started.handle.pid)
+        started.was_ready = True
 
     def watch(self) -> None:
         """Restarts dead processes, kills hung ones, and replaces large ones. Call it a few times a second."""
@@ -166,15 +169,14 @@ class Supervisor:
             self._checked_at = now
             self._end_hung(now)
             self._begin_replacements(now)
-        self._replace()
+        self._replace(now)
         self._end_leaving(now)
         for index, running in enumerate(self.running):
             name = running.process.name
             if self.stopping.is_set():
                 continue
             if running.is_alive:
-                if running.handle.pid not in self._was_ready and running.is_ready:
-                    self._was_ready.add(running.handle.pid)
+                running.was_ready = running.was_ready or running.is_ready
             elif name in self._successors:
                 self.running[index] = self._successors.pop(name)
             elif name not in self._restart_at:
@@ -188,11 +190,8 @@ class Supervisor:
 
     def _delay(self, running: Running, now: float) -> float:
         """Seconds until its restart: none where it was ready and another process ended it, else growing ones."""
-        name, pid = running.process.name, running.handle.pid
-        was_ready, killed = pid in self._was_ready, pid in self._killed
-        self._was_ready.discard(pid)
-        self._killed.discard(pid)
-        if was_ready and not killed and running.handle.returncode in ENDED_FROM_OUTSIDE:
+        name = running.process.name
+        if running.was_ready and not running.was_killed and running.handle.returncode in ENDED_FROM_OUTSIDE:
             self._delays.pop(name, None)
             return 0.0
         calm = now - running.started > CALM_SECONDS
@@ -218,7 +217,7 @@ class Supervisor:
             name, pid, beat_at = running.process.name, running.handle.pid, running.heartbeat_at
             if beat_at and self._silence.lasts(name, (pid, beat_at), now) > HUNG_SECONDS:
                 self.say(f"{name} (pid {pid}) has hung for {HUNG_SECONDS:.0f} s and is killed")
-                self._killed.add(pid)
+                running.was_killed = True
                 running.handle.kill()
             for child in _children(pid):
                 stopped = _state(child) == "T"
@@ -234,25 +233,26 @@ class Supervisor:
             if self.stopping.is_set() or process.name in self._successors or not running.is_alive:
                 continue
             taken = resident_memory(running.handle.pid) if process.most_memory else 0
-            if taken > process.most_memory and now - running.started > REPLACED_AFTER_SECONDS:
+            if taken > process.most_memory and now > running.replaceable:
                 self.say(f"{process.name} takes {taken >> 20} MB of memory; another one is started in its place")
                 self._successors[process.name] = self._spawn(process)
 
-    def _replace(self) -> None:
+    def _replace(self, now: float) -> None:
         """Successors that are ready take their places; a process that was replaced answers what it has begun."""
         for index, running in enumerate(self.running):
-            successor = self._successors.get(running.process.name)
+            process, successor = running.process, self._successors.get(running.process.name)
             if successor is None or self.stopping.is_set():
                 continue
             if not successor.is_alive:
-                self.say(f"{running.process.name} was not replaced: the new process ended by itself")
-                del self._successors[running.process.name]
-                self.running[index] = replace(running, started=time.monotonic())  # the next try is a minute later
+                self.say(f"{process.name} was not replaced: the new process did not become ready")
+                del self._successors[process.name]
+                running.replaceable = now + REPLACED_AFTER_SECONDS
             elif running.is_alive and successor.is_ready:
-                self.running[index] = self._successors.pop(running.process.name)
-                self._was_ready.discard(running.handle.pid)
+                self.running[index] = self._successors.pop(process.name)
                 running.ask_to_stop()
-                self._leaving.append((running, time.monotonic() + STOP_SECONDS))
+                self._leaving.append((running, now + STOP_SECONDS))
+            elif now > successor.started + process.ready_seconds:
+                successor.handle.kill()
 
     def _end_leaving(self, now: float) -> None:
         """Forgets replaced processes that have ended, and kills those that need more than twenty seconds."""
@@ -305,7 +305,8 @@ class Supervisor:
                 pass_fds=[process.listener.fileno()] if process.listener else [],
                 preexec_fn=_in_child(process),
             )
-        return Running(process, handle, time.monotonic(), heartbeat)
+        now = time.monotonic()
+        return Running(process, handle, now, heartbeat, now + REPLACED_AFTER_SECONDS)
 
     def _heartbeat_file(self, process: Process) -> Path | None:
         """A file without a heartbeat; another one than that of a process that is to be replaced."""

@@ -98,8 +98,9 @@ def test_a_process_that_takes_too_much_memory_is_replaced_and_no_call_is_refused
     assert not keeper.running
 
 
+@pytest.mark.parametrize("program", ["raise SystemExit(3)", "import time; time.sleep(60)"])
 def test_a_successor_that_does_not_start_leaves_its_place_to_the_process_that_answers(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Path, monkeypatch: pytest.MonkeyPatch, program: str
 ) -> None:
     monkeypatch.setattr(supervisor, "CHECK_SECONDS", 0.05)
     monkeypatch.setattr(supervisor, "REPLACED_AFTER_SECONDS", 0.5)
@@ -108,7 +109,7 @@ def test_a_successor_that_does_not_start_leaves_its_place_to_the_process_that_an
     process = answering(64 << 20, most_memory=48 << 20)
     keeper.start(process)
     first = keeper.running[0].handle
-    process.command[2] = "raise SystemExit(3)"
+    process.command[2], process.ready_seconds = program, 1.0
     try:
         with Callers(process) as callers:
             done = lambda: keeper.watch() or sum("was not replaced" in line for line in said) == 2  # noqa: E731
