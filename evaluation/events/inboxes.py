@@ -14,7 +14,7 @@ from uuid import UUID
 from django.conf import settings
 from nats.js import JetStreamContext
 from nats.js.api import DiscardPolicy, RetentionPolicy, StorageType, StreamConfig, StreamInfo
-from nats.js.errors import APIError, NotFoundError
+from nats.js.errors import APIError, NotFoundError, ServiceUnavailableError
 
 from agentcore_site.lib.async_db import lasting
 from evaluation.events import metrics
@@ -28,6 +28,7 @@ MAX_AGE: Final = 30 * DAY
 DUPLICATES_SECONDS: Final = 120.0  # ids are received once in any case
 REVIEW_SECONDS: Final = 60.0  # between two looks at all streams, and before a refused one is tried again
 PAGE: Final = 256  # streams of one answer
+NO_RESOURCES: Final = 10_023  # the server's error code: no room is left
 
 
 def inbox_config(plan: InboxPlan) -> StreamConfig:
@@ -86,7 +87,10 @@ class InboxStreams:
                 await self._js.update_stream(config)
             except NotFoundError:
                 await self._js.add_stream(config)
-        except APIError as error:  # such as: no room is left for one more
+        except APIError as error:
+            if isinstance(error, ServiceUnavailableError) and error.err_code != NO_RESOURCES:
+                log.warning("the stream of organisation %s is made later: %s", organization, error)  # no leader yet
+                return
             self._refused[organization] = time.monotonic() + REVIEW_SECONDS
             log.error(
                 "organisation %s can publish no events: NATS makes no stream for it (%s). NATS_STORE_MB and"

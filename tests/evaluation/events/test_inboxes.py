@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from typing import Any
 
 import nats
@@ -12,7 +13,7 @@ from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 from nats.js.api import StorageType, StreamConfig
-from nats.js.errors import APIError
+from nats.js.errors import APIError, ServerError, ServiceUnavailableError
 
 from agentcore_site.tenancy.actors import Actor
 from evaluation.events import accounts, inbox_consumers, inboxes, metrics
@@ -48,6 +49,40 @@ def quiet(bus: Bus, elsewhere: Any) -> Publisher:
 
 def trajectory(n: int = 0) -> bytes:
     return json.dumps(example(TRAJECTORY) | {"trajectory_id": f"t-{n}"}).encode()
+
+
+class Refusing:
+    """A JetStream whose answer to each change of a stream is an error of the server's."""
+
+    def __init__(self, error: APIError) -> None:
+        self.error, self.changes = error, 0
+
+    async def update_stream(self, _: StreamConfig) -> None:
+        self.changes += 1
+        raise self.error
+
+
+@pytest.mark.parametrize(
+    ("error", "changes"),
+    [
+        (ServiceUnavailableError(code=503, err_code=10_008, description="temporarily unavailable"), 2),
+        (ServiceUnavailableError(), 2),  # nobody answers
+        (ServiceUnavailableError(code=503, err_code=10_023, description="insufficient resources"), 1),
+        (ServerError(code=500, err_code=10_047, description="insufficient storage"), 1),
+    ],
+)
+async def test_only_a_server_without_room_is_asked_again_a_minute_later(
+    error: APIError, changes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def one() -> set[uuid.UUID]:
+        return {uuid.UUID(int=7)}
+
+    monkeypatch.setattr(inboxes, "lasting", lambda _: one)
+    js: Any = Refusing(error)
+    streams = InboxStreams(js)
+    for _ in range(2):
+        await streams.ensure()
+    assert js.changes == changes and not streams.made
 
 
 def test_a_flood_is_refused_and_its_neighbour_loses_nothing(
