@@ -66,7 +66,7 @@ class Refusing:
     ("error", "changes"),
     [
         (ServiceUnavailableError(code=503, err_code=10_008, description="temporarily unavailable"), 2),
-        (ServiceUnavailableError(), 2),  # nobody answers
+        (ServiceUnavailableError(), 2),  # no server answers
         (ServiceUnavailableError(code=503, err_code=10_023, description="insufficient resources"), 1),
         (ServerError(code=500, err_code=10_047, description="insufficient storage"), 1),
     ],
