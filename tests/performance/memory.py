@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import json
 import random
-import re
 import shutil
 import sys
 import tempfile
@@ -26,44 +25,38 @@ from agentcore_site.embedded.ports import free_port
 from tests.performance.processor import family, proportional_mb
 from tests.performance.soak import role_of
 from tests.support.up import Up
+from tests.support.walking import Page, shape
 
 CALLERS: Final = 16
 REQUESTS: Final = 20_000
 ALONE: Final = 200  # requests to each page alone
 LARGEST: Final = 8  # pages in the report
 ALLOWED: Final = 0.3
-IDS: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f-]{27}|\d+")
-LINK: Final = re.compile(r'href="(/[^"#]*)"')
-LEFT_OUT: Final = re.compile(r"sign-out|/static/|export|\.(zip|csv|jsonl|parquet)")
+FILES: Final = ("export", ".zip", ".csv", ".jsonl", ".parquet")  # in addresses that are left out
 
 
 def signed_in(address: str, password: str) -> httpx.Client:
     client = httpx.Client(base_url=address, follow_redirects=True, timeout=120)
-    form = client.get("/sign-in/").text
-    [token] = re.findall(r'name="csrfmiddlewaretoken" value="([^"]+)"', form)[:1]
-    sent = {"username": "adam", "password": password, "csrfmiddlewaretoken": token}
+    forms = Page("/sign-in/", client.get("/sign-in/").text).forms
+    [values] = [dict(form.values) for form in forms if "password" in form.names]
+    sent = values | {"username": "adam", "password": password}
     assert client.post("/sign-in/", data=sent, headers={"referer": address}).status_code == HTTPStatus.OK
     return client
 
 
 def pages(client: httpx.Client) -> list[str]:
     """One address of each shape that links lead to."""
-    seen, waiting, shapes, found = {"/"}, deque(["/", "/admin/", "/api/v1/agents", "/api/v1/jobs"]), set(), []
+    waiting, shapes, found = deque(["/", "/admin/", "/api/v1/agents", "/api/v1/jobs"]), set[str](), []
     while waiting:
         path = waiting.popleft()
-        shape = IDS.sub("#", path.partition("?")[0])
-        if shape in shapes:
+        kind = shape(path.partition("?")[0])
+        if kind in shapes or any(word in path for word in FILES):
             continue
-        shapes.add(shape)
+        shapes.add(kind)
         answer = client.get(path)
-        if answer.status_code != HTTPStatus.OK:
-            continue
-        found.append(path)
-        for link in LINK.findall(answer.text):
-            address = link.replace("&amp;", "&")
-            if address not in seen and not LEFT_OUT.search(address):
-                seen.add(address)
-                waiting.append(address)
+        if answer.status_code == HTTPStatus.OK:
+            found.append(path)
+            waiting.extend(sorted(Page(path, answer.text).links))
     return found
 
 
