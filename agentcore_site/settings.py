@@ -473,6 +473,9 @@ GATEWAY_CALLS_PER_ADDRESS = env.integer("GATEWAY_CALLS_PER_ADDRESS", 1024, low=1
 GATEWAY_STREAMS_PER_KEY = env.integer("GATEWAY_STREAMS_PER_KEY", 128, low=1, high=100_000)
 GATEWAY_STREAMS_PER_ORGANIZATION = env.integer("GATEWAY_STREAMS_PER_ORGANIZATION", 512, low=1, high=100_000)
 GATEWAY_STREAMS_PER_ADDRESS = env.integer("GATEWAY_STREAMS_PER_ADDRESS", 512, low=1, high=100_000)
+# Sites whose pages may call the gateway from a browser (https://app.example.org, or * for all). Such a page shows its
+# key to its visitors: give it a key with limits.
+GATEWAY_ORIGINS = [one.rstrip("/").lower() for one in env.listed("GATEWAY_ORIGINS")]
 PRODUCTION_TRACE_DAYS = env.integer("PRODUCTION_TRACE_DAYS", 30, low=1, high=3650)
 
 # -- retention -------------------------------------------------------------------------------------------------------

@@ -35,8 +35,12 @@ class LLMError(Exception):
     """``status`` is the HTTP status where there was one, ``attempts`` how many requests were sent in all
     and ``spent_micros`` what they cost together.
 
-    ``retry_after`` is in seconds: how long to stay away; None where the provider does not say.
+    ``retry_after`` is in seconds: how long to stay away; None where the provider does not say. ``code`` and ``param``
+    are the service's own, "" without them.
     """
+
+    code = ""
+    param = ""
 
     def __init__(self, message: str, *, status: int | None = None, retry_after: float | None = None) -> None:
         super().__init__(message)
@@ -111,13 +115,16 @@ class Malformed(LLMError):
     def __init__(
         self,
         message: str,
-        *,
+        *,  # what the answer said of the error
         status: int | None = None,
         retry_after: float | None = None,
         quoted: str = "",
         most: int = 80,
         broken: bool = False,
+        code: str = "",
+        param: str = "",
     ) -> None:
+        self.code, self.param = code, param
         self.quoted, self.broken = quoted, broken
         self._frame, self._most = message, most
         super().__init__(self.quoting(str), status=status, retry_after=retry_after)

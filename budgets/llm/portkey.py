@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from budgets.llm.secret import Secret, looks_like_a_key
+from budgets.llm.secret import SHORTEST, Secret, looks_like_a_key
 
 SECRET_NAME: Final = re.compile(
     r"token|.*(?:(?:api|virtual|access|private|secret)[_-]?key|(?:access|auth|bearer|session)[_-]?token"
@@ -15,7 +15,6 @@ SECRET_NAME: Final = re.compile(
     re.IGNORECASE,
 )
 MAY_BE_KEY: Final = re.compile(r"(?=.*\d)[^\s/]{16,}")  # under any name
-SHORTEST: Final = 4  # a shorter secret is none, and masking it would leave holes in every message
 
 
 def portkey_headers(

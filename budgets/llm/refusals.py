@@ -27,9 +27,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
+from budgets.llm.error_bodies import BodyError, read_error
 from budgets.llm.errors import (
     AuthFailed,
     BadRequest,
@@ -45,7 +45,7 @@ from budgets.llm.errors import (
 )
 from budgets.llm.retry import parse_retry_after
 from budgets.llm.usage import read_usage
-from budgets.llm.wire import clean, load
+from budgets.llm.wire import load
 
 TIMEOUTS: Final = frozenset({408, 499, 504, 524})
 UNAVAILABLE: Final = frozenset({503, 529})
@@ -71,6 +71,13 @@ IN_DOUBT: Final = re.compile(
 TOO_LONG: Final = re.compile(
     r"context[ _](?:length|window)|maximum context|too many (?:input )?tokens|prompt is too long", re.IGNORECASE
 )
+# Codes under which a request is refused again however often it is sent.
+OF_THE_REQUEST: Final = frozenset(
+    {
+        *("context_length_exceeded", "content_filter", "invalid_request_error", "invalid_prompt", "unsupported_value"),
+        *("unsupported_parameter", "model_not_found", "insufficient_quota", "string_above_max_length"),
+    }
+)
 BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     401: AuthFailed,
     402: NoCredit,
@@ -90,17 +97,13 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
         value = load(body)
     except Malformed:
         value = None
-    if isinstance(value, list) and len(value) == 1:
-        value = value[0]  # Google's
-    body_error = _body_error(value)
-    # Only a model API's own words are shown: another service's answer is not ours to pass on.
-    shown = safe(body_error.message)[:MESSAGE_LENGTH] if body_error.own and body_error.message else ""
+    found = read_error(value)
+    shown = safe(found.message)[:MESSAGE_LENGTH]
     message = f"{status}: {shown or 'the answer holds no error message of a model API'}"
-    error = _type(status, body_error.code, body_error.message)(
-        message, status=status, retry_after=_retry_after(headers)
-    )
+    error = _type(status, found.code, found.message)(message, status=status, retry_after=_retry_after(headers))
+    error.code, error.param = found.code, found.param
     error.usage = read_usage(value.get("usage"), []) if isinstance(value, Mapping) else None
-    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, body_error))
+    error.unbilled = status not in TIMEOUTS and (status < 500 or _turned_away(status, found))
     return error
 
 
@@ -108,9 +111,10 @@ def refusal_in_answer(error: Malformed, safe: Safe) -> LLMError:
     """An error that came under status 200 as the one that its own code means; it may have been billed."""
     message = error.quoting(safe)
     found: LLMError = BrokenAnswer(message) if error.broken else Malformed(message)
-    if error.status is not None:
-        found = _type(error.status, "", error.quoted)(message, status=error.status)
-    found.usage = error.usage
+    status = error.status or (400 if error.code in OF_THE_REQUEST else None)
+    if status is not None:
+        found = _type(status, error.code, error.quoted)(message, status=status)
+    found.usage, found.code, found.param = error.usage, error.code, error.param
     return found
 
 
@@ -126,36 +130,6 @@ def _type(status: int, code: str, message: str) -> type[LLMError]:
     if status in {400, 413, 422} and (code == "context_length_exceeded" or TOO_LONG.search(message)):
         return ContextTooLong
     return BY_STATUS.get(status, BadRequest)
-
-
-@dataclass(frozen=True, slots=True)
-class BodyError:
-    """An error's body, read. ``kinds`` are its type, code and status; ``own``: it is a model API's error object."""
-
-    message: str = ""
-    code: str = ""
-    kinds: tuple[str, ...] = ()
-    own: bool = False
-
-
-def _body_error(value: Any) -> BodyError:
-    if not isinstance(value, Mapping):
-        return BodyError()
-    error = value.get("error", value)
-    if isinstance(error, str):
-        return BodyError(clean(error), "", _kinds(value, "error_type"), own=True)
-    if not isinstance(error, Mapping):
-        return BodyError()
-    message, code = error.get("message", error.get("detail")), error.get("code")
-    text = clean(message) if isinstance(message, str) else ""
-    wrapped = error is not value or value.get("object") == "error"
-    kinds = _kinds(error, "type", "code", "status")
-    return BodyError(text, code if isinstance(code, str) else "", kinds, own=wrapped and bool(text or kinds))
-
-
-def _kinds(error: Mapping[str, Any], *names: str) -> tuple[str, ...]:
-    texts = (error.get(name) for name in names)
-    return tuple("".join(filter(str.isalnum, text)).lower() for text in texts if isinstance(text, str))
 
 
 def _turned_away(status: int, error: BodyError) -> bool:

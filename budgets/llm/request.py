@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Unpack
 
 from budgets.llm import tokens
+from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.types import Endpoint, Message, RequestOptions, ToolSpec
 from budgets.llm.wire import clean
 
@@ -49,12 +50,12 @@ def encode(
         raise ValueError("A call needs at least one message.")
     if max_tokens < 1:
         raise ValueError("max_tokens must be at least 1.")
-    asked: dict[str, Any] = {"messages": [_message(message) for message in messages]}
+    asked: dict[str, Any] = {"messages": messages_fitted(endpoint, [_message(message) for message in messages])}
     tools, stop = options.get("tools") or (), options.get("stop")
     if tools:
         asked["tools"] = [_tool(tool) for tool in tools]
     asked |= {name: options[name] for name in OF_THE_PROMPT if options.get(name) is not None}
-    settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: max_tokens}
+    settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or "max_tokens": max_tokens}
     optional = {
         "temperature": options.get("temperature"),
         "seed": options.get("seed"),
@@ -70,7 +71,7 @@ def encode(
     # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
     # What is said here wins: a name in both would be in the body twice.
     extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
-    prompt = dumped({**extra, **asked})
+    prompt, settings = dumped(fitted(endpoint, {**extra, **asked})), fitted(endpoint, settings)
     return ModelRequest(
         body=f"{prompt[:-1]},{dumped(settings)[1:]}".encode(),
         prompt=prompt,

@@ -8,8 +8,14 @@ from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 MASK: Final = "***"
+SHORTEST: Final = 4  # a shorter secret is none, and masking it would leave holes in every message
+LONG: Final = 12  # a shorter one (EMPTY, token, ollama) may be a part of a word that is none of it, as in max_tokens
 # What looks like a key, in our texts and in others': providers echo the key they refuse, some of them almost whole.
-KEY_LIKE: Final = re.compile(r"\b(?:sk|pk|rk|gsk|xai|key)[-_][\w*.-]{6,}|\bBearer\s+[^\s\"',]{4,}", re.IGNORECASE)
+# Words such as key_features or Bearer token are none.
+KEY_LIKE: Final = re.compile(
+    r"\b(?i:sk|gsk|xai)[-_][\w*.-]{6,}|\b(?i:pk|rk|key)[-_](?=[\w*.-]*[\d*])[\w*.-]{6,}"
+    r"|\b(?i:bearer)\s+(?!(?i:auth\w*|token|scheme|header|realm|key|credential)s?\b)[^\s\"',]{4,}"
+)
 
 
 class Secret:
@@ -55,6 +61,8 @@ def looks_like_a_key(text: str) -> bool:
 def masked(text: str, secrets: Iterable[Secret]) -> str:
     """``text`` without these secrets and without anything that looks like a key."""
     for secret in secrets:
-        if secret:
-            text = text.replace(secret.reveal(), MASK)
+        if len(value := secret.reveal()) >= LONG:
+            text = text.replace(value, MASK)
+        elif len(value) >= SHORTEST:
+            text = re.sub(rf"(?<!\w){re.escape(value)}(?!\w)", MASK, text)
     return KEY_LIKE.sub(MASK, text)

@@ -288,6 +288,7 @@ def _headers(endpoint: Endpoint, purpose: str) -> dict[str, str]:
         "content-type": "application/json",
         **{name: value.reveal() if isinstance(value, Secret) else value for name, value in given.items()},
     }
-    if (key := endpoint.key_of(purpose)) and "authorization" not in headers:
-        headers["authorization"] = f"Bearer {key.reveal()}"
+    name = endpoint.key_header
+    if (key := endpoint.key_of(purpose)) and name not in headers:
+        headers[name] = f"Bearer {key.reveal()}" if name == "authorization" else key.reveal()
     return headers

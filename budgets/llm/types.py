@@ -66,6 +66,9 @@ NEVER_PASSED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("chat_template", "template", "add_generation_prompt"), "a template is the service's own"),
     **dict.fromkeys(("timeout", "num_retries", "keep_alive", "priority"), "the endpoint's settings say so"),
 }
+LENGTH_FIELDS: Final = ("", "max_tokens", "max_completion_tokens")
+KEY_HEADERS: Final = ("authorization", "api-key", "x-api-key")
+NEEDED: Final = frozenset({"model", "messages", "tools", "stream", *LENGTH_FIELDS[1:]})
 MEGABYTE: Final = 2**20
 
 
@@ -185,6 +188,14 @@ class Completion:
     tokens: AnswerTokens | None = None
 
 
+def left_out_check(names: object) -> None:
+    """Raises ValueError: no list of names, or a call would lose what makes it a call or bounds its cost."""
+    if not isinstance(names, list | tuple) or not all(isinstance(one, str) and one for one in names):
+        raise ValueError('leave_out is a list of names, e.g. ["seed", "temperature"].')
+    if needed := sorted(set(names) & NEEDED):
+        raise ValueError(f"leave_out must not name {needed[0]}: without it there is no call, or no bound of its cost.")
+
+
 @dataclass(frozen=True, slots=True)
 class Endpoint:
     """An OpenAI-compatible address and how to treat it. Raises ValueError where a field can't be right.
@@ -202,6 +213,9 @@ class Endpoint:
     message; ``pass_fields`` are fields that callers of the gateway may send beside those that its kind always takes;
     ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
     ids and log-probabilities of what was sampled, as vLLM and SGLang give them.
+    ``leave_out`` names parameters that are never sent, ``system_as_user`` puts system messages into the user's next
+    one, ``max_tokens_field`` names the bound of an answer ("": the caller's own name, else max_tokens) and
+    ``key_header`` the header of the key. They fit a request to a service that refuses others (``budgets.llm.fitting``).
     """
 
     base_url: str
@@ -219,7 +233,10 @@ class Endpoint:
     per_minute: Mapping[str, int] = field(default_factory=dict)
     extra: Mapping[str, Any] = field(default_factory=dict, repr=False)
     max_answer_bytes: int = MEGABYTE
-    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    max_tokens_field: Literal["", "max_tokens", "max_completion_tokens"] = ""
+    leave_out: Sequence[str] = ()
+    system_as_user: bool = False
+    key_header: Literal["authorization", "api-key", "x-api-key"] = "authorization"
     prompt_overhead: int = 0
     redact: Callable[[str], str] = field(default=str, repr=False)
     hidden: tuple[Secret, ...] = field(default=(), repr=False)
@@ -233,8 +250,13 @@ class Endpoint:
             raise ValueError(f"base_url: {error}") from None
         if url.raw_fragment:
             raise ValueError("base_url must hold no fragment (#…).")
-        if not isinstance(self.capture_tokens, bool):
-            raise ValueError("capture_tokens is true or false.")
+        for name in ("capture_tokens", "system_as_user"):
+            if not isinstance(getattr(self, name), bool):
+                raise ValueError(f"{name} is true or false.")
+        for name, known in (("max_tokens_field", LENGTH_FIELDS), ("key_header", KEY_HEADERS)):
+            if getattr(self, name) not in known:
+                raise ValueError(f"{name} is one of {', '.join(filter(None, known))}.")
+        left_out_check(self.leave_out)
         if not isinstance(self.pass_fields, list | tuple) or not all(isinstance(one, str) for one in self.pass_fields):
             raise ValueError('pass_fields is a list of names, e.g. ["chat_template_kwargs"].')
         if never := sorted((NEVER_PASSED.keys() | OURS) & set(self.pass_fields)):

@@ -14,7 +14,7 @@ from typing import Any, Final
 import orjson
 
 from budgets.llm.errors import Malformed
-from budgets.llm.types import Answer, AnswerTokens, ToolCall
+from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, without_zeros
 
 NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
@@ -80,14 +80,21 @@ def read(value: object) -> Answer:
 
 def error_in(value: object) -> Malformed:
     """The error in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
-    code: object = None
-    message = value
-    if isinstance(value, Mapping):
-        code, message = value.get("code"), value.get("message")
-    number = as_number(code)
+    from budgets.llm.error_bodies import read_error  # it reads JSON by this module
+
+    found = read_error({"error": value})
+    given = value.get("code") if isinstance(value, Mapping) else None
+    number = as_number(given)
     status = int(number) if number is not None and 400 <= number <= 599 else None
-    shown = message if isinstance(message, str) and message else "no message"
-    return Malformed("The answer is an error: {}", status=status, quoted=clean(shown)[:QUOTED], most=300, broken=True)
+    return Malformed(
+        "The answer is an error: {}",
+        status=status,
+        quoted=(found.message or "no message")[:QUOTED],
+        most=300,
+        broken=True,
+        code=found.code,
+        param=found.param,
+    )
 
 
 def clean(text: str) -> str:
@@ -107,8 +114,8 @@ def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
     if not choices and value.get("error"):
         raise error_in(value["error"])
     if not isinstance(choices, list):
-        if choices is None:
-            raise Malformed("The answer has no choices.", broken=True)
+        if choices is None:  # of a model API, or of a proxy that says something else
+            raise Malformed("The answer has no choices.", broken=read_usage(value.get("usage"), []) == ReportedUsage())
         raise Malformed(f"choices is {kind(choices)}.")
     if not choices:
         raise Malformed("The answer's list of choices is empty.")

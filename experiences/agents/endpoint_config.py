@@ -27,7 +27,13 @@ OPTIONS: Final[Mapping[str, str]] = {
     "extra": 'Added to each request\'s body, e.g. {"top_p": 0.9}.',
     "pass_fields": "Further fields that callers of the gateway may send to the service, e.g."
     ' ["chat_template_kwargs"]; none by default.',
-    "max_tokens_field": "max_tokens (default) or max_completion_tokens, as the service wants it.",
+    "max_tokens_field": "max_tokens or max_completion_tokens, as the service wants it; by default what a caller of the"
+    " gateway names, else max_tokens.",
+    "leave_out": 'Parameters that are never sent, because the service refuses them, e.g. ["seed", "temperature"].',
+    "system_as_user": "true: the words of the system's messages come before those of the user's next one, for a model"
+    " without a system role; false by default.",
+    "headers": 'Further headers of each request, e.g. {"HTTP-Referer": "https://example.org"}; no keys.',
+    "key_header": "Header of the key: authorization (default), api-key (Azure) or x-api-key.",
     "capture_tokens": "true: keeps ids and log-probabilities of sampled tokens with each step, where the service gives"
     " them, as vLLM and SGLang do; false by default.",
     "gpu_usd_per_hour": "Of a model server: dollars for an hour of training, charged by the second; 0 by default.",
@@ -40,6 +46,12 @@ OPTIONS: Final[Mapping[str, str]] = {
 # Of paid calls: answers to users, rollouts that learn, rollouts that measure (suites too), questions to the model that
 # reflects, changes to a playbook, and tries of an endpoint or an agent.
 PURPOSES: Final = ("production", "training", "evaluation", "reflection", "evolution", "test")
+OWN_HEADERS: Final = frozenset(
+    {
+        *("authorization", "api-key", "x-api-key", "content-type", "content-length", "transfer-encoding", "accept"),
+        *("host", "connection", "cookie", "expect", "upgrade", "te", "trailer", "traceparent", "accept-encoding"),
+    }
+)
 GPU_PRICE: Final = "gpu_usd_per_hour"
 PORTKEY: Final = ("portkey_provider", "portkey_config", "portkey_custom_host", "portkey_metadata")
 
@@ -77,6 +89,7 @@ def endpoint_value(endpoint: ModelEndpoint | None, model: str = "") -> Endpoint:
     options_check(options)
     portkey = {name: options.pop(name) for name in PORTKEY if name in options}
     options.pop(GPU_PRICE, None)
+    portkey["headers"] = options.pop("headers", {})
     try:
         sealed = (endpoint.api_key, endpoint.gateway_key, endpoint.virtual_key, endpoint.gateway_config)
         by_purpose = {purpose: Secret(opened(one)) for purpose, one in endpoint.purpose_keys.items()}
@@ -103,6 +116,7 @@ def options_check(options: Mapping[str, Any]) -> None:
     rate = options.get(GPU_PRICE, 0)
     if isinstance(rate, bool) or not isinstance(rate, int | float) or not 0 <= rate <= 1e6:
         raise BadEndpoint(f"{GPU_PRICE} is a number of dollars from 0.")
+    headers_check(options.get("headers", {}))
     for name in ("portkey_provider", "portkey_custom_host"):
         if not isinstance(options.get(name, ""), str):
             raise BadEndpoint(f"{name} is a text.")
@@ -120,6 +134,14 @@ def options_check(options: Mapping[str, Any]) -> None:
                 f"{name} holds what looks like a key, and options are shown to others. Give it as the endpoint's key,"
                 " or as Portkey's key, virtual key or config: those are kept sealed."
             )
+
+
+def headers_check(headers: Any) -> None:
+    """Raises BadEndpoint: no object of texts, or a header that the client sets."""
+    if not isinstance(headers, dict) or not all(isinstance(one, str) for one in headers.values()):
+        raise BadEndpoint('headers is an object of texts, e.g. {"HTTP-Referer": "https://example.org"}.')
+    if ours := sorted(name for name in headers if name.lower() in OWN_HEADERS or name.lower().startswith("x-portkey")):
+        raise BadEndpoint(f"headers must not set {ours[0]}: the client does, or a field of its own takes it.")
 
 
 def uses_model_server(agent: Agent) -> bool:
@@ -170,9 +192,9 @@ def _made(
 ) -> Endpoint:
     if not model:
         raise BadEndpoint("Name a model, on the agent or on its endpoint.", "model")
-    headers: dict[str, str | Secret] = {}
+    headers: dict[str, str | Secret] = dict(portkey.get("headers", {}))
     if kind == EndpointKind.PORTKEY:
-        headers = portkey_headers(
+        headers |= portkey_headers(
             api_key=keys.gateway,
             provider=portkey.get("portkey_provider", ""),
             config=portkey.get("portkey_config", ""),

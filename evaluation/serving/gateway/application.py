@@ -22,6 +22,7 @@ from evaluation.serving.gateway.calls import Calls, GatewayCall
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.consumers import Consumer, Consumers
+from evaluation.serving.gateway.cross_origin import crossing, preflight
 from evaluation.serving.gateway.passed_fields import fields_check, images_check
 from evaluation.serving.gateway.refusals import CallRefused
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse
@@ -36,6 +37,8 @@ INTERFACES: Final[Mapping[str, type[ChatInterface] | type[ResponsesInterface]]] 
     "/v1/chat/completions": ChatInterface,
     "/v1/responses": ResponsesInterface,
 }
+MODELS: Final = "/v1/models"
+KEY_HEADERS: Final = (b"api-key", b"x-api-key")
 MAX_BODY: Final = 20 * 2**20  # images are part of it
 JSON: Final = (b"content-type", b"application/json")
 SESSION: Final = (b"x-session-id", b"x-agentcore-session")
@@ -57,6 +60,10 @@ class Gateway:
             return
         headers = {name.lower(): value for name, value in scope["headers"]}
         begun = False
+        send = crossing(send, headers)
+        if scope["method"] == "OPTIONS":
+            await preflight(send)
+            return
 
         async def send_on(message: dict[str, Any]) -> None:
             nonlocal begun
@@ -69,7 +76,7 @@ class Gateway:
             with trace_context.work(given or trace_context.begun()):
                 await self._route(scope, headers, consumer, receive, send_on)
         except BadCall as error:
-            await _refuse(send, CallRefused(error.status, str(error), error.kind), param=error.param)
+            await _refuse(send, CallRefused(error.status, str(error), error.kind, param=error.param or ""))
         except AtOnceFull as error:
             await _refuse(send, CallRefused(429, str(error), "rate_limit_error", wait=1.0))
         except CallRefused as error:
@@ -103,8 +110,8 @@ class Gateway:
 
     async def _consumer(self, scope: dict[str, Any], headers: dict[bytes, bytes]) -> Consumer:
         """Raises CallRefused."""
-        scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
-        found = await self._consumers.of(token.strip()) if scheme.lower() == "bearer" else None
+        token = _key(headers)
+        found = await self._consumers.of(token) if token else None
         if found is None:
             raise CallRefused(401, f"This key is not valid. {NO_KEY}" if token else NO_KEY, "authentication_error")
         if found.addresses and not lies_in(socket_address(scope), found.addresses):
@@ -117,10 +124,10 @@ class Gateway:
         self, scope: dict[str, Any], headers: dict[bytes, bytes], consumer: Consumer, receive: Any, send: Any
     ) -> None:
         """Raises CallRefused, BadCall."""
-        path, method = scope["path"], scope["method"]
-        if path == "/v1/models":
+        path, method = scope["path"].rstrip("/"), scope["method"]
+        if path == MODELS or path.startswith(f"{MODELS}/"):
             _only(method, "GET")
-            await _send(send, 200, await _models(consumer), [])
+            await _send(send, 200, await _models(consumer, path.removeprefix(MODELS)[1:]), [])
         elif interface := INTERFACES.get(path):
             _only(method, "POST")
             caller = CallSource(str(consumer.key_id or ""), str(consumer.organization_id), socket_address(scope))
@@ -131,7 +138,7 @@ class Gateway:
                 with streams:
                     await _for_caller(receive, self._answer(headers, consumer, asked, send))
         else:
-            known = ", ".join([*(f"POST {one}" for one in INTERFACES), "GET /v1/models"])
+            known = ", ".join([*(f"POST {one}" for one in INTERFACES), f"GET {MODELS}"])
             raise CallRefused(404, f"There is no {path[:80]} here; there is {known}.", "not_found")
 
     async def _answer(
@@ -151,6 +158,14 @@ class Gateway:
         answer = asked.whole(call)
         done = await _answered(calls, call, answer)
         await _send_bytes(send, 200, answer.sent(done), [JSON, *call.headers])
+
+
+def _key(headers: Mapping[bytes, bytes]) -> str:
+    """The caller's key, as OpenAI's, Azure's or Anthropic's clients send theirs."""
+    scheme, _, token = headers.get(b"authorization", b"").decode("latin-1").partition(" ")
+    if scheme.lower() == "bearer" and token.strip():
+        return token.strip()
+    return next((headers[name].decode("latin-1").strip() for name in KEY_HEADERS if headers.get(name)), "")
 
 
 def _session(headers: dict[bytes, bytes]) -> str:
@@ -223,7 +238,8 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
     await send({"type": "http.response.body", "body": b""})
 
 
-async def _models(consumer: Consumer) -> dict[str, Any]:
+async def _models(consumer: Consumer, wanted: str) -> dict[str, Any]:
+    """All models that answer, or the one that is wanted. Raises CallRefused."""
     from asgiref.sync import sync_to_async
 
     names = await sync_to_async(names_served)(consumer.organization_id)
@@ -231,7 +247,12 @@ async def _models(consumer: Consumer) -> dict[str, Any]:
         {"id": name, "object": "model", "created": 0, "owned_by": "agentcore" if name.startswith(AGENT) else "endpoint"}
         for name in names
     ]
-    return {"object": "list", "data": rows}
+    if not wanted:
+        return {"object": "list", "data": rows}
+    if (row := next((row for row in rows if row["id"] == wanted), None)) is None:
+        why = f"There is no model {wanted[:80]!r} here. GET {MODELS} lists those that there are."
+        raise CallRefused(404, why, "model_not_found", param="model")
+    return row
 
 
 def _only(method: str, wanted: str) -> None:
@@ -253,15 +274,15 @@ async def _body(receive: Any) -> bytes:
             return bytes(read)
 
 
-def _error(refused: CallRefused, param: str | None = None) -> dict[str, Any]:
-    return {"error": {"message": refused.message, "type": refused.kind, "param": param, "code": refused.kind}}
+def _error(refused: CallRefused) -> dict[str, Any]:
+    return {"error": {"message": refused.message, "type": refused.kind, "param": refused.param, "code": refused.code}}
 
 
-async def _refuse(send: Any, refused: CallRefused, param: str | None = None) -> None:
+async def _refuse(send: Any, refused: CallRefused) -> None:
     headers = list(refused.headers)
     if refused.wait is not None:
         headers.append((b"retry-after", str(math.ceil(refused.wait)).encode()))
-    await _send(send, refused.status, _error(refused, param), headers)
+    await _send(send, refused.status, _error(refused), headers)
 
 
 async def _send(send: Any, status: int, value: dict[str, Any], headers: Headers) -> None:

@@ -78,6 +78,8 @@ class GatewayCall:
                 (b"x-agentcore-release", str(self.release.number).encode()),
                 (b"x-agentcore-arm", self.arm.value.encode()),
             ]
+        if left_out := self.request.left_out([one.endpoint for one in self.upstreams[:1]]):
+            found.append((b"x-agentcore-left-out", ", ".join(left_out).encode()))
         return found
 
     @property

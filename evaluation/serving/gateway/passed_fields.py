@@ -56,8 +56,8 @@ BY_KIND: Final[Mapping[Kind, Shape]] = {
     "weights": {**EVERY, **SAMPLERS},
 }
 # Values that are accepted because they change nothing; they are not sent.
-NOTHING: Final[Mapping[str, Any]] = {
-    "n": 1, "best_of": 1, "service_tier": "auto", "modalities": ["text"], "store": False
+NOTHING: Final[Mapping[str, Sequence[Any]]] = {
+    "n": (1,), "best_of": (1,), "service_tier": ("auto", "default"), "modalities": (["text"],), "store": (False,)
 }  # fmt: skip
 TOOLS: Final = frozenset({"function", "custom"})  # others run at the service, and are billed or call addresses
 OWN_SERVERS: Final = frozenset({"vllm", "ollama", "weights"})  # kinds that run within an operator's network
@@ -112,7 +112,7 @@ def _sorted_out(body: Mapping[str, Any], endpoint: Endpoint) -> tuple[dict[str, 
     """The part that passes, and the places of all other values."""
     others: list[str] = []
     shape, more = BY_KIND[endpoint.kind], frozenset(endpoint.pass_fields)
-    given = {name: value for name, value in body.items() if value != NOTHING.get(name, ...)}
+    given = {name: value for name, value in body.items() if value not in NOTHING.get(name, ())}
     messages = given.pop("messages")
     found: dict[str, Any] = _kept(given, shape, more, "", others)
     # Further fields of an assistant's message came with the answer that it repeats: they are left out.

@@ -2,16 +2,40 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from agentcore_site.lib.money_format import money
-from budgets.llm.errors import CircuitOpen, LLMError, Malformed, Permanent, RateLimited, Transient
+from budgets.llm.errors import (
+    CircuitOpen,
+    ContextTooLong,
+    LLMError,
+    Malformed,
+    ModelNotFound,
+    NoCredit,
+    Permanent,
+    RateLimited,
+    Transient,
+)
+
+# The answer came whole, was paid for, and would be as unusable again: clients call again after a 408, 409, 429 or 5xx.
+UNUSABLE: Final = 424
+CODES: Final = {
+    ContextTooLong: "context_length_exceeded",
+    NoCredit: "insufficient_quota",
+    ModelNotFound: "model_not_found",
+}  # of a service that gives none
 
 
 class CallRefused(Exception):
-    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds until it may try again."""
+    """The caller gets ``status`` and an error of ``kind``; ``wait``: seconds until it may try again. ``code`` and
+    ``param`` are those of the model's service, which programs look at."""
 
-    def __init__(self, status: int, message: str, kind: str, *, wait: float | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, kind: str, *, wait: float | None = None, code: str = "", param: str = ""
+    ) -> None:
         super().__init__(message)
         self.status, self.message, self.kind, self.wait = status, message, kind, wait
+        self.code, self.param = code or kind, param or None
         self.attempts = 0  # at endpoints, before the refusal
         self.headers: list[tuple[bytes, bytes]] = []
 
@@ -25,16 +49,20 @@ def spent_refusal(most_micros: int, *, under_way: bool = False) -> CallRefused:
 
 
 def refusal_of(error: LLMError) -> CallRefused:
-    """The caller's error for a failure of the model's service: its status and message, as far as they are its own."""
+    """The caller's error for a failure of the model's service: its status, message, code and parameter, as far as they
+    are its own."""
+    status, kind, wait = error.status or 502, "upstream_error", error.retry_after
+    code = error.code
     if isinstance(error, Malformed):
-        return CallRefused(502, error.message, "upstream_error")
-    if isinstance(error, CircuitOpen):
-        return CallRefused(503, error.message, "unavailable", wait=error.retry_after)
-    if isinstance(error, RateLimited):
-        return CallRefused(429, error.message, "rate_limit_error", wait=error.retry_after)
-    if isinstance(error, Transient):
-        return CallRefused(error.status or 502, error.message, "upstream_error", wait=error.retry_after)
-    assert isinstance(error, Permanent)
-    if error.status in (401, 403):  # the service refuses our key, not the caller's
-        return CallRefused(502, f"The endpoint refuses its key. {error.message}", "upstream_error")
-    return CallRefused(error.status or 502, error.message, "invalid_request_error")
+        status, wait = UNUSABLE, None
+    elif isinstance(error, CircuitOpen):
+        status, kind = 503, "unavailable"
+    elif isinstance(error, RateLimited):
+        status, kind = 429, "rate_limit_error"
+    elif not isinstance(error, Transient):
+        assert isinstance(error, Permanent)
+        if error.status in (401, 403):  # the service refuses our key, not the caller's
+            return CallRefused(502, f"The endpoint refuses its key. {error.message}", kind)
+        kind, wait = "invalid_request_error", None
+        code = code or next((name for made, name in CODES.items() if isinstance(error, made)), "")
+    return CallRefused(status, error.message, kind, wait=wait, code=code, param=error.param)

@@ -5,11 +5,12 @@ Its listed fields pass unchanged (``passed_fields``). A request whose cost has n
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm import tokens
+from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.request import CAPTURE, ModelRequest, dumped
 from budgets.llm.types import DEARER, Endpoint
 from evaluation.serving.gateway.passed_fields import INLINE, NOTHING, fields_passed
@@ -20,6 +21,7 @@ MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the releas
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 TOOL_LISTS: Final = ("tools", "functions")
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
+THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})  # parts of an answer that is repeated
 MOST_METADATA: Final = 16
 
 
@@ -32,6 +34,7 @@ class ChatRequest:
     stream: bool
     wants_usage: bool
     limit: int | None
+    limit_field: str  # the caller's name for it
     images: tuple[str, ...]  # their URLs, which may contain whole images
 
     @property
@@ -63,13 +66,18 @@ class ChatRequest:
         given = found.items() if isinstance(found, Mapping) else ()
         return {str(name)[:60]: str(value)[:500] for name, value in list(given)[:MOST_METADATA]}
 
+    def left_out(self, endpoints: Iterable[Endpoint]) -> list[str]:
+        """The caller's fields that do not reach these endpoints, whose services refuse them."""
+        refused = {name for endpoint in endpoints for name in endpoint.leave_out}
+        return sorted(refused.intersection(name for name, value in self.body.items() if value is not None))
+
     def for_model(self, endpoint: Endpoint, system: str, limit: int) -> ModelRequest:
         """The request to ``endpoint``: ``system`` before all messages, and at most ``limit`` tokens of an answer."""
         given = fields_passed(self.body, endpoint)
         said, streamed = given.pop("messages"), given.pop("stream_options", None)
-        messages = [{"role": "system", "content": system}, *said] if system else said
+        messages = messages_fitted(endpoint, [{"role": "system", "content": system}, *said] if system else said)
         length = min(self.limit or limit or MOST_TOKENS, limit or self.limit or MOST_TOKENS)
-        ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field: length}
+        ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or self.limit_field: length}
         if self.stream:
             ours |= {"stream": True, "stream_options": {**(streamed or {}), "include_usage": True}}
         elif endpoint.capture_tokens:
@@ -78,7 +86,7 @@ class ChatRequest:
             ours["usage"] = {"include": True}  # without it there is no usage.cost
         given = {name: value for name, value in given.items() if name not in ours and name not in _OURS}
         extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in given}
-        prompt = dumped({**extra, **given, "messages": messages})
+        prompt, ours = dumped(fitted(endpoint, {**extra, **given, "messages": messages})), fitted(endpoint, ours)
         return ModelRequest(
             body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
             prompt=prompt,
@@ -116,7 +124,7 @@ def request_of(body: Mapping[str, Any]) -> ChatRequest:
     if not isinstance(options, dict | None):
         raise BadCall("stream_options is an object.", param="stream_options")
     for name, why in DEARER.items():
-        if body.get(name) not in (None, NOTHING.get(name)):
+        if body.get(name) is not None and body[name] not in NOTHING.get(name, ()):
             raise BadCall(f"{name} can't be used here: {why}, and no budget could bound it.", param=name)
     for name in TOOL_LISTS:
         if not isinstance(body.get(name) or [], list):
@@ -126,19 +134,21 @@ def request_of(body: Mapping[str, Any]) -> ChatRequest:
         model=model,
         stream=body.get("stream") is True,
         wants_usage=bool((options or {}).get("include_usage")),
-        limit=_limit(body),
+        limit=None if (limited := _limit(body)) is None else body[limited],
+        limit_field=limited or LENGTHS[-1],
         images=tuple(_images(body.get("messages"))),
     )
 
 
-def _limit(body: Mapping[str, Any]) -> int | None:
+def _limit(body: Mapping[str, Any]) -> str | None:
+    """The field that bounds the answer. Raises BadCall."""
     for name in LENGTHS:
         value = body.get(name)
         if value is None:
             continue
         if not isinstance(value, int) or isinstance(value, bool) or value < 1:
             raise BadCall(f"{name} is a whole number above 0.", param=name)
-        return value
+        return name
     return None
 
 
@@ -156,6 +166,8 @@ def _images(messages: Any) -> list[str]:
             raise BadCall("It is a text or a list of parts.", param=f"messages.{at}.content")
         for part in content if isinstance(content, list) else ():
             kind = part.get("type") if isinstance(part, dict) else None
+            if message["role"] == "assistant" and kind in THOUGHTS:
+                continue
             if kind not in ("text", "refusal", "image_url"):
                 why = f"A part of kind {kind!r} can't be priced in advance: send text and images."
                 raise BadCall(why, param=f"messages.{at}.content")

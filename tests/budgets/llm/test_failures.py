@@ -60,7 +60,7 @@ FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("cut_body", errors.BrokenAnswer, "cut", MEASURED),
     ("reset", errors.ConnectionLost, "connection failed", HOLD),
     (act("json_body", value=[1, 2]), errors.BrokenAnswer, "a list, not an object", MEASURED),
-    (act("json_body", value={"choices": None}), errors.BrokenAnswer, "no choices", USAGE),
+    (act("json_body", value={"choices": None}), errors.Malformed, "no choices", USAGE),
     (act("json_body", value={"choices": [None]}), errors.Malformed, "choices[0] is null", USAGE),
     (act("json_body", value={"choices": [{"message": "hi"}]}), errors.Malformed, "message is a text", USAGE),
     (act("big", size=2 * MEGABYTE), errors.Malformed, "larger than 1,048,576 bytes", HOLD),

@@ -126,7 +126,7 @@ def test_no_field_that_chooses_reaches_a_service(shop: Production, server: Model
         assert {name: received[name] for name in listed.keys() - ours} == {
             name: value for name, value in listed.items() if name not in ours
         }
-        assert not received.keys() & {"user", "metadata", "max_completion_tokens", *nothing}
+        assert not received.keys() & {"user", "metadata", "max_tokens", *nothing}
 
 
 @pytest.mark.django_db(transaction=True)

@@ -1,0 +1,50 @@
+"""Fits a request to its service: parameters that the service refuses are left out, and a service without a system role
+gets the system's words from the user."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from budgets.llm.types import Endpoint
+
+SYSTEM_ROLES: Final = ("system", "developer")
+
+
+def fitted(endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """``fields`` of a request without those that the endpoint leaves out."""
+    return {name: value for name, value in fields.items() if name not in endpoint.leave_out}
+
+
+def messages_fitted(endpoint: Endpoint, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The messages in roles that the endpoint takes."""
+    return without_system(messages) if endpoint.system_as_user else list(messages)
+
+
+def without_system(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The words of each system message before those of the user's next message; a message of the user's own where none
+    follows."""
+    found: list[Mapping[str, Any]] = []
+    waiting: list[Any] = []
+    for message in messages:
+        if message.get("role") in SYSTEM_ROLES:
+            waiting.append(message.get("content"))
+            continue
+        if waiting and message.get("role") == "user":
+            message, waiting = {**message, "content": _joined([*waiting, message.get("content")])}, []
+        elif waiting:
+            found.append({"role": "user", "content": _joined(waiting)})
+            waiting = []
+        found.append(message)
+    return [*found, {"role": "user", "content": _joined(waiting)}] if waiting else found
+
+
+def _joined(contents: Sequence[Any]) -> Any:
+    """Contents one after another: a text, or a list of parts where one of them is a list."""
+    there = [content for content in contents if content]
+    if not any(isinstance(content, list) for content in there):
+        return "\n\n".join(there)
+    parts: list[Any] = []
+    for content in there:
+        parts += content if isinstance(content, list) else [{"type": "text", "text": content}]
+    return parts
