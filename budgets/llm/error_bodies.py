@@ -1,4 +1,4 @@
-"""Bodies of refusals, read in whatever form a service writes them: the words, the code and the parameter.
+"""Bodies of refusals, read in each form that services write: the words, the code and the parameter.
 
 | form                                                         | written by                                        |
 |--------------------------------------------------------------|---------------------------------------------------|
@@ -85,7 +85,7 @@ def _objects(value: Any, depth: int) -> Iterator[Mapping[str, Any]]:
 
 
 def _words(value: Any, depth: int) -> str:
-    """What an error says, at any depth."""
+    """The message of an error, at any depth."""
     if depth > MOST_DEPTH:
         return ""
     if isinstance(value, str):

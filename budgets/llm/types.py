@@ -213,9 +213,10 @@ class Endpoint:
     message; ``pass_fields`` are fields that callers of the gateway may send beside those that its kind always takes;
     ``hidden`` are secrets within ``headers`` that no message may show either. ``capture_tokens`` asks for the
     ids and log-probabilities of what was sampled, as vLLM and SGLang give them.
-    ``leave_out`` names parameters that are never sent, ``system_as_user`` puts system messages into the user's next
-    one, ``max_tokens_field`` names the bound of an answer ("": the caller's own name, else max_tokens) and
-    ``key_header`` the header of the key. They fit a request to a service that refuses others (``budgets.llm.fitting``).
+
+    Four fields fit a request to its service (``budgets.llm.fitting``). ``leave_out`` names parameters that are never
+    sent. ``system_as_user`` puts system messages into the user's next one. ``max_tokens_field`` names the bound of an
+    answer ("": the caller's own name, else max_tokens). ``key_header`` names the header of the key.
     """
 
     base_url: str

@@ -1,4 +1,4 @@
-"""What a refused call says: words, code and parameter of every dialect, and no parameter masked as a secret."""
+"""Words, code and parameter of a refusal in every dialect, and no parameter masked as a secret."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def test_the_name_of_a_parameter_is_no_secret(text: str, key: str) -> None:
         assert (name in shown) == (name in text)
 
 
-def test_a_short_key_is_masked_where_it_stands_alone() -> None:
+def test_a_short_key_is_masked_as_a_word_of_its_own() -> None:
     assert masked("Incorrect key EMPTY: (EMPTY)", [Secret("EMPTY")]) == "Incorrect key ***: (***)"
     assert masked("it was rk-live-12345 or prefixhunter2secretpart", [Secret("hunter2secret")]) == (
         "it was *** or prefix***part"
