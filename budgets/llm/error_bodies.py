@@ -19,8 +19,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from budgets.llm.errors import Malformed
-from budgets.llm.wire import clean, load
+import orjson
 
 MOST_PARTS: Final = 8  # of a list of errors
 MOST_DEPTH: Final = 6
@@ -90,7 +89,9 @@ def _words(value: Any, depth: int) -> str:
         return ""
     if isinstance(value, str):
         found = _loaded(value)
-        return (_words(found, depth + 1) if found is not None else "") or clean(value).strip()
+        return (_words(found, depth + 1) if found is not None else "") or value.encode(
+            "utf-8", "replace"
+        ).decode().replace("\0", "\ufffd").strip()
     if isinstance(value, list):
         parts = (_words(part, depth + 1) for part in value[:MOST_PARTS])
         return "; ".join(dict.fromkeys(filter(None, parts)))
@@ -109,8 +110,8 @@ def _loaded(text: str) -> Any:
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
-        return load(text)
-    except Malformed:
+        return orjson.loads(text)
+    except orjson.JSONDecodeError:
         return None
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import orjson
 
+from budgets.llm.error_bodies import read_error
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, without_zeros
@@ -80,8 +81,6 @@ def read(value: object) -> Answer:
 
 def error_in(value: object) -> Malformed:
     """The error in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
-    from budgets.llm.error_bodies import read_error  # it reads JSON by this module
-
     found = read_error({"error": value})
     given = value.get("code") if isinstance(value, Mapping) else None
     number = as_number(given)
