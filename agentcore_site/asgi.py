@@ -14,6 +14,7 @@ from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is 
 from django.urls import get_resolver  # noqa: E402
 
 from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
+from agentcore_site.lib.connection_handover import is_gateway  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
@@ -47,7 +48,8 @@ application = ProtocolTypeRouter(
     }
 )
 
-# Pages are loaded now, not by the first request. Loaded objects are never collected: a full collection would stop all
-# answers for 0.13 s, twice a second under load.
-get_resolver().url_patterns  # noqa: B018
+# Pages are loaded now, not by the first request; the gateway's process gets none. Loaded objects are never collected: a
+# full collection would stop all answers for 0.13 s, twice a second under load.
+if not is_gateway():
+    get_resolver().url_patterns  # noqa: B018
 gc_freeze.settle()

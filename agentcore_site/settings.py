@@ -213,7 +213,9 @@ SOCKETS_PER_PERSON = env.integer("SOCKETS_PER_PERSON", 50, low=1, high=100_000)
 SOCKET_MAX_FRAME = 2**14  # bytes; `manage.py up` gives it to the server, which then reads no larger one
 # Seconds for the arrival of a request's head, and of its body, which has one more for each KiB.
 REQUEST_SECONDS = env.request_seconds()
+# Processes of `manage.py up` on the site's one port, and beside them those that answer calls of the gateway.
 WEB_PROCESSES = env.integer("WEB_PROCESSES", 1, low=1, high=64)
+GATEWAY_PROCESSES = env.integer("GATEWAY_PROCESSES", 1, low=0, high=64)
 # Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 # Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.

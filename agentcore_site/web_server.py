@@ -1,12 +1,43 @@
-"""The web server: uvicorn, with all its options, and a time limit for the arrival of requests.
+"""The web server: uvicorn, with all its options, a time limit for the arrival of requests, and connections that change
+their process.
 
 ``python -m agentcore_site.web_server agentcore_site.asgi:application --port 8000``
 """
 
+from __future__ import annotations
+
+import asyncio
+import socket
+from importlib import import_module
+from typing import Any
+
 from uvicorn.config import HTTP_PROTOCOLS
-from uvicorn.main import main
+from uvicorn.server import Server
+
+from agentcore_site.lib.connection_handover import connection_handover, is_gateway
+from agentcore_site.lib.timed_requests import TimedRequests
+
+
+class SharingServer(Server):
+    """Takes connections from the channel too; a process of the gateway takes no others."""
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup([] if is_gateway() else sockets)
+        if handover := connection_handover():
+            handover.receive(self._protocol)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        if handover := connection_handover():
+            handover.stop()
+        await super().shutdown(sockets)
+
+    def _protocol(self, begun: bytes) -> asyncio.Protocol:
+        return TimedRequests(self.config, self.server_state, self.lifespan.state, begun=begun)
+
 
 HTTP_PROTOCOLS["auto"] = "agentcore_site.lib.timed_requests:TimedRequests"
+command_line: Any = import_module("uvicorn.main")
+command_line.Server = SharingServer
 
 if __name__ == "__main__":
-    main()
+    command_line.main()

@@ -40,9 +40,9 @@ PR_SET_PDEATHSIG = 1
 class Process:
     """One process to keep: how to start it, when it is ready, how to ask it to stop.
 
-    ``heartbeats``: it writes them (``agentcore_site.lib.heartbeats``). ``listener``: a socket that it inherits, so that
+    ``heartbeats``: it writes them (``agentcore_site.lib.heartbeats``). ``sockets``: those that it inherits, so that
     connections wait for the next process while none runs. ``most_memory``: bytes of resident memory above which another
-    process is started and takes its place; 0: no limit. A process with a listener is ready at its first heartbeat.
+    process is started and takes its place; 0: no limit. A process with sockets is ready at its first heartbeat.
     ``niceness``: as of ``nice``; a process of 5 gets a third of the time of a process of 0 where both want a core.
     """
 
@@ -55,7 +55,7 @@ class Process:
     cwd: str = "/"
     ready_seconds: float = 60.0
     heartbeats: bool = False
-    listener: socket.socket | None = None
+    sockets: tuple[socket.socket, ...] = ()
     most_memory: int = 0
     niceness: int = 0
 
@@ -153,7 +153,7 @@ class Supervisor:
         """
         started = self._spawn(process)
         self.running.append(started)
-        if process.ready is None and process.listener is None:
+        if process.ready is None and not process.sockets:
             return
         ok = wait_until(lambda: not started.is_alive or started.is_ready, process.ready_seconds)
         if not ok or not started.is_alive:
@@ -302,7 +302,7 @@ class Supervisor:
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches us alone; we stop them in order
-                pass_fds=[process.listener.fileno()] if process.listener else [],
+                pass_fds=[one.fileno() for one in process.sockets],
                 preexec_fn=_in_child(process),
             )
         now = time.monotonic()

@@ -1,4 +1,5 @@
-"""uvicorn's HTTP protocol with a time limit for the arrival of a request, which uvicorn itself does not have."""
+"""uvicorn's HTTP protocol with what uvicorn itself does not have: a time limit for the arrival of a request, and
+connections that change their process."""
 
 from __future__ import annotations
 
@@ -8,16 +9,22 @@ from typing import Any, Final
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from agentcore_site import env
+from agentcore_site.lib.connection_handover import connection_handover
 
 BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
 
 
 class TimedRequests(HttpToolsProtocol):
     """Head and body of a request have ``REQUEST_SECONDS`` each, a large body more by its size. A caller that is slower
-    receives 408, and its connection is closed. While the application does not read, the time is not over."""
+    receives 408, and its connection is closed. While the application does not read, the time is not over.
 
-    def __init__(self, *args: Any, **more: Any) -> None:
+    A request may belong to another process (``connection_handover``), which then gets the connection. ``begun``: what
+    had arrived of its request there."""
+
+    def __init__(self, *args: Any, begun: bytes = b"", **more: Any) -> None:
         super().__init__(*args, **more)
+        self._handover = connection_handover()
+        self._first = begun  # bytes of a request that can't be parsed yet
         self._seconds = env.request_seconds()
         self._timer: asyncio.TimerHandle | None = None
         self._ends = 0.0  # by the clock of the loop
@@ -26,6 +33,20 @@ class TimedRequests(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
         self._await_request()
+        if self._first:
+            self.data_received(b"")
+
+    def data_received(self, data: bytes) -> None:
+        between = not self._begun and not self.pipeline and (self.cycle is None or self.cycle.response_complete)
+        if self._handover and between:
+            data, self._first = self._first + data, b""
+            if self._handover.undecided(data):
+                self._first = data
+                return
+            if self._handover.gave(self.transport, data):
+                self._stop()
+                return
+        super().data_received(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()

@@ -115,7 +115,7 @@ def test_up_speaks_tls_with_a_given_certificate(db: None, tmp_path: Path, settin
     port = free_port(18_443)
     stack: Any = SimpleNamespace(data_dir=tmp_path, run_folder=tmp_path, role="")
     web = next(one for one in Command()._processes(stack, port, 1, "127.0.0.1") if one.name == "web")
-    inherited = [web.listener.fileno()]
+    inherited = [one.fileno() for one in web.sockets]
     process = subprocess.Popen(
         web.command, cwd=env.ROOT, env=environment(), stderr=subprocess.DEVNULL, pass_fds=inherited
     )

@@ -40,13 +40,12 @@ while not ended:
 def answering(memory: int, **more: Any) -> Process:
     listener = ports.listener("127.0.0.1", 0)
     command = [sys.executable, "-c", ANSWERS, str(listener.fileno()), str(memory)]
-    return Process("answers", command, heartbeats=True, listener=listener, **more)
+    return Process("answers", command, heartbeats=True, sockets=(listener,), **more)
 
 
 def answered(process: Process) -> int:
     """Calls once; the id of the process that answered."""
-    assert process.listener is not None
-    with socket.create_connection(process.listener.getsockname(), timeout=10) as connection:
+    with socket.create_connection(process.sockets[0].getsockname(), timeout=10) as connection:
         return int(connection.recv(20))
 
 

@@ -12,7 +12,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
+from socket import socket
 from typing import Any
 
 from django.conf import settings
@@ -26,6 +28,7 @@ from agentcore_site.embedded.reporting import Reporter
 from agentcore_site.embedded.stack import Stack
 from agentcore_site.embedded.status_server import StatusServer
 from agentcore_site.embedded.supervisor import Process
+from agentcore_site.lib.connection_handover import CHANNEL, GATEWAY, channel_ends
 from agentcore_site.lib.host_ids import HOST_ID_VARIABLE, folder_name, process_host_id
 from agentcore_site.lib.queues import JOB_QUEUES, SHORT_TASKS
 from agentcore_site.lib.service_paths import CannotStart
@@ -34,8 +37,8 @@ DEFAULT_PORT = 8000
 LOCAL = "127.0.0.1"
 ALL = "all"
 ROLES = {
-    ALL: frozenset({"web", "worker", "helper", "beat", "events"}),
-    "web": frozenset({"web"}),
+    ALL: frozenset({"web", "gateway", "worker", "helper", "beat", "events"}),
+    "web": frozenset({"web", "gateway"}),
     "worker": frozenset({"worker", "helper"}),
     "beat": frozenset({"beat"}),
     "events": frozenset({"events"}),
@@ -258,14 +261,15 @@ class Command(BaseCommand):
         ]
 
     def _web(self, bind: str, port: int, environment: dict[str, str]) -> list[Process]:
-        """The web processes. The supervisor owns their one socket: a connection goes to a process that is free for it.
-        While the only process ends and the next one starts, connections wait, and none is refused.
+        """The web processes, and those that answer calls of the gateway. The supervisor owns the one socket: a
+        connection goes to a web process that is free for it, and with a call on to a process of the gateway. While none
+        of a kind runs, its connections wait, and none is refused.
 
         Raises:
             CannotStart: this host has no such address, or the port was taken meanwhile.
         """
         try:
-            socket = listener(bind, port)
+            site = listener(bind, port)
         except OSError as error:
             raise CannotStart(f"{bind}:{port} can't be listened on: {error.strerror}.") from error
         uvicorn = [sys.executable, "-m", "agentcore_site.web_server", "agentcore_site.asgi:application"]
@@ -274,20 +278,15 @@ class Command(BaseCommand):
         # A long stream must not keep the process from its end: what is cut off is settled and stored.
         uvicorn += ["--timeout-graceful-shutdown", "12"]
         # Pages send nothing over a socket; a larger frame closes it with 1009.
-        uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME)]
-        if settings.TLS_CERT_FILE:
-            uvicorn += ["--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE]
+        uvicorn += ["--ws-max-size", str(settings.SOCKET_MAX_FRAME), "--lifespan", "on", "--log-level", "warning"]
+        web, count = [*uvicorn, "--fd", str(site.fileno())], settings.GATEWAY_PROCESSES
+        if settings.TLS_CERT_FILE:  # an encrypted connection can't change its process
+            web, count = [*web, "--ssl-certfile", settings.TLS_CERT_FILE, "--ssl-keyfile", settings.TLS_KEY_FILE], 0
+        end, gateways_end = channel_ends()
+        shared, given = ((site, end), _channel(end)) if count else ((site,), {})
         return [
-            Process(
-                f"web-{number}" if number > 1 else "web",
-                [*uvicorn, "--fd", str(socket.fileno()), "--lifespan", "on", "--log-level", "warning"],
-                environment=environment | {"DB_POOL": "12"},
-                cwd=str(env.ROOT),
-                heartbeats=True,
-                listener=socket,
-                most_memory=settings.WEB_MEMORY_MB << 20,
-            )
-            for number in range(1, settings.WEB_PROCESSES + 1)
+            *_alike("web", settings.WEB_PROCESSES, web, environment | given, shared),
+            *_alike("gateway", count, uvicorn, environment | _channel(gateways_end) | {GATEWAY: "1"}, (gateways_end,)),
         ]
 
     # -- staying ---------------------------------------------------------------------------------------------------
@@ -340,6 +339,26 @@ class Demo:
             if self.last_line:
                 print(self.last_line, flush=True)
             self.last_line = line.rstrip("\n")
+
+
+def _alike(
+    name: str, count: int, command: list[str], environment: dict[str, str], sockets: tuple[socket, ...]
+) -> Iterator[Process]:
+    """Processes of the web server."""
+    for number in range(1, count + 1):
+        yield Process(
+            f"{name}-{number}" if number > 1 else name,
+            command,
+            environment=environment | {"DB_POOL": "12"},
+            cwd=str(env.ROOT),
+            heartbeats=True,
+            sockets=sockets,
+            most_memory=settings.WEB_MEMORY_MB << 20,
+        )
+
+
+def _channel(end: socket) -> dict[str, str]:
+    return {CHANNEL: str(end.fileno())}
 
 
 def _failed(done: subprocess.CompletedProcess[str]) -> CannotStart:
