@@ -13,6 +13,7 @@ from evaluation.serving.adapters.outbox import plans_send
 from evaluation.serving.deployments.advance import deployments_advance
 from evaluation.serving.deployments.edits import edits_advance
 from evaluation.serving.feedback.sweep import sessions_close, sweep
+from evaluation.serving.gateway.key_limits import calls_ended
 from evaluation.serving.loop.advance import loops_advance
 from evaluation.serving.traces.recovery import recover
 
@@ -41,7 +42,7 @@ def sessions() -> int:
 def journals() -> int:
     """Finishes what gateway processes of this host left when they ended: with its web process away, money would stay
     held. Returns the number of stored traces."""
-    return recover(Path(settings.GATEWAY_JOURNAL))
+    return recover(Path(settings.GATEWAY_JOURNAL), calls_ended)
 
 
 @shared_task(name="serving.plans")

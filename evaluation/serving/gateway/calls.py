@@ -28,7 +28,7 @@ from budgets.pricing import worst_case_micros
 from evaluation.serving.gateway.calls_at_once import CallsAtOnce
 from evaluation.serving.gateway.consumers import Consumer
 from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, PayerName, Payers
-from evaluation.serving.gateway.key_limits import KeyHolds, KeyRates, RecentSpending
+from evaluation.serving.gateway.key_limits import KeyHolds, KeyRates, RecentSpending, calls_ended
 from evaluation.serving.gateway.refusals import CallRefused, refusal_of, spent_refusal
 from evaluation.serving.gateway.request import ChatRequest
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
@@ -120,6 +120,7 @@ class Calls:
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
         self.at_once = CallsAtOnce()
         self._background: set[asyncio.Task[Any]] = set()
+        self._ends: set[asyncio.Task[Any]] = set()
         self._run_in_background(self.at_once.exchange_always())
         self._run_in_background(self._recovering())
 
@@ -196,13 +197,14 @@ class Calls:
             self._store(call, known | row, begun)
             if call.held:
                 assert call.consumer.key_id is not None
-                self._run_in_background(self._holds.end(call.consumer.key_id, call.id, call.cost_micros))
+                self._run_in_background(self._holds.end(call.consumer.key_id, call.id, call.cost_micros), self._ends)
             if call.model.shadow and call.model.new is not None and call.arm == ArmName.CURRENT:
                 self._start_shadow(call)
         return done
 
     async def aclose(self) -> None:
         """Cancels background tasks and writes all pending traces."""
+        await asyncio.gather(*self._ends)
         for task in self._background:
             task.cancel()
         try:
@@ -357,10 +359,10 @@ class Calls:
                 log.exception("a journal could not be finished")
             await asyncio.sleep(RECOVER_SECONDS)
 
-    def _run_in_background(self, work: Any) -> None:
-        task = asyncio.ensure_future(work)
-        self._background.add(task)
-        task.add_done_callback(self._background.discard)
+    def _run_in_background(self, work: Any, tasks: set[asyncio.Task[Any]] | None = None) -> None:
+        tasks = self._background if tasks is None else tasks
+        tasks.add(task := asyncio.ensure_future(work))
+        task.add_done_callback(tasks.discard)
 
 
 class DiscardedAnswer:
@@ -384,6 +386,6 @@ def _recover(folder: Path) -> int:
     from django.db import connection
 
     try:
-        return recover(folder)
+        return recover(folder, calls_ended)
     finally:
         connection.close()

@@ -7,14 +7,14 @@ import threading
 import time
 import uuid
 from collections import defaultdict, deque
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from django.conf import settings
 from redis.exceptions import RedisError
 
 from agentcore_site.lib.broker import broker_asked
-from agentcore_site.lib.redis_address import async_redis_client
+from agentcore_site.lib.redis_address import async_redis_client, redis_client
 from evaluation.serving.models import ArmName
 
 if TYPE_CHECKING:
@@ -61,7 +61,22 @@ redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', now - ARGV[4])
 redis.call('ZADD', KEYS[2], string.format('%.6f', now), ARGV[1] .. '/' .. ARGV[3])
 redis.call('EXPIRE', KEYS[2], ARGV[4] + 1)
 """
-LONGEST_CALL: Final = 900  # seconds; a process that was killed ends no call
+# Ends calls of which only "call/cost" is known. Arguments: the seconds for which costs are kept, and the calls.
+FREE: Final = """
+local time = redis.call('TIME')
+local now = string.format('%.6f', time[1] + time[2] / 1e6)
+local costs = {}
+for at = 2, #ARGV do costs[string.match(ARGV[at], '^[^/]*')] = ARGV[at] end
+for _, member in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+  local ended = costs[string.match(member, '^[^/]*')]
+  if ended then
+    redis.call('ZREM', KEYS[1], member)
+    redis.call('ZADD', KEYS[2], now, ended)
+    redis.call('EXPIRE', KEYS[2], ARGV[1] + 1)
+  end
+end
+"""
+LONGEST_CALL: Final = 900  # seconds, where Redis is away when a killed process's calls are finished
 KEPT: Final = 60  # seconds; reads of the database are younger
 WRITING: Final = 1.0  # seconds from a call's end until its cost is in the database
 
@@ -126,6 +141,20 @@ class KeyHolds(SharedLimit):
         if not own:
             del self._own[key]
         return micros
+
+
+def calls_ended(rows: Iterable[Mapping[str, Any]]) -> None:
+    """Frees what calls of a process that is gone counted against their keys. ``rows``: their traces, as JSON."""
+    costs: dict[str, list[str]] = defaultdict(list)
+    for row in rows:
+        if row.get("key_id"):
+            costs[row["key_id"]].append(f"{row['id']}/{row.get('cost_micros') or 0}")
+    try:
+        with redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client, broker_asked():
+            for key, calls in costs.items():
+                client.eval(FREE, 2, *_names(uuid.UUID(key)), str(KEPT), *calls)
+    except (RedisError, OSError) as error:
+        log.info("the calls of a process that is gone are forgotten in %d s: %s", LONGEST_CALL, error)
 
 
 def _names(key: uuid.UUID) -> tuple[str, str]:

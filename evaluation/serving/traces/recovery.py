@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 from uuid import UUID
@@ -28,9 +28,9 @@ WHY: Final = "its process ended before the answer was there"
 ENDED: Final = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": WHY}
 
 
-def recover(folder: Path) -> int:
+def recover(folder: Path, ended: Callable[[list[Mapping[str, Any]]], None]) -> int:
     """Finishes the work in the journals of processes that are gone, in ``folder``. Returns the number of stored traces,
-    without those of journals that were set aside.
+    without those of journals that were set aside. ``ended`` is called with the rows of each journal.
 
     A journal that can't be finished is set aside: it is renamed, named in the log and counted, and keeps no other from
     being finished.
@@ -50,6 +50,7 @@ def recover(folder: Path) -> int:
                 raise
             log.exception("the journal %s can't be finished", journal.name)
             refused = {row["id"] for row in rows}
+        ended(rows)
         if refused:
             errors.labels("journal_set_aside", "gateway").inc()
             log.error("the journal %s is set aside: %d of its traces can't be stored", journal.name, len(refused))

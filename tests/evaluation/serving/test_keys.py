@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from unittest import mock
 
@@ -129,6 +130,21 @@ async def test_calls_under_way_count_at_their_worst_case_in_all_processes(broker
     ]  # fmt: skip
     await alone.end(key, more[0], 1)
     assert await alone.take(key, more[5], 2_000, room_micros=5_000, read_at=now)
+
+
+@pytest.mark.django_db(transaction=True)
+async def test_a_process_that_ends_has_freed_the_calls_that_ended(
+    broker: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls, freed = Calls(tmp_path), []
+
+    async def end(*call: object) -> None:
+        await asyncio.sleep(0.02)
+        freed.append(call)
+
+    calls._run_in_background(end("key", "call"), calls._ends)
+    await calls.aclose()
+    assert freed == [("key", "call")]
 
 
 @pytest.mark.django_db(transaction=True)

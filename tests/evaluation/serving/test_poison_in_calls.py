@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
+import time
 import uuid
 from datetime import UTC, datetime
 from pathlib import Path
@@ -16,9 +18,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agentcore_site.lib.storable import storable
+from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.services import api_key_create
 from evaluation.serving.gateway.calls import RECOVER_SECONDS
 from evaluation.serving.gateway.chat_answers import ChatInterface
+from evaluation.serving.gateway.key_limits import KeyHolds, calls_ended
 from evaluation.serving.gateway.responses import ResponsesInterface
 from evaluation.serving.models import ProductionTrace, TraceStatus
 from evaluation.serving.tasks import journals
@@ -130,7 +135,7 @@ def refusing(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.django_db(transaction=True)
 def test_a_journal_with_poison_is_recovered_whole(acme: Organization, tmp_path: Path) -> None:
     killed(tmp_path, row(acme), row(acme, response={"content": "a\x00b"}, metadata={"\x00": "x"}))
-    assert recover(tmp_path) == 2 and ProductionTrace.objects.count() == 2
+    assert recover(tmp_path, calls_ended) == 2 and ProductionTrace.objects.count() == 2
     assert not list(tmp_path.iterdir())
 
 
@@ -144,19 +149,41 @@ def test_a_worker_finishes_journals_without_a_call(acme: Organization, tmp_path:
 
 
 @pytest.mark.django_db(transaction=True)
+def test_calls_of_a_killed_process_count_against_their_key_no_longer(
+    acme: Organization, adam: Any, broker: Any, tmp_path: Path, settings: Any
+) -> None:
+    settings.GATEWAY_JOURNAL = str(tmp_path)
+    key, _ = api_key_create(Actor(adam), name="one", scopes=["gateway:call"], monthly_micros=5_000)
+    rows = [row(acme, key_id=str(key.pk)) for _ in range(2)]
+    killed(tmp_path, *rows)
+
+    async def take(*calls: str) -> list[bool]:
+        holds, more = KeyHolds(), {"room_micros": 5_000, "read_at": time.monotonic()}
+        taken = [await holds.take(key.pk, uuid.UUID(call), 2_500, **more) for call in calls]
+        await holds.aclose()
+        return taken
+
+    assert asyncio.run(take(*(one["id"] for one in rows))) == [True, True]
+    assert asyncio.run(take(str(uuid.uuid4()))) == [False]
+    assert journals() == 2
+    assert asyncio.run(take(str(uuid.uuid4()))) == [True]
+    assert len(broker.zrange(f"agentcore:{{{key.pk}}}:ended", 0, -1)) == 2  # until a read of the database has them
+
+
+@pytest.mark.django_db(transaction=True)
 def test_a_refused_trace_is_stored_with_its_costs_and_keeps_no_other_back(
     acme: Organization, tmp_path: Path, refusing: None
 ) -> None:
     killed(tmp_path, row(acme), poisoned := row(acme, request={"messages": ["POISON"]}), row(acme))
     killed(tmp_path, lost := row(acme, model="POISON"), row(acme))
     killed(tmp_path, row(acme))
-    assert recover(tmp_path) == 4
+    assert recover(tmp_path, calls_ended) == 4
     assert ProductionTrace.objects.count() == 5  # of six; one is in a journal that was set aside
     stored = ProductionTrace.objects.get(pk=poisoned["id"])
     assert (stored.cost_micros, stored.request, stored.error) == (7, {}, "Its content could not be stored.")
     (aside,) = tmp_path.iterdir()
     assert aside.suffix == ASIDE and lost["id"].encode() in aside.read_bytes()
-    assert recover(tmp_path) == 0  # it is not tried for ever
+    assert recover(tmp_path, calls_ended) == 0  # it is not tried for ever
 
 
 @pytest.mark.django_db(transaction=True)
