@@ -1,10 +1,10 @@
 """``make bench``: runs every figure and prints the table.
 
 Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
-telemetry rewarders feedback gateway neighbour events bad_events flood otlp poison walls context),
+telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
 or one of a part: ``jobs.fairness``.
-``fuzz [requests]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals [options]``, ``canary
-[options]`` and ``gate [options]`` are benches of their own."""
+``fuzz [requests]``, ``neighbour [door …]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals
+[options]``, ``canary [options]`` and ``gate [options]`` are benches of their own."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ if __name__ == "__main__":
         "rivals": "tests.performance.rivals.bench",
         "canary": "tests.performance.canary",
         "gate": "tests.performance.gate",
+        "neighbour": "tests.performance.neighbour",
     }
     if bench := own.get("".join(sys.argv[1:2])):
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
@@ -71,7 +72,6 @@ def main() -> int:
         learning,
         ledger,
         llm,
-        neighbour,
         otlp,
         paid,
         poison,
@@ -109,7 +109,6 @@ def main() -> int:
         "rewarders": [rewarders.suite],
         "feedback": [feedback.suite],
         "gateway": [gateway.calls],
-        "neighbour": [neighbour.sign_in],
         "otlp": [otlp.suite],
         "poison": [poison.poison],
         "walls": [walls.costs],

@@ -54,10 +54,10 @@ def suite() -> list[Figure]:
         port = fleet.web()
         takers = {"ours": f"http://127.0.0.1:{port}/api/v1/otlp/v1/traces"}
         takers |= dict(one.split("=", 1) for one in os.environ.get("OTLP_RIVALS", "").split(",") if one)
-        assert _send(takers["ours"], key, [_export(1)])
+        assert _send(takers["ours"], key, [export(1)])
         rates: dict[str, list[float]] = defaultdict(list)
         for _ in range(ROUNDS):
-            bodies = [_export(SPANS) for _ in range(EXPORTS)]
+            bodies = [export(SPANS) for _ in range(EXPORTS)]
             for name, url in takers.items():
                 began = time.perf_counter()
                 taken = _send(url, key, bodies)
@@ -105,7 +105,7 @@ def _send(url: str, key: str, bodies: list[bytes]) -> int:
         return sum(pool.map(post, bodies))
 
 
-def _export(spans: int) -> bytes:
+def export(spans: int) -> bytes:
     request = ExportTraceServiceRequest()
     resource = request.resource_spans.add()
     resource.resource.attributes.append(_pair("service.name", "clerk"))
