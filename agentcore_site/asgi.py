@@ -15,6 +15,7 @@ from django.urls import get_resolver  # noqa: E402
 
 from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
 from agentcore_site.lib.connection_handover import is_gateway  # noqa: E402
+from agentcore_site.lib.large_bodies import LargeBodies  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
@@ -27,7 +28,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 require_same_or_exit()
 
 
-gateway = Gateway(FastContexts(McpPath(django_application)))
+gateway = Gateway(FastContexts(McpPath(LargeBodies(django_application))))
 
 
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:

@@ -110,7 +110,7 @@ class Flood:
             held = []
             with suppress(OSError, WebSocketException):
                 for _ in range(SOCKETS // CALLERS):
-                    held.append(connect(url, additional_headers=headers, open_timeout=20))
+                    held.append(connect(url, additional_headers=headers, open_timeout=20, legacy=True))
                     for _ in range(20):
                         held[-1].send("x" * 1000)
             for one in held:

@@ -60,6 +60,20 @@ def test_role_can_not_switch_off_a_guard_or_change_what_is_append_only(db: None,
     refused(statement)
 
 
+@pytest.mark.parametrize(
+    ("column", "sequence"),
+    [
+        ("audit_auditevent (number)", "audit_auditevent_number"),
+        ("budgets_ledgerentry (id)", "budgets_ledgerentry_id_seq"),
+        ("budgets_budgetlimit (id)", "budgets_budgetlimit_id_seq"),
+    ],
+)
+@pytest.mark.parametrize("away", [10**12, 1, -1, -(10**9)])
+def test_role_can_not_number_a_sealed_line_itself(db: None, column: str, sequence: str, away: int) -> None:
+    [(newest,)] = run("SELECT nextval(%s)", sequence)
+    refused(f"INSERT INTO {column} VALUES ({newest + away})", match=f"{newest + away} was refused")
+
+
 def test_role_can_not_claim_to_be_an_erasure(operator: Actor, agent: Agent) -> None:
     record(operator, "agent.changed", agent)
     playbook_of(operator, agent)
