@@ -111,10 +111,8 @@ console = [
     path("agents/<str:ref>/", agents.agent, name="agent"),
 ]
 
+# Programs first: Django tries one pattern after the other, and what has a prefix of its own skips the pages.
 urlpatterns = [
-    *console,
-    path("admin/login/", session.admin_sign_in),
-    path("admin/", admin.site.urls),
     path("api/v1/jsonrpc", rpc.jsonrpc, name="jsonrpc"),
     path("api/v1/", include((rest_urls.urlpatterns, "api"))),
     path("internal/ace/", include(("experiences.playbooks.ace.urls", "ace"))),
@@ -123,7 +121,10 @@ urlpatterns = [
     path("health/live", health.live, name="health-live"),
     path("health/ready", health.ready, name="health-ready"),
     path("health/", health.status, name="health"),
+    path("metrics", prometheus.metrics, name="metrics"),
     path("docs/", documents.document, name="documents"),
     path("docs/<path:path>", documents.document, name="document"),
-    path("metrics", prometheus.metrics, name="metrics"),
+    path("admin/login/", session.admin_sign_in),
+    path("admin/", admin.site.urls),
+    *console,
 ]

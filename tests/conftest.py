@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.auth.hashers import PBKDF2PasswordHasher
 from django.db import connection
 from django.test import TransactionTestCase
 from hypothesis import HealthCheck
@@ -32,6 +33,9 @@ from tests.support.workers import Fleet, LiveSite, live_site_running
 # The first input of a process that Hypothesis makes takes seconds: it reads the constants of all our modules.
 hypothesis.register_profile("ours", suppress_health_check=[HealthCheck.too_slow])
 hypothesis.load_profile("ours")
+# A password is checked in a third of a second on purpose. The number of rounds is part of each hash: other processes of
+# the product, which have the shipped number, accept the hashes of these people too.
+PBKDF2PasswordHasher.iterations = 1_000
 
 
 def pytest_collection_finish() -> None:

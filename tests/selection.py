@@ -7,6 +7,8 @@ fast test that uses the database all the same fails: pytest-django blocks it.
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -15,6 +17,7 @@ from tests.services import FAST
 
 ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup", "broker", "services", "own_services"})
 ALONE: Final = "pytest.mark.alone"
+ALL_THOROUGH: Final = re.compile(r"^pytestmark = (.*|\[\n(    .*\n)*?    )pytest\.mark\.thorough\(", re.MULTILINE)
 ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "bench"})
 
 
@@ -23,6 +26,14 @@ def is_fast(item: pytest.Item) -> bool:
     if any(item.get_closest_marker(name) for name in ASKING_MARKS):
         return False
     return ASKING_FIXTURES.isdisjoint(getattr(item, "fixturenames", ()))
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves out a file whose tests are all thorough where none of those runs: to import it would be in vain."""
+    leaves_out = config.option.markexpr == FAST or "not thorough" in config.option.markexpr
+    if leaves_out and collection_path.match("test_*.py"):
+        return ALL_THOROUGH.search(collection_path.read_text(encoding="utf-8")) is not None or None
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects

@@ -42,13 +42,10 @@ class Actor:
         """The person's memberships by organisation; empty for a stranger or a disabled account."""
         if not getattr(self.user, "is_authenticated", False) or not self.user.is_active:
             return {}
-        rows = self.user.memberships.select_related("organization").order_by("created_at", "id")
-        if self.organization_id is not None:
-            rows = rows.filter(organization_id=self.organization_id)
-        from agentcore_site.tenancy.role_groups import rights_beside  # models: apps have to be ready
+        from agentcore_site.tenancy.role_groups import memberships_of  # models: apps have to be ready
 
         with everything():
-            return {row.organization_id: row for row in rights_beside(rows)}
+            return {row.organization_id: row for row in memberships_of(self.user, self.organization_id)}
 
     @cached_property
     def rights(self) -> dict[uuid.UUID, frozenset[str]]:

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,7 +15,7 @@ from django.contrib.auth.models import User
 
 from agentcore_site import env
 from tests import services
-from tests.selection import is_fast
+from tests.selection import is_fast, pytest_ignore_collect
 
 
 def asks_for_nothing() -> None: ...
@@ -45,6 +47,19 @@ def test_a_test_is_fast_if_it_asks_for_nothing(test: Callable[..., None], fast: 
     assert is_fast(pytest.Function.from_parent(request.node.parent, name=test.__name__, callobj=test)) is fast
 
 
+@pytest.mark.parametrize(
+    "markers", ["MARK", "[pytest.mark.django_db, MARK]", "[\n    pytest.mark.django_db,\n    MARK,\n]"]
+)
+def test_a_file_of_thorough_tests_is_imported_only_where_they_run(markers: str, tmp_path: Path) -> None:
+    thorough, other = tmp_path / "test_thorough.py", tmp_path / "test_other.py"
+    thorough.write_text("pytestmark = " + markers.replace("MARK", 'pytest.mark.thorough(reason="kills")'))
+    other.write_text('pytestmark = pytest.mark.django_db\n\n@pytest.mark.thorough(reason="kills")\ndef test_it(): ...')
+    for expression, ignored in (("not bench and not thorough", True), ("fast", True), ("thorough or rounds", None)):
+        config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
+        assert pytest_ignore_collect(thorough, config) is ignored
+        assert pytest_ignore_collect(other, config) is None
+
+
 def test_a_test_that_does_not_ask_can_not_use_the_database(request: pytest.FixtureRequest) -> None:
     assert is_fast(request.node)
     with pytest.raises(RuntimeError, match="Database access not allowed"):
@@ -63,4 +78,4 @@ def test_the_fast_selection_starts_no_service() -> None:
     given = {name: value for name, value in os.environ.items() if name not in services.SERVICES}
     command = [sys.executable, "-m", "pytest", "-q", "-m", services.FAST, "-p", "no:cacheprovider", __file__]
     done = subprocess.run(command, env=given, cwd=env.ROOT, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0 and "10 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
+    assert done.returncode == 0 and "13 passed, 1 deselected" in done.stdout, done.stdout + done.stderr
