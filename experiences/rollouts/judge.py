@@ -23,11 +23,13 @@ from experiences.rollouts.prompt_quoting import bounded, quoted, unused_mark
 from experiences.rollouts.runtimes.base import EnvironmentFailure, Halted, RolloutAttempt, Runtime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
 from experiences.rollouts.structured_output import (
+    REPAIRED,
     AnswerAccount,
     Form,
     Ladder,
     UnusableAnswer,
     json_objects,
+    repaired_object,
     repairing,
     talk_with,
 )
@@ -138,6 +140,7 @@ class Judge:
                 "calls": account.calls,
                 "tokens": account.tokens,
                 "cost_micros": account.cost_micros,
+                **({"note": account.note} if account.note else {}),
             },
         }
         if 2 * len(scores) <= self.calls:  # the median of a minority says little
@@ -150,10 +153,10 @@ class Judge:
     async def _verdict(self, talk: Conversation, messages: list[Message], account: AnswerAccount) -> tuple[float, str]:
         answer = await self._ladder.text(talk, messages, FORMS, account)
         try:
-            return grade_in(answer)
+            return grade_in(answer, account)
         except UnusableAnswer as why:
             repair = repairing(answer, REPAIR.format(why=why))
-            return grade_in(await self._ladder.text(talk, [*messages, *repair], FORMS, account))
+            return grade_in(await self._ladder.text(talk, [*messages, *repair], FORMS, account), account)
 
 
 def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonce: Callable[[], str]) -> list[Message]:
@@ -169,13 +172,18 @@ def prompt(question: str, answer: str, rubric: str, reference: str = "", *, nonc
     ]
 
 
-def grade_in(text: str) -> tuple[float, str]:
-    """(score from 0 to 10, reason) in a judge's text: a JSON object, in a fence or between other words.
+def grade_in(text: str, account: AnswerAccount | None = None) -> tuple[float, str]:
+    """(score from 0 to 10, reason) in a judge's text: a JSON object, in a fence or between other words, not in its
+    thoughts. JSON that can't be read strictly is repaired, which is noted in the account.
 
     Raises:
         UnusableAnswer: there is none, or there are several that differ, or its score is no number from 0 to 10.
     """
     found = [value for value in json_objects(text) if "score" in value]
+    if not found and (mended := repaired_object(text)) is not None and "score" in mended:
+        found = [mended]
+        if account is not None:
+            account.note = REPAIRED
     if not found:
         raise UnusableAnswer('there is no JSON object with a "score" in it')
     scores = {repr(value["score"]) for value in found}

@@ -20,14 +20,18 @@ from pydantic import BaseModel, ValidationError
 from budgets.llm.errors import Malformed
 from budgets.llm.types import Message
 from experiences.privacy import redact, redact_value
+from experiences.rollouts.environments.answers import fences_in
 from experiences.rollouts.interruption import interruptible
+from experiences.rollouts.json_repairs import repaired
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, ModelFailure, Sampling
+from experiences.rollouts.thoughts import thoughts_ran_out, without_thoughts
 from experiences.rollouts.tools.toolset import Toolset
 
 MAX_OBJECTS: Final = 50  # places in a text that are tried as JSON
 MAX_QUOTED: Final = 6_000  # characters of an unusable answer that its author is shown again
 MAX_REASON: Final = 300
+REPAIRED: Final = "its JSON had faults of punctuation, which were repaired"
 REPAIR: Final = "That can't be used: {why}. Reply with one JSON object only, which fits this JSON schema:\n{schema}"
 IN_TEXT: Final = "Reply with one JSON object and nothing else. It has to fit this JSON schema:\n{schema}"
 
@@ -42,7 +46,8 @@ class UnusableAnswer(ValueError):
 class ModelAnswer:
     """Result of one question. ``reply`` is None if there was no usable answer; ``reason`` is the cause.
 
-    ``asked`` is a digest of the question, ``model`` the model that was asked; ``own_ms`` is the time spent on our side.
+    A usable answer has a reason if its JSON was repaired. ``asked`` is a digest of the question, ``model`` the model
+    that was asked; ``own_ms`` is the time spent on our side.
     """
 
     key: str
@@ -94,6 +99,7 @@ class AnswerAccount:
     latency_ms: float = 0.0
     waited_ms: float = 0.0
     repaired: bool = False
+    note: str = ""
 
 
 @dataclass
@@ -214,7 +220,7 @@ class Asker:
                 asked=asked,
                 usable=value is not None,
                 reply=None if value is None else value.model_dump(mode="json"),
-                reason=redact(why)[:MAX_REASON],
+                reason=redact(why or account.note)[:MAX_REASON],
                 repaired=account.repaired,
                 calls=account.calls,
                 tokens=account.tokens,
@@ -241,7 +247,7 @@ class Asker:
         talk = talk_with(self.model, self.sampling, f"{self.prefix}/{key}", self.purpose, iteration)
         forms = forms_of(schema)
         answer = await self._ladder.text(talk, messages, forms, account)
-        value, why = _read(schema, answer)
+        value, why = _read(schema, answer, account)
         if value is not None and complaint is not None:
             why = complaint(value)
         if not why:
@@ -257,7 +263,7 @@ class Asker:
             account.calls += 1
             refused = f"the model refused the repair: {error}"
             return value, refused if value is not None else f"{why}; {refused}", None
-        mended, why = _read(schema, answer)
+        mended, why = _read(schema, answer, account)
         return (value, "", None) if mended is None and value is not None else (mended, why, None)
 
 
@@ -280,23 +286,41 @@ def forms_of(schema: type[BaseModel]) -> tuple[Form, ...]:
     )
 
 
-def _read(schema: type[T], text: str) -> tuple[T | None, str]:
-    """(the object, "") or (None, why there is none)."""
+def _read(schema: type[T], text: str, account: AnswerAccount) -> tuple[T | None, str]:
+    """(the object, "") or (None, why there is none). A repair of its JSON is noted in the account."""
     try:
-        return read(schema, text), ""
+        value, account.note = read_noted(schema, text)
     except UnusableAnswer as why:
         return None, str(why)
+    return value, ""
 
 
 def read(schema: type[T], text: str) -> T:
-    """The one object of ``schema`` in a model's text: in a fence or between other words.
+    """The one object of ``schema`` in a model's text: see ``read_noted``."""
+    return read_noted(schema, text)[0]
+
+
+def read_noted(schema: type[T], text: str) -> tuple[T, str]:
+    """The one object of ``schema`` in a model's text, in a fence or between other words. Thoughts are not read. Where
+    no object can be read strictly, its JSON is repaired, and the second value says so.
 
     Raises:
         UnusableAnswer: there is none, or there are several that differ.
     """
-    found = json_objects(text)
-    if not found:
-        raise UnusableAnswer("there is no JSON object in it" if text.strip() else "it is empty")
+    fitting, why = _fitting(schema, json_objects(text))
+    note = ""
+    if not fitting and (mended := repaired_object(text)) is not None:
+        fitting, why = _fitting(schema, [mended])
+        note = REPAIRED
+    if not fitting:
+        raise UnusableAnswer(why or nothing_in(text))
+    if any(one != fitting[0] for one in fitting[1:]):
+        raise UnusableAnswer("there are several objects in it that differ")
+    return fitting[0], note
+
+
+def _fitting(schema: type[T], found: Sequence[Mapping[str, Any]]) -> tuple[list[T], str]:
+    """(the values that fit a schema, why the last of the others does not)."""
     fitting, why = [], ""
     for value in found:
         try:
@@ -305,16 +329,29 @@ def read(schema: type[T], text: str) -> T:
             first = error.errors()[0]
             where = ".".join(str(part) for part in first["loc"]) or "the object"
             why = f"{where}: {first['msg']}"
-    if not fitting:
-        raise UnusableAnswer(why)
-    if any(one != fitting[0] for one in fitting[1:]):
-        raise UnusableAnswer("there are several objects in it that differ")
-    return fitting[0]
+    return fitting, why
+
+
+def nothing_in(text: str) -> str:
+    """The reason why a text holds no object."""
+    if thoughts_ran_out(text):
+        return "its thoughts ran out before an answer"
+    return "there is no JSON object in it" if text.strip() else "it is empty"
+
+
+def repaired_object(text: str) -> dict[str, Any] | None:
+    """The object of a text whose JSON has faults of punctuation; None: there is none to repair."""
+    text = without_thoughts(text)
+    for written in (*fences_in(text), text[max(text.find("{"), 0) : text.rfind("}") + 1]):
+        if isinstance(value := repaired(written), dict):
+            return value
+    return None
 
 
 def json_objects(text: str) -> list[dict[str, Any]]:
-    """The JSON objects in a text, outermost ones only."""
+    """The JSON objects in a text without its thoughts, outermost ones only."""
     decoder, found, at = json.JSONDecoder(), [], 0
+    text = without_thoughts(text)
     for _ in range(MAX_OBJECTS):
         at = text.find("{", at)
         if at < 0:

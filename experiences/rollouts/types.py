@@ -7,6 +7,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
+from experiences.rollouts.thoughts import without_thoughts
+
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -152,10 +154,10 @@ class Outcome:
 
 
 def final_answer(steps: Sequence[Step]) -> str | None:
-    """The answer that ended a rollout; None where it was a conversation, or ended otherwise."""
+    """The answer that ended a rollout, without thoughts; None where it was a conversation, or ended otherwise."""
     if not steps or steps[-1].action.get("type") != "answer":
         return None
-    return str((steps[-1].action.get("parameters") or {}).get("text", ""))
+    return without_thoughts(str((steps[-1].action.get("parameters") or {}).get("text", "")))
 
 
 def reindexed(scenarios: Sequence[Scenario], start: int = 0) -> list[Scenario]:

@@ -17,8 +17,8 @@ import pytest
 from budgets.llm.errors import Permanent
 from budgets.llm.types import Message
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect
+from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.dataset import dataset_environment
-from experiences.rollouts.environments.tool_episode import answer_in
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.types import RolloutKey

@@ -10,7 +10,7 @@ import numpy as np
 
 from experiences.rollouts.environments.base import Environment, environments
 from experiences.rollouts.environments.fault_injection import FaultRates
-from experiences.rollouts.environments.scorers import SCORERS, Check, Rubric, check_for, rubric_for
+from experiences.rollouts.environments.scorers import SCORERS, Check, Rubric, check_for, rubric_for, scorer_of
 from experiences.rollouts.environments.tool_episode import ToolEpisode, ToolWorld
 from experiences.rollouts.options import Option, help_of, read_options
 from experiences.rollouts.tools import toolbox
@@ -71,6 +71,10 @@ class RowScorer:
         found = rubric_for(scenario.expected, self._scorer)
         return None if found is None else replace(self._judging, text=found.text, reference=found.reference)
 
+    def compares_formulas(self, scenario: Scenario) -> bool:
+        """Whether the check may wait for the process that compares formulas."""
+        return (scorer_of(scenario.expected) if self._scorer == "auto" else self._scorer) == "math"
+
     def check(self, expected: Mapping[str, Any]) -> Check:
         """The check of an expectation, built once. Raises ValueError as ``check_for`` does."""
         known = self._checks.get(id(expected))
@@ -99,7 +103,7 @@ def dataset_environment(rows: Sequence[Mapping[str, Any]], options: Mapping[str,
     scorer = RowScorer(chosen["scorer"], chosen["case_sensitive"], rubric)
     scenarios = tuple(_scenario(index, row, scorer) for index, row in enumerate(rows))
     judged = any(scorer.rubric(scenario) is not None for scenario in scenarios)
-    return DatasetEnvironment(ToolWorld(box, scorer, rates, scorer.rubric), scenarios, judged)
+    return DatasetEnvironment(ToolWorld(box, scorer, rates, scorer.rubric, scorer.compares_formulas), scenarios, judged)
 
 
 def refuse_judged(environment: Environment) -> None:

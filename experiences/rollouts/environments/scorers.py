@@ -9,21 +9,46 @@ from __future__ import annotations
 import json
 import math
 import re
-import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from fractions import Fraction
+from typing import Any, Final
 
 from experiences.privacy import cut_short
+from experiences.rollouts.environments.answers import MAX_ANSWER, answer_in, comparable, fences_in, one_form
+from experiences.rollouts.environments.math_check import same_formula
+from experiences.rollouts.environments.number_reading import number_in, reading_of, same_number, same_reading
 from experiences.rollouts.environments.safe_regex import SEARCH_SECONDS, compiled
+from experiences.rollouts.json_repairs import repaired
+from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.types import Outcome
 
 Check = Callable[[str], Outcome]
 
-MAX_ANSWER = 100_000  # characters that are looked at
 MAX_RUBRIC = 10_000
 MAX_MATCHED = 10_000  # characters that a regular expression is tried on
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*(?:\.\d+)?|\.\d+)(?:[eE][-+]?\d+)?%?")
+UNFINISHED: Final = "its thoughts ran out before an answer"
+
+_LATEX: Final = re.compile(r"\\[a-zA-Z(\[{]|^\$[^$]+\$$|[\^_]\{")
+# Single letters with operators and numbers, or a tuple of numbers: a formula without LaTeX.
+_FORMULA: Final = re.compile(
+    r"(?=.*[-+*/^=])(?=.*\d)(?=.*[a-zA-Z])(?:[a-zA-Z](?![a-zA-Z])|sqrt|pi|[\d\s+\-*/^=().])+|[(\[{][-+*/\d\s.]+(?:,[-+*/\d\s.]+)+[)\]}]"
+)
+_SYMBOLIC: Final = re.compile(r"\\|[√π∞]|\bsqrt\b|\bpi\b|[a-zA-Z]\s*[\^(]")
+_SAME: Final = (  # of two ways to write the same the shorter
+    (re.compile(r"\\[dtc]frac"), r"\\frac"),
+    (re.compile(r"\\(?:left|right)(?![a-zA-Z])|(?<!\\)\\[,!;: ]"), ""),
+    (re.compile(r"(?<=[\w})])\s*\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{[^{}]*\}$"), ""),  # a unit
+    (re.compile(r"\\(?:text|textbf|mathrm|mathbf|mbox)\s*\{([^{}]*)\}"), r"\1"),
+    (re.compile(r"\s+"), " "),
+)
+_DIGIT: Final = re.compile(r"\d")
+_CODE: Final = re.compile(r"0\d|\d+\.\d+\.\d")  # a number with zeros before it names something, and so does a version
+_CHOICE: Final = re.compile(r"[A-Ja-j]")  # of a question with choices
+_CHOSEN: Final = re.compile(r"(?:option |choice )?(?:[(\[]([a-j])[)\]]|([a-j])(?:[).:]|$)|\*\*([a-j])\*\*)")
+_EDGES: Final = (r"(?<![^\W_])", r"(?![^\W_])")
+_OF_NUMBERS: Final = (r"(?<![\d.,])(?<![^\W_])(?<!\s[-+])(?<!^[-+])", r"(?![^\W_])(?![.,:]\d)")
+_UNSPACED: Final = re.compile(r"[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 
 
 SAME_AS_REFERENCE = (
@@ -68,23 +93,41 @@ def rubric_for(expected: Mapping[str, Any], scorer: str = "auto") -> Rubric | No
 
 
 def check_for(expected: Mapping[str, Any], scorer: str = "auto", *, case_sensitive: bool = False) -> Check:
-    """The check that a row asks for. ``scorer`` names one; "auto" goes by the keys of ``expected``:
-    "judge", "json_schema", "regex", "contains", else "answer" (numeric if it is a number, exact if it is text).
+    """The check that a row asks for. ``scorer`` names one; "auto" goes by the keys of ``expected``: "judge",
+    "json_schema", "regex", "contains", else "answer": math if it is a number or LaTeX (numeric beside a "tolerance"),
+    exact if it is text. Each check takes the text that a model wrote: ``answer_in`` says what of it is the answer.
 
     Raises:
         ValueError: there is nothing to check against, or it is malformed. The message is for the row's author.
     """
     if expected.get("correct") is False:
         raise ValueError("its answer is marked correct: false; give the right answer.")
-    chosen = _by_keys(expected) if scorer == "auto" else scorer
-    return SCORERS[chosen](expected, case_sensitive)
+    chosen = scorer_of(expected) if scorer == "auto" else scorer
+    check = SCORERS[chosen](expected, case_sensitive)
+
+    def checked(text: str) -> Outcome:
+        if thoughts_ran_out(text):
+            return Outcome(0.0, False, {"scorer": chosen, "answered": False, "why": UNFINISHED})
+        return check(answer_in(text))
+
+    return checked
 
 
-def _by_keys(expected: Mapping[str, Any]) -> str:
+def scorer_of(expected: Mapping[str, Any]) -> str:
+    """The scorer that "auto" takes for a row."""
     for name in ("judge", "json_schema", "regex", "contains"):
         if expected.get(name) is not None:
             return name
-    return "numeric" if _is_number(expected.get("answer")) else "exact"
+    answer = expected.get("answer")
+    answers = answer if isinstance(answer, list) and answer else [answer]
+    if all(_is_number(one) or (isinstance(one, str) and is_formula(one)) for one in answers):
+        return "numeric" if "tolerance" in expected and not isinstance(answer, list) else "math"
+    return "exact"
+
+
+def is_formula(text: str) -> bool:
+    """Whether an expected text is LaTeX, or a formula in plain signs."""
+    return bool(_LATEX.search(text) or _FORMULA.fullmatch(text))
 
 
 def _is_number(value: object) -> bool:
@@ -99,71 +142,135 @@ def _target(expected: Mapping[str, Any], *names: str) -> Any:
     raise ValueError(f"there is nothing to check against: expected_outcome needs {' or '.join(map(repr, names))}.")
 
 
+def _several(target: Any) -> list[str]:
+    return [str(one) for one in target] if isinstance(target, list) else [str(target)]
+
+
 def _evidence(scorer: str, answer: str, expected: Any) -> dict[str, Any]:
     return {"scorer": scorer, "answer": cut_short(answer, MAX_MATCHED), "expected": expected}
 
 
-def _verdict(success: bool, scorer: str, answer: str, expected: Any) -> Outcome:
-    return Outcome(float(success), success, _evidence(scorer, answer, expected))
-
-
-def _normalized(text: str, case_sensitive: bool) -> str:
-    plain = " ".join(unicodedata.normalize("NFKC", text[:MAX_ANSWER]).split())
-    return plain if case_sensitive else plain.casefold()
+def _verdict(success: bool, scorer: str, answer: str, expected: Any, **notes: Any) -> Outcome:
+    return Outcome(float(success), success, _evidence(scorer, answer, expected) | notes)
 
 
 def exact(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer is the expected text (or one of several), white space aside."""
+    """The answer is the expected text (or one of several) as ``comparable`` writes both; where the text is a number,
+    that number in another form."""
     target = _target(expected, "answer")
-    texts = [str(one) for one in target] if isinstance(target, list) else [str(target)]
-    wanted = {_normalized(text, case_sensitive) for text in texts}
-    return lambda answer: _verdict(_normalized(answer, case_sensitive) in wanted, "exact", answer, target)
+    texts = _several(target)
+    wanted = {comparable(text, case_sensitive=case_sensitive) for text in texts}
+    choices = {text.strip().casefold() for text in texts if _CHOICE.fullmatch(text.strip())}
+    written = [text for text in texts if _DIGIT.search(text) and not _CODE.match(text)]
+
+    def check(answer: str) -> Outcome:
+        said = comparable(answer, case_sensitive=case_sensitive)
+        right = said in wanted
+        if not right and choices and (chosen := _CHOSEN.match(comparable(answer))):
+            right = (chosen[1] or chosen[2] or chosen[3]) in choices
+        if not right and written and (found := reading_of(answer)) is not None and found.bare:
+            numbers = filter(None, map(reading_of, written))
+            right = any(number.bare and same_reading(number, found) for number in numbers)
+        return _verdict(right, "exact", answer, target)
+
+    return check
+
+
+def math_answer(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
+    """The answer has the value of the expected one (or of one of several). Numbers are compared exactly, formulas by
+    math-verify. A comparison that takes too long raises."""
+    target = _target(expected, "answer")
+    texts = _several(target)
+    return lambda answer: _verdict(any(_same(text, answer) for text in texts), "math", answer, target)
+
+
+def _same(text: str, answer: str) -> bool:
+    """Whether an answer has the value of an expected text."""
+    number, found = reading_of(text), reading_of(answer)
+    number = number if number is not None and number.alone else None
+    wanted, said = _formula(text), _formula(answer)
+    if wanted == said or ("\\text" in text and comparable(wanted) == comparable(said)):
+        return True
+    if number is not None and found is not None and found.surely:
+        return not found.several and same_reading(number, found)
+    if number is not None and found is None and not _SYMBOLIC.search(answer):
+        return False
+    return same_formula(wanted, said)
+
+
+def _formula(text: str) -> str:
+    """A formula without the marks that change nothing of its value."""
+    text = one_form(text[:MAX_ANSWER]).strip().rstrip(".,;:").strip()
+    for pattern, by in _SAME:
+        text = pattern.sub(by, text)
+    inside = text.strip("$ ").removeprefix("\\(").removesuffix("\\)").removeprefix("\\[").removesuffix("\\]").strip()
+    return text if "$" in inside or "\\(" in inside else inside
 
 
 def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer's last number is the expected one within "tolerance" (absolute, by default a relative 1e-9)."""
+    """The answer's last number is the expected one within "tolerance" (absolute; without one whole numbers are equal,
+    others within a relative 1e-9)."""
     target = number_in(str(_target(expected, "answer")))
     tolerance = expected.get("tolerance", 0.0)
     if target is None:
         raise ValueError(f"its answer {expected['answer']!r} is not a number.")
     if not _is_number(tolerance) or not tolerance >= 0:
         raise ValueError(f"its tolerance {tolerance!r} is not a number from 0.")
+    shown = int(target) if target.denominator == 1 else float(target)
+    allowed = math.inf if math.isinf(tolerance) else Fraction(str(tolerance))
 
     def check(answer: str) -> Outcome:
         number = number_in(answer)
-        close = number is not None and math.isclose(number, target, rel_tol=1e-9, abs_tol=tolerance)
-        return _verdict(close, "numeric", answer, target)
+        close = number is not None and (same_number(number, target) or abs(number - target) <= allowed)
+        return _verdict(close, "numeric", answer, shown)
 
     return check
-
-
-def number_in(text: str) -> float | None:
-    """The last number in a text, thousands separators and a percent sign aside; None if there is none."""
-    found = _NUMBER.findall(text[:MAX_ANSWER])
-    return float(found[-1].replace(",", "").removesuffix("%")) if found else None
 
 
 def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """Every expected piece of text occurs in the answer."""
+    """Every expected piece of text occurs in the answer, as whole words."""
     target = _target(expected, "contains", "answer")
-    pieces = [_normalized(str(piece), case_sensitive) for piece in (target if isinstance(target, list) else [target])]
+    pieces = [by_words(comparable(piece, case_sensitive=case_sensitive)) for piece in _several(target)]
 
     def check(answer: str) -> Outcome:
-        text = _normalized(answer, case_sensitive)
-        return _verdict(all(piece in text for piece in pieces), "contains", answer, target)
+        text = comparable(answer, case_sensitive=case_sensitive)
+        return _verdict(all(piece.search(text) for piece in pieces), "contains", answer, target)
 
     return check
 
 
+def by_words(piece: str) -> re.Pattern[str]:
+    """Finds a piece of text that no word or number goes on from. Scripts that write words without spaces between them
+    have no such edges."""
+    first, last = piece[:1], piece[-1:]
+    before = (
+        r"(?<![\d.,])(?<![^\W_])(?<!\s[-+])(?<!^[-+])" if first.isdigit() else _EDGES[0] if _has_edge(first) else ""
+    )
+    after = r"(?![^\W_])(?![.,:]\d)" if last.isdigit() else _EDGES[1] if _has_edge(last) else ""
+    return re.compile(before + re.escape(piece) + after)
+
+
+def _has_edge(character: str) -> bool:
+    return character.isalnum() and not _UNSPACED.match(character)
+
+
 def regex(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The pattern is found in the answer's first 10,000 characters. A search that takes too long raises."""
+    """The pattern is found in the answer's first 10,000 characters, as they are or without punctuation behind. A search
+    that takes too long raises."""
     target = str(_target(expected, "regex", "answer"))
     found = compiled(target, case_sensitive=case_sensitive)
-    return lambda answer: _verdict(found(answer[:MAX_MATCHED], SEARCH_SECONDS), "regex", answer, target)
+
+    def check(answer: str) -> Outcome:
+        text = answer[:MAX_MATCHED]
+        forms = dict.fromkeys((text, text.rstrip(".。"), one_form(text)))
+        return _verdict(any(found(form, SEARCH_SECONDS) for form in forms), "regex", answer, target)
+
+    return check
 
 
 def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
-    """The answer is JSON that the schema accepts. A schema may not refer to another document; a check that takes too
+    """The answer is JSON that the schema accepts, alone or in a fence. What is no JSON but for its punctuation (a comma
+    too many, single quotes) is repaired, and noted. A schema may not refer to another document; a check that takes too
     long raises."""
     from experiences.rollouts.environments.schemas import Schema
 
@@ -171,11 +278,16 @@ def json_schema(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     schema = Schema(target)
 
     def check(answer: str) -> Outcome:
-        try:
-            value = json.loads(answer[:MAX_ANSWER])
-        except (ValueError, RecursionError):
-            return _verdict(False, "json_schema", answer, target)
-        return _verdict(schema.accepts(value), "json_schema", answer, target)
+        text = answer[:MAX_ANSWER]
+        for written in dict.fromkeys((text, *fences_in(text))):
+            try:
+                if schema.accepts(json.loads(written)):
+                    return _verdict(True, "json_schema", answer, target)
+            except (ValueError, RecursionError):
+                found = repaired(written)
+                if found is not None and schema.accepts(found):
+                    return _verdict(True, "json_schema", answer, target, repaired=True)
+        return _verdict(False, "json_schema", answer, target)
 
     return check
 
@@ -191,6 +303,7 @@ def judge(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 
 SCORERS: Mapping[str, Callable[[Mapping[str, Any], bool], Check]] = {
     "exact": exact,
+    "math": math_answer,
     "numeric": numeric,
     "contains": contains,
     "regex": regex,

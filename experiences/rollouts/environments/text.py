@@ -9,9 +9,11 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.base import EnvironmentFactory, StepOutcome, environments, result, split_of
-from experiences.rollouts.environments.tool_episode import answer_in
+from experiences.rollouts.environments.scorers import UNFINISHED
 from experiences.rollouts.options import Option, described, help_of, read_options
+from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.types import ActionSpec, Outcome, Scenario
 
 QUERIES: Final = (10, 1_000_000)
@@ -54,8 +56,10 @@ class AnswerEpisode:
         return f"{self.tasks.instructions}\n\n{self.scenario.query}".strip()
 
     async def say(self, text: str) -> StepOutcome:
-        self.answer = answer_in(text)
         action = {"type": "answer", "tool": "", "parameters": {"text": text}}
+        if thoughts_ran_out(text):
+            return StepOutcome(action, result(False, error=UNFINISHED), done=True)
+        self.answer = answer_in(text)
         return StepOutcome(action, result(True, self.answer), done=True)
 
     def outcome(self) -> Outcome:

@@ -9,16 +9,18 @@ Three rules decide whether this can be learned at all (measured before this was 
 
 from __future__ import annotations
 
-import re
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.base import StepOutcome, result
 from experiences.rollouts.environments.fault_injection import FaultRates, Faults, corrupted
-from experiences.rollouts.environments.scorers import Rubric
+from experiences.rollouts.environments.scorers import UNFINISHED, Rubric
+from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.tools import Toolbox
 from experiences.rollouts.types import ActionSpec, Observation, Outcome, Scenario
 
@@ -42,7 +44,7 @@ class ToolWorld:
     """Shared parts of the episodes of one environment: tools, actions, masks, fault rates and scorer.
 
     Action i < len(toolbox) calls tool i; then come ``verify`` and ``answer``. ``scorer_errors`` counts answers on
-    which the scorer raised.
+    which the scorer raised. ``waits_for``: whether the scorer may wait for another process.
     """
 
     def __init__(
@@ -51,10 +53,12 @@ class ToolWorld:
         scorer: Scorer,
         rates: FaultRates,
         rubric_of: Callable[[Scenario], Rubric | None] = lambda _: None,
+        waits_for: Callable[[Scenario], bool] = lambda _: False,
     ) -> None:
         self.toolbox = toolbox
         self.scorer = scorer
         self.rubric_of = rubric_of
+        self.waits_for = waits_for
         self.rates = rates
         self.scorer_errors = 0
         self.names = tuple(tool.name for tool in toolbox)
@@ -151,11 +155,15 @@ class ToolEpisode:
         self._judge = judge
 
     async def say(self, text: str) -> StepOutcome:
-        """Takes a message as the answer; the text after its last "Answer:" is scored."""
+        """Takes a message as the answer; ``answer_in`` says what of it is scored. Thoughts alone are no answer."""
+        action = {"type": "answer", "tool": "", "parameters": {"text": text}}
+        if thoughts_ran_out(text):
+            return StepOutcome(action, result(False, error=UNFINISHED), done=True)
         self._answer = answer_in(text)
         if self._judge is not None:
             self._verdict = await self._judge(self._answer)
-        action = {"type": "answer", "tool": "", "parameters": {"text": text}}
+        elif self._world.waits_for(self._scenario):
+            self._verdict = await asyncio.to_thread(self._world.score, self._answer, self._scenario)
         return StepOutcome(action, result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:
@@ -220,24 +228,6 @@ class ToolEpisode:
     def _tag(self, tag: str) -> None:
         self._tags.add(tag)
         self._done = tuple(sorted(self._tags))
-
-
-_ANSWER = re.compile(r"(?:^|\n)[ \t>*_#]*(?:final[ \t]+)?answer[*_]*[ \t]*[:=][*_]*", re.IGNORECASE)
-
-
-def answer_in(text: str) -> str:
-    """The text after the last line that begins with "Answer:" (or "Final answer:", in bold or not), else the whole
-    text, without a LaTeX box, code quotes and bold marks around it."""
-    marks = list(_ANSWER.finditer(text))
-    answer = (text[marks[-1].end() :] if marks else text).strip()
-    boxed = re.fullmatch(r"\$*\\boxed\{(.*)\}\$*\.?", answer, re.DOTALL)
-    answer = boxed.group(1).strip() if boxed else answer
-    if answer.endswith("**") and answer.count("**") == 1:  # "**Answer: 42**"
-        answer = answer[:-2].strip()
-    for mark in ("**", "`"):
-        if len(answer) > 2 * len(mark) and answer.startswith(mark) and answer.endswith(mark):
-            answer = answer[len(mark) : -len(mark)].strip()
-    return answer
 
 
 def _task_facts(metadata: Mapping[str, Any]) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from experiences.rollouts.prompt_quoting import bounded
 from experiences.rollouts.rewards import rewards
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
-from experiences.rollouts.structured_output import UnusableAnswer
+from experiences.rollouts.structured_output import REPAIRED, UnusableAnswer
 from experiences.rollouts.types import Outcome, RolloutKey
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer, act
@@ -132,10 +132,19 @@ def test_a_minority_is_no_verdict() -> None:
         'Here it is: {"score": 7, "notes": {"a": [1]}} as asked.',
         '{not json} {"score": 7.0}',
         'first {"score": 7} and again {"score": 7}',
+        '<think>First I thought {"score": 3}.</think>\n{"score": 7}',
+        'maybe {"score": 3}</think>{"score": 7}',
+        '{"score": 7, "reason": "ok",}',
+        "{'score': 7, 'reason': 'a\nb'}",
     ],
 )
 def test_grade_finds_the_object_in_a_text(text: str) -> None:
     assert grade_in(text)[0] == 7
+
+
+def test_verdict_says_that_the_judges_json_was_repaired() -> None:
+    assert "note" not in graded(Scripted(score(7))).evidence["judge"]
+    assert graded(Scripted('{"score": 7,}')).evidence["judge"]["note"] == REPAIRED
 
 
 @pytest.mark.parametrize(
@@ -152,6 +161,7 @@ def test_grade_finds_the_object_in_a_text(text: str) -> None:
         ('{"score": NaN}', "no number"),
         ('{"score": null}', "no number"),
         ('{"score": 7', "no JSON object"),
+        ('<think>It may be {"score": 7}', "no JSON object"),
         ("{" * 100_000, "no JSON object"),
     ],
 )

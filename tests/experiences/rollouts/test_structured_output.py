@@ -13,7 +13,7 @@ from budgets.llm.errors import BadRequest, Malformed, RateLimited
 from budgets.llm.types import Message
 from budgets.meter_port import BudgetRefused
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.structured_output import ModelAnswer, UnusableAnswer, digest, read
+from experiences.rollouts.structured_output import REPAIRED, ModelAnswer, UnusableAnswer, digest, read
 from tests.support.scripted_model import PAID, Question, ScriptedModel, asker_of
 
 RUNGS = ("json_schema", "json_object", "text")
@@ -240,3 +240,33 @@ def test_a_question_is_known_by_its_roles_and_words() -> None:
     assert digest(ASKED) == digest(list(ASKED))
     others: list[Any] = [ASKED[:1], ASKED[::-1], (ASKED[0], Message("system", "What is it?"))]
     assert digest(ASKED) not in {digest(one) for one in others}
+
+
+# -- thoughts, and JSON with faults ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '<think>First {"name": "a chair"}.</think>' + GOOD,
+        'perhaps {"name": "a chair"}?</think>\n```json\n' + GOOD + "\n```",
+        '{"name": "a lamp", "count": 2,}',
+        "```json\n{'name': 'a lamp', 'count': 2}\n```",
+        'Here: {"name": "a lamp", // what it is\n "count": 2}',
+    ],
+)
+def test_object_is_read_behind_thoughts_and_with_faults_of_punctuation(text: str) -> None:
+    assert read(Thing, text) == Thing(name="a lamp", count=2)
+
+
+@pytest.mark.parametrize("text", ['<think>{"name": "a lamp"}', '{"name": "a lamp", "count":', "{'name': 3}", "{,}"])
+def test_thoughts_alone_and_json_that_was_cut_are_no_object(text: str) -> None:
+    with pytest.raises(UnusableAnswer):
+        read(Thing, text)
+
+
+@pytest.mark.parametrize(("said", "reason"), [(GOOD, ""), (GOOD[:-1] + ",}", REPAIRED)])
+async def test_answer_whose_json_was_repaired_says_so_and_is_not_asked_for_again(said: str, reason: str) -> None:
+    asker, kept = asker_of(ScriptedModel(lambda _: said))
+    assert await asker.ask(Thing, ASKED, key="q", stage="q") == Thing(name="a lamp", count=2)
+    assert [(one.usable, one.reason, one.calls) for one in kept] == [(True, reason, 1)]

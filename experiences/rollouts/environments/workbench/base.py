@@ -94,7 +94,7 @@ TOWNS: Final = (
 
 def numbers_right(answer: str, expected: float, tolerance: float) -> Verdict:
     """The answer's last number is the expected one."""
-    from experiences.rollouts.environments.scorers import number_in
+    from experiences.rollouts.environments.number_reading import number_in
 
     found = number_in(answer)
     right = found is not None and abs(found - expected) <= tolerance
@@ -102,6 +102,8 @@ def numbers_right(answer: str, expected: float, tolerance: float) -> Verdict:
 
 
 def words_right(answer: str, expected: str) -> Verdict:
-    """The answer is the expected word, in any case, a full stop aside."""
-    right = answer.strip(" .\"'`*\n").casefold() == expected.casefold()
+    """The answer is the expected word, in any case, as ``comparable`` writes both."""
+    from experiences.rollouts.environments.answers import comparable
+
+    right = comparable(answer) == comparable(expected)
     return right, "" if right else f"expected {expected}"

@@ -10,11 +10,13 @@ from typing import Any, ClassVar, Final
 
 import numpy as np
 
+from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.base import StepOutcome, environments, result
-from experiences.rollouts.environments.tool_episode import answer_in
+from experiences.rollouts.environments.scorers import UNFINISHED
 from experiences.rollouts.environments.workbench import analysis, coding, research, tool_use
 from experiences.rollouts.environments.workbench.base import FAMILIES, WorkTask
 from experiences.rollouts.options import Option, help_of, read_options
+from experiences.rollouts.thoughts import thoughts_ran_out
 from experiences.rollouts.tools.base import AgentTool
 from experiences.rollouts.types import ActionSpec, Outcome, Scenario
 
@@ -92,8 +94,10 @@ class WorkEpisode:
         return self._task.question
 
     async def say(self, text: str) -> StepOutcome:
-        self._answer = answer_in(text)
         action = {"type": "answer", "tool": "", "parameters": {"text": text}}
+        if thoughts_ran_out(text):
+            return StepOutcome(action, result(False, error=UNFINISHED), done=True)
+        self._answer = answer_in(text)
         return StepOutcome(action, result(True, self._answer), done=True)
 
     def outcome(self) -> Outcome:

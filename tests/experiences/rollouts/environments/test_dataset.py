@@ -130,7 +130,7 @@ async def test_a_rows_metadata_names_its_type_of_task() -> None:
         found = episode.outcome()
         assert found.success and unanswered.get("task_type") == found.evidence.get("task_type")
         types.append(signals.task_type(found.evidence))
-    assert types == ["sums", "numeric"]
+    assert types == ["sums", "math"]
 
 
 def test_environment_gives_all_rows_in_order_and_leaves_splitting_to_others() -> None:
@@ -155,7 +155,7 @@ async def test_environment_is_played_with_the_same_tools_and_rules_as_the_embedd
     for choice in (0, 2, 3):
         await episode.step(choice)
     assert episode.outcome().success
-    assert episode.outcome().evidence == {"scorer": "numeric", "answer": "42", "expected": 42.0}
+    assert episode.outcome().evidence == {"scorer": "math", "answer": "42", "expected": 42}
 
 
 def test_environment_can_check_its_options_before_there_are_rows() -> None:

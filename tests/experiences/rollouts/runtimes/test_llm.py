@@ -14,8 +14,8 @@ from budgets.llm.types import Endpoint
 from budgets.meter_port import BudgetRefused, CallKey, FreeMeter, MeterFailure
 from budgets.pricing import Price
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, run_rollout
+from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.dataset import dataset_environment
-from experiences.rollouts.environments.tool_episode import answer_in
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.tools.base import FunctionTool
