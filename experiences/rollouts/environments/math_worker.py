@@ -38,7 +38,7 @@ def as_latex(text: str) -> str:
 
 
 def parsed(parse: Any, text: str, *, gold: bool) -> list[Any]:
-    """The expressions of a text: of a formula the formula, of prose what stands between dollars or is a number."""
+    """The expressions of a text: of a formula the formula, of prose the parts between dollars and the numbers."""
     if not _MATH.search(text) and (gold or not _WORD.search(_FUNCTION.sub("", text))):
         text = f"${as_latex(text)}$"
     return list(parse(text, parsing_timeout=None))
