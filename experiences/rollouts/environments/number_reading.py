@@ -62,7 +62,7 @@ _ALTERNATIVE: Final = re.compile(r"\s*(?:,\s*)?(?:or|/|\bvs\.?)\s*$", re.IGNOREC
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NumberReading:
     """A number in a text. ``alone``: nothing else is there but a unit, ``bare``: not even that; ``surely``: no symbol
     beside it changes what the text says; ``several``: the text offers more than one, or denies it."""
 
@@ -100,7 +100,7 @@ def number_in(text: str) -> Fraction | None:
     return None if found is None else found[0]
 
 
-def reading_of(text: str) -> Reading | None:
+def reading_of(text: str) -> NumberReading | None:
     """The number that a text gives as its answer: of a first line that is a number that one, else the last of all."""
     text = plain_numbers(text.strip())
     first = text.split("\n", 1)[0]
@@ -124,7 +124,7 @@ def same_number(one: Fraction, other: Fraction) -> bool:
     )
 
 
-def same_reading(expected: Reading, answer: Reading) -> bool:
+def same_reading(expected: NumberReading, answer: NumberReading) -> bool:
     """Whether an answer gives the expected number. A percentage is its number or a hundredth, but two are compared as
     they are."""
     if expected.percent and answer.percent:
@@ -132,7 +132,7 @@ def same_reading(expected: Reading, answer: Reading) -> bool:
     return any(same_number(one, other) for one in expected.values for other in answer.values)
 
 
-def _read(text: str) -> Reading | None:
+def _read(text: str) -> NumberReading | None:
     found = _last(text)
     if found is None:
         return None
@@ -151,7 +151,7 @@ def _read(text: str) -> Reading | None:
     lone = not re.search(r"[\d=:]", rest) and len(rest.split()) <= 3
     several = bool(_DENIED.search(before)) or _several(before, after, value)
     bare = not rest.strip(" .,;:!*_`\"'()")
-    return Reading(value, percent is not None, lone and surely, bare and surely, surely, several)
+    return NumberReading(value, percent is not None, lone and surely, bare and surely, surely, several)
 
 
 def _several(before: str, after: str, value: Fraction) -> bool:
