@@ -6,9 +6,9 @@ from typing import Any
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
 
-from django.core.asgi import get_asgi_application
+import django
 
-django_application = get_asgi_application()
+django.setup(set_prefix=False)
 
 from channels.routing import ProtocolTypeRouter  # noqa: E402  (after Django is set up)
 from django.urls import get_resolver  # noqa: E402
@@ -17,6 +17,7 @@ from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
 from agentcore_site.lib.connection_handover import is_gateway  # noqa: E402
 from agentcore_site.lib.large_bodies import LargeBodies  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
+from agentcore_site.request_bodies import BoundedBodies  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
 from evaluation.serving.gateway.application import Gateway  # noqa: E402
@@ -28,7 +29,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 require_same_or_exit()
 
 
-gateway = Gateway(FastContexts(McpPath(LargeBodies(django_application))))
+gateway = Gateway(FastContexts(McpPath(LargeBodies(BoundedBodies()))))
 
 
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:

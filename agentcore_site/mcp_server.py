@@ -32,11 +32,13 @@ from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.database import TROUBLE, crossed, error_type
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
+from agentcore_site.lib.request_bodies import BodyRefused, body_of
 from agentcore_site.middleware import BUSY, wait_seconds
 from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allowed, failure, method_run
 from agentcore_site.rest.openrpc import DISCOVER
 from agentcore_site.tenancy.actors import Actor
 
+MOST_BODY: Final = 4 * 2**20  # the protocol package's own limit
 ACTOR: Final = "agentcore.actor"  # in the request's scope
 AWAY: Final = "The database does not answer. Try again in a minute; look first whether the last call was done."
 READ_ONLY: Final = frozenset({"training.get_status", "training.list_jobs", "training.export_trajectories"})
@@ -65,7 +67,9 @@ class McpServer:
                 return
             given = trace_context.parsed(headers.get(b"traceparent", ""))
             with trace_context.work(given or trace_context.begun()):
-                await (await self._manager()).handle_request(scope, receive, send)
+                await (await self._manager()).handle_request(*await _unpacked(scope, receive), send)
+        except BodyRefused as error:
+            await _send(send, rpc.answer(failure(None, error.status, str(error)), error.status))
         finally:
             trace_context.request_id.reset(named)
 
@@ -85,6 +89,20 @@ class McpServer:
         held.add_done_callback(self._held.discard)
         await ready
         return made
+
+
+async def _unpacked(scope: dict[str, Any], receive: Any) -> tuple[dict[str, Any], Any]:
+    """A request whose body is not packed. Raises BodyRefused."""
+    if all(name != b"content-encoding" for name, _ in scope["headers"]):
+        return scope, receive
+    event = {"type": "http.request", "body": await body_of(scope["headers"], receive, MOST_BODY)}
+    headers = [pair for pair in scope["headers"] if pair[0] not in (b"content-encoding", b"content-length")]
+    events = [event]
+
+    async def replayed() -> Any:
+        return events.pop() if events else await receive()
+
+    return scope | {"headers": headers}, replayed
 
 
 def server() -> Server[Any]:

@@ -75,6 +75,7 @@ MIDDLEWARE = [
     "agentcore_site.tenancy.row_scopes.RowScope",
     "agentcore_site.middleware.DatabaseUnavailable",
     "agentcore_site.middleware.StorableQuery",
+    "agentcore_site.request_bodies.UnpackedBodies",
     "agentcore_site.console.refusals.RefusalMiddleware",
     "django.contrib.sessions.middleware.SessionMiddleware",
     "django.middleware.common.CommonMiddleware",

@@ -1,16 +1,22 @@
-"""uvicorn's HTTP protocol with what uvicorn itself does not have: a time limit for the arrival of a request, and
-connections that change their process."""
+"""uvicorn's HTTP protocol with what uvicorn itself does not have: a time limit for the arrival of a request, connections
+that change their process, and bodies behind a wish for another protocol.
+
+A request that asks for another protocol than websockets (Java's client asks for h2c) is served in this one, as RFC 9110
+wants it. httptools takes all behind such a head for the other protocol, so that uvicorn alone loses the body.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from typing import Any, Final
 
+import httptools
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 
 from agentcore_site import env
 from agentcore_site.lib.connection_handover import connection_handover
 
+UPGRADE: Final = (b"connection", b"upgrade", b"http2-settings")  # headers
 BYTES_PER_SECOND: Final = 1024  # a body has one second more for each
 
 
@@ -46,11 +52,37 @@ class TimedRequests(HttpToolsProtocol):
             if self._handover.gave(self.transport, data):
                 self._stop()
                 return
-        super().data_received(data)
+        self._parse(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop()
         super().connection_lost(exc)
+
+    def _parse(self, data: bytes) -> None:
+        self._unset_keepalive_if_required()
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            if self._should_upgrade():
+                self.handle_websocket_upgrade()
+            elif self._stays():
+                self._parse(self._head() + data[upgrade.args[0] :])
+        except httptools.HttpParserError:
+            self.send_400_response("Invalid HTTP request received.")
+
+    def _stays(self) -> bool:
+        """Whether the head that arrived asks for a protocol that is not served."""
+        return self.parser.should_upgrade() and not self._should_upgrade() and self.parser.get_method() != b"CONNECT"
+
+    def _head(self) -> bytes:
+        """The head that arrived without its wish, for a parser that knows nothing of it."""
+        lines = [b"%s %s HTTP/%s" % (self.parser.get_method(), self.url, self.parser.get_http_version().encode())]
+        lines += [b"%s: %s" % pair for pair in self.headers if pair[0] not in UPGRADE]
+        if any(name == b"connection" and b"close" in value.lower() for name, value in self.headers):
+            lines.append(b"connection: close")
+        self.parser = httptools.HttpRequestParser(self)
+        self.parser.set_dangerous_leniencies(lenient_data_after_close=True)  # as uvicorn's
+        return b"\r\n".join([*lines, b"", b""])
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -58,6 +90,8 @@ class TimedRequests(HttpToolsProtocol):
         self._begun = True
 
     def on_headers_complete(self) -> None:
+        if self._stays():
+            return
         self._in_body = True
         self._ends = self.loop.time() + self._seconds
         super().on_headers_complete()
@@ -67,6 +101,8 @@ class TimedRequests(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        if self._stays():
+            return
         self._stop()
         super().on_message_complete()
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -26,8 +25,6 @@ from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, ResourceSpans,
 
 PROTOBUF: Final = "application/x-protobuf"
 JSON: Final = "application/json"
-PIECE: Final = 4 * 2**20
-WINDOW: Final = 16 + zlib.MAX_WBITS  # gzip's frame
 AGENT: Final = OpenApiParameter(
     "X-AgentCore-Agent", str, OpenApiParameter.HEADER, description="The agent's slug, where its resource names none."
 )
@@ -63,8 +60,8 @@ class OtlpTraceViewSet(ScopedViewSet):
 
     @extend_schema(
         summary="Send spans",
-        description="OTLP over HTTP, binary or JSON, also as gzip: `OTEL_EXPORTER_OTLP_ENDPOINT` is this address"
-        " without `/v1/traces`. A trace becomes a trajectory of the agent that its resource names by `service.name` or"
+        description="OTLP over HTTP, binary or JSON, also packed: `OTEL_EXPORTER_OTLP_ENDPOINT` is this address without"
+        " `/v1/traces`. A trace becomes a trajectory of the agent that its resource names by `service.name` or"
         " `agentcore.agent`. A key needs the scope `traces:write`, and no other.",
         parameters=[AGENT],
         request={PROTOBUF: OpenApiTypes.BINARY, JSON: OpenApiTypes.OBJECT},
@@ -72,8 +69,10 @@ class OtlpTraceViewSet(ScopedViewSet):
     )
     def create(self, request: Request) -> HttpResponse:
         binary = (request.content_type or "").split(";")[0].strip() == PROTOBUF
-        body = _unpacked(request.data, request.headers.get("Content-Encoding", ""))
-        BytesThrottle().count(request, len(body) - len(request.data))
+        body = request.data if isinstance(request.data, bytes) else b""
+        if not body:
+            raise Invalid("The body is empty: there is no export in it.")
+        BytesThrottle().count(request, max(0, len(body) - int(request.META.get("CONTENT_LENGTH") or 0)))
         taken = spans_receive(
             self.actor,
             _exports(body, binary=binary),
@@ -89,29 +88,6 @@ def _exports(body: bytes, *, binary: bool) -> list[ResourceSpans]:
         raise Invalid(str(error)) from error
     except ExportTooLarge as error:
         raise TooLarge(str(error)) from error
-
-
-def _unpacked(body: Any, encoding: str) -> bytes:
-    """Raises Invalid, TooLarge."""
-    raw = body if isinstance(body, bytes) else b""
-    if encoding.strip().lower() in ("", "identity"):
-        return raw
-    if encoding.strip().lower() != "gzip":
-        raise Invalid("Content-Encoding: gzip or none.")
-    most = settings.DATA_UPLOAD_MAX_MEMORY_SIZE
-    pieces: list[bytes] = []
-    try:
-        stream, left = zlib.decompressobj(WINDOW), raw
-        while left and sum(map(len, pieces)) <= most:
-            pieces.append(stream.decompress(left, PIECE))
-            left = stream.unconsumed_tail
-    except zlib.error as error:
-        raise Invalid("The body is no gzip.") from error
-    if sum(map(len, pieces)) > most:
-        raise too_large()
-    if not stream.eof:
-        raise Invalid("The body's gzip ends too early.")
-    return b"".join(pieces)
 
 
 def _answer(taken: SpansTaken, *, binary: bool) -> HttpResponse:

@@ -17,6 +17,7 @@ from django.conf import settings
 
 from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import trouble_in
+from agentcore_site.lib.request_bodies import BodyRefused, body_of
 from agentcore_site.tenancy.addresses import lies_in, socket_address
 from evaluation.serving.gateway.calls import Calls, GatewayCall
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
@@ -133,7 +134,7 @@ class Gateway:
             caller = CallSource(str(consumer.key_id or ""), str(consumer.organization_id), socket_address(scope))
             with self.calls.at_once.counted("calls", caller):
                 await self.calls.admit(consumer)
-                asked = interface(await _body(receive))
+                asked = interface(await _body(scope, receive))
                 streams = self.calls.at_once.counted("streams", caller) if asked.request.stream else nullcontext()
                 with streams:
                     await _for_caller(receive, self._answer(headers, consumer, asked, send))
@@ -260,18 +261,12 @@ def _only(method: str, wanted: str) -> None:
         raise CallRefused(405, f"Use {wanted}.", "invalid_request_error")
 
 
-async def _body(receive: Any) -> bytes:
-    """Raises CallRefused, BadCall."""
-    read = bytearray()
-    while True:
-        event = await receive()
-        if event["type"] == "http.disconnect":
-            raise BadCall("The connection ended before the body did.")
-        read += event.get("body", b"")
-        if len(read) > MAX_BODY:
-            raise CallRefused(413, f"The body is larger than {MAX_BODY // 2**20} MB.", "invalid_request_error")
-        if not event.get("more_body"):
-            return bytes(read)
+async def _body(scope: dict[str, Any], receive: Any) -> bytes:
+    """Raises CallRefused."""
+    try:
+        return await body_of(scope["headers"], receive, MAX_BODY)
+    except BodyRefused as refused:
+        raise CallRefused(refused.status, str(refused), "invalid_request_error") from refused
 
 
 def _error(refused: CallRefused) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from agentcore_site.lib.request_bodies import BodyRefused, body_of
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion
@@ -150,7 +151,7 @@ class RolloutGateway:
             raise BadCall(f"Only POST {', POST '.join(ANSWERS)} and GET /v1/models are served here.", 404)
         if method != "POST":
             raise BadCall("Use POST.", 405)
-        read = await _body(receive)
+        read = await _body(scope, receive)
         session = self._of_key(scope)  # once more: the rollout may have ended while the body came
         await answer(session, read, send)
 
@@ -181,15 +182,12 @@ async def _responses(session: Session, read: bytes, send: Send) -> None:
 ANSWERS: Final = {"/v1/chat/completions": _chat, "/v1/responses": _responses}
 
 
-async def _body(receive: Receive) -> bytes:
-    read = bytearray()
-    while True:
-        event = await receive()
-        read += event.get("body", b"")
-        if len(read) > MAX_BODY:
-            raise BadCall(f"The body is larger than {MAX_BODY // 2**20} MB.", 413)
-        if not event.get("more_body"):
-            return bytes(read)
+async def _body(scope: dict[str, Any], receive: Receive) -> bytes:
+    """Raises BadCall."""
+    try:
+        return await body_of(scope["headers"], receive, MAX_BODY)
+    except BodyRefused as refused:
+        raise BadCall(str(refused), refused.status) from refused
 
 
 async def _send(send: Send, status: int, value: Mapping[str, Any]) -> None:
