@@ -7,7 +7,6 @@ import tempfile
 from collections.abc import Callable
 from typing import Any, Final
 
-from asgiref.typing import HTTPScope
 from django.conf import settings
 from django.core.exceptions import RequestAborted, RequestDataTooBig, SuspiciousOperation
 from django.core.handlers.asgi import ASGIHandler
@@ -48,7 +47,7 @@ class BoundedBodies(ASGIHandler):
             if not event.get("more_body"):
                 return file
 
-    def create_request(self, scope: HTTPScope, body_file: Any) -> Any:
+    def create_request(self, scope: Any, body_file: Any) -> Any:
         if body_file.closed:
             problem = too_large()
             return None, JsonResponse(

@@ -45,7 +45,7 @@ from evaluation.events.api import (
     ModelViewSet,
     TrainingViewSet,
 )
-from evaluation.events.otlp.api import OtlpTraceViewSet
+from evaluation.events.otlp.api import OtlpLogViewSet, OtlpMetricViewSet, OtlpTraceViewSet
 from evaluation.serving.api.deployments import DeploymentViewSet
 from evaluation.serving.api.feedback import FeedbackViewSet
 from evaluation.serving.api.keys import KeySpendingViewSet
@@ -256,6 +256,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("dead-letters/<uuid:pk>/dismiss", DeadLetterViewSet.as_view({"post": "dismiss"}), name="dead-letter-dismiss"),
     path("dashboards/<slug:key>", DashboardViewSet.as_view(GET), name="dashboard"),
     path("otlp/v1/traces", OtlpTraceViewSet.as_view({"post": "create"}), name="otlp-traces"),
+    path("otlp/v1/logs", OtlpLogViewSet.as_view({"post": "create"}), name="otlp-logs"),
+    path("otlp/v1/metrics", OtlpMetricViewSet.as_view({"post": "create"}), name="otlp-metrics"),
     *router.urls,
 ]
 

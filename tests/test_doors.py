@@ -325,6 +325,8 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "feedback"): ("feedback.give", lambda values: thumbs_up(values)),
     ("delete", "feedback/<uuid:pk>"): ("feedback.give", {}),
     ("post", "otlp/v1/traces"): ("trace.record", {"resourceSpans": [{"resource": {"attributes": [OF_ROUTER]}}]}),
+    ("post", "otlp/v1/logs"): ("trace.record", {"resourceLogs": [{"resource": {"attributes": [OF_ROUTER]}}]}),
+    ("post", "otlp/v1/metrics"): ("trace.record", {"resourceMetrics": []}),
     ("post", "training/start"): (
         "run.start",
         {"training_config": {"algorithm": "ppo", "base_model": "qwen2.5-32b-instruct"}},

@@ -11,6 +11,7 @@ from evaluation.events.models import (
     OutboxEvent,
     ReceivedReward,
     ReceivedTrajectory,
+    StoredSpan,
     TrainingRequest,
     WaitingSpan,
 )
@@ -39,10 +40,11 @@ list_page(
     list_filter=["mode", "algorithm", "organization"],
     search_fields=["=training_job_id", "base_model", "agent__slug"],
 )
-list_page(
-    WaitingSpan,
-    "span_id trace_id agent root received_at",
-    LongTableAdmin,
-    search_fields=["=trace_id", "=span_id"],
-    deferred=("body",),
-)
+for model, moment in ((WaitingSpan, "received_at"), (StoredSpan, "stored_at")):
+    list_page(
+        model,
+        f"span_id trace_id agent root {moment}",
+        LongTableAdmin,
+        search_fields=["=trace_id", "=span_id"],
+        deferred=("body",),
+    )

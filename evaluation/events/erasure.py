@@ -18,6 +18,7 @@ from evaluation.events.models import (
     OutboxEvent,
     ReceivedReward,
     ReceivedTrajectory,
+    StoredSpan,
     TrainingRequest,
     WaitingSpan,
 )
@@ -30,6 +31,7 @@ personal_rows("publishers of events", EventCredential, rewritten, texts=("name",
 # The ids that senders gave to trajectories; the content is erased with trajectories.
 personal_rows("received trajectories", ReceivedTrajectory, rewritten, names=("trajectory_id",))
 personal_rows("spans of traces that are not whole", WaitingSpan, deleted, texts=("body",))
+personal_rows("spans of traces that are stored", StoredSpan, deleted, texts=("body",))
 
 
 @erasure_handlers.register("dead letters of events")

@@ -287,3 +287,22 @@ class WaitingSpan(Scoped):
 
     def __str__(self) -> str:
         return f"span {self.span_id} of {self.trace_id}"
+
+
+class StoredSpan(Scoped):
+    """A span of a trace that was stored as a trajectory, kept for a while: spans that come later make it again."""
+
+    id = models.BigAutoField(primary_key=True)
+    agent = models.ForeignKey("experiences.Agent", on_delete=models.CASCADE, related_name="+", db_index=False)
+    trace_id = models.CharField(max_length=32)
+    span_id = models.CharField(max_length=16)
+    root = models.BooleanField()
+    body = models.TextField()
+    stored_at = models.DateTimeField(db_default=Now(), editable=False, db_index=True)
+
+    class Meta:
+        ordering = ["id"]
+        constraints = [models.UniqueConstraint(fields=["agent", "trace_id", "span_id"], name="a_span_is_stored_once")]
+
+    def __str__(self) -> str:
+        return f"span {self.span_id} of {self.trace_id}"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import replace
+from datetime import date, datetime
 from typing import Final
 from uuid import UUID
 
@@ -14,7 +16,7 @@ from agentcore_site.ids import derived
 from evaluation.events.models import RECEIVED, ReceivedTrajectory
 from experiences.models import Agent
 from experiences.rollouts.types import Trajectory
-from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_write
+from experiences.trajectories.storage import TrajectoryScope, partition_ensure, trajectories_replace, trajectories_write
 
 SCENARIOS: Final = 2**31 - 1  # of a column
 
@@ -45,12 +47,15 @@ def timed(trajectory: Trajectory, came: datetime) -> Trajectory:
 
 
 @transaction.atomic
-def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Trajectory]]) -> int:
-    """Stores trajectories by their names in the organisation; known ones are left out. Each is made for its new
-    scenario. Returns the number of new ones."""
+def trajectories_receive(
+    agent: Agent, found: Mapping[str, Callable[[int], Trajectory]], again: Collection[str] = ()
+) -> int:
+    """Stores trajectories by their names in the organisation. Of known ones those to be written ``again`` replace what
+    is stored, and others are left out. Each is made for its scenario. Returns the number of new ones."""
     in_turn([agent.organization_id])
     mine = ReceivedTrajectory.objects.filter(organization_id=agent.organization_id, trajectory_id__in=list(found))
-    known = set(mine.values_list("trajectory_id", flat=True))
+    known = {row.trajectory_id: row for row in mine}
+    _write_again(agent, [row for name, row in known.items() if name in again and row.agent_id == agent.pk], found)
     new = [
         ReceivedTrajectory(organization_id=agent.organization_id, agent=agent, trajectory_id=name)
         for name in found
@@ -65,3 +70,14 @@ def trajectories_receive(agent: Agent, found: Mapping[str, Callable[[int], Traje
         row.record_id, row.month = scope.id_of(trajectory.key), scope.month
     ReceivedTrajectory.objects.bulk_update(rows, ["record_id", "month"])
     return len(rows)
+
+
+def _write_again(
+    agent: Agent, rows: Iterable[ReceivedTrajectory], found: Mapping[str, Callable[[int], Trajectory]]
+) -> None:
+    by_month: dict[date, list[Trajectory]] = defaultdict(list)
+    for row in rows:
+        if row.month is not None:
+            by_month[row.month].append(timed(found[row.trajectory_id](row.pk % SCENARIOS), row.received_at))
+    for month, made in by_month.items():
+        trajectories_replace(replace(received_scope(agent), month=month), made)

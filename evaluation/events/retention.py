@@ -64,7 +64,12 @@ kept(
     "events_receivedtrajectory",
 )
 kept("notes of erased messages", "Deleted once the stream has no such message.", "events_erasedmessage")
-kept("spans of traces that are not whole", "Deleted when their trace is stored, within minutes.", "events_waitingspan")
+kept(
+    "spans of traces",
+    "Moved when their trace is stored, within minutes; deleted an hour later.",
+    "events_waitingspan",
+    "events_storedspan",
+)
 kept(
     "publishers of events",
     "Kept until they are switched off; credentials for ever.",

@@ -61,6 +61,21 @@ def trajectories_write(owner: TrajectoryScope, trajectories: Sequence[Trajectory
         copy.write(lines)
 
 
+def trajectories_replace(owner: TrajectoryScope, trajectories: Sequence[Trajectory]) -> None:
+    """Writes trajectories over their stored rows, which keep their rewards; those without a row are left out. Call it
+    inside a transaction."""
+    made = {owner.id_of(trajectory.key): trajectory for trajectory in trajectories}
+    rows = _rows_of(owner).filter(id__in=made)
+    for row in rows.select_for_update().only("id", "reward", "reward_before_ranking", "components"):
+        trajectory = made[row.id]
+        trajectory.reward = math.nan if row.reward is None else row.reward
+        trajectory.reward_before_ranking = row.reward_before_ranking
+        trajectory.components = row.components or trajectory.components
+    stored = set(rows.values_list("id", flat=True))
+    rows._raw_delete("default")
+    trajectories_write(owner, [trajectory for id, trajectory in made.items() if id in stored])
+
+
 def trajectories_kept(
     owner: TrajectoryScope, *, iteration: int, scenarios: Collection[int] | None = None
 ) -> dict[RolloutKey, Trajectory]:

@@ -41,7 +41,7 @@ from agentcore_site.tenancy.models import (
 )
 from agentcore_site.tenancy.roles import Role
 from agentcore_site.tenancy.services import api_key_create
-from evaluation.events.models import WaitingSpan
+from evaluation.events.models import StoredSpan, WaitingSpan
 from evaluation.models import EvaluationResult, HeldOutUse
 from evaluation.services import evaluation_start
 from evaluation.serving.deployments.services import deployment_start
@@ -200,6 +200,7 @@ def test_a_row_of_what_production_wrote_opens(boss: Client, adam: Any, acme: Org
         ),
         KeySpending.objects.create(organization=acme, key_id=uuid4(), month=now.date(), spent_micros=1, calls=1),
         WaitingSpan.objects.create(organization=acme, agent=clerk, trace_id="t", span_id="s", root=True, body="{}"),
+        StoredSpan.objects.create(organization=acme, agent=clerk, trace_id="t", span_id="s", root=True, body="{}"),
         RowChange.objects.create(sink="warehouse", kind="trajectory", organization_id=acme.pk),
         WarehouseStore.objects.create(),
         HourlyMeasure.objects.create(

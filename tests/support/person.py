@@ -30,6 +30,7 @@ OURS: Final = frozenset(
         "events.EventCredential.digest", "events.ReceivedTrajectory.digest", "events.ReceivedReward.digest",
         "events.TrainingRequest.digest", "events.TrainingRequest.algorithm",
         "events.WaitingSpan.trace_id", "events.WaitingSpan.span_id",
+        "events.StoredSpan.trace_id", "events.StoredSpan.span_id",
         "events.DeadLetter.stream", "events.DeadLetter.outcome",
         "events.ErasedMessage.stream", "events.ErasedMessage.mark",
         "notices.SiteEvent.type", "notices.WebhookEndpoint.types", "notices.WebhookEndpoint.sealed_url",

@@ -27,7 +27,7 @@ from agentcore_site.tenancy.mails import mail_queue
 from agentcore_site.tenancy.models import ApiKey, BrowserSession, Invitation, Passkey, ProviderAccount, TokenFamily
 from budgets.models import BudgetAlert, BudgetSettings
 from budgets.services import budget_set_limit
-from evaluation.events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, WaitingSpan
+from evaluation.events.models import ErasedMessage, ReceivedReward, ReceivedTrajectory, StoredSpan, WaitingSpan
 from evaluation.events.training import training_request, training_request_cancel
 from evaluation.models import EvaluationRun
 from evaluation.services import evaluation_start
@@ -106,9 +106,10 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")
-    WaitingSpan.objects.create(
-        organization=acme, agent=run.agent, body="said", trace_id="a" * 32, span_id="b" * 16, root=True
-    )
+    for model in (WaitingSpan, StoredSpan):
+        model.objects.create(
+            organization=acme, agent=run.agent, body="said", trace_id="a" * 32, span_id="b" * 16, root=True
+        )
     ErasedMessage.objects.create(organization_id=acme.pk, stream="RL_TRAJECTORIES", sequence=1, mark="m")
     ReceivedReward.objects.create(organization=acme, reward_id="r-1", trajectory_id="t-1", digest="d", total=1.0)
     lesson = factories.ExperienceFactory(agent=run.agent)

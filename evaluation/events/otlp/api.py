@@ -10,6 +10,9 @@ from django.http import HttpResponse
 from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from google.protobuf import json_format
+from google.protobuf.message import Message
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceResponse
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 from rest_framework.parsers import BaseParser
 from rest_framework.request import Request
@@ -18,7 +21,9 @@ from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.rest.parsing import too_large
 from agentcore_site.rest.throttling import BytesThrottle, KeyThrottle
 from agentcore_site.rest.views import ScopedViewSet
+from agentcore_site.tenancy.permissions import require_somewhere
 from evaluation.events.models import WaitingSpan
+from evaluation.events.otlp.logs import LOGS
 from evaluation.events.otlp.protobuf import from_protobuf
 from evaluation.events.otlp.span_intake import SpansTaken, spans_receive
 from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, ResourceSpans, from_json
@@ -28,6 +33,13 @@ JSON: Final = "application/json"
 AGENT: Final = OpenApiParameter(
     "X-AgentCore-Agent", str, OpenApiParameter.HEADER, description="The agent's slug, where its resource names none."
 )
+
+EXPORT: Final[dict[str, Any]] = {
+    "parameters": [AGENT],
+    "request": {PROTOBUF: OpenApiTypes.BINARY, JSON: OpenApiTypes.OBJECT},
+    "responses": {(200, JSON): OpenApiTypes.OBJECT, (200, PROTOBUF): OpenApiTypes.BINARY},
+}
+NO_METRICS: Final = "Metrics are not kept here. OTEL_METRICS_EXPORTER=none saves sending them."
 
 
 class BytesParser(BaseParser):
@@ -48,9 +60,7 @@ class JsonBytes(BytesParser):
     media_type = JSON
 
 
-class OtlpTraceViewSet(ScopedViewSet):
-    """Traces of agents that run elsewhere."""
-
+class _OtlpViewSet(ScopedViewSet):
     queryset = WaitingSpan.objects.none()
     tag = "events"
     idempotent = ()
@@ -58,43 +68,85 @@ class OtlpTraceViewSet(ScopedViewSet):
     throttle_classes = (KeyThrottle, BytesThrottle)
     blind = ("create",)
 
+    def _received(self, request: Request, *, logs: bool) -> SpansTaken:
+        exports = _exports(self._body(request), binary=_is_binary(request), logs=logs)
+        return spans_receive(self.actor, exports, agent=request.headers.get("x-agentcore-agent", ""), logs=logs)
+
+    def _body(self, request: Request) -> bytes:
+        body = request.data if isinstance(request.data, bytes) else b""
+        if not body:
+            raise Invalid("The body is empty: there is no export in it.")
+        BytesThrottle().count(request, max(0, len(body) - int(request.META.get("CONTENT_LENGTH") or 0)))
+        return body
+
+
+class OtlpTraceViewSet(_OtlpViewSet):
+    """Traces of agents that run elsewhere."""
+
     @extend_schema(
         summary="Send spans",
         description="OTLP over HTTP, binary or JSON, also packed: `OTEL_EXPORTER_OTLP_ENDPOINT` is this address without"
         " `/v1/traces`. A trace becomes a trajectory of the agent that its resource names by `service.name` or"
         " `agentcore.agent`. A key needs the scope `traces:write`, and no other.",
-        parameters=[AGENT],
-        request={PROTOBUF: OpenApiTypes.BINARY, JSON: OpenApiTypes.OBJECT},
-        responses={(200, JSON): OpenApiTypes.OBJECT, (200, PROTOBUF): OpenApiTypes.BINARY},
+        **EXPORT,
     )
     def create(self, request: Request) -> HttpResponse:
-        binary = (request.content_type or "").split(";")[0].strip() == PROTOBUF
-        body = request.data if isinstance(request.data, bytes) else b""
-        if not body:
-            raise Invalid("The body is empty: there is no export in it.")
-        BytesThrottle().count(request, max(0, len(body) - int(request.META.get("CONTENT_LENGTH") or 0)))
-        taken = spans_receive(
-            self.actor,
-            _exports(body, binary=binary),
-            agent=request.headers.get("x-agentcore-agent", ""),
-        )
-        return _answer(taken, binary=binary)
+        taken = self._received(request, logs=False)
+        answer = ExportTraceServiceResponse()
+        if taken.rejected or taken.why:
+            answer.partial_success.rejected_spans = taken.rejected
+            answer.partial_success.error_message = taken.why
+        return _answer(answer, binary=_is_binary(request))
 
 
-def _exports(body: bytes, *, binary: bool) -> list[ResourceSpans]:
+class OtlpLogViewSet(_OtlpViewSet):
+    """Events of agents that run elsewhere, in the form of log records."""
+
+    @extend_schema(
+        summary="Send log records",
+        description="As for spans. The events `gen_ai.*` join the span that they name; those of Claude Code, Codex and"
+        " Gemini CLI become a trajectory for each prompt. Other records are not kept.",
+        **EXPORT,
+    )
+    def create(self, request: Request) -> HttpResponse:
+        taken = self._received(request, logs=True)
+        answer = ExportLogsServiceResponse()
+        if taken.rejected or taken.why:
+            answer.partial_success.rejected_log_records = taken.rejected
+            answer.partial_success.error_message = taken.why
+        return _answer(answer, binary=_is_binary(request))
+
+
+class OtlpMetricViewSet(_OtlpViewSet):
+    """Metrics of agents that run elsewhere, which are not kept."""
+
+    @extend_schema(
+        summary="Send metrics",
+        description="Answered as accepted, so that exporters of all signals work. Nothing of it is read or kept.",
+        **EXPORT,
+    )
+    def create(self, request: Request) -> HttpResponse:
+        self._body(request)
+        require_somewhere(self.actor, "trace.record")
+        answer = ExportMetricsServiceResponse()
+        answer.partial_success.error_message = NO_METRICS
+        return _answer(answer, binary=_is_binary(request))
+
+
+def _is_binary(request: Request) -> bool:
+    return (request.content_type or "").split(";")[0].strip() == PROTOBUF
+
+
+def _exports(body: bytes, *, binary: bool, logs: bool) -> list[ResourceSpans]:
     try:
-        return from_protobuf(body) if binary else from_json(body)
+        return from_protobuf(body, logs=logs) if binary else from_json(body, LOGS if logs else None)
     except NotOtlp as error:
         raise Invalid(str(error)) from error
     except ExportTooLarge as error:
         raise TooLarge(str(error)) from error
 
 
-def _answer(taken: SpansTaken, *, binary: bool) -> HttpResponse:
-    answer = ExportTraceServiceResponse()
-    if taken.rejected or taken.why:
-        answer.partial_success.rejected_spans = taken.rejected
-        answer.partial_success.error_message = taken.why
+def _answer(answer: Message, *, binary: bool) -> HttpResponse:
     if binary:
         return HttpResponse(answer.SerializeToString(), content_type=PROTOBUF)
     return HttpResponse(json_format.MessageToJson(answer), content_type=JSON)

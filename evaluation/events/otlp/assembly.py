@@ -6,11 +6,13 @@ the tool's own span, or the one in the input of the next model call.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Final
 
 from budgets.pricing import Usage
-from evaluation.events.otlp.conventions import AgentSpan, SpanKind, SpanMessage, SpanToolCall
+from evaluation.events.otlp.agent_spans import SILENT, AgentSpan, SpanKind, SpanMessage, SpanToolCall
 from experiences.rollouts.call_notes import CallNotes
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 
@@ -32,14 +34,16 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
     Raises:
         NothingOfAgents: the trace is not about an agent.
     """
-    found = sorted(spans, key=lambda span: (span.began, -span.ended, span.id))
-    about_agents = [one for one in found if one.kind is not SpanKind.OTHER]
+    found = _joined(sorted(spans, key=lambda span: (span.began, -span.ended, span.id)))
+    about_agents = [one for one in found if one.kind not in SILENT]
     if not about_agents:
         raise NothingOfAgents("No span is about an agent, a model or a tool.")
     known = {one.id for one in found}
     root = next((one for one in found if one.parent not in known), found[0])
-    models = _innermost([agent for agent in about_agents if agent.kind is SpanKind.MODEL], found)
+    models = _once(_innermost([agent for agent in about_agents if agent.kind is SpanKind.MODEL], found))
     owned, unpriced = _steps(models, [agent for agent in about_agents if agent.kind is SpanKind.TOOL], cost_of)
+    if not owned and (answer := _whole_answer(root, about_agents)):
+        owned = [answer]
     steps = _nested(owned, {one.id: one.parent for one in found})
     failed = root.error
     ended = max(one.ended for one in found)
@@ -56,6 +60,77 @@ def trajectory_of(spans: Iterable[AgentSpan], scenario: int, *, cost_of: CostOf)
         started_at=root.began,
         duration_ms=(ended - root.began) * 1e3,
     )
+
+
+def _joined(found: Sequence[AgentSpan]) -> list[AgentSpan]:
+    """The spans with the messages that came beside them by a log. A span's own words win."""
+    said: dict[str, list[AgentSpan]] = {}
+    for one in found:
+        if one.kind is SpanKind.MESSAGES:
+            said.setdefault(one.parent, []).append(one)
+    return [
+        replace(
+            span,
+            inputs=span.inputs or tuple(message for one in said[span.id] for message in one.inputs),
+            outputs=span.outputs or tuple(message for one in said[span.id] for message in one.outputs),
+        )
+        if span.id in said
+        else span
+        for span in found
+        if span.kind is not SpanKind.MESSAGES
+    ]
+
+
+def _once(models: Sequence[AgentSpan]) -> list[AgentSpan]:
+    """Each call once, where two instrumentations report it side by side. What one does not say is the other's."""
+    found: list[AgentSpan] = []
+    for model in models:
+        at = next((at for at, other in enumerate(found) if _is_same(other, model)), None)
+        if at is None:
+            found.append(model)
+        else:
+            found[at] = _filled(found[at], model)
+    return found
+
+
+def _is_same(first: AgentSpan, second: AgentSpan) -> bool:
+    """By the provider's id of the answer, else by tokens and words. A server may give all answers one id, so both have
+    to be under way at the same time."""
+    if second.began >= first.ended and second.began > first.began:
+        return False
+    if first.response_id and second.response_id:
+        return first.response_id == second.response_id
+    tokens = (first.input_tokens, first.output_tokens)
+    twins = tokens == (second.input_tokens, second.output_tokens) and any(tokens) and second.ended <= first.ended
+    return twins and first.name != second.name and _words(first) == _words(second)
+
+
+def _words(model: AgentSpan) -> tuple[str, list[str]]:
+    reply = model.outputs[0] if model.outputs else SpanMessage("", "")
+    return reply.text, [call.name for call in reply.calls]
+
+
+def _filled(first: AgentSpan, second: AgentSpan) -> AgentSpan:
+    names = (
+        "model",
+        "input_tokens",
+        "output_tokens",
+        "cached_tokens",
+        "cache_written_tokens",
+        "inputs",
+        "outputs",
+        "session",
+        "response_id",
+        "settings",
+    )
+    missing = {name: getattr(second, name) for name in names if not getattr(first, name)}
+    return replace(first, **missing, cost_usd=second.cost_usd if first.cost_usd is None else first.cost_usd)
+
+
+def _whole_answer(root: AgentSpan, about_agents: Sequence[AgentSpan]) -> tuple[Step, str] | None:
+    """The answer of an agent whose calls are unknown."""
+    agent = next((one for one in (root, *about_agents) if one.outputs), None)
+    return None if agent is None else (_answer(agent, "", agent.outputs[0].text), agent.id)
 
 
 def _innermost(models: Sequence[AgentSpan], found: Sequence[AgentSpan]) -> list[AgentSpan]:
@@ -101,7 +176,8 @@ def _steps(models: Sequence[AgentSpan], tools: Sequence[AgentSpan], cost_of: Cos
         if cost_micros is None:
             unpriced.add(one.model)
         later = models[at + 1].inputs if at + 1 < len(models) else ()
-        own = _decisions(one, waiting, later)
+        ends = models[at + 1].began if at + 1 < len(models) else math.inf
+        own = _decisions(one, waiting, later, ends)
         first, _ = own[0]
         first.tokens, first.cost_micros = one.input_tokens + one.output_tokens, cost_micros or 0
         first.call = notes.noted(one.settings, _finish(one))
@@ -115,9 +191,13 @@ def _finish(model: AgentSpan) -> str:
     return str(next(iter(model.settings.get("finish", ())), ""))
 
 
-def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage]) -> Owned:
-    """At least one: the decisions of a model call. Removes the spans of its tool calls from ``waiting``."""
+def _decisions(model: AgentSpan, waiting: list[AgentSpan], later: Sequence[SpanMessage], ends: float) -> Owned:
+    """At least one: the decisions of a model call. Removes the spans of its tool calls from ``waiting``. A call without
+    words has decided for the tools that ran until the next one began, at ``ends``."""
     seen = model.inputs[-1].text if model.inputs else ""
+    if not model.outputs and (ran := [span for span in waiting if model.began <= span.began < ends]):
+        waiting[:] = [span for span in waiting if span not in ran]
+        return [(_of_tool(span, span.began, seen), span.id) for span in ran]
     reply = model.outputs[0] if model.outputs else SpanMessage("assistant", "")
     if not reply.calls:
         return [(_answer(model, seen, reply.text), model.id)]

@@ -1,37 +1,42 @@
 """Information of a span about an agent, by the conventions of its field. Pure, no Django.
 
 Supported are OpenTelemetry's semantic conventions for generative AI
-(https://opentelemetry.io/docs/specs/semconv/gen-ai/), the newer ones with messages as attributes and the older ones
-with numbered attributes or events, and OpenInference (https://arize-ai.github.io/openinference/spec/). If a span has
-both, the first are used.
+(https://opentelemetry.io/docs/specs/semconv/gen-ai/). The newer ones have messages as attributes, the older ones as
+numbered attributes, events or logs. Supported too are OpenInference
+(https://arize-ai.github.io/openinference/spec/) and ``events.otlp.dialects``. OpenTelemetry's names win.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from enum import StrEnum
-from typing import Any, Final, Self
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
-import orjson
-
+from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind, SpanMessage
+from evaluation.events.otlp.dialects import as_genai
+from evaluation.events.otlp.messages import (
+    joined,
+    listed,
+    message_of,
+    messages_of,
+    openai_calls,
+    parsed,
+    sequence,
+    text_of,
+)
 from evaluation.events.otlp.spans import OtlpSpan, SpanEvent
 
 MOST_TOKENS: Final = 2**31 - 1
 DETAILS: Final = "gen_ai.client.inference.operation.details"  # an event that carries what else are attributes
+CHOICE: Final = "gen_ai.choice"
 MESSAGE_EVENTS: Final = {
     "gen_ai.system.message": "system",
     "gen_ai.user.message": "user",
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
-
-
-class SpanKind(StrEnum):
-    MODEL = "model"
-    TOOL = "tool"
-    AGENT = "agent"
-    OTHER = "other"
+LOGGED: Final = "agentcore.log.event"  # the name of the log record that a span was made of
+# Of a call whose sender names no operation:
+SIGNS: Final = ("gen_ai.response.model", "gen_ai.response.id", "gen_ai.usage.input_tokens")
 
 
 OPERATIONS: Final = {
@@ -54,93 +59,46 @@ OPERATIONS: Final = {
     "task": SpanKind.AGENT,
 }
 OF_A_SPAN: Final = ("trace", "id", "parent", "name", "began", "ended", "error")
-FORMER_FIELDS: Final = {"told": "inputs", "said": "outputs"}  # in spans that an earlier release stored
 SAYS_KIND: Final = ("gen_ai.operation.name", "openinference.span.kind", "llm.request.type", "traceloop.span.kind")
 
 
-@dataclass(frozen=True, slots=True)
-class SpanToolCall:
-    name: str
-    arguments: Any
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class SpanMessage:
-    """One message of a conversation; ``call`` is the id of the tool call that it answers."""
-
-    role: str
-    text: str
-    calls: tuple[SpanToolCall, ...] = ()
-    call: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSpan:
-    """The information of a span about an agent; its other content is left out.
-    ``inputs`` and ``outputs`` are the messages of a model; ``tool``, ``arguments`` and ``result`` those of
-    a tool. ``cost_usd`` is None if the span has no cost.
-    """
-
-    trace: str
-    id: str
-    parent: str
-    name: str
-    began: float
-    ended: float
-    error: str
-    kind: SpanKind
-    model: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    cost_usd: float | None = None
-    inputs: tuple[SpanMessage, ...] = ()
-    outputs: tuple[SpanMessage, ...] = ()
-    tool: str = ""
-    call: str = ""
-    arguments: Any = None
-    result: Any = None
-    session: str = ""
-    settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def as_json(self) -> bytes:
-        return orjson.dumps(self)
-
-    @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> Self:
-        values = {FORMER_FIELDS.get(name, name): value for name, value in stored.items()}
-        messages = {name: tuple(map(_message, values[name])) for name in ("inputs", "outputs")}
-        return cls(**{**values, **messages, "kind": SpanKind(values["kind"])})
-
-
-def _message(stored: Mapping[str, Any]) -> SpanMessage:
-    return SpanMessage(**{**stored, "calls": tuple(SpanToolCall(**call) for call in stored["calls"])})
-
-
 def kind_of(span: OtlpSpan) -> SpanKind:
+    return _kind(as_genai(span.attributes))
+
+
+def _kind(about: Mapping[str, Any]) -> SpanKind:
     for name in SAYS_KIND:
-        if (found := OPERATIONS.get(str(span.attributes.get(name, "")).lower())) is not None:
+        if (found := OPERATIONS.get(str(about.get(name, "")).lower())) is not None:
             return found
-    return SpanKind.OTHER
+    if LOGGED in about:
+        return SpanKind.MESSAGES
+    unnamed = not any(about.get(name) for name in SAYS_KIND)
+    return SpanKind.MODEL if unnamed and any(name in about for name in SIGNS) else SpanKind.OTHER
 
 
 def read(span: OtlpSpan) -> AgentSpan:
-    kind, about = kind_of(span), _with_details(span)
-    session = _text(about, "gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id")
+    about = as_genai(_with_details(span))
+    kind = _kind(about)
+    session = _text(
+        about, "gen_ai.conversation.id", "session.id", "traceloop.association.properties.session_id", "thread.id"
+    )
     common: dict[str, Any] = {name: getattr(span, name) for name in OF_A_SPAN} | {"kind": kind, "session": session}
     if kind is SpanKind.OTHER:
         return AgentSpan(**common)
-    common |= {"inputs": _input_messages(about, span), "outputs": _output_messages(about, span)}
+    common["error"] = span.error or _text(about, "error.message")
+    if kind is SpanKind.MESSAGES:
+        events = (SpanEvent(str(about[LOGGED]), about),)
+        return AgentSpan(**common, inputs=tuple(_inputs(about, events)), outputs=tuple(_outputs(about, events)))
+    common |= {"inputs": tuple(_inputs(about, span.events)), "outputs": tuple(_outputs(about, span.events))}
     if kind is SpanKind.TOOL:
         return AgentSpan(
             **common,
             tool=_text(about, "gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name,
             call=_text(about, "gen_ai.tool.call.id", "tool_call.id"),
-            arguments=_parsed(
+            arguments=parsed(
                 _first(about, "gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
             ),
-            result=_parsed(_first(about, "gen_ai.tool.call.result", "output.value", "traceloop.entity.output")),
+            result=parsed(_first(about, "gen_ai.tool.call.result", "output.value", "traceloop.entity.output")),
         )
     return AgentSpan(
         **common,
@@ -153,9 +111,19 @@ def read(span: OtlpSpan) -> AgentSpan:
             about,
             "gen_ai.usage.cache_read.input_tokens",
             "gen_ai.usage.cache_read_input_tokens",
+            "gen_ai.usage.details.cache_read_tokens",
             "llm.token_count.prompt_details.cache_read",
         ),
+        cache_written_tokens=_count(
+            about,
+            "gen_ai.usage.cache_creation.input_tokens",
+            "gen_ai.usage.cache_creation_input_tokens",
+            "gen_ai.usage.cache_write.input_tokens",
+            "gen_ai.usage.details.cache_write_tokens",
+            "llm.token_count.prompt_details.cache_write",
+        ),
         cost_usd=_dollars(_first(about, "gen_ai.usage.cost", "operation.cost", "llm.cost.total")),
+        response_id=_response_id(about),
         settings=_settings(about),
     )
 
@@ -163,57 +131,44 @@ def read(span: OtlpSpan) -> AgentSpan:
 # -- messages ----------------------------------------------------------------------------------------------------------
 
 
-def _input_messages(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
+def _inputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[SpanMessage]:
     system = [
-        SpanMessage("system", text) for text in [_joined(_sequence(about.get("gen_ai.system_instructions")))] if text
+        SpanMessage("system", text) for text in [joined(sequence(about.get("gen_ai.system_instructions")))] if text
     ]
     found = (
-        _by_parts(about.get("gen_ai.input.messages"))
+        listed(about.get("gen_ai.input.messages"), "user")
         or _numbered(about, "llm.input_messages", "message.")
         or _numbered(about, "gen_ai.prompt", "")
-        or _of_events(span.events)
-        or _whole(about, "user", "input.value", "traceloop.entity.input")
+        or [
+            message_of({"content": None, **_body(one)}, MESSAGE_EVENTS[one.name])
+            for one in events
+            if one.name in MESSAGE_EVENTS
+        ]
+        or messages_of(_first(about, "input.value", "traceloop.entity.input"), "user")
     )
-    return (*system, *found)
+    return system + found
 
 
-def _output_messages(about: Mapping[str, Any], span: OtlpSpan) -> tuple[SpanMessage, ...]:
-    return tuple(
-        _by_parts(about.get("gen_ai.output.messages"))
+def _outputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[SpanMessage]:
+    return (
+        listed(about.get("gen_ai.output.messages"), "assistant")
         or _numbered(about, "llm.output_messages", "message.")
         or _numbered(about, "gen_ai.completion", "", role="assistant")
-        or _choices(span.events)
-        or _whole(about, "assistant", "output.value", "traceloop.entity.output")
+        or [_choice(_body(one)) for one in events if one.name == CHOICE]
+        or messages_of(_first(about, "output.value", "traceloop.entity.output"), "assistant")
     )
 
 
-def _by_parts(value: Any) -> list[SpanMessage]:
-    """Messages of parts: text, tool_call, tool_call_response."""
-    return [_of_parts(one) for one in _sequence(value) if isinstance(one, Mapping)]
+def _body(event: SpanEvent) -> Mapping[str, Any]:
+    """An event's fields: of a log they are its body."""
+    body = parsed(event.attributes.get("body"))
+    found = {**event.attributes, **(body if isinstance(body, Mapping) else {})}
+    return found | {"tool_call_id": found.get("id")}
 
 
-def _of_parts(message: Mapping[str, Any]) -> SpanMessage:
-    parts = _sequence(message.get("parts"))
-    calls = tuple(
-        SpanToolCall(str(part.get("name", "")), _parsed(part.get("arguments")), str(part.get("id") or ""))
-        for part in parts
-        if isinstance(part, Mapping) and part.get("type") == "tool_call"
-    )
-    answers = [part for part in parts if isinstance(part, Mapping) and part.get("type") == "tool_call_response"]
-    text = _joined(parts)
-    if answers and not text:
-        text = "\n".join(_text_of(answer.get("response", answer.get("result"))) for answer in answers)
-    return SpanMessage(str(message.get("role", "")), text, calls, str(answers[0].get("id") or "") if answers else "")
-
-
-def _joined(parts: Iterable[Any]) -> str:
-    """The texts among parts."""
-    texts = (
-        part if isinstance(part, str) else part.get("content") or part.get("text")
-        for part in parts
-        if isinstance(part, str) or (isinstance(part, Mapping) and part.get("type", "text") == "text")
-    )
-    return "\n".join(text for text in texts if isinstance(text, str) and text)
+def _choice(body: Mapping[str, Any]) -> SpanMessage:
+    message = parsed(body.get("message", body.get("content")))
+    return message_of(message if isinstance(message, Mapping) else {"content": message}, "assistant")
 
 
 def _numbered(about: Mapping[str, Any], prefix: str, inner: str, *, role: str = "") -> list[SpanMessage]:
@@ -236,56 +191,19 @@ def _of_fields(fields: Mapping[str, Any], role: str) -> SpanMessage:
             calls.setdefault(int(number), {})[last.removeprefix("tool_call.").removeprefix("function.")] = value
         elif first == "contents" and last in ("message_content.text", "text"):
             contents.append(str(value))
-    return SpanMessage(
-        role=str(fields.get("role") or role),
-        text=_text_of(fields.get("content")) if fields.get("content") is not None else "\n".join(contents),
-        calls=tuple(
-            SpanToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(one.get("id") or ""))
-            for _, one in sorted(calls.items())
-        ),
-        call=str(fields.get("tool_call_id") or ""),
-    )
-
-
-def _of_events(events: Sequence[SpanEvent]) -> list[SpanMessage]:
-    return [
-        SpanMessage(role, _text_of(event.attributes.get("content")), call=str(event.attributes.get("id") or ""))
-        for event in events
-        if (role := MESSAGE_EVENTS.get(event.name)) is not None
-    ]
-
-
-def _choices(events: Sequence[SpanEvent]) -> list[SpanMessage]:
-    found = []
-    for event in events:
-        if event.name == "gen_ai.choice":
-            message = _parsed(event.attributes.get("message", event.attributes.get("content")))
-            body = message if isinstance(message, Mapping) else {"content": message}
-            found.append(SpanMessage("assistant", _text_of(body.get("content")), _openai_calls(body.get("tool_calls"))))
-    return found
-
-
-def _openai_calls(value: Any) -> tuple[SpanToolCall, ...]:
-    functions = [(one.get("function"), one.get("id")) for one in _sequence(value) if isinstance(one, Mapping)]
-    return tuple(
-        SpanToolCall(str(one.get("name", "")), _parsed(one.get("arguments")), str(id or ""))
-        for one, id in functions
-        if isinstance(one, Mapping)
-    )
-
-
-def _whole(about: Mapping[str, Any], role: str, *names: str) -> list[SpanMessage]:
-    value = _first(about, *names)
-    return [] if value in (None, "") else [SpanMessage(role, _text_of(value))]
+    text = text_of(fields.get("content")) if fields.get("content") is not None else "\n".join(contents)
+    made = tuple(openai_calls([call for _, call in sorted(calls.items())]))
+    return SpanMessage(str(fields.get("role") or role), text, made, str(fields.get("tool_call_id") or ""))
 
 
 def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
     """A span's attributes with those of the event that carries messages."""
-    return {
-        name: value
-        for part in (*(event.attributes for event in span.events if event.name == DETAILS), span.attributes)
-        for name, value in part.items()
-    }
+    details = [event.attributes for event in span.events if event.name == DETAILS]
+    return (
+        {name: value for part in (*details, span.attributes) for name, value in part.items()}
+        if details
+        else span.attributes
+    )
 
 
 # -- values ------------------------------------------------------------------------------------------------------------
@@ -312,10 +230,19 @@ def _dollars(value: Any) -> float | None:
     return float(value) if known else None
 
 
+def _response_id(about: Mapping[str, Any]) -> str:
+    """OpenInference has it in the answer's body only."""
+    if found := about.get("gen_ai.response.id"):
+        return str(found)
+    answer = parsed(about.get("output.value"))
+    found = answer.get("id") if isinstance(answer, Mapping) and ("choices" in answer or "usage" in answer) else None
+    return found if isinstance(found, str) else ""
+
+
 def _settings(about: Mapping[str, Any]) -> dict[str, Any]:
     """The model's settings, and the finish reasons of its answers (``finish``, a list)."""
     names = ("temperature", "top_p", "max_tokens", "seed")
-    given = _parsed(about.get("llm.invocation_parameters"))
+    given = parsed(about.get("llm.invocation_parameters"))
     others = given if isinstance(given, Mapping) else {}
     found = {name: about.get(f"gen_ai.request.{name}", others.get(name)) for name in names}
     found["finish"] = _finished(about)
@@ -323,31 +250,10 @@ def _settings(about: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finished(about: Mapping[str, Any]) -> list[str] | None:
-    answers = _sequence(about.get("gen_ai.output.messages"))
+    answers = sequence(about.get("gen_ai.output.messages"))
     found = (
-        _sequence(about.get("gen_ai.response.finish_reasons"))
+        sequence(about.get("gen_ai.response.finish_reasons"))
         or [answer.get("finish_reason") for answer in answers if isinstance(answer, Mapping)]
-        or [about.get("gen_ai.completion.0.finish_reason")]
+        or [about.get("gen_ai.completion.0.finish_reason"), about.get("llm.finish_reason")]
     )
     return [one for one in found if isinstance(one, str)] or None
-
-
-def _parsed(value: Any) -> Any:
-    """A text's value if it is JSON; another text unchanged."""
-    if isinstance(value, str) and value[:1] in '{["':
-        try:
-            return orjson.loads(value)
-        except orjson.JSONDecodeError:
-            return value
-    return value
-
-
-def _sequence(value: Any) -> Sequence[Any]:
-    found = _parsed(value)
-    return found if isinstance(found, list) else []
-
-
-def _text_of(value: Any) -> str:
-    if value is None:
-        return ""
-    return value if isinstance(value, str) else orjson.dumps(value).decode()

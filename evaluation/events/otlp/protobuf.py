@@ -9,9 +9,11 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
+from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
+from evaluation.events.otlp.logs import span_of_log
 from evaluation.events.otlp.spans import (
     DEEPEST,
     ERROR,
@@ -30,25 +32,29 @@ from evaluation.events.otlp.spans import (
 MOST_SPAN_BYTES: Final = 2 * 2**20  # with attributes that are not kept
 MOST_FIELDS: Final = 10 * MOST_SPANS  # of resources and scopes, each span among them
 BROKEN: Final = "The body is no ExportTraceServiceRequest."
+BROKEN_LOGS: Final = "The body is no ExportLogsServiceRequest."
 # Numbers of fields: ExportTraceServiceRequest.resource_spans; ResourceSpans.resource and scope_spans; ScopeSpans.spans.
 RESOURCE_SPANS, RESOURCE, SCOPE_SPANS, SPANS = 1, 1, 2, 2
 VARINT, LENGTH = 0, 2  # wire types
 FIXED: Final = {1: 8, 5: 4}  # the others: bytes by wire type
 
 
-def from_protobuf(body: bytes) -> list[ResourceSpans]:
-    """Raises NotOtlp, ExportTooLarge."""
+def from_protobuf(body: bytes, *, logs: bool = False) -> list[ResourceSpans]:
+    """Reads an export of traces, or of ``logs``, whose messages have the same numbers down to the single record.
+    Raises NotOtlp, ExportTooLarge."""
     try:
-        return list(_Export(body).resources())
+        return list(_Export(body, logs=logs).resources())
     except DecodeError as error:
-        raise NotOtlp(BROKEN) from error
+        raise NotOtlp(BROKEN_LOGS if logs else BROKEN) from error
 
 
 class _Export:
     """A body with the number of its fields and attributes that were read so far."""
 
-    def __init__(self, body: bytes) -> None:
+    def __init__(self, body: bytes, *, logs: bool) -> None:
         self._body, self._fields_read, self._attributes_read = body, 0, 0
+        self._broken = BROKEN_LOGS if logs else BROKEN
+        self._record = self._log if logs else self._span
 
     def resources(self) -> Iterator[ResourceSpans]:
         """Raises NotOtlp, ExportTooLarge, DecodeError."""
@@ -70,7 +76,7 @@ class _Export:
                     if inner == SPANS and until - at > MOST_SPAN_BYTES:
                         large += 1
                     elif inner == SPANS:
-                        spans.append(self._span(Span.FromString(self._body[at:until])))
+                        spans.append(self._record(self._body[at:until]))
         return resource_of(self._attributes(Resource.FromString(own).attributes), spans, large)
 
     def _fields(self, at: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -85,16 +91,16 @@ class _Export:
                 length, at = self._varint(at, end)
                 start, at = at, at + length
                 if at > end:
-                    raise NotOtlp(BROKEN)
+                    raise NotOtlp(self._broken)
                 yield tag >> 3, start, at
             elif wire == VARINT:
                 _, at = self._varint(at, end)
             elif wire in FIXED:
                 at += FIXED[wire]
             else:
-                raise NotOtlp(BROKEN)
+                raise NotOtlp(self._broken)
         if at != end:
-            raise NotOtlp(BROKEN)
+            raise NotOtlp(self._broken)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
         """A number of seven bits a byte, and the place after it. Raises NotOtlp."""
@@ -106,9 +112,21 @@ class _Export:
             value, at = value | (byte & 127) << shift, at + 1
             if byte < 128:
                 return value, at
-        raise NotOtlp(BROKEN)
+        raise NotOtlp(self._broken)
 
-    def _span(self, span: Any) -> OtlpSpan | None:
+    def _log(self, body: bytes) -> OtlpSpan | None:
+        record: Any = LogRecord.FromString(body)
+        return span_of_log(
+            trace=record.trace_id.hex(),
+            span=record.span_id.hex(),
+            name=record.event_name,
+            at=record.time_unix_nano or record.observed_time_unix_nano,
+            body=self._value(record.body, 0),
+            attributes=self._attributes(record.attributes),
+        )
+
+    def _span(self, body: bytes) -> OtlpSpan | None:
+        span: Any = Span.FromString(body)
         failed = span.status.code == ERROR
         return span_of(
             trace=span.trace_id.hex(),

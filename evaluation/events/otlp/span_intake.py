@@ -15,8 +15,9 @@ from agentcore_site.lib.errors import TooLarge, Unavailable
 from agentcore_site.lib.texts import plain
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
-from evaluation.events.models import WaitingSpan
-from evaluation.events.otlp.conventions import AgentSpan, read
+from evaluation.events.models import StoredSpan, WaitingSpan
+from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind
+from evaluation.events.otlp.conventions import read
 from evaluation.events.otlp.spans import MOST_SPANS, ResourceSpans
 from experiences.models import Agent
 from experiences.privacy import redact_value
@@ -24,6 +25,15 @@ from experiences.privacy import redact_value
 NAMES: Final = ("agentcore.agent", "service.name")  # attributes of a resource that name the agent
 MOST_SPAN: Final = 2**20  # bytes of a span as JSON, which is searched for personal data while its sender waits
 LARGE: Final = f"A span has at most {MOST_SPAN >> 20} MB."
+UNREAD: Final = (
+    "Nothing was rejected, and no trajectory will come of it: none of the {} spans is about a model, a tool or an agent"
+    " ({}). Send spans with gen_ai.operation.name, openinference.span.kind, ai.operationId, langfuse.observation.type"
+    " or langsmith.span.kind."
+)
+UNREAD_LOGS: Final = (
+    "None of the {} log records is about an agent, and none was kept. Read are the events gen_ai.* of a span, and those"
+    " of Claude Code, Codex and Gemini CLI with a session."
+)
 BROKEN: Final = "A span has a trace id, a span id, a start and an end."
 
 
@@ -35,9 +45,9 @@ class SpansTaken(NamedTuple):
     why: str
 
 
-def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str = "") -> SpansTaken:
+def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str = "", logs: bool = False) -> SpansTaken:
     """Stores spans of registered agents: of the named one (its slug), else of the one that a resource names. A
-    duplicate span is stored once.
+    duplicate span is stored once. ``logs``: they were made of log records, of which others are left out.
 
     Raises:
         Forbidden: the actor may not record trajectories.
@@ -56,7 +66,7 @@ def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str 
         slug = slugify(agent or str(next((export.attributes[name] for name in NAMES if name in export.attributes), "")))
         if slug not in known:
             known[slug] = _agent(actor, slug)
-        rejected[BROKEN] += export.broken
+        rejected[BROKEN] += 0 if logs else export.broken
         rejected[LARGE] += export.large
         owner = known[slug]
         if owner is None:
@@ -71,7 +81,26 @@ def spans_receive(actor: Actor, exports: Iterable[ResourceSpans], *, agent: str 
                 else:
                     rows.append((owner, found, raw))
     _keep(rows)
-    return SpansTaken(len(rows), rejected.total(), " ".join(why for why, n in rejected.items() if n))
+    why = [why for why, n in rejected.items() if n]
+    return SpansTaken(len(rows), rejected.total(), " ".join(why) or _unread(exports, rows, logs=logs))
+
+
+def _unread(exports: Sequence[ResourceSpans], rows: Sequence[tuple[Agent, AgentSpan, bytes]], *, logs: bool) -> str:
+    """The warning about an export that says nothing of an agent, whose traces are no agents' either; "" otherwise."""
+    if logs:
+        unread = sum(export.broken for export in exports)
+        return UNREAD_LOGS.format(unread) if unread and not rows else ""
+    if not rows or any(span.kind is not SpanKind.OTHER for _, span, _ in rows):
+        return ""
+    known = [model.objects.filter(agent__in={agent for agent, _, _ in rows}) for model in (WaitingSpan, StoredSpan)]
+    of_agents = '"kind":"other"'
+    if any(
+        spans.filter(trace_id__in={span.trace for _, span, _ in rows}).exclude(body__contains=of_agents).exists()
+        for spans in known
+    ):
+        return ""
+    names = sorted({span.name[:60] for _, span, _ in rows})
+    return UNREAD.format(len(rows), ", ".join(names[:5]) + (" …" if len(names) > 5 else ""))
 
 
 def _agent(actor: Actor, slug: str) -> Agent | None:

@@ -7,7 +7,7 @@ The format is OpenTelemetry's protocol 1.x: https://opentelemetry.io/docs/specs/
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -66,19 +66,33 @@ class ResourceSpans:
     large: int = 0
 
 
-def from_json(body: bytes) -> list[ResourceSpans]:
-    """Raises NotOtlp, ExportTooLarge."""
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """A kind of export: the names of its members in JSON, and the reading of one record."""
+
+    name: str
+    resources: str
+    scopes: str
+    records: str
+    read: Callable[[Mapping[str, Any]], OtlpSpan | None]
+
+
+def from_json(body: bytes, kind: Signal | None = None) -> list[ResourceSpans]:
+    """An export of traces, or of another kind. Raises NotOtlp, ExportTooLarge."""
+    kind = kind or TRACES
     if most_values(body) > MOST_JSON_VALUES:
         raise ExportTooLarge(f"An export in JSON has at most {MOST_JSON_VALUES:,} values. Send smaller batches.")
     try:
         request = orjson.loads(body)
         found = []
-        for resource in _list(request, "resourceSpans"):
-            own = _object(resource, "resource")
-            spans = [_of_json(span) for scope in _list(resource, "scopeSpans") for span in _list(scope, "spans")]
-            found.append(resource_of(_json_attributes(_list(own, "attributes")), spans))
+        for resource in list_of(request, kind.resources):
+            own = object_of(resource, "resource")
+            spans = [
+                kind.read(span) for scope in list_of(resource, kind.scopes) for span in list_of(scope, kind.records)
+            ]
+            found.append(resource_of(json_attributes(list_of(own, "attributes")), spans))
     except (orjson.JSONDecodeError, TypeError, ValueError, KeyError, RecursionError) as error:
-        raise NotOtlp(f"The body is no export of traces in JSON: {error}") from error
+        raise NotOtlp(f"The body is no export of {kind.name} in JSON: {error}") from error
     return found
 
 
@@ -91,7 +105,7 @@ def resource_of(attributes: Mapping[str, Any], spans: list[OtlpSpan | None], lar
 
 
 def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
-    status = _object(span, "status")
+    status = object_of(span, "status")
     failed = status.get("code") in (ERROR, "STATUS_CODE_ERROR")
     return span_of(
         trace=str(span.get("traceId", "")).lower(),
@@ -101,19 +115,22 @@ def _of_json(span: Mapping[str, Any]) -> OtlpSpan | None:
         began=int(span.get("startTimeUnixNano", 0)),
         ended=int(span.get("endTimeUnixNano", 0)),
         error=str(status.get("message") or "error") if failed else "",
-        attributes=_json_attributes(_list(span, "attributes")),
+        attributes=json_attributes(list_of(span, "attributes")),
         events=tuple(
-            SpanEvent(str(event.get("name", "")), _json_attributes(_list(event, "attributes")))
-            for event in _list(span, "events")
+            SpanEvent(str(event.get("name", "")), json_attributes(list_of(event, "attributes")))
+            for event in list_of(span, "events")
         ),
     )
 
 
-def _json_attributes(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    return {str(pair["key"]): _json_value(pair.get("value"), 0) for pair in pairs}
+TRACES: Final = Signal("traces", "resourceSpans", "scopeSpans", "spans", _of_json)
 
 
-def _json_value(value: Any, depth: int) -> Any:
+def json_attributes(pairs: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    return {str(pair["key"]): json_value(pair.get("value"), 0) for pair in pairs}
+
+
+def json_value(value: Any, depth: int) -> Any:
     if not isinstance(value, Mapping) or depth > DEEPEST:
         return None
     for kind, found in value.items():
@@ -122,15 +139,15 @@ def _json_value(value: Any, depth: int) -> Any:
         if kind == "doubleValue":
             return finite(float(found))
         if kind == "arrayValue":
-            return [_json_value(one, depth + 1) for one in _list(found, "values")]
+            return [json_value(one, depth + 1) for one in list_of(found, "values")]
         if kind == "kvlistValue":
-            return {str(pair["key"]): _json_value(pair.get("value"), depth + 1) for pair in _list(found, "values")}
+            return {str(pair["key"]): json_value(pair.get("value"), depth + 1) for pair in list_of(found, "values")}
         if kind in ("stringValue", "boolValue", "bytesValue"):
             return found if isinstance(found, str | bool) else str(found)
     return None
 
 
-def _list(owner: Any, name: str) -> list[Any]:
+def list_of(owner: Any, name: str) -> list[Any]:
     found = owner.get(name) if isinstance(owner, Mapping) else _refuse(owner)
     if found is None:
         return []
@@ -139,7 +156,7 @@ def _list(owner: Any, name: str) -> list[Any]:
     return found
 
 
-def _object(owner: Any, name: str) -> Mapping[str, Any]:
+def object_of(owner: Any, name: str) -> Mapping[str, Any]:
     found = owner.get(name) if isinstance(owner, Mapping) else _refuse(owner)
     if found is None:
         return {}

@@ -6,6 +6,7 @@ import logging
 import time
 from collections import defaultdict
 from collections.abc import Sequence
+from datetime import timedelta
 from functools import partial
 from typing import Final
 from uuid import UUID
@@ -18,32 +19,41 @@ from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import Unavailable
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.pricing import UnknownPrice, Usage, cost_micros
-from evaluation.events.models import WaitingSpan
+from evaluation.events.models import StoredSpan, WaitingSpan
+from evaluation.events.otlp.agent_spans import SILENT, AgentSpan
 from evaluation.events.otlp.assembly import trajectory_of
-from evaluation.events.otlp.conventions import AgentSpan, SpanKind
 from evaluation.events.received import trajectories_receive
 from experiences.models import Agent
 
 log = logging.getLogger(__name__)
 
 SETTLED: Final = 2.0  # seconds without another span, after which a trace with its root is complete
-FORSAKEN: Final = 60.0  # seconds without another span, after which a trace without a root is complete
-LONGEST: Final = 600.0  # seconds: a longer trace is cut there
+FORSAKEN: Final = 600.0  # seconds without another span, after which a trace without a root is stored as it is
+LONGEST: Final = 3_600.0  # seconds: a trace that still grows is stored as far as it came
+KEPT: Final = 3_600.0  # seconds after a trace was stored, in which late spans are added to its trajectory
 BATCH: Final = 200  # traces of one transaction
 ROUND: Final = 20.0  # seconds of one call at most
 
 READY: Final = """
-SELECT agent_id, trace_id FROM events_waitingspan GROUP BY agent_id, trace_id
-HAVING max(received_at) < now() - make_interval(secs => CASE WHEN bool_or(root) THEN %s ELSE %s END)
-    OR min(received_at) < now() - make_interval(secs => %s)
+SELECT agent_id, trace_id FROM events_waitingspan w GROUP BY agent_id, trace_id
+HAVING max(received_at) < now() - make_interval(secs => CASE WHEN bool_or(root) OR EXISTS (
+    SELECT FROM events_storedspan s WHERE s.agent_id = w.agent_id AND s.trace_id = w.trace_id AND s.root
+) THEN %s ELSE %s END) OR min(received_at) < now() - make_interval(secs => %s)
 ORDER BY min(id) LIMIT %s
+"""
+MOVE: Final = """
+WITH moved AS (
+    DELETE FROM events_waitingspan WHERE id = ANY(%s) RETURNING organization_id, agent_id, trace_id, span_id, root, body
+) INSERT INTO events_storedspan (organization_id, agent_id, trace_id, span_id, root, body)
+SELECT organization_id, agent_id, trace_id, span_id, root, body FROM moved ON CONFLICT DO NOTHING
 """
 
 
 def traces_collect() -> int:
-    """Stores what is whole. Returns how many trajectories are new. Spans that come later than their trace was whole are
-    left out."""
+    """Stores what is whole. Returns how many trajectories are new. Spans that come later than their trace was stored
+    make its trajectory again, while the others are kept."""
     stored, ends = 0, time.monotonic() + ROUND
+    StoredSpan.objects.filter(stored_at__lt=Now() - timedelta(seconds=KEPT))._raw_delete("default")
     while ready := _ready():
         by_agent: dict[UUID, list[str]] = defaultdict(list)
         for agent, trace in ready:
@@ -81,19 +91,29 @@ def _ready() -> list[tuple[UUID, str]]:
 
 @transaction.atomic
 def _store(agent: Agent, traces: Sequence[str]) -> int:
-    rows = list(WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).values_list("pk", "trace_id", "body"))
+    waiting = list(WaitingSpan.objects.filter(agent=agent, trace_id__in=traces).values_list("pk", flat=True))
+    if not agent.collects:
+        WaitingSpan.objects.filter(pk__in=waiting).delete()
+        return 0
+    kept = StoredSpan.objects.filter(agent=agent, trace_id__in=traces).order_by("pk")
+    reopened = set(kept.values_list("trace_id", flat=True))
+    with connection.cursor() as cursor:
+        cursor.execute(MOVE, [waiting])
     spans: dict[str, list[AgentSpan]] = defaultdict(list)
-    for _, trace, body in rows:
+    for trace, body in kept.values_list("trace_id", "body"):
         spans[trace].append(AgentSpan.from_json(orjson.loads(body)))
     prices = partial(_cost_micros, DatabasePriceBook.load(agent.organization_id))
+    names = {trace: f"otlp-{trace}-{agent.pk.hex}" for trace in spans}
     found = {
-        f"otlp-{trace}-{agent.pk.hex}": partial(trajectory_of, some, cost_of=prices)
+        names[trace]: partial(trajectory_of, some, cost_of=prices)
         for trace, some in spans.items()
-        if any(span.kind is not SpanKind.OTHER for span in some)
+        if any(span.kind not in SILENT for span in some)
     }
-    stored = trajectories_receive(agent, found) if agent.collects else 0
-    WaitingSpan.objects.filter(pk__in=[pk for pk, _, _ in rows]).delete()
-    return stored
+    again = {names[trace] for trace in reopened}
+    new = trajectories_receive(agent, found, again)
+    if late := len(found.keys() - again) - new:
+        log.warning("spans of %d traces of %s came too late to be added to their trajectories", late, agent)
+    return new
 
 
 def _cost_micros(book: DatabasePriceBook, model: str, usage: Usage) -> int | None:

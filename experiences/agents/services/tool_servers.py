@@ -110,7 +110,9 @@ def tool_server_offer(actor: Actor, server: ToolServer) -> Offer:
 async def _asked(server: ToolServer) -> Offer:
     async with connected([server]) as mcp:
         found = [OfferedTool(tool.remote, tool.spec.name, tool.spec.description) for tool in await mcp.tools()]
-    return Offer(True, f"It offers {len(found)} tool{'' if len(found) == 1 else 's'}.", found)
+        odd = [f"{name} ({reason})" for name, reason in sorted(mcp.odd.items())]
+    unusable = f" These can't be used: {'; '.join(odd)}." if odd else ""
+    return Offer(True, f"It offers {len(found)} tool{'' if len(found) == 1 else 's'}.{unusable}", found)
 
 
 def _change(server: ToolServer, values: Mapping[str, Any], *, address: str = "", command: str = "") -> None:

@@ -26,6 +26,7 @@ from agentcore_site.outbound import AddressRefused, parsed
 from budgets.llm.types import ToolSpec
 from experiences.privacy import cut_short
 from experiences.rollouts.tools.base import ToolResult
+from experiences.rollouts.tools.mcp_listing import usable_tools
 from experiences.rollouts.tools.mcp_transports import TOO_LARGE, http_streams, stdio_streams
 
 MAX_TOOLS: Final = 128  # of one server: as many as a model takes
@@ -110,7 +111,7 @@ class MCPTools:
         await asyncio.gather(*(peer.close() for peer in self._peers.values()))
 
     async def tools(self) -> list[MCPTool]:
-        """The tools that may be used, in the order of the servers.
+        """The tools that may be used, in the order of the servers. Those that can't be are in ``odd``.
 
         Raises:
             MCPFailure: a server can't be had, lists too many tools, or lacks one that it should have.
@@ -125,6 +126,11 @@ class MCPTools:
                 parameters = {"properties": {}, **tool.input_schema, "type": "object"}
                 found.append(MCPTool(ToolSpec(name, description, parameters), tool.name, peer))
         return found
+
+    @property
+    def odd(self) -> dict[str, str]:
+        """The listed tools that can't be used, each with the reason."""
+        return {name: reason for peer in self._peers.values() for name, reason in peer.odd.items()}
 
 
 @dataclass(frozen=True)
@@ -150,6 +156,7 @@ class _Peer:
 
     def __init__(self, server: MCPServer) -> None:
         self.server = server
+        self.odd: dict[str, str] = {}  # tools that can't be used, with the reason
         self._link: _Link | None = None
         self._starts_left = 1 + RESTARTS if server.transport == "stdio" else None
         self._connecting = asyncio.Lock()
@@ -206,7 +213,7 @@ class _Peer:
                     raise MCPFailure(f"{self.server.name}: the server died and is not started again")
                 if self._starts_left is not None:
                     self._starts_left -= 1
-                link = _Link(self.server)
+                link = _Link(self.server, self.odd)
                 await link.open()
                 self._link = link
             return self._link
@@ -228,8 +235,8 @@ class _Link:
     forgotten = False
     too_large = False
 
-    def __init__(self, server: MCPServer) -> None:
-        self._server = server
+    def __init__(self, server: MCPServer, odd: dict[str, str]) -> None:
+        self._server, self._odd = server, odd
         self._scope = anyio.CancelScope()
         self._ready: asyncio.Future[Client] = asyncio.get_running_loop().create_future()
         self._holding: asyncio.Task[None] | None = None
@@ -257,7 +264,7 @@ class _Link:
     async def _hold(self) -> None:
         try:
             with self._scope:
-                async with Client(self._transport(), cache=None) as client:
+                async with Client(usable_tools(self._transport(), self._odd), cache=None) as client:
                     if not self._ready.done():
                         self._ready.set_result(client)
                     await anyio.sleep_forever()
@@ -290,6 +297,7 @@ class _Link:
 async def _listed(peer: _Peer) -> list[Tool]:
     tools: list[Tool] = []
     cursor: str | None = None
+    cursors: set[str] = set()
     name, wanted = peer.server.name, peer.server.tools
     for _ in range(MAX_PAGES):
         try:
@@ -299,17 +307,29 @@ async def _listed(peer: _Peer) -> list[Tool]:
         except Exception as error:
             raise MCPFailure(f"{name}: its tools can't be listed: {_cause(error)}") from error
         tools += page
-        if cursor is None:
+        if cursor is None or cursor in cursors:  # a page that was read leads to no other
             break
+        cursors.add(cursor)
     else:
         raise MCPFailure(f"{name}: its list of tools has more than {MAX_PAGES} pages")
+    tools = _once(tools, peer.odd)
     if wanted is not None:
         tools = [tool for tool in tools if tool.name in wanted]
         if missing := sorted(set(wanted) - {tool.name for tool in tools}):
-            raise MCPFailure(f"{name}: it has no tool {missing[0]!r}")
+            why = f": {peer.odd[missing[0]]}" if missing[0] in peer.odd else ""
+            raise MCPFailure(f"{name}: it has no {'usable ' if why else ''}tool {missing[0]!r}{why}")
     if len(tools) > MAX_TOOLS:
         raise MCPFailure(f"{name}: it lists {len(tools)} tools; name the ones to use, {MAX_TOOLS} at most")
     return tools
+
+
+def _once(tools: Sequence[Tool], odd: dict[str, str]) -> list[Tool]:
+    """The first tool of each name. Another one of that name is odd; the same tool listed again is not."""
+    found: dict[str, Tool] = {}
+    for tool in tools:
+        if found.setdefault(tool.name, tool) != tool:
+            odd[tool.name] = "another tool of this name is listed, and only the first one is used"
+    return list(found.values())
 
 
 def _safe_name(server: str, tool: str, taken: set[str]) -> str:

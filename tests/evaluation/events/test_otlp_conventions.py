@@ -7,15 +7,8 @@ from typing import Any
 
 import pytest
 
-from evaluation.events.otlp.conventions import (
-    MOST_TOKENS,
-    AgentSpan,
-    SpanKind,
-    SpanMessage,
-    SpanToolCall,
-    kind_of,
-    read,
-)
+from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind, SpanMessage, SpanToolCall
+from evaluation.events.otlp.conventions import MOST_TOKENS, kind_of, read
 from evaluation.events.otlp.spans import OtlpSpan, SpanEvent
 
 OPERATION = "gen_ai.operation.name"
@@ -49,7 +42,7 @@ def test_the_kind_of_a_span_is_that_of_its_operation(operation: Any, kind: SpanK
         assert kind_of(span(**{name: operation})) is kind
         assert kind_of(span(**{OPERATION: "embeddings", name: operation})) is kind
     assert kind_of(span()) is SpanKind.OTHER
-    assert [str(one) for one in SpanKind] == ["model", "tool", "agent", "other"]
+    assert [str(one) for one in SpanKind] == ["model", "tool", "agent", "messages", "other"]
 
 
 @pytest.mark.parametrize("operation", ["chat", "execute_tool", "invoke_agent", "embeddings"])

@@ -21,8 +21,9 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import Status, StatusCode
 
+from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind
 from evaluation.events.otlp.assembly import trajectory_of
-from evaluation.events.otlp.conventions import AgentSpan, SpanKind, read
+from evaluation.events.otlp.conventions import read
 from evaluation.events.otlp.protobuf import from_protobuf
 from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, from_json
 from experiences.rollouts.types import Trajectory

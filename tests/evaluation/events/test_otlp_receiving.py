@@ -5,13 +5,17 @@ from __future__ import annotations
 import gzip
 import json
 import time
+from base64 import b64encode
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 from django.db import connection
 from django.test import Client
+from google.protobuf import json_format
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceRequest,
     ExportTraceServiceResponse,
@@ -138,13 +142,111 @@ def test_a_trace_waits_for_its_root_and_is_stored_once(olivia: Any, agent: Agent
         assert key.post(ADDRESS[8:], body).json() == {}
     assert WaitingSpan.objects.count() == 2
     assert traces_collect() == 1
-    assert key.post(ADDRESS[8:], late).json() == {}
-    WaitingSpan.objects.update(received_at="2026-01-01T00:00Z")  # later than its trace was whole: it is left out
+    assert key.post(ADDRESS[8:], late).json() == {}  # once more
     assert traces_collect() == 0 and not WaitingSpan.objects.exists()
     assert TrajectoryRecord.objects.get().n_steps == 1
     stray = {**span(3, trace=2), "attributes": []}
-    assert key.post(ADDRESS[8:], export(stray)).json() == {}
+    said = key.post(ADDRESS[8:], export(stray)).json()["partialSuccess"]
+    assert "rejectedSpans" not in said and "none of the 1 spans is about a model" in said["errorMessage"]
+    assert "(chat)" in said["errorMessage"]
     assert traces_collect() == 0 and not WaitingSpan.objects.exists()  # nothing of an agent
+
+
+def asking(number: int, **more: Any) -> Any:
+    """A call that asks for a tool."""
+    found = span(number, **more)
+    parts = [{"type": "tool_call", "id": "c1", "name": "weather", "arguments": {}}]
+    words = {"stringValue": json.dumps([{"role": "assistant", "parts": parts}])}
+    found["attributes"] = [
+        {**one, "value": words} if one["key"] == "gen_ai.output.messages" else one for one in found["attributes"]
+    ]
+    return found
+
+
+def tool(number: int, parent: int) -> Any:
+    about = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.call.id": "c1", "gen_ai.tool.name": "weather"}
+    about["gen_ai.tool.call.result"] = "sunny"
+    attributes = [{"key": name, "value": {"stringValue": value}} for name, value in about.items()]
+    return {**span(number, parent=parent), "attributes": attributes}
+
+
+def test_spans_that_come_late_reopen_their_trajectory(
+    olivia: Any, adam: Any, acme: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A root that arrives first: each later batch makes the trajectory again, in its place. Nothing counts twice."""
+    price_set(Actor(adam), model="small", organization=acme, input_micros=1_000_000, output_micros=0)
+    key, now = Caller(olivia), time.time()
+    root = {**span(1, at=now - 100), "attributes": []}
+    key.post(ADDRESS[8:], export(root, asking(2, parent=1, at=now - 90)))
+    assert traces_collect() == 1
+    first = TrajectoryRecord.objects.get()
+    assert (first.n_steps, first.steps[0]["result"]["error"]) == (1, "no result")
+    with connection.cursor() as cursor:
+        cursor.execute("UPDATE experiences_trajectory SET reward = 0.5")
+    key.post(ADDRESS[8:], export(tool(3, 2)))
+    key.post(ADDRESS[8:], export(span(4, parent=1)))
+    assert traces_collect() == 0 and not WaitingSpan.objects.exists()
+    whole = TrajectoryRecord.objects.get()
+    assert (whole.pk, whole.n_steps, whole.cost_micros, whole.reward) == (first.pk, 2, 2_000_000, 0.5)
+    assert whole.steps[0]["result"]["output"] == "sunny" and whole.steps[1]["action"]["type"] == "answer"
+    for name in ("KEPT", "FORSAKEN"):
+        monkeypatch.setattr(trace_collection, name, -3_600.0)
+    key.post(ADDRESS[8:], export(span(5, parent=1)))
+    assert traces_collect() == 0 and not WaitingSpan.objects.exists()  # too late: the others are gone
+    assert TrajectoryRecord.objects.get().n_steps == 2
+
+
+def test_the_root_decides_that_a_trace_is_whole_and_not_silence(olivia: Any, agent: Agent) -> None:
+    """A tool of 80 s: nothing comes meanwhile, and nothing is cut."""
+    key, ago = Caller(olivia), "UPDATE events_waitingspan SET received_at = now() - make_interval(secs => %s)"
+    key.post(ADDRESS[8:], export(asking(2, parent=1)))
+    for seconds, stored in ((500, 0), (700, 1)):
+        with connection.cursor() as cursor:
+            cursor.execute(ago, [seconds])
+        assert traces_collect() == stored
+    key.post(ADDRESS[8:], export(tool(3, 2), span(4, parent=1), {**span(1), "attributes": []}))
+    assert traces_collect() == 0 and TrajectoryRecord.objects.get().n_steps == 2
+
+
+def test_log_records_join_their_spans(olivia: Any, agent: Agent) -> None:
+    """As OpenAI's official instrumentation sends them: words by the log, figures by the span."""
+    key = Caller(olivia)
+    sent = json.loads((Path(__file__).with_name("recorded") / "openai_v2_2_1.json").read_text())
+    spans, logs = ({name: sent[name]} for name in ("resourceSpans", "resourceLogs"))
+    assert key.post(ADDRESS[8:], spans).json() == {} and traces_collect() == 1
+    assert key.post("otlp/v1/logs", logs).json() == {} and traces_collect() == 0
+    row = TrajectoryRecord.objects.get()
+    assert (row.query, row.n_steps, row.tokens) == ("What is the weather in Bern?", 2, 50)
+    binary = json_format.ParseDict(hexless(logs), ExportLogsServiceRequest()).SerializeToString()
+    answer = key.client.generic("POST", "/api/v1/otlp/v1/logs", binary, BINARY, headers=key.headers)
+    assert answer.status_code == 200 and ExportLogsServiceResponse.FromString(answer.content) == (
+        ExportLogsServiceResponse()
+    )
+    assert traces_collect() == 0 and TrajectoryRecord.objects.get().n_steps == 2  # the same records once more
+
+
+def hexless(value: Any) -> Any:
+    """JSON of OTLP as protobuf's own JSON, which has ids in base64."""
+    if isinstance(value, list):
+        return [hexless(one) for one in value]
+    if not isinstance(value, dict):
+        return value
+    ids = ("traceId", "spanId")
+    return {
+        name: b64encode(bytes.fromhex(one)).decode() if name in ids else hexless(one) for name, one in value.items()
+    }
+
+
+def test_other_records_and_metrics_are_answered_and_not_kept(olivia: Any, agent: Agent) -> None:
+    key = Caller(olivia)
+    other = {"logRecords": [{"timeUnixNano": "1", "body": {"stringValue": "started"}}]}
+    said = key.post("otlp/v1/logs", {"resourceLogs": [{**export()["resourceSpans"][0], "scopeLogs": [other]}]}).json()
+    assert "None of the 1 log records is about an agent" in said["partialSuccess"]["errorMessage"]
+    assert not WaitingSpan.objects.exists()
+    said = key.post("otlp/v1/metrics", {"resourceMetrics": []}).json()["partialSuccess"]
+    assert said == {"errorMessage": "Metrics are not kept here. OTEL_METRICS_EXPORTER=none saves sending them."}
+    wrong = key.client.generic("POST", "/api/v1/otlp/v1/logs", b"\xff\xff", BINARY, headers=key.headers)
+    assert wrong.status_code == 400 and "ExportLogsServiceRequest" in wrong.json()["detail"]
 
 
 def test_a_trace_that_can_not_be_stored_holds_up_no_other(olivia: Any, agent: Agent) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gzip
+import json
 import os
 import sys
 import time
@@ -175,6 +176,76 @@ async def test_a_compressed_answer_is_not_unfolded() -> None:
         with pytest.raises(MCPFailure, match="far: it can't be connected"):
             await mcp.tools()
     server.close()
+
+
+# -- lists that are odd ------------------------------------------------------------------------------------------------
+
+LISTING = """
+import json, sys
+pages, cursor, asked = json.loads(sys.argv[1]), json.loads(sys.argv[2]), 0
+for line in sys.stdin:
+    call = json.loads(line)
+    if "id" not in call:
+        continue
+    if call["method"] == "initialize":
+        result = {"protocolVersion": "2025-06-18", "capabilities": {"tools": {}}}
+        result["serverInfo"] = {"name": "odd", "version": "1"}
+    elif call["method"] == "tools/list":
+        result = {"tools": pages[min(asked, len(pages) - 1)]} | ({} if cursor is None else {"nextCursor": cursor})
+        asked += 1
+    elif call["method"] == "tools/call":
+        result = {"content": [{"type": "text", "text": "good"}]}
+    else:
+        print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "error": {"code": -32601, "message": "?"}}), flush=True)
+        continue
+    print(json.dumps({"jsonrpc": "2.0", "id": call["id"], "result": result}), flush=True)
+"""
+GOOD = {"name": "good", "inputSchema": {"type": "object"}}
+
+
+def listing(pages: list[Any], cursor: str | None = None, **changes: Any) -> MCPTools:
+    args = ("-c", LISTING, json.dumps(pages), json.dumps(cursor))
+    server = MCPServer("odd", "stdio", command=sys.executable, args=args, timeout_s=20.0, **changes)
+    return MCPTools([server], commands=[(sys.executable, "-c")])
+
+
+@pytest.mark.parametrize(
+    ("bad", "named", "reason"),
+    [
+        ({"name": "bad", "inputSchema": {}}, "bad", "it has no inputSchema"),
+        ({"name": "bad"}, "bad", "it has no inputSchema"),
+        ({"name": "bad", "inputSchema": None}, "bad", "it has no inputSchema"),
+        ({"name": "bad", "inputSchema": {"type": "string"}}, "bad", 'not of "type": "object"'),
+        ({"name": "bad", "inputSchema": "object"}, "bad", 'not of "type": "object"'),
+        (
+            {"name": "bad", "inputSchema": {"type": "object", "properties": {"a": {"type": "int"}}}},
+            "bad",
+            "is none: 'int'",
+        ),
+        ({"name": "bad", "description": 7, "inputSchema": {"type": "object"}}, "bad", "description: "),
+        ({"name": "", "inputSchema": {"type": "object"}}, "number 1", "it has no name"),
+        ({"inputSchema": {"type": "object"}}, "number 1", "it has no name"),
+        ("bad", "number 1", "it is no object"),
+        ({"name": "good", "description": "x", "inputSchema": {"type": "object"}}, "good", "another tool of this name"),
+    ],
+)
+async def test_an_odd_tool_costs_that_tool_and_is_named(bad: Any, named: str, reason: str) -> None:
+    async with listing([[bad, GOOD]]) as mcp:
+        [tool] = await mcp.tools()
+        assert tool.remote == "good" and await tool.run({}) == ToolResult(True, "good", "")
+        assert set(mcp.odd) == {named} and reason in mcp.odd[named]
+
+
+async def test_a_wanted_tool_that_is_odd_is_refused_with_the_reason() -> None:
+    async with listing([[{"name": "bad"}, GOOD]], tools=("bad",)) as mcp:
+        with pytest.raises(MCPFailure, match="odd: it has no usable tool 'bad': it has no inputSchema"):
+            await mcp.tools()
+
+
+async def test_a_list_whose_pages_lead_in_a_circle_ends() -> None:
+    second = {**GOOD, "name": "second"}
+    async with listing([[GOOD], [second]], "again") as mcp:
+        assert [tool.remote for tool in await mcp.tools()] == ["good", "second"] and mcp.odd == {}
 
 
 # -- what may be used -------------------------------------------------------------------------------------------------

@@ -1,0 +1,193 @@
+"""Attributes of other dialects in the names of OpenTelemetry's conventions for generative AI. Pure, no Django.
+
+- the AI SDK (ai-sdk.dev, versions 4 to 6, and 7 with its legacy integration): ``ai.*``
+- Langfuse's SDKs: ``langfuse.observation.*``
+- LangSmith's SDKs: ``gen_ai.prompt`` and ``gen_ai.completion`` as JSON, ``langsmith.*``
+- logfire before 4: ``request_data`` and ``response_data``
+- Claude Code's spans: ``span.type``
+
+A name that the sender gave itself wins.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from evaluation.events.otlp.messages import parsed
+
+Attributes = Mapping[str, Any]
+MODEL, TOOL, AGENT = "chat", "execute_tool", "invoke_agent"
+OBSERVATIONS: Final = {
+    "generation": MODEL,
+    "tool": TOOL,
+    "retriever": TOOL,
+    "agent": AGENT,
+    "chain": AGENT,
+    "span": AGENT,
+}
+CLAUDE_SPANS: Final = {"llm_request": MODEL, "tool": TOOL, "interaction": AGENT}
+
+
+def as_genai(attributes: Attributes) -> Attributes:
+    for sign, translate in DIALECTS.items():
+        if sign in attributes:
+            found = {name: value for name, value in translate(attributes).items() if value not in (None, "")}
+            return {**found, **attributes}
+    return attributes
+
+
+def number(value: Any) -> int | None:
+    """A count, which some senders write as a text."""
+    try:
+        return None if isinstance(value, bool) else int(value)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _ai_sdk(about: Attributes) -> dict[str, Any]:
+    operation = str(about["ai.operationId"])
+    if operation == "ai.toolCall":
+        return {
+            "gen_ai.operation.name": TOOL,
+            "gen_ai.tool.name": about.get("ai.toolCall.name"),
+            "gen_ai.tool.call.id": about.get("ai.toolCall.id"),
+            "gen_ai.tool.call.arguments": about.get("ai.toolCall.args", about.get("ai.toolCall.input")),
+            "gen_ai.tool.call.result": about.get("ai.toolCall.result", about.get("ai.toolCall.output")),
+        }
+    if not operation.startswith(("ai.generate", "ai.stream")):
+        return {}
+    calls = parsed(about.get("ai.response.toolCalls")) or []
+    text = about.get("ai.response.text") or about.get("ai.response.object") or ""
+    content: list[Any] = [{"type": "text", "text": text}]
+    if isinstance(calls, list):
+        content += [{**call, "type": "tool-call"} for call in calls if isinstance(call, dict)]
+    given = any(name in about for name in ("ai.response.text", "ai.response.object", "ai.response.toolCalls"))
+    return {
+        "gen_ai.operation.name": MODEL if operation.endswith((".doGenerate", ".doStream")) else AGENT,
+        "gen_ai.request.model": about.get("ai.model.id"),
+        "gen_ai.response.model": about.get("ai.response.model"),
+        "gen_ai.response.id": about.get("ai.response.id"),
+        "gen_ai.response.finish_reasons": [reason] if (reason := about.get("ai.response.finishReason")) else None,
+        "gen_ai.input.messages": about.get("ai.prompt.messages", about.get("ai.prompt")),
+        "gen_ai.output.messages": [{"role": "assistant", "content": content}] if given else None,
+        "gen_ai.usage.input_tokens": number(about.get("ai.usage.inputTokens", about.get("ai.usage.promptTokens"))),
+        "gen_ai.usage.output_tokens": number(
+            about.get("ai.usage.outputTokens", about.get("ai.usage.completionTokens"))
+        ),
+        "gen_ai.usage.cache_read.input_tokens": number(
+            about.get("ai.usage.cachedInputTokens", about.get("ai.usage.inputTokenDetails.cacheReadTokens"))
+        ),
+        "gen_ai.usage.cache_creation.input_tokens": number(about.get("ai.usage.inputTokenDetails.cacheWriteTokens")),
+        "gen_ai.conversation.id": about.get("ai.telemetry.metadata.sessionId"),
+    }
+
+
+def _langfuse(about: Attributes) -> dict[str, Any]:
+    name = "langfuse.observation"
+    asked, answered = about.get(f"{name}.input"), about.get(f"{name}.output")
+    operation = OBSERVATIONS.get(str(about[f"{name}.type"]).lower())
+    usage = parsed(about.get(f"{name}.usage_details", about.get(f"{name}.usage")))
+    cost = parsed(about.get(f"{name}.cost_details"))
+    settings = parsed(about.get(f"{name}.model.parameters"))
+    found = {
+        "gen_ai.operation.name": operation or about[f"{name}.type"],
+        "gen_ai.request.model": about.get(f"{name}.model.name"),
+        "gen_ai.usage.cost": cost.get("total") if isinstance(cost, dict) else None,
+        "gen_ai.conversation.id": about.get("langfuse.session.id", about.get("session.id")),
+        "gen_ai.input.messages": asked,
+        "gen_ai.output.messages": answered,
+        "gen_ai.tool.call.arguments": asked,
+        "gen_ai.tool.call.result": answered,
+        "error.message": about.get(f"{name}.status_message", "error")
+        if str(about.get(f"{name}.level")).upper() == "ERROR"
+        else None,
+    }
+    if isinstance(settings, dict):  # "Infinity" stands for no limit
+        numbers = {key: one for key, one in settings.items() if isinstance(one, int | float)}
+        found |= {f"gen_ai.request.{key}": numbers.get(key) for key in ("temperature", "top_p", "seed", "max_tokens")}
+    return found | (_usage(usage) if isinstance(usage, dict) else {})
+
+
+def _usage(usage: Mapping[str, Any]) -> dict[str, Any]:
+    """Token counts by the names of OpenAI, Anthropic and Langfuse. Where reads and writes of a cache are counted beside
+    the input (Anthropic, Langfuse), they are added to it."""
+
+    def count(*names: str) -> int:
+        return next((found for name in names if (found := number(usage.get(name))) is not None), 0)
+
+    details = [usage.get(name) for name in ("prompt_tokens_details", "input_tokens_details", "input_token_details")]
+    inner = next((one for one in details if isinstance(one, Mapping)), {})
+    beside = count("cache_read_input_tokens", "input_cached_tokens", "input_cache_read")
+    written = count("cache_creation_input_tokens", "input_cache_creation")
+    within = number(inner.get("cached_tokens", inner.get("cache_read"))) or 0
+    return {
+        "gen_ai.usage.input_tokens": count("input", "prompt_tokens", "input_tokens", "promptTokens") + beside + written,
+        "gen_ai.usage.output_tokens": count("output", "completion_tokens", "output_tokens", "completionTokens"),
+        "gen_ai.usage.cache_read.input_tokens": beside or within,
+        "gen_ai.usage.cache_creation.input_tokens": written or number(inner.get("cache_creation")) or 0,
+    }
+
+
+def _langsmith(about: Attributes) -> dict[str, Any]:
+    usage = parsed(about.get("langsmith.metadata.usage_metadata"))
+    found = _usage(usage) if isinstance(usage, dict) else {}
+    kind = str(about["langsmith.span.kind"]).lower()
+    answered = parsed(about.get("gen_ai.completion"))
+    if isinstance(answered, dict) and set(answered) == {"output"}:
+        answered = answered["output"]
+    return found | {
+        "gen_ai.operation.name": {"llm": MODEL, "tool": TOOL, "retriever": TOOL, "chain": AGENT}.get(kind, kind),
+        "gen_ai.input.messages": about.get("gen_ai.prompt"),
+        "gen_ai.output.messages": answered,
+        "gen_ai.tool.name": about.get("langsmith.trace.name"),
+        "gen_ai.tool.call.arguments": about.get("gen_ai.prompt"),
+        "gen_ai.tool.call.result": answered,
+        "gen_ai.request.temperature": about.get("langsmith.metadata.ls_temperature"),
+        "gen_ai.conversation.id": about.get("langsmith.metadata.session_id", about.get("langsmith.metadata.thread_id")),
+    }
+
+
+def _logfire(about: Attributes) -> dict[str, Any]:
+    asked, answered = parsed(about["request_data"]), parsed(about.get("response_data"))
+    if not isinstance(asked, dict) or "model" not in asked:
+        return {}
+    answer = answered if isinstance(answered, dict) else {}
+    usage = answer.get("usage")
+    return (_usage(usage) if isinstance(usage, dict) else {}) | {
+        "gen_ai.operation.name": MODEL,
+        "gen_ai.request.model": asked["model"],
+        "gen_ai.input.messages": asked if "messages" in asked else None,
+        "gen_ai.output.messages": answer.get("message") and [answer["message"]],
+        "gen_ai.request.temperature": asked.get("temperature"),
+    }
+
+
+def _claude_code(about: Attributes) -> dict[str, Any]:
+    kind = CLAUDE_SPANS.get(str(about["span.type"]))
+    if kind is None:
+        return {}
+    return _usage(
+        {name: about.get(name) for name in about if name.endswith("_tokens")}
+        | {
+            "cache_read_input_tokens": about.get("cache_read_tokens"),
+            "cache_creation_input_tokens": about.get("cache_creation_tokens"),
+        }
+    ) | {
+        "gen_ai.operation.name": kind,
+        "gen_ai.request.model": about.get("model"),
+        "gen_ai.input.messages": about.get("user_prompt"),
+        "gen_ai.response.id": about.get("request_id"),
+        "gen_ai.tool.name": about.get("tool_name"),
+        "gen_ai.tool.call.id": about.get("tool_use_id"),
+        "gen_ai.tool.call.arguments": about.get("tool_input", about.get("full_command")),
+    }
+
+
+DIALECTS: Final[dict[str, Callable[[Attributes], dict[str, Any]]]] = {
+    "ai.operationId": _ai_sdk,
+    "langfuse.observation.type": _langfuse,
+    "langsmith.span.kind": _langsmith,
+    "request_data": _logfire,
+    "span.type": _claude_code,
+}

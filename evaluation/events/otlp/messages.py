@@ -1,0 +1,197 @@
+"""Messages of a conversation, in the forms that instrumentations write them. Pure, no Django.
+
+One message has parts (OpenTelemetry, Gemini), contents (OpenAI, Anthropic, the AI SDK), or the fields of LangChain's
+classes. A value is a message, a list of them, or what holds one: a body of a request, an answer with choices.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import orjson
+
+from evaluation.events.otlp.agent_spans import SpanMessage, SpanToolCall
+
+DEEPEST: Final = 6  # lists and objects around messages
+# By the class of a message of LangChain ("HumanMessage"), its type ("human"), and Gemini's roles.
+ROLES: Final = {"human": "user", "ai": "assistant", "model": "assistant", "function": "tool", "developer": "system"}
+CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call", "functionCall"})
+RESULTS: Final = frozenset(
+    {"tool_call_response", "tool-result", "tool_result", "function_call_output", "functionResponse"}
+)
+HOLDERS: Final = (
+    "messages", "choices", "generations", "candidates", "message", "kwargs", "data", "contents", "content", "input",
+    "output",
+)  # fmt: skip
+UNSAID: Final = frozenset({"reasoning"})  # items of the Responses API that are no message
+# A request or an answer of one text: of a function, its one argument.
+TEXTS: Final = ("output", "input", "content", "text", "prompt", "query", "question", "answer", "result", "q")
+
+
+def messages_of(value: Any, role: str) -> list[SpanMessage]:
+    """The messages of a value, which may be JSON in a text; ``role`` is that of words without one."""
+    found = parsed(value)
+    messages = _held(found, role, 0)
+    if messages is None:
+        text = text_of(_only_text(found))
+        messages = [SpanMessage(role, text)] if text else []
+    return messages
+
+
+def listed(value: Any, role: str) -> list[SpanMessage]:
+    """The messages of an attribute that holds nothing else, of which some may lack a role."""
+    found = parsed(value)
+    if not isinstance(found, list):
+        return messages_of(found, role)
+    made: list[SpanMessage] = []
+    for one in found:
+        if (held := _held(one, role, 1)) is not None:
+            made += held
+        elif isinstance(one, Mapping):
+            made.append(message_of(one))
+    return made
+
+
+def _held(value: Any, role: str, depth: int) -> list[SpanMessage] | None:
+    """None: there is none of their forms."""
+    if depth > DEEPEST:
+        return None
+    if isinstance(value, list):
+        parts = [_held(one, role, depth + 1) for one in value]
+        return (
+            None if not parts or any(part is None for part in parts) else [one for part in parts for one in part or ()]
+        )
+    if not isinstance(value, Mapping):
+        return None
+    if _is_message(value):
+        return [message_of(value, role)]
+    if value.get("type") in UNSAID:
+        return []
+    if value.get("type") in CALLS | RESULTS:  # items of the Responses API
+        return [message_of({"role": "tool" if value["type"] in RESULTS else "assistant", "content": [value]})]
+    system = [SpanMessage("system", text) for text in [_system(value)] if text]
+    for name in HOLDERS:
+        if (held := _held(value.get(name), role, depth + 1)) is not None:
+            return system + (_one(held) if name == "output" else held)
+    if system and (text := text_of(_only_text({**value, "system": None}))):
+        return [*system, SpanMessage(role, text)]
+    return None
+
+
+def _one(items: list[SpanMessage]) -> list[SpanMessage]:
+    """The items of one answer as one message."""
+    calls = tuple(call for item in items for call in item.calls)
+    return [SpanMessage("assistant", "\n".join(item.text for item in items if item.text), calls)] if items else []
+
+
+def _system(value: Mapping[str, Any]) -> str:
+    found = value.get("system")
+    return found if isinstance(found, str) else joined(sequence(found))
+
+
+def _is_message(value: Mapping[str, Any]) -> bool:
+    """Whether an object says who speaks, and something that is said."""
+    speaks = isinstance(value.get("role"), str) or value.get("type") in ROLES or value.get("type") == "system"
+    return speaks and any(name in value for name in ("content", "parts", "tool_calls", "contents"))
+
+
+def message_of(message: Mapping[str, Any], role: str = "") -> SpanMessage:
+    parts = sequence(message.get("parts") or message.get("content") or message.get("contents"))
+    calls = [*map(_call_of, filter(_is_call, parts)), *openai_calls(message.get("tool_calls"))]
+    answers = [part for part in parts if isinstance(part, Mapping) and _kind(part) in RESULTS]
+    text = joined(parts)
+    if not any(isinstance(part, Mapping) for part in parts) and "parts" not in message:
+        text = text_of(message.get("content"))
+    elif answers and not text:
+        text = "\n".join(map(_result_of, answers))
+    said = str(message.get("role") or message.get("type") or role)
+    answered = message.get("tool_call_id") or (
+        _field(answers[0], "id", "toolCallId", "tool_use_id", "call_id") if answers else ""
+    )
+    if answers and said == "user":
+        said = "tool"  # Anthropic and Gemini have no other role for results
+    return SpanMessage(ROLES.get(said, said), text, tuple(calls), str(answered or ""))
+
+
+def joined(parts: Iterable[Any]) -> str:
+    """The texts among parts."""
+    texts = (
+        part if isinstance(part, str) else part.get("content") or part.get("text")
+        for part in parts
+        if isinstance(part, str) or (isinstance(part, Mapping) and _kind(part) in ("text", "output_text", "input_text"))
+    )
+    return "\n".join(text for text in texts if isinstance(text, str) and text)
+
+
+def openai_calls(value: Any) -> list[SpanToolCall]:
+    """Calls of tools beside the content: OpenAI's ``function``, or the name itself (LangChain)."""
+    return [
+        _call_of({**one, **inner} if isinstance(inner := one.get("function"), Mapping) else one)
+        for one in sequence(value)
+        if isinstance(one, Mapping) and (isinstance(one.get("function"), Mapping) or "name" in one)
+    ]
+
+
+def _kind(part: Mapping[str, Any]) -> str:
+    """The type of a part; Gemini's parts are named by their one member."""
+    return str(
+        part.get("type") or next((name for name in ("functionCall", "functionResponse") if name in part), "text")
+    )
+
+
+def _is_call(part: Any) -> bool:
+    return isinstance(part, Mapping) and _kind(part) in CALLS
+
+
+def _call_of(part: Mapping[str, Any]) -> SpanToolCall:
+    inner = part.get("functionCall")
+    call = inner if isinstance(inner, Mapping) else part
+    arguments = parsed(_field(call, "arguments", "input", "args"))
+    return SpanToolCall(
+        str(_field(call, "name", "toolName") or ""), arguments, str(_field(call, "id", "toolCallId", "call_id") or "")
+    )
+
+
+def _result_of(part: Mapping[str, Any]) -> str:
+    inner = part.get("functionResponse")
+    found = _field(inner if isinstance(inner, Mapping) else part, "response", "result", "output", "content")
+    if isinstance(found, Mapping) and "value" in found:  # the AI SDK's {"type": "text", "value": …}
+        found = found["value"]
+    return joined(found) if isinstance(found, list) and joined(found) else text_of(found)
+
+
+def _only_text(value: Any) -> Any:
+    """The text of an object that has one and little else; another value unchanged."""
+    if not isinstance(value, Mapping):
+        return value
+    full = {name: one for name, one in value.items() if one not in (None, "", [], {})}
+    if set(full) == {"args"} and isinstance(full["args"], list) and len(full["args"]) == 1:
+        full = {"input": full["args"][0]}  # of a Python function
+    texts = [one for name, one in full.items() if isinstance(one, str) and (len(full) == 1 or name in TEXTS)]
+    return texts[0] if len(texts) == 1 else value
+
+
+def _field(value: Mapping[str, Any], *names: str) -> Any:
+    return next((value[name] for name in names if value.get(name) is not None), None)
+
+
+def parsed(value: Any) -> Any:
+    """A text's value if it is JSON; another text unchanged."""
+    if isinstance(value, str) and value[:1] in '{["':
+        try:
+            return orjson.loads(value)
+        except orjson.JSONDecodeError:
+            return value
+    return value
+
+
+def sequence(value: Any) -> Sequence[Any]:
+    found = parsed(value)
+    return found if isinstance(found, list) else []
+
+
+def text_of(value: Any) -> str:
+    if value is None:
+        return ""
+    return value if isinstance(value, str) else orjson.dumps(value).decode()
