@@ -1,5 +1,5 @@
-"""uvicorn's HTTP protocol with what uvicorn itself does not have: a time limit for the arrival of a request, connections
-that change their process, and bodies behind a wish for another protocol.
+"""uvicorn's HTTP protocol with what uvicorn itself does not have: a time limit for the arrival of a request,
+connections that change their process, and bodies behind a wish for another protocol.
 
 A request that asks for another protocol than websockets (Java's client asks for h2c) is served in this one, as RFC 9110
 wants it. httptools takes all behind such a head for the other protocol, so that uvicorn alone loses the body.

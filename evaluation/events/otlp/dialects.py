@@ -103,7 +103,7 @@ def _langfuse(about: Attributes) -> dict[str, Any]:
         if str(about.get(f"{name}.level")).upper() == "ERROR"
         else None,
     }
-    if isinstance(settings, dict):  # "Infinity" stands for no limit
+    if isinstance(settings, dict):  # "Infinity" means no limit
         numbers = {key: one for key, one in settings.items() if isinstance(one, int | float)}
         found |= {f"gen_ai.request.{key}": numbers.get(key) for key in ("temperature", "top_p", "seed", "max_tokens")}
     return found | (_usage(usage) if isinstance(usage, dict) else {})
