@@ -66,7 +66,7 @@ def trajectories_replace(owner: TrajectoryScope, trajectories: Sequence[Trajecto
     inside a transaction."""
     made = {owner.id_of(trajectory.key): trajectory for trajectory in trajectories}
     rows = _rows_of(owner).filter(id__in=made)
-    for row in rows.select_for_update().only("id", "reward", "reward_before_ranking", "components"):
+    for row in rows.select_for_update(no_key=True).only("id", "reward", "reward_before_ranking", "components"):
         trajectory = made[row.id]
         trajectory.reward = math.nan if row.reward is None else row.reward
         trajectory.reward_before_ranking = row.reward_before_ranking
