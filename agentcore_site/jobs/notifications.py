@@ -28,7 +28,7 @@ HOW: Final[dict[str, str]] = {
     Reason.SPENDING_RATE: "It goes on by itself once its organisation may spend again, or raise that limit.",
     Reason.SPENDS_TOO_FAST: "Look at what it spends on, then resume it.",
     Reason.WAITING_FOR_LLM: "It goes on by itself once the model's service answers.",
-    Reason.LLM_REFUSED: "Check the key and the address of its model endpoint, then resume it.",
+    Reason.LLM_REFUSED: "Test its model endpoint, correct its address, key or options, then resume it.",
     Reason.DISK_FULL: "It goes on by itself once there is room on the disk.",
     Reason.KEY_AWAY: "It goes on by itself once the encryption key can be had.",
 }

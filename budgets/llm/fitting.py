@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from budgets.llm.types import Endpoint
 
+OF_MESSAGE: Final = "messages."  # begins the name of a field that no message is sent with
 SYSTEM_ROLES: Final = ("system", "developer")
 
 
@@ -17,7 +18,10 @@ def fitted(endpoint: Endpoint, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def messages_fitted(endpoint: Endpoint, messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The messages in roles that the endpoint takes."""
+    """The messages in roles and with fields that the endpoint takes; ``messages.<name>`` is left out of each."""
+    refused = {name.removeprefix(OF_MESSAGE) for name in endpoint.leave_out if name.startswith(OF_MESSAGE)}
+    if refused:
+        messages = [{name: value for name, value in one.items() if name not in refused} for one in messages]
     return without_system(messages) if endpoint.system_as_user else list(messages)
 
 

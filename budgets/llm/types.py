@@ -68,7 +68,9 @@ NEVER_PASSED: Final[Mapping[str, str]] = {
 }
 LENGTH_FIELDS: Final = ("", "max_tokens", "max_completion_tokens")
 KEY_HEADERS: Final = ("authorization", "api-key", "x-api-key")
-NEEDED: Final = frozenset({"model", "messages", "tools", "stream", *LENGTH_FIELDS[1:]})
+NEEDED: Final = frozenset(
+    {"model", "messages", "tools", "stream", "messages.role", "messages.content", *LENGTH_FIELDS[1:]}
+)
 MEGABYTE: Final = 2**20
 
 

@@ -28,6 +28,7 @@ from experiences.rollouts.environments.scorers import Rubric
 from experiences.rollouts.judge import JUDGE_TOKENS, Judge, JudgingRuntime
 from experiences.rollouts.own_weights import weights_of
 from experiences.rollouts.runtimes.base import ContextSource, Halted, Runtime
+from experiences.rollouts.runtimes.first_refusals import FirstRefusals, WatchedRuntime
 from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
@@ -53,6 +54,7 @@ class RuntimeFactory:
         self._system = system_text(agent)
         self._tools = tools or AgentTools(agent)
         self.clients = JobClients(agent, job_id=job_id)
+        self._refusals = FirstRefusals()
         self._gateway: RolloutGateway | None = None
         self._model_server: ModelServerClient | None = None
 
@@ -61,7 +63,7 @@ class RuntimeFactory:
             runtime: Runtime = self._foreign(policy, temperature, max_steps, purpose)
         else:
             runtime = self._llm(policy, temperature, purpose)
-        return JudgingRuntime(runtime, self.judge, self._prefix(purpose))
+        return JudgingRuntime(WatchedRuntime(runtime, self._refusals), self.judge, self._prefix(purpose))
 
     def judge(self, rubric: Rubric) -> Judge:
         """The judge that a rubric asks for: the agent's own model, or another one at the same endpoint."""

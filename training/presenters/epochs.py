@@ -13,6 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
+from training.selectors.failed_rollouts import failed_rollouts
 from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
@@ -143,13 +144,16 @@ def nothing_changed(run: TrainingRun) -> str:
     gates = [epoch["gate"] for epoch in run_epochs(run) if epoch["gate"] is not None]
     decided = [gate for gate in gates if gate.get("looks", 1) and outcome(gate) in ("accepted", "refused")]
     head = "Nothing was changed: the agent goes on with what it had before this run."
+    failed = failed_rollouts(run)
+    if failed.verdict:
+        return failed.verdict
     if not decided:
-        return f"{head} No useful lesson was found."
+        return f"{head} No useful lesson was found. {failed.sentence()}".rstrip()
     gate = decided[-1]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
-        " sure that it helps."
-    )
+        f" sure that it helps. {failed.sentence()}"
+    ).rstrip()
 
 
 def gain_words(gate: Mapping[str, Any]) -> str:

@@ -30,6 +30,7 @@ from experiences.lessons.answer_log import AnswerLog
 from experiences.models import AgentRuntime
 from experiences.rollouts.runtimes.arrival import context_arrived
 from experiences.rollouts.runtimes.base import Halted
+from experiences.rollouts.tools.written_calls import HINT
 from experiences.rollouts.types import Trajectory
 from experiences.trajectories.rollout_writer import AWAY, RolloutWriter
 from experiences.trajectories.storage import groups_write
@@ -74,7 +75,7 @@ class TrainingSlice:
         if self.run.calls_model:
             self.setup = self._with_paid_work()
         self.setup = replace(self.setup, rollouts=StoredRollouts(self.run, self.owner, self._writer))
-        self._last_event = 0.0
+        self._last_event, self._hinted = 0.0, False
         self._saved, self._pruned = self.state.iteration, True
         self._most_expensive_micros = self.run.iterations.aggregate(most=Max("cost_micros"))["most"] or 0
 
@@ -217,7 +218,7 @@ class TrainingSlice:
         self.run.cost_micros += cost_micros
         self.run.selection = selection or self.run.selection
         played = [trajectory for group in report.groups for trajectory in group.trajectories]
-        for warning in [*report.warnings, *self._unsolved(report), *self._dropped(played)]:
+        for warning in [*report.warnings, *self._unsolved(report), *self._dropped(played), *self._unparsed(played)]:
             event_add(self.job, "warning", level="warning", message=warning, data={"iteration": report.iteration})
         due = time.monotonic() - self._last_event >= EVENT_SECONDS
         if not (due or selection or report.stop_reason):
@@ -251,6 +252,13 @@ class TrainingSlice:
                 "The context that this agent is sent does not reach its model: none of its calls held it, so it can"
                 f" learn nothing. {dropped_context_repair(agent)}. Cancel the job, or it goes on paying."
             )
+
+    def _unparsed(self, trajectories: Sequence[Trajectory]) -> Iterator[str]:
+        """Says once that the model's server leaves calls of tools as text."""
+        if self._hinted or not any(HINT in step.result.get("notes", ()) for one in trajectories for step in one.steps):
+            return
+        self._hinted = True
+        yield HINT
 
     def _unsolved(self, report: IterationReport) -> Iterator[str]:
         """Warns early, and again at the end, that validation solved no query: without a solved query no gain can be

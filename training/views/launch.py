@@ -19,6 +19,7 @@ from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.pricing import UnknownPrice
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_update
+from experiences.agents.services.endpoint_checks import endpoint_check
 from experiences.lessons.selectors import domains
 from experiences.models import Dataset
 from experiences.models.trajectories import DatasetOrigin
@@ -105,6 +106,7 @@ def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun 
         if agent is None:
             raise Invalid("Choose an agent.", fields={"agent": "Choose an agent."})
         dataset = _dataset(form)
+        endpoint_check(actor, agent)
         return run_start(
             actor,
             agent=agent,

@@ -56,6 +56,16 @@ class EndpointPatch(EndpointIn):
 
 class TestIn(Strict):
     model = serializers.CharField(max_length=120, required=False, allow_blank=True)
+    save_options = serializers.BooleanField(
+        required=False,
+        help_text="Saves the options with which the service answers, where it refuses calls as they are.",
+    )
+
+
+class TestPart(Shape):
+    name = serializers.ChoiceField(choices=["chat", "tools", "json", "stream"])
+    ok = serializers.BooleanField()
+    message = serializers.CharField()
 
 
 class TestOut(Shape):
@@ -67,6 +77,11 @@ class TestOut(Shape):
     cost_usd = serializers.FloatField()
     input_usd_per_million = serializers.FloatField(allow_null=True, help_text="Null where the model has no price.")
     output_usd_per_million = serializers.FloatField(allow_null=True)
+    parts = TestPart(many=True, help_text="Each form in which jobs call the model.")
+    options = serializers.DictField(
+        help_text="The endpoint's options with those that its service needs; empty where it needs no others."
+    )
+    saved = serializers.BooleanField(help_text="Whether these options were saved.")
 
     computed = {
         "cost_usd": lambda found: dollars(found.cost_micros),
@@ -99,7 +114,8 @@ class ModelEndpointViewSet(ArchivableViewSet):
     @extend_schema(summary="Try a model endpoint", request=TestIn, responses=TestOut)
     @action(detail=True, methods=["post"])
     def test(self, request: Request, pk: UUID) -> Response:
-        """Makes one small call, paid for like any other."""
+        """Makes a few small calls as a job does, paid for like any others: plain, with a tool, JSON, streamed."""
         values = parsed(TestIn, request.data)
+        save = values.pop("save_options", False)
         endpoint = endpoint_get(self.actor, pk)
-        return Response(TestOut(endpoint_test(self.actor, endpoint=endpoint, **values)).data)
+        return Response(TestOut(endpoint_test(self.actor, endpoint=endpoint, save=save, **values)).data)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from asgiref.sync import async_to_sync
@@ -11,7 +12,6 @@ from django.db import transaction
 from django.db.models import Q
 
 from agentcore_site.audit.services import archive, record
-from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.lib.row_checks import (
     ENTER_AGAIN,
@@ -26,29 +26,26 @@ from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import current_organization, require
 from agentcore_site.vault import sealed
-from budgets.llm.client import MeteredChatClient
-from budgets.llm.errors import LLMError
 from budgets.llm.portkey import config_text
-from budgets.llm.retry import RetryPolicy
-from budgets.llm.types import Endpoint, Message
-from budgets.meter_port import BudgetRefused, CallKey, UnknownPrice
+from budgets.meter_port import UnknownPrice
 from budgets.metering.database_meter import DatabaseMeter, LedgerUnavailable
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.pricing import Price
 from experiences.agents.endpoint_config import PURPOSES, BadEndpoint, endpoint_value
 from experiences.agents.services.agent_changes import endpoint_model_check
+from experiences.agents.services.endpoint_trials import EndpointTrial, TrialPart
 from experiences.models import Agent, ModelEndpoint
 
 EDITABLE: Final = ("name", "kind", "base_url", "model", "options")
 KEYS: Final = ("api_key", "gateway_key", "virtual_key", "gateway_config")
 SECRETS: Final = (*KEYS, "purpose_keys")
-TEST_TOKENS: Final = 64
-TEST_PROMPT: Final = "Say in one short sentence that you are ready."
 
 
 @dataclass(frozen=True)
 class EndpointTest:
-    """Result of a test call. ``price`` is None where the model has none."""
+    """Result of test calls. ``ok``: jobs can call the endpoint as it is saved. ``price`` is None where the model has
+    none. ``parts``: the forms of calls that were tried. ``options``: all of the endpoint's options with those that
+    the service needs; empty where it needs none."""
 
     ok: bool
     model: str
@@ -57,6 +54,15 @@ class EndpointTest:
     latency_ms: int = 0
     cost_micros: int = 0
     price: Price | None = None
+    parts: tuple[TrialPart, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    saved: bool = False
+    asked: str = ""  # the model by its own name
+
+    @property
+    def refused(self) -> bool:
+        """Whether jobs would be refused."""
+        return (bool(self.options) and not self.saved) or any(part.refused for part in self.parts)
 
 
 @transaction.atomic
@@ -114,39 +120,89 @@ def endpoint_archive(actor: Actor, endpoint: ModelEndpoint) -> ModelEndpoint:
 
 
 def endpoint_test(
-    actor: Actor, *, endpoint: ModelEndpoint | None, model: str = "", organization: Any = None, agent_id: Any = None
+    actor: Actor,
+    *,  # what is tried, and for whom
+    endpoint: ModelEndpoint | None,
+    model: str = "",
+    organization: Any = None,
+    agent_id: Any = None,
+    save: bool = False,
 ) -> EndpointTest:
-    """Makes one small call, paid for like any other, and says what came of it: model, latency, price, an answer.
+    """Calls the endpoint as a job does (plain, with tools, JSON, streamed), paid for like any other call, and says what
+    came of it. Where the service refuses a parameter the call is made without it, a few times at most; ``save``
+    stores the options that were found.
 
     Raises:
         Missing, Forbidden: the actor may not.
     """
     home = organization or (endpoint.organization if endpoint is not None else current_organization(actor))
     require(actor, "agent.edit", home)
+    if save and endpoint is not None:
+        require(actor, "endpoint.edit", home)
+    found = endpoint_tried(endpoint, model, home.id, agent_id)
+    if save and found.options and endpoint is not None:
+        endpoint_update(actor, endpoint, options=found.options)
+        found = replace(found, saved=True)
+    seen = {"model": found.asked or found.model, "ok": found.ok}
+    record(actor, "endpoint.tested", endpoint or home, organization=home, after=seen)
+    return found
+
+
+def endpoint_tried(
+    endpoint: ModelEndpoint | None, model: str, organization_id: Any, agent_id: Any = None, **parts: bool
+) -> EndpointTest:
+    """The result of a trial; ``parts`` are those of ``EndpointTrial.run``."""
     try:
         value = endpoint_value(endpoint, model)
     except BadEndpoint as error:
         return EndpointTest(False, model, str(error))
-    prices = DatabasePriceBook.load(home.id)
-    found = async_to_sync(_asked)(value, prices, home.id, agent_id)
-    record(actor, "endpoint.tested", endpoint or home, organization=home, after={"model": value.model, "ok": found.ok})
-    return found
-
-
-async def _asked(value: Endpoint, prices: DatabasePriceBook, organization_id: Any, agent_id: Any) -> EndpointTest:
-    key = CallKey(f"test/{uuid7()}", "test", value.model)
-    price: Price | None = None
+    prices = DatabasePriceBook.load(organization_id)
     try:
         price = prices.price(value.model)
-        async with (
-            DatabaseMeter(organization_id=organization_id, agent_id=agent_id, lease=120) as meter,
-            MeteredChatClient(value, meter, prices, retry=RetryPolicy(max_retries=0, total_s=20)) as client,
-        ):
-            done = await client.complete([Message("user", TEST_PROMPT)], max_tokens=TEST_TOKENS, key=key)
-    except (LLMError, BudgetRefused, UnknownPrice, LedgerUnavailable, ValueError) as error:
+    except UnknownPrice as error:
+        return EndpointTest(False, value.model, str(error))
+
+    async def tried() -> EndpointTrial:
+        async with DatabaseMeter(organization_id=organization_id, agent_id=agent_id, lease=120) as meter:
+            trial = EndpointTrial(value, meter, prices)
+            await trial.run(**parts)
+        return trial
+
+    try:
+        trial = async_to_sync(tried)()
+    except LedgerUnavailable as error:
         return EndpointTest(False, value.model, str(error), price=price)
-    sample = done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
-    return EndpointTest(True, done.model, "It answers.", sample[:500], done.latency_ms, done.cost_micros, price)
+    return _result(trial, dict(endpoint.options or {}) if endpoint is not None else {}, price)
+
+
+def _result(trial: EndpointTrial, options: dict[str, Any], price: Price) -> EndpointTest:
+    chat, done = trial.parts[0], trial.first
+    failed = [f"{part.name}: {part.message}" for part in trial.parts[1:] if not part.ok]
+    message = chat.message
+    if trial.found:
+        message = (
+            f"The service refuses calls as they are sent now. It answers with other options: {named(trial.found)}."
+        )
+    if failed:
+        message = f"{message} {' '.join(failed)}"
+    sample = "" if done is None else done.text.strip() or done.reasoning.strip() or "(it answered without a text)"
+    return EndpointTest(
+        ok=trial.as_it_is,
+        model=trial.endpoint.model if done is None else done.model,
+        message=message,
+        sample=sample[:500],
+        latency_ms=0 if done is None else done.latency_ms,
+        cost_micros=trial.spent_micros,
+        price=price,
+        parts=tuple(trial.parts),
+        options=options | trial.found if trial.found else {},
+        asked=trial.endpoint.model,
+    )
+
+
+def named(options: Mapping[str, Any]) -> str:
+    """Options as they are written."""
+    return ", ".join(f"{name} {json.dumps(value)}" for name, value in sorted(options.items()))
 
 
 def _change(endpoint: ModelEndpoint, values: Mapping[str, Any], *, stored: str = "") -> None:

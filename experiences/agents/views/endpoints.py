@@ -44,8 +44,14 @@ pages = EndpointPages()
 
 @post_page
 def test(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """One small call to the endpoint and model that a form has chosen."""
+    """Small calls to the endpoint and model that a form has chosen; ``save`` stores the options that were found."""
     chosen = request.POST.get("endpoint", "").strip()
     endpoint = endpoint_get(actor, chosen) if chosen else None
-    found = endpoint_test(actor, endpoint=endpoint, model=request.POST.get("model", "").strip())
-    return render(request, "agents/_endpoint_test.html", {"found": found})
+    model, save = request.POST.get("model", "").strip(), request.POST.get("save") == "yes"
+    found = endpoint_test(actor, endpoint=endpoint, model=model, save=save)
+    may_save = endpoint is not None and "endpoint.edit" in allowed(actor, endpoint.organization_id)
+    return render(
+        request,
+        "agents/_endpoint_test.html",
+        {"found": found, "endpoint": endpoint, "may_save": may_save, "model": model},
+    )

@@ -145,6 +145,7 @@ class _Calls:
     def __init__(self, talk: Conversation, max_steps: int, arrival: Arrival, prompt: str) -> None:
         self.talk, self.left, self.arrival, self.prompt = talk, max_steps - 1, arrival, prompt
         self.stopped: BaseException | None = None
+        self.refused: ModelFailure | None = None  # the last call, if the model's service did
         self.seen = ""
         self._over = False
         self._under_way: set[asyncio.Task[Completion]] = set()
@@ -157,9 +158,11 @@ class _Calls:
             answer = await self._waiting
             self._over = True
             await self._settled()
-        except (AgentFailure, asyncio.CancelledError):
+        except (AgentFailure, asyncio.CancelledError) as error:
             if self.stopped is not None:
                 raise self.stopped from None
+            if self.refused is not None and isinstance(error, AgentFailure):  # an agent fails without its model
+                raise self.refused from error
             raise
         finally:
             self._over = True
@@ -221,6 +224,7 @@ class _Calls:
             failed_step("malformed", error.message, error.spent_micros)
             raise
         except ModelFailure as failure:
+            self.refused = failure
             cause = failure.__cause__
             failed_step("refused", str(failure), cause.spent_micros if isinstance(cause, LLMError) else 0)
             kind = "context_length_exceeded" if isinstance(cause, ContextTooLong) else "invalid_request_error"
@@ -228,6 +232,7 @@ class _Calls:
         except ValueError as error:  # what can't be written as JSON, such as 1e999
             failed_step("refused", str(error), 0)
             raise BadCall(f"This request can't be passed on: {error}.") from error
+        self.refused = None
         wanted = [{"tool": call.name, "parameters": dict(call.arguments)} for call in answer.tool_calls]
         action: dict[str, Any] = {"type": "message", "tool": "", "parameters": {}}
         if len(wanted) == 1:

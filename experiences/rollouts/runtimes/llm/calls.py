@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, Unpack
 
+from budgets.llm import tokens
 from budgets.llm.errors import (
     AuthFailed,
     BadAddress,
@@ -39,8 +40,10 @@ from experiences.rollouts.message_diff import MessageDiff
 from experiences.rollouts.rollout_clock import Clock, current_clock
 from experiences.rollouts.runtimes.base import Halted, RolloutFailure
 from experiences.rollouts.tools.toolset import Toolset
+from experiences.rollouts.tools.written_calls import with_hint
 from experiences.rollouts.types import Step
 
+SHORT: Final = 200  # tokens of a prompt that are not counted after
 MAX_MALFORMED: Final = 3  # unusable answers in a row before a rollout is given up
 MAX_RAW: Final = 2_000  # characters that are kept of arguments that are no JSON
 MAX_TOOL_CALLS: Final = 16  # that are run of one message; a model in a loop asks for hundreds
@@ -50,6 +53,22 @@ class ModelFailure(RolloutFailure):
     """The model's answers can't be used, or it refuses this very request."""
 
     boundary = "model"
+
+
+class ModelRefused(ModelFailure):
+    """The model's service refuses this very request; ``error`` holds its words."""
+
+    boundary = "refused"
+
+    def __init__(self, error: LLMError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class ContextCut(ModelFailure):
+    """The service answered to a part of the prompt only."""
+
+    boundary = "cut"
 
 
 class CallOptions(AnswerOptions, total=False):
@@ -268,7 +287,8 @@ class Conversation:
             )
             if self.purpose != "judge":  # a slow verdict is not the agent's doing
                 own = answer.latency_ms / 1000
-            return answer
+            _check_whole(messages, answer)
+            return with_hint(answer) if specs else answer
         except SpendingRateFull as error:
             raise Halted("spending_rate", str(error), error.retry_after) from error
         except BudgetRefused as error:
@@ -286,7 +306,7 @@ class Conversation:
         except Malformed:
             raise
         except (Permanent, LLMError) as error:
-            raise ModelFailure(error.message) from error
+            raise ModelRefused(error) from error
         finally:
             self.clock.resume(own)
             # Only now: an agent over HTTP may have several calls under way.
@@ -301,6 +321,17 @@ class Conversation:
         self._malformed += 1
         if self._malformed >= MAX_MALFORMED:
             raise ModelFailure(f"{self._malformed} unusable answers in a row; the last: {why}")
+
+
+def _check_whole(messages: Sequence[Message], answer: Completion) -> None:
+    """Raises ContextCut: the service reports fewer tokens of the prompt than it has at least."""
+    usage, least = answer.usage, tokens.least_of(message.content for message in messages)
+    if least < SHORT or usage.estimated or usage.cached_tokens or usage.input_tokens >= least:
+        return
+    raise ContextCut(
+        f"the service read {usage.input_tokens:,} tokens of a prompt of at least {least:,}, and did not say so. Raise"
+        " the context length of its server (Ollama: num_ctx; llama.cpp: -c; LM Studio: context length)."
+    )
 
 
 def failed(error: str) -> dict[str, Any]:

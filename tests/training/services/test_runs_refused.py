@@ -1,0 +1,172 @@
+"""Jobs whose service refuses them: they pause with the service's words, and no verdict says that all was well."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from django.test import Client
+
+from agentcore_site.audit.models import AuditEvent
+from agentcore_site.jobs.models import Job, JobEvent, Status
+from agentcore_site.jobs.services import job_resume
+from agentcore_site.tenancy.actors import Actor
+from budgets.services import price_set
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create, endpoint_test, endpoint_update
+from experiences.models import Agent, TrajectoryRecord
+from tests.support.dialects import DIALECTS, Body, Dialect, DialectServer, Refusal, reasoning_model
+from tests.support.running import run_to_end
+from training.models import TrainingRun
+from training.services.runs import run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+ROWS = [{"query": f"What is {n} + {n + 3}?", "expected_outcome": {"answer": 2 * n + 3}} for n in range(24)]
+CONFIG = {
+    "n_iterations": 1,
+    "batch_size": 4,
+    "n_trajectories_per_query": 3,
+    "eval_samples": 1,
+    "max_budget_usd": 0.5,
+    "max_concurrent_rollouts": 4,
+    "selection_share": 0.1,
+    "selection_least": 1,
+    "context": {"propose": False, "gate_samples": 1, "gate_steps": 1, "accept_weak_gate": True},
+    "seed": 3,
+}
+
+
+class Moody(DialectServer):
+    """A service that refuses as ``refuses`` says now."""
+
+    def __init__(self) -> None:
+        self.refuses: Callable[[Body], Refusal] = lambda _: None
+        super().__init__(Dialect("moody", "http://moody.example/v1", "small", lambda body: self.refuses(body)))
+
+
+@pytest.fixture
+def server() -> Iterator[Moody]:
+    with Moody() as running:
+        yield running
+
+
+@pytest.fixture
+def asked_agent(adam: Any, server: Moody) -> Agent:
+    actor = Actor(adam)
+    price_set(
+        actor, model="small", organization=adam.memberships.get().organization, input_micros=10**6, output_micros=10**6
+    )
+    endpoint = endpoint_create(
+        actor, name="local", base_url=server.base_url, model="small", api_key="x", options={"max_retries": 0}
+    )
+    return agent_create(
+        actor, name="Adder", runtime="llm", philosophy="cot", environment="dataset", endpoint=endpoint, max_tokens=60
+    )
+
+
+def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
+    return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
+
+
+def test_a_job_that_is_refused_from_the_start_pauses_and_goes_on_once_the_options_fit(
+    operator: Actor, adam: Any, asked_agent: Agent, server: Moody
+) -> None:
+    server.refuses = reasoning_model
+    run = start(operator, asked_agent)
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
+    assert "'max_tokens' is not supported" in job.error and 'max_tokens_field may help (max_completion' in job.error
+    assert "Test the endpoint" in job.error
+    assert server.refused <= 3 + CONFIG["max_concurrent_rollouts"]
+
+    found = endpoint_test(Actor(adam), endpoint=asked_agent.endpoint, save=True)
+    assert found.saved and found.options == {
+        "max_retries": 0, "max_tokens_field": "max_completion_tokens", "leave_out": ["temperature"]
+    }  # fmt: skip
+    job_resume(operator, job)
+    job = run_to_end(Job.objects.get(id=job.id))
+    assert job.status == Status.COMPLETED
+    assert TrajectoryRecord.objects.filter(job_id=job.id, purpose="training", success=True).exists()
+
+
+def test_refusals_after_a_good_start_are_counted_in_the_verdict(
+    operator: Actor, asked_agent: Agent, server: Moody
+) -> None:
+    answered: list[Body] = []
+
+    def refuses(body: Body) -> Refusal:
+        a = int(re.findall(r"(\d+) \+", str(body["messages"]))[-1])
+        if a % 2 and len(answered) > 3:
+            return 400, {"error": {"message": "filtered: Jane Doe", "code": "content_filter"}}
+        answered.append(body)
+        return None
+
+    server.refuses = refuses
+    run = start(operator, asked_agent, n_iterations=3)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    refused = TrajectoryRecord.objects.filter(job_id=run.pk, purpose="training", error__startswith="refused: ").count()
+    assert 0 < refused < 36
+    said = f"Of 36 rollouts {refused} were refused by the model's service."
+    assert said in run.verdict["verdict"] and "filtered" in run.verdict["verdict"]
+
+
+@pytest.mark.parametrize("queries", [1, 24])
+def test_a_run_of_which_all_rollouts_fail_says_that_nothing_could_be_learned(
+    operator: Actor, asked_agent: Agent, server: Moody, queries: int
+) -> None:
+    """The content of one query is refused, so that the job does not pause; of many it is."""
+    server.refuses = lambda _: (400, {"error": {"message": "filtered", "code": "content_filter"}})
+    rows = [ROWS[0]] * 3 if queries == 1 else ROWS
+    config = CONFIG | {"selection_share": 0.34, "batch_size": 1} if queries == 1 else CONFIG
+    run = run_start(operator, agent=asked_agent, rows=rows, config=config)
+    job = run_to_end(run.job)
+    run.refresh_from_db()
+    if queries == 1:
+        assert job.status == Status.COMPLETED
+        assert run.verdict["verdict"].startswith(
+            "Nothing could be learned: 3 of 3 rollouts were refused by the model's service. The latest words: 400: filt"
+        )
+    else:
+        assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
+        assert "filtered" in job.error
+
+
+def test_a_prompt_that_the_service_cut_is_said_and_its_rollout_does_not_count(
+    operator: Actor, asked_agent: Agent, server: Moody
+) -> None:
+    asked_agent.system_prompt = "Mind each of these words. " * 200
+    asked_agent.save()
+    server.count = lambda _: 2  # it says that it read two tokens of each message
+    run = start(operator, asked_agent)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    assert run.verdict["verdict"].startswith("Nothing could be learned: 12 of 12 rollouts lost a part of their prompt")
+    assert "num_ctx" in run.verdict["verdict"]
+
+
+def test_a_call_of_a_tool_as_text_is_a_warning_of_the_job(
+    operator: Actor, asked_agent: Agent, server: Moody
+) -> None:
+    asked_agent.philosophy, asked_agent.tools = "react", ["calculator"]
+    asked_agent.save()
+    text = '<tool_call>{"name": "calculator", "arguments": {"expression": "1 + 1"}}</tool_call>'
+    server.brain = lambda _: text
+    run = start(operator, asked_agent)
+    job = run_to_end(run.job)
+    warned = JobEvent.objects.filter(job=job, kind="warning", message__contains="--tool-call-parser")
+    assert warned.count() == 1
+
+
+def test_the_launch_form_tests_before_it_spends_and_the_page_saves_what_it_finds(
+    operator: Actor, adam: Any, asked_agent: Agent, server: Moody, console: Client, client: Client
+) -> None:
+    server.refuses = reasoning_model
+    form = {"agent": str(asked_agent.pk), "source": "environment", "preset": ""}
+    answer = console.post("/training/launch/", form)
+    assert "The model&#x27;s service refuses" in answer.content.decode(), answer.content.decode()[:3000]
+    assert "max_completion_tokens" in answer.content.decode()
+    assert not TrainingRun.objects.filter(agent=asked_agent).exists()

@@ -1,0 +1,86 @@
+"""Failed rollouts of a job by class: the service refused, or cut the prompt, the time was over, and so on."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from django.db.models import Count, Max, Q, TextField
+from django.db.models.expressions import RawSQL
+from django.db.models.functions import Cast
+
+from experiences.models import TrajectoryRecord
+from training.models import TrainingRun
+
+CLASSES: Final = {
+    "refused": "were refused by the model's service",
+    "cut": "lost a part of their prompt at the model's service",
+    "timeout": "ran out of time",
+    "environment": "failed in the environment",
+    "reward": "could not be graded",
+    "agent": "failed in the agent",
+    "model": "got no answer that can be used",
+}
+OTHER: Final = "failed for another reason"
+WORDS: Final = 300  # characters of an error that are shown
+
+
+@dataclass(frozen=True)
+class FailedRollouts:
+    """How many of ``total`` rollouts failed, by class; ``words``: the latest error of the largest class."""
+
+    total: int = 0
+    by_class: Counter[str] = field(default_factory=Counter)
+    words: str = ""
+
+    @property
+    def failed(self) -> int:
+        return sum(self.by_class.values())
+
+    @property
+    def all_failed(self) -> bool:
+        return 0 < self.total == self.failed
+
+    @property
+    def verdict(self) -> str:
+        """The sentence of a run of which nothing could be learned; "" for others."""
+        if not self.all_failed:
+            return ""
+        name, n = self.by_class.most_common(1)[0]
+        if n == self.total:
+            said = f"{n:,} of {n:,} rollouts {CLASSES.get(name, OTHER)}."
+            return f"Nothing could be learned: {said} {self._latest}".rstrip()
+        return f"Nothing could be learned: {self.total:,} of {self.total:,} rollouts failed. {self.sentence()}"
+
+    @property
+    def _latest(self) -> str:
+        return f"The latest words: {self.words}" if self.words else ""
+
+    def sentence(self) -> str:
+        """Counts in words; "" where none failed."""
+        parts = [f"{n:,} {CLASSES.get(name, OTHER)}" for name, n in self.by_class.most_common()]
+        if not parts:
+            return ""
+        return f"Of {self.total:,} rollouts {', '.join(parts)}. {self._latest}".rstrip()
+
+
+def failed_rollouts(run: TrainingRun) -> FailedRollouts:
+    """The failed rollouts of the run's training, and those that no grader could score. One query."""
+    boundary = RawSQL("split_part(experiences_trajectory.error, ':', 1)", (), output_field=TextField())
+    rows = TrajectoryRecord.objects.filter(job_id=run.pk, purpose="training").order_by()
+    ungraded = Count("id", filter=Q(error="", evidence__has_key="judge_error"))
+    found: list[dict[str, Any]] = list(
+        rows.annotate(boundary=boundary)
+        .values("boundary")
+        .annotate(n=Count("id"), ungraded=ungraded, words=Max(Cast("error", TextField())))
+    )
+    by_class: Counter[str] = Counter()
+    for one in found:
+        if one["boundary"]:
+            by_class[one["boundary"]] += one["n"]
+        elif one["ungraded"]:
+            by_class["reward"] += one["ungraded"]
+    largest = by_class.most_common(1)[0][0] if by_class else ""
+    words = next((one["words"] for one in found if one["boundary"] == largest), "").partition(": ")[2]
+    return FailedRollouts(sum(one["n"] for one in found), by_class, words[:WORDS])
