@@ -11,6 +11,7 @@ from django.conf import settings
 from agentcore_site.outbound import AddressRefused, current_policy
 from agentcore_site.vault import Unsealable, opened
 from budgets.llm.portkey import config_text, hidden_in, is_written_out, portkey_headers, secrets_in
+from budgets.llm.profiles import profile_options
 from budgets.llm.secret import Secret
 from budgets.llm.types import Endpoint
 from experiences.models import Agent, EndpointKind, ModelEndpoint
@@ -149,9 +150,9 @@ def uses_model_server(agent: Agent) -> bool:
     return agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS
 
 
-def endpoint_of_agent(agent: Agent) -> Endpoint:
-    """Raises BadEndpoint."""
-    return endpoint_value(agent.endpoint, agent.model)
+def endpoint_of_agent(agent: Agent, model: str = "") -> Endpoint:
+    """The endpoint of the agent's own model, or of another ``model`` there. Raises BadEndpoint."""
+    return endpoint_value(agent.endpoint, model or agent.model)
 
 
 def has_reflector(agent: Agent) -> bool:
@@ -205,6 +206,7 @@ def _made(
         )
     if kind == EndpointKind.WEIGHTS:
         options = {"capture_tokens": True} | options
+    options = profile_options(base_url, model, kind) | options
     try:
         return Endpoint(
             base_url,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from budgets.endpoint_limits import SharedPace, breaker_of
@@ -50,7 +50,7 @@ class JobClients:
         Raises:
             Halted: the endpoint can't be used.
         """
-        return self._client("own", model, lambda: (self._agent.endpoint_id, endpoint_of_agent(self._agent)))
+        return self._client("own", model, lambda: (self._agent.endpoint_id, endpoint_of_agent(self._agent, model)))
 
     def reflector(self) -> MeteredChatClient:
         """Client of the model that reflects on the agent's attempts.
@@ -99,7 +99,7 @@ class JobClients:
                 at, endpoint = found()
             except BadEndpoint as error:
                 raise Halted("llm_refused", str(error)) from error
-            self._clients[whose, model] = self._made(at, replace(endpoint, model=model) if model else endpoint)
+            self._clients[whose, model] = self._made(at, endpoint)
         return self._clients[whose, model]
 
     def _made(self, at: Any, endpoint: Endpoint) -> MeteredChatClient:

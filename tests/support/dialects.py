@@ -63,7 +63,7 @@ def opus(body: Body) -> Refusal:
 
 
 def gemini(body: Body) -> Refusal:
-    refused = [name for name in ("seed", "frequency_penalty", "presence_penalty", "logit_bias") if name in body]
+    refused = [name for name in ("seed", "frequency_penalty") if name in body]
     if refused:
         return listed(
             "\n".join(f'Invalid JSON payload received. Unknown name "{one}": Cannot find field.' for one in refused)

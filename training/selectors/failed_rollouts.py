@@ -28,7 +28,7 @@ WORDS: Final = 300  # characters of an error that are shown
 
 @dataclass(frozen=True)
 class FailedRollouts:
-    """How many of ``total`` rollouts failed, by class; ``words``: the latest error of the largest class."""
+    """Counts of the rollouts that failed, of ``total``, by class; ``words``: an error of the largest class."""
 
     total: int = 0
     by_class: Counter[str] = field(default_factory=Counter)

@@ -10,6 +10,7 @@ from django.shortcuts import render
 from agentcore_site.console.pages import allowed, post_page
 from agentcore_site.console.row_pages import RowPages
 from agentcore_site.tenancy.actors import Actor
+from budgets.llm.profiles import profiles, profiles_of
 from experiences.agents.endpoint_config import OPTIONS
 from experiences.agents.forms import EndpointForm
 from experiences.agents.presenters import EndpointOut
@@ -36,7 +37,14 @@ class EndpointPages(RowPages):
         if row is None:
             return {"help": OPTIONS}
         users = list(row.agents.filter(archived_at=None))
-        return {"help": OPTIONS, "users": users, "may": allowed(actor, row.organization_id)}
+        fitting = profiles_of(row.base_url, row.model, row.kind)
+        return {
+            "help": OPTIONS,
+            "users": users,
+            "may": allowed(actor, row.organization_id),
+            "profiles": fitting,
+            "dated": profiles()[0],
+        }
 
 
 pages = EndpointPages()

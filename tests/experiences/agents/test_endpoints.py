@@ -268,3 +268,13 @@ def test_an_archived_endpoints_name_is_free_and_an_archived_agent_stays_as_it_is
     agent_archive(boss, agent)
     with pytest.raises(Conflict, match="is archived"):
         agent_update(boss, agent, description="Another one.")
+
+
+def test_options_of_an_endpoint_win_over_those_of_its_services_profile(adam: Any, client: Client) -> None:
+    row = endpoint_create(Actor(adam), name="M", base_url="https://api.mistral.ai/v1", model="mistral-small")
+    assert {"seed", "stream_options"} <= set(endpoint_value(row).leave_out)
+    assert endpoint_value(row).max_tokens_field == "max_tokens"
+    endpoint_update(Actor(adam), row, options={"leave_out": ["temperature"]})
+    assert endpoint_value(row).leave_out == ["temperature"]
+    client.force_login(adam)
+    assert "Facts about this service" in client.get(f"/endpoints/{row.pk}/").content.decode()

@@ -17,7 +17,7 @@ from budgets.services import price_set
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create, endpoint_test, endpoint_update
 from experiences.models import Agent, TrajectoryRecord
-from tests.support.dialects import DIALECTS, Body, Dialect, DialectServer, Refusal, reasoning_model
+from tests.support.dialects import Body, Dialect, DialectServer, Refusal, reasoning_model
 from tests.support.running import run_to_end
 from training.models import TrainingRun
 from training.services.runs import run_start
@@ -78,7 +78,7 @@ def test_a_job_that_is_refused_from_the_start_pauses_and_goes_on_once_the_option
     run = start(operator, asked_agent)
     job = run_to_end(run.job)
     assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
-    assert "'max_tokens' is not supported" in job.error and 'max_tokens_field may help (max_completion' in job.error
+    assert "'max_tokens' is not supported" in job.error and "max_tokens_field may help (max_completion" in job.error
     assert "Test the endpoint" in job.error
     assert server.refused <= 3 + CONFIG["max_concurrent_rollouts"]
 
@@ -148,25 +148,48 @@ def test_a_prompt_that_the_service_cut_is_said_and_its_rollout_does_not_count(
     assert "num_ctx" in run.verdict["verdict"]
 
 
-def test_a_call_of_a_tool_as_text_is_a_warning_of_the_job(
-    operator: Actor, asked_agent: Agent, server: Moody
-) -> None:
+def test_a_call_of_a_tool_as_text_is_a_warning_of_the_job(operator: Actor, asked_agent: Agent, server: Moody) -> None:
     asked_agent.philosophy, asked_agent.tools = "react", ["calculator"]
     asked_agent.save()
     text = '<tool_call>{"name": "calculator", "arguments": {"expression": "1 + 1"}}</tool_call>'
     server.brain = lambda _: text
     run = start(operator, asked_agent)
     job = run_to_end(run.job)
-    warned = JobEvent.objects.filter(job=job, kind="warning", message__contains="--tool-call-parser")
+    warned = JobEvent.objects.filter(job=job, type="warning", message__contains="--tool-call-parser")
     assert warned.count() == 1
 
 
 def test_the_launch_form_tests_before_it_spends_and_the_page_saves_what_it_finds(
-    operator: Actor, adam: Any, asked_agent: Agent, server: Moody, console: Client, client: Client
+    olivia: Any, adam: Any, asked_agent: Agent, server: Moody, client: Client
 ) -> None:
     server.refuses = reasoning_model
-    form = {"agent": str(asked_agent.pk), "source": "environment", "preset": ""}
-    answer = console.post("/training/launch/", form)
-    assert "The model&#x27;s service refuses" in answer.content.decode(), answer.content.decode()[:3000]
-    assert "max_completion_tokens" in answer.content.decode()
+    form = {"agent": str(asked_agent.pk), "source": "environment", "preset": "recommended"}
+    client.force_login(olivia)
+    refused = client.post("/launch/", form).content.decode()
+    assert "service refuses what this job would send" in refused and "max_completion_tokens" in refused
     assert not TrainingRun.objects.filter(agent=asked_agent).exists()
+    shown = client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id)}).content.decode()
+    assert "leave_out" in shown and "Save these options" not in shown  # an operator may not
+
+    client.force_login(adam)
+    shown = client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id)}).content.decode()
+    assert "Save these options" in shown
+    saved = client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id), "save": "yes"})
+    assert "These options were saved" in saved.content.decode()
+    asked_agent.endpoint.refresh_from_db()
+    assert asked_agent.endpoint.options["leave_out"] == ["temperature"]
+
+    path = f"/api/v1/model-endpoints/{asked_agent.endpoint_id}/test/"
+    found = client.post(path, {}, content_type="application/json").json()
+    assert found["ok"] and [part["name"] for part in found["parts"]] == ["chat", "tools", "json", "stream"]
+    assert (found["options"], found["saved"]) == ({}, False)
+
+    asked = len(server.requests)
+    client.force_login(olivia)
+    accepted = client.post("/launch/", form)
+    assert "service refuses" not in accepted.content.decode()
+    assert len(server.requests) == asked  # the test of a moment ago counts
+    assert AuditEvent.objects.filter(action="endpoint.tested", after__ok=True).exists()
+
+    endpoint_update(Actor(adam), asked_agent.endpoint, options={"max_retries": 0})
+    assert "service refuses what this job" in client.post("/launch/", form).content.decode()
