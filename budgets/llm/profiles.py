@@ -49,10 +49,12 @@ class Profile:
 def profiles() -> tuple[date, tuple[Profile, ...]]:
     """The day of the facts, and all profiles in the order of the file."""
     read = tomllib.loads(FILE.read_text())
-    found = (
-        Profile(**{name: tuple(value) if isinstance(value, list) else value for name, value in one.items()})
-        for one in read["profile"]
-    )
+    found = []
+    for one in read["profile"]:
+        facts: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in one.items()
+        }
+        found.append(Profile(**facts))
     return read["dated"], tuple(found)
 
 

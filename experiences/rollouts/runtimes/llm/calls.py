@@ -43,6 +43,7 @@ from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.tools.written_calls import with_hint
 from experiences.rollouts.types import Step
 
+OF_ROLLOUTS: Final = ("training", "evaluation", "test")  # purposes of an agent's own calls
 SHORT: Final = 200  # tokens of a prompt that are not counted after
 MAX_MALFORMED: Final = 3  # unusable answers in a row before a rollout is given up
 MAX_RAW: Final = 2_000  # characters that are kept of arguments that are no JSON
@@ -287,7 +288,8 @@ class Conversation:
             )
             if self.purpose != "judge":  # a slow verdict is not the agent's doing
                 own = answer.latency_ms / 1000
-            _check_whole(messages, answer)
+            if self.purpose in OF_ROLLOUTS:
+                _check_whole(messages, answer)
             return with_hint(answer) if specs else answer
         except SpendingRateFull as error:
             raise Halted("spending_rate", str(error), error.retry_after) from error
