@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from budgets.llm.secret import Secret
-from budgets.llm.types import Endpoint
-from budgets.meter_port import FreeMeter
-from budgets.pricing import Price
-from experiences.agents.services.endpoint_trials import MOST_CHANGES, EndpointTrial
+from experiences.agents.services.endpoint_trials import MOST_CHANGES
+from tests.support.dialect_matrix import table, tried
 from tests.support.dialects import DIALECTS, Dialect, DialectServer, older, openai_error
 from tests.support.llm_acts import act
-from tests.support.llm_client import Prices
-
-
-async def tried(server: DialectServer, **options: Any) -> EndpointTrial:
-    dialect = server.dialect
-    given = {"key_header": dialect.key_header, **options}
-    endpoint = Endpoint(server.base_url, dialect.model, api_key=Secret("sk-1"), kind=dialect.kind, **given)  # type: ignore[arg-type]
-    trial = EndpointTrial(endpoint, FreeMeter(), Prices(Price(dialect.model, input_micros=1, output_micros=1)))
-    await trial.run()
-    return trial
-
 
 FOUND: dict[str, dict[str, Any]] = {
     "openai": {},
@@ -109,3 +96,9 @@ async def test_a_call_of_a_tool_as_text_names_the_parser_that_is_missing() -> No
         trial = await tried(server, system_as_user=True)
         [tools] = [part for part in trial.parts if part.name == "tools"]
         assert not tools.ok and "--tool-call-parser" in tools.message
+
+
+async def test_the_table_of_the_documentation_is_that_of_a_run() -> None:
+    """Write ``tests.support.dialect_matrix.table()`` between the marks after a change of a dialect or a profile."""
+    page = Path("docs/endpoints.md").read_text()
+    assert await table() == page.partition("<!-- matrix -->")[2].partition("<!-- end of matrix -->")[0].strip()
