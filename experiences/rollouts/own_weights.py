@@ -33,7 +33,8 @@ class WeightsTrainer(Protocol):
         """Its weights, with optimiser and random state; the model itself is given up."""
 
     async def logprobs(self, weights: Weights | str, rows: Sequence[TokenRow]) -> list[list[float]]:
-        """Of each token given those before, (T,) a row, under weights or a model that is trained."""
+        """Of each sampled token given those before, (T,) a row, under weights or a model that is trained; others may
+        be 0."""
 
     async def forward_backward(self, model: str, rows: Sequence[TokenRow], pulls: Sequence[Sequence[float]]) -> None:
         """Adds the gradient of sum(pull * log-probability); ``pulls`` is (T,) a row."""

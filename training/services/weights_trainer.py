@@ -20,7 +20,7 @@ from experiences.agents.runtime_factory import RuntimeFactory
 from experiences.rollouts.captured import TokenRow
 from experiences.rollouts.own_weights import Weights
 from experiences.rollouts.runtimes.base import Halted
-from training.weights.dialect import datum, logprobs_in
+from training.weights.dialect import datum, logprobs_in, weighted
 
 BASE: Final = "base"
 HOUR: Final = 3_600.0
@@ -60,16 +60,14 @@ class MeteredTrainer:
         model = weights if isinstance(weights, str) else weights.digest or BASE
         if isinstance(weights, Weights) and weights.digest:
             await self._bring(weights)
-        data = [datum(row.ids) for row in rows]
-        asked = {"data": data, "loss_fn": "cross_entropy"}
-        found = await self._paid("forward", rows, model_id=model, forward_input=asked)
+        data = [datum(row.ids, [float(step >= 0) for step in row.step]) for row in rows]
+        found = await self._paid("forward", rows, model_id=model, forward_input=weighted(data))
         return logprobs_in(found)
 
     async def forward_backward(self, model: str, rows: Sequence[TokenRow], pulls: Sequence[Sequence[float]]) -> None:
         # The dialect minimises -sum(weight * log-probability).
         data = [datum(row.ids, [-one for one in pull]) for row, pull in zip(rows, pulls, strict=True)]
-        asked = {"data": data, "loss_fn": "cross_entropy"}
-        await self._paid("forward_backward", rows, model_id=model, forward_backward_input=asked)
+        await self._paid("forward_backward", rows, model_id=model, forward_backward_input=weighted(data))
 
     async def optim_step(self, model: str, adam: Mapping[str, float]) -> dict[str, float]:
         given = {"beta1": 0.9, "beta2": 0.999, "eps": 1e-8, **adam}

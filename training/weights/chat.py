@@ -37,16 +37,20 @@ class ChatTokens:
             raise BadInput(f"The chat template refuses these messages: {error}") from error
         return tuple(self._tokenizer(text, add_special_tokens=False)["input_ids"])
 
-    def message(self, ids: Sequence[int]) -> dict[str, Any]:
-        """The answer as a chat message, with its calls of tools where it wrote any."""
-        text = self._tokenizer.decode(list(ids), skip_special_tokens=True)
+    def message(self, ids: Sequence[int], stop: Sequence[str] = ()) -> dict[str, Any]:
+        """The answer as a chat message, with its calls of tools where it wrote any, up to a text of ``stop``."""
+        text = self.text(ids)
+        text = text[: min([len(text), *(at for one in stop if (at := text.find(one)) >= 0)])]
         calls = [_call(number, found) for number, found in enumerate(_CALL.findall(text))]
         if not calls:
             return {"role": "assistant", "content": text}
         return {"role": "assistant", "content": _CALL.sub("", text).strip(), "tool_calls": calls}
 
-    def text(self, token: int) -> str:
-        return str(self._tokenizer.decode([token]))
+    def token(self, id: int) -> str:
+        return str(self._tokenizer.decode([id]))
+
+    def text(self, ids: Sequence[int]) -> str:
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True))
 
 
 def _call(number: int, written: str) -> dict[str, Any]:

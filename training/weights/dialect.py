@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
+
+WEIGHTED_ONLY: Final = "weighted_only"  # of ``loss_fn_config`` at our own server: other targets need no log-probability
 
 
 def datum(ids: Sequence[int], weights: Sequence[float] | None = None) -> dict[str, Any]:
@@ -13,6 +15,11 @@ def datum(ids: Sequence[int], weights: Sequence[float] | None = None) -> dict[st
         "model_input": {"chunks": [{"type": "encoded_text", "tokens": list(ids[:-1])}]},
         "loss_fn_inputs": {"target_tokens": _array(list(ids[1:]), "int64"), "weights": _array(known, "float32")},
     }
+
+
+def weighted(data: list[dict[str, Any]]) -> dict[str, Any]:
+    """The input of a training call that needs the log-probabilities of targets with a weight only."""
+    return {"data": data, "loss_fn": "cross_entropy", "loss_fn_config": {WEIGHTED_ONLY: 1.0}}
 
 
 def logprobs_in(found: dict[str, Any]) -> list[list[float]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -20,12 +20,15 @@ class BadInput(ValueError):
 @dataclass(frozen=True, slots=True)
 class TokenDraw:
     """One answer that is asked for: after ``prompt``, at most ``max_tokens`` tokens. ``temperature`` 0 takes the
-    likeliest; ``seed`` makes the draw repeatable."""
+    likeliest; ``top_p`` leaves only the likeliest tokens of that probability together; ``seed`` makes the draw
+    repeatable. The answer ends with the token that completes a text of ``stop``."""
 
     prompt: tuple[int, ...]
     max_tokens: int
     temperature: float = 1.0
     seed: int = 0
+    top_p: float = 1.0
+    stop: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,13 +82,28 @@ class Engine(Protocol):
 
     def loaded(self, name: str) -> bool: ...
 
-    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]: ...
+    def check(self, draw: TokenDraw) -> None:
+        """Raises BadInput for an answer that can't be drawn here, before it is in a batch with others."""
 
-    def logprobs(self, name: str, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """Of each token of each row given those before, 0 for the first, at temperature 1."""
+    def sample(
+        self,
+        name: str,
+        draws: Sequence[TokenDraw],
+        arrivals: Callable[[], Iterable[TokenDraw]] = tuple,
+        done: Callable[[int, TokensDrawn], None] = lambda number, drawn: None,
+    ) -> list[TokensDrawn]:
+        """All answers, also those that ``arrivals`` gives while others are drawn; ``done`` gets each as it ends, by its
+        number in that order."""
 
-    def forward_backward(self, name: str, data: Sequence[Datum]) -> list[list[float]]:
-        """Adds the gradient of the summed loss to what has gathered; the log-probabilities as ``logprobs`` gives."""
+    def logprobs(
+        self, name: str, rows: Sequence[Sequence[int]], needed: Sequence[Sequence[float]] | None = None
+    ) -> list[list[float]]:
+        """Of each token of each row given those before, 0 for the first, at temperature 1. Where ``needed`` is 0 they
+        need not be computed, and may be 0."""
+
+    def forward_backward(self, name: str, data: Sequence[Datum], *, weighted_only: bool = False) -> list[list[float]]:
+        """Adds the gradient of the summed loss to what has gathered; the log-probabilities as ``logprobs`` gives, with
+        ``weighted_only`` where there is a weight."""
 
     def optim_step(self, name: str, adam: Adam) -> dict[str, float]:
         """Moves the weights by the gathered gradient and forgets it. "grad_norm" is its length before clipping; a

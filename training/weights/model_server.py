@@ -16,12 +16,14 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from aiohttp import web
 
 from training.weights.chat import ChatTokens
+from training.weights.dialect import WEIGHTED_ONLY
 from training.weights.engine import BASE, Adam, BadInput, Datum, Engine, TokenDraw, TokensDrawn, UnknownWeights
 from training.weights.turns import Turns
 
@@ -31,6 +33,7 @@ BODY_SECONDS: Final = 20.0  # for the arrival of a body, and one more for each M
 BODY_BYTES_PER_SECOND: Final = 2**20
 MOST_SAMPLES: Final = 1_024  # of one prompt in one request
 MOST_RANK: Final = 1_024  # of an adapter
+MOST_STOPS: Final = 16
 MOST_SESSIONS: Final = 10_000  # of samplers; those that began first end
 MOST_ANSWERS: Final = 1_000  # results that are kept until they are asked for
 PATIENCE: Final = 20.0  # seconds after which a client that waits for a result has to ask again
@@ -39,7 +42,7 @@ HERE: Final = frozenset({"127.0.0.1", "localhost", "::1"})
 SAMPLED: Final = frozenset(
     {
         "model", "messages", "max_tokens", "max_completion_tokens", "temperature", "seed", "tools", "stream", "n",
-        "stream_options", "logprobs", "return_token_ids", "tool_choice", "parallel_tool_calls", "user",
+        "top_p", "stop", "stream_options", "logprobs", "return_token_ids", "tool_choice", "parallel_tool_calls", "user",
     }
 )  # fmt: skip
 
@@ -112,18 +115,20 @@ class ModelServer:
             room if limit is None else min(_whole(limit, "max_tokens", 1), room),
             _number(asked.get("temperature", 1.0), "temperature", 0.0, 5.0),
             _whole(asked.get("seed") or uuid.uuid4().int % 2**31, "seed", 0),
+            _top_p(asked),
+            _stop(asked),
         )
         drawn = await self.turns.draw(weights, draw)
         answer = self._answer(asked, draw, drawn)
         return await self._streamed(request, asked, answer) if asked.get("stream") else web.json_response(answer)
 
     def _answer(self, asked: Mapping[str, Any], draw: TokenDraw, drawn: TokensDrawn) -> dict[str, Any]:
-        message = self.chat.message(drawn.ids)
+        message = self.chat.message(drawn.ids, draw.stop)
         reason = "tool_calls" if message.get("tool_calls") else drawn.finish_reason
         choice: dict[str, Any] = {"index": 0, "message": message, "finish_reason": reason}
         if asked.get("logprobs"):
             pairs = zip(drawn.ids, drawn.logprobs, strict=True)
-            choice["logprobs"] = {"content": [{"token": self.chat.text(id), "logprob": value} for id, value in pairs]}
+            choice["logprobs"] = {"content": [{"token": self.chat.token(id), "logprob": value} for id, value in pairs]}
         usage = {"prompt_tokens": len(draw.prompt), "completion_tokens": len(drawn.ids)}
         answer: dict[str, Any] = {
             "id": f"chatcmpl-{uuid.uuid4().hex}",
@@ -242,16 +247,18 @@ class ModelServer:
         return {"type": "create_model", "model_id": model}
 
     async def _forward(self, asked: dict[str, Any]) -> dict[str, Any]:
-        data, _ = _data(asked.get("forward_input"))
-        rows = [datum.ids for datum in data]
-        return self._outputs(await self.turns.run(self.engine.logprobs, str(asked.get("model_id")), rows), data)
+        data, _, only = _data(asked.get("forward_input"))
+        rows, needed = [datum.ids for datum in data], [datum.weights for datum in data] if only else None
+        found = await self.turns.run(self.engine.logprobs, str(asked.get("model_id")), rows, needed)
+        return self._outputs(found, data)
 
     async def _forward_backward(self, asked: dict[str, Any]) -> dict[str, Any]:
-        data, loss = _data(asked.get("forward_backward_input"))
+        data, loss, only = _data(asked.get("forward_backward_input"))
         if loss != "cross_entropy":
             raise BadInput(f"loss_fn is cross_entropy: others are linear in it once they are known; got {loss!r}.")
         model = str(asked.get("model_id"))
-        return self._outputs(await self.turns.run(self.engine.forward_backward, model, data), data)
+        work = partial(self.engine.forward_backward, model, data, weighted_only=only)
+        return self._outputs(await self.turns.run(work), data)
 
     @staticmethod
     def _outputs(found: tuple[list[list[float]], float], data: list[Datum]) -> dict[str, Any]:
@@ -320,7 +327,7 @@ class ModelServer:
         seed = _whole(given.get("seed") or uuid.uuid4().int % 2**31, "seed", 0)
         warmth = _number(given.get("temperature", 1.0), "temperature", 0.0, 5.0)
         draws = [
-            TokenDraw(prompt, limit, warmth, seed + at)
+            TokenDraw(prompt, limit, warmth, seed + at, _top_p(given), _stop(given))
             for at in range(_whole(asked.get("num_samples", 1), "num_samples", 1, MOST_SAMPLES))
         ]
         drawn = await asyncio.gather(*(self.turns.draw(weights, draw) for draw in draws))
@@ -426,9 +433,9 @@ async def _body(request: web.Request) -> dict[str, Any]:
     return found
 
 
-def _data(given: Any) -> tuple[list[Datum], str]:
+def _data(given: Any) -> tuple[list[Datum], str, bool]:
     """Rows as the Tinker API sends them: ``model_input`` are all tokens but the last, ``target_tokens`` all but the
-    first, ``weights`` those of the targets."""
+    first, ``weights`` those of the targets. Then the loss, and whether only weighted targets are wanted."""
     data = []
     try:
         for one in given["data"]:
@@ -440,7 +447,7 @@ def _data(given: Any) -> tuple[list[Datum], str]:
             if len(targets) != len(ids) or len(weights) != len(ids) or targets[:-1] != ids[1:]:
                 raise BadInput("target_tokens are the tokens of model_input, one further on, and have a weight each.")
             data.append(Datum((*ids, targets[-1]), (0.0, *weights)))
-        return data, str(given["loss_fn"])
+        return data, str(given["loss_fn"]), WEIGHTED_ONLY in (given.get("loss_fn_config") or ())
     except (KeyError, IndexError, TypeError, ValueError) as error:
         if isinstance(error, BadInput):
             raise
@@ -464,6 +471,18 @@ def _whole(value: Any, name: str, low: int, high: int = 2**63 - 1) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not low <= value <= high:
         raise BadInput(f"{name} is a whole number from {low} to {high}; got {str(value)[:60]!r}.")
     return value
+
+
+def _top_p(given: Mapping[str, Any]) -> float:
+    return _number(1.0 if given.get("top_p") is None else given["top_p"], "top_p", 1e-6, 1.0)
+
+
+def _stop(given: Mapping[str, Any]) -> tuple[str, ...]:
+    stop = given.get("stop") or []
+    texts = [stop] if isinstance(stop, str) else stop
+    if not isinstance(texts, list) or len(texts) > MOST_STOPS or not all(isinstance(o, str) and o for o in texts):
+        raise BadInput(f"stop is a text, or a list of at most {MOST_STOPS}.")
+    return tuple(texts)
 
 
 def _number(value: Any, name: str, low: float, high: float) -> float:

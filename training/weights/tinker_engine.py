@@ -11,7 +11,7 @@ import asyncio
 import json
 import uuid
 from collections import OrderedDict
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import asdict
 from typing import Any, Final, TypeVar
 
@@ -70,7 +70,16 @@ class TinkerEngine:
     def loaded(self, name: str) -> bool:
         return name == BASE or name in self._states
 
-    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
+    def check(self, draw: TokenDraw) -> None:
+        """The trainer refuses what it can't draw."""
+
+    def sample(
+        self,
+        name: str,
+        draws: Sequence[TokenDraw],
+        arrivals: Callable[[], Iterable[TokenDraw]] = tuple,
+        done: Callable[[int, TokensDrawn], None] = lambda number, drawn: None,
+    ) -> list[TokensDrawn]:
         if name == BASE:
             source = {"base_model": self._model}
         else:
@@ -81,14 +90,19 @@ class TinkerEngine:
             gate = asyncio.Semaphore(AT_ONCE)
             return await asyncio.gather(*(self._drawn(source, draw, gate) for draw in draws))
 
-        return _run(all_of_them())
+        found = _run(all_of_them())
+        for number, drawn in enumerate(found):
+            done(number, drawn)
+        return found
 
-    def logprobs(self, name: str, rows: Sequence[Sequence[int]]) -> list[list[float]]:
+    def logprobs(
+        self, name: str, rows: Sequence[Sequence[int]], needed: Sequence[Sequence[float]] | None = None
+    ) -> list[list[float]]:
         asked = {"data": [datum(row) for row in rows], "loss_fn": "cross_entropy"}
         found = _run(self._call("forward", model_id=self._training(name), forward_input=asked))
         return logprobs_in(found)
 
-    def forward_backward(self, name: str, data: Sequence[Datum]) -> list[list[float]]:
+    def forward_backward(self, name: str, data: Sequence[Datum], *, weighted_only: bool = False) -> list[list[float]]:
         model = self._training(name)
         asked = {"data": [datum(one.ids, one.weights) for one in data], "loss_fn": "cross_entropy"}
         return logprobs_in(_run(self._call("forward_backward", model_id=model, forward_backward_input=asked)))
@@ -135,7 +149,11 @@ class TinkerEngine:
         return self._live
 
     async def _drawn(self, source: dict[str, str], draw: TokenDraw, gate: asyncio.Semaphore) -> TokensDrawn:
-        params = {"max_tokens": draw.max_tokens, "temperature": draw.temperature, "seed": draw.seed}
+        params: dict[str, Any] = {
+            "max_tokens": draw.max_tokens, "temperature": draw.temperature, "seed": draw.seed,
+        }  # fmt: skip
+        params |= {"top_p": draw.top_p} if draw.top_p < 1 else {}
+        params |= {"stop": list(draw.stop)} if draw.stop else {}
         prompt = {"chunks": [{"type": "encoded_text", "tokens": list(draw.prompt)}]}
         async with gate:
             found = await self._call("asample", prompt=prompt, sampling_params=params, num_samples=1, **source)

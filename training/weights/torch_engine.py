@@ -7,28 +7,38 @@ any number of them share the base.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
 import torch
+from torch.utils.checkpoint import checkpoint
+from transformers.modeling_layers import GradientCheckpointingLayer
 
 from training.policies.archive import MOST_UNPACKED, CorruptState, nested, pack, under, unpack
+from training.weights.causal_model import CausalModel
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
+from training.weights.sampling import Batch
+from training.weights.token_tree import TokenTree, batches_of, trees_of
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
-TOKENS_AT_ONCE: Final = 16_384  # of a padded batch, forward and backward
+MEMORY_MB: Final = 1_000  # what an update or a batch of answers may take beside the weights
+TOKENS_AT_ONCE: Final = 4_096  # of a padded batch, where memory does not allow fewer
+MOST_NODES: Final = 2_048  # of a tree, whose mask has a number for each pair
+MOST_RANK: Final = 256
 FULL: Final = 0  # the rank that means a full copy
+TARGETS: Final = "all-linear"
 
 Tensors = dict[str, torch.Tensor]
 
 
 @dataclass
 class Slot:
-    """Weights and their optimiser. ``first`` and ``second`` are Adam's moments after ``steps`` steps."""
+    """Weights and their optimiser, in float32. ``first`` and ``second`` are Adam's moments after ``steps`` steps."""
 
     rank: int
     weights: Tensors
@@ -39,18 +49,32 @@ class Slot:
 
 
 class TorchEngine:
-    """``folder`` is a model as ``save_pretrained`` writes it; nothing is fetched."""
+    """``folder`` is a model as ``save_pretrained`` writes it; nothing is fetched. ``memory``: bytes that an update or a
+    batch of answers may take beside the weights. ``decode`` gives the text of tokens, for answers that stop at one."""
 
-    def __init__(self, folder: Path, *, device: str = "", most_loaded: int = MOST_LOADED) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        device: str = "",
+        memory: int = MEMORY_MB << 20,
+        decode: Callable[[Sequence[int]], str] = str,
+        dtype: str = "",
+        most_loaded: int = MOST_LOADED,
+    ) -> None:
         from transformers import AutoModelForCausalLM
 
+        self.folder, self.memory, self._decode = folder, memory, decode
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        kind = torch.bfloat16 if self.device == "cuda" else torch.float32
-        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=kind)
+        kind = dtype or ("bfloat16" if self.device == "cuda" else "float32")
+        model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=getattr(torch, kind))
         self._model = model.to(self.device).eval().requires_grad_(False)
-        self._adapted: dict[int, tuple[Any, Tensors]] = {}  # by rank: the module with adapters, and its parameters
+        self._causal = CausalModel(self._model, self.device)
+        self._peft: Any = None  # the model with adapters in it, once there are some
+        self._adapted: dict[int, Tensors] = {}  # by rank: the parameters of its adapter
         self._slots: OrderedDict[str, Slot] = OrderedDict()
-        self._most, self.context = most_loaded, int(self._model.config.max_position_embeddings)
+        self._most, self.context = most_loaded, int(self._causal.config.max_position_embeddings)
+        self._kept_bytes: dict[int, float] = {}  # by rank: what a token leaves for the backward pass
         ends = self._model.generation_config.eos_token_id
         self._ends = frozenset([ends] if isinstance(ends, int) else ends or [])
         self._full = {name: one.data for name, one in self._model.named_parameters()}  # the base's own tensors
@@ -59,22 +83,22 @@ class TorchEngine:
 
     def create(self, name: str, lora_rank: int, seed: int) -> None:
         if lora_rank == FULL:
-            self._put(name, Slot(FULL, {at: one.clone() for at, one in self._full.items()}))
+            self._put(name, Slot(FULL, {at: one.float().clone() for at, one in self._full.items()}))
             return
-        _, parameters = self._module(lora_rank)
+        parameters = self._adapter(lora_rank)
         generator = torch.Generator().manual_seed(seed)
         weights = {}
         for at, one in parameters.items():  # B is 0, so that the product is; A as peft draws it (Kaiming, a = sqrt 5)
             bound = 1.0 / one.shape[-1] ** 0.5 if "lora_A" in at else 0.0
             drawn = (torch.rand(one.shape, generator=generator) * 2 - 1) * bound
-            weights[at] = drawn.to(one.device, one.dtype)
+            weights[at] = drawn.to(one.device)
         self._put(name, Slot(lora_rank, weights))
 
     def load(self, name: str, state: bytes) -> None:
         try:
             stored = unpack(state, most=MOST_UNPACKED)
             rank, steps = int(stored["rank"]), int(stored["steps"])
-            wanted = self._full if rank == FULL else self._module(rank)[1]
+            wanted = self._full if rank == FULL else self._adapter(rank)
             parts = [self._tensors(under(part, stored), wanted) for part in ("weights", "first", "second")]
         except (CorruptState, KeyError, TypeError, ValueError) as error:
             raise BadInput(f"These weights do not fit this model: {error}") from error
@@ -92,6 +116,7 @@ class TorchEngine:
 
     def drop(self, name: str) -> None:
         self._slots.pop(name, None)
+        self._forget_ranks()
 
     def loaded(self, name: str) -> bool:
         return name == BASE or name in self._slots
@@ -103,35 +128,76 @@ class TorchEngine:
     # -- what is asked of them -------------------------------------------------------------------------------------
 
     @torch.no_grad()
-    def sample(self, name: str, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
-        for draw in draws:
-            if not draw.prompt or len(draw.prompt) + draw.max_tokens > self.context:
-                raise BadInput(f"Prompt and answer have to fit {self.context} tokens; the prompt has some.")
-        with self._holding(name) as model:
-            return self._sampled(model, draws) if draws else []
+    def sample(
+        self,
+        name: str,
+        draws: Sequence[TokenDraw],
+        arrivals: Callable[[], Iterable[TokenDraw]] = tuple,
+        done: Callable[[int, TokensDrawn], None] = lambda number, drawn: None,
+    ) -> list[TokensDrawn]:
+        found: dict[int, TokensDrawn] = {}
+
+        def ended(number: int, drawn: TokensDrawn) -> None:
+            found[number] = drawn
+            done(number, drawn)
+
+        with self._holding(name):
+            for draw in draws:
+                self.check(draw)
+            Batch(self._causal, self._ends, self._decode, self.memory).draw(draws, arrivals, ended)
+        return [found[number] for number in sorted(found)]
+
+    def check(self, draw: TokenDraw) -> None:
+        size, vocabulary = len(draw.prompt) + draw.max_tokens, self._causal.vocabulary
+        if not draw.prompt or draw.max_tokens < 1 or size > self.context:
+            raise BadInput(f"Prompt and answer have to fit {self.context} tokens, and each has some.")
+        if not all(0 <= one < vocabulary for one in draw.prompt):
+            raise BadInput(f"A prompt's tokens are below {vocabulary}.")
 
     @torch.no_grad()
-    def logprobs(self, name: str, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        with self._holding(name) as model:
-            return [one.tolist() for batch in self._batches(rows) for one in self._forward(model, batch)]
+    def logprobs(
+        self, name: str, rows: Sequence[Sequence[int]], needed: Sequence[Sequence[float]] | None = None
+    ) -> list[list[float]]:
+        found = [np.zeros(len(row), np.float32) for row in rows]
+        with self._holding(name):
+            for batch in self._batches(rows, TOKENS_AT_ONCE):
+                nodes = Nodes(batch, rows, needed, needed)
+                hidden = self._causal.hidden(batch).flatten(0, 1)[nodes.parents]
+                parts = [self._logp(*part) for part in self._chunks(hidden, nodes)]
+                nodes.spread(torch.cat(parts).tolist() if parts else [], found)
+        return [one.tolist() for one in found]
 
-    def forward_backward(self, name: str, data: Sequence[Datum]) -> list[list[float]]:
+    def forward_backward(self, name: str, data: Sequence[Datum], *, weighted_only: bool = False) -> list[list[float]]:
         slot = self._slot(name)
-        found: list[list[float]] = []
-        with self._holding(name, learning=True) as model:
-            weights = iter(data)
-            for batch in self._batches([datum.ids for datum in data]):
-                logp = self._forward(model, batch)
-                loss = torch.zeros((), device=self.device)
-                for one in logp:
-                    wanted = torch.tensor(next(weights).weights, device=self.device)[1:]
-                    loss = loss - (one[1:] * wanted).sum()
-                loss.backward()  # type: ignore[no-untyped-call]
-                found += [one.tolist() for one in logp]
+        rows, weights = [datum.ids for datum in data], [datum.weights for datum in data]
+        found = [np.zeros(len(row), np.float32) for row in rows]
+        with self._holding(name, learning=True):
+            most = min(TOKENS_AT_ONCE, self._tokens_at_once(slot.rank))
+            for batch in self._batches(rows, most):
+                nodes = Nodes(batch, rows, weights if weighted_only else None, weights)
+                with self._checkpointing(len(batch[0]) > most):
+                    nodes.spread(self._descend(batch, nodes), found)
             for at, parameter in self._parameters(slot).items():
                 if parameter.grad is not None:
-                    slot.gradient[at] = slot.gradient[at] + parameter.grad if at in slot.gradient else parameter.grad
+                    grad = parameter.grad.float()
+                    slot.gradient[at] = slot.gradient[at] + grad if at in slot.gradient else grad
                     parameter.grad = None
+        return [one.tolist() for one in found]
+
+    def _descend(self, batch: Sequence[TokenTree], nodes: Nodes) -> list[float]:
+        """Gathers the gradient of a batch. The head goes backward with each chunk, so that no two are held at once."""
+        if not len(nodes.parents):
+            return []
+        hidden = self._causal.hidden(batch).flatten(0, 1)[nodes.parents]
+        found, slopes = [], []
+        for part, targets, weight in self._chunks(hidden.detach(), nodes):
+            leaf = part.detach().requires_grad_(hidden.requires_grad)
+            logp = self._logp(leaf, targets, weight)
+            (-(logp * weight).sum()).backward()  # type: ignore[no-untyped-call]
+            found += logp.tolist()
+            slopes.append(leaf.grad)
+        if hidden.requires_grad:
+            hidden.backward(torch.cat(slopes))  # type: ignore[no-untyped-call]
         return found
 
     @torch.no_grad()
@@ -158,110 +224,109 @@ class TorchEngine:
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
-    def _sampled(self, model: Any, draws: Sequence[TokenDraw]) -> list[TokensDrawn]:
-        """All draws in one batch, with a cache of keys and values. A row's own numbers decide what it draws, whichever
-        rows are beside it."""
-        longest = max(len(draw.prompt) for draw in draws)
-        ids = torch.tensor([[0] * (longest - len(d.prompt)) + list(d.prompt) for d in draws], device=self.device)
-        mask = torch.tensor([[0] * (longest - len(d.prompt)) + [1] * len(d.prompt) for d in draws], device=self.device)
-        cache: Any = None
-        drawn: list[tuple[list[int], list[float]]] = [([], []) for _ in draws]
-        dice = [np.random.default_rng(draw.seed) for draw in draws]
-        temperature = torch.tensor([[draw.temperature] for draw in draws], device=self.device)
-        going = [draw.max_tokens > 0 for draw in draws]
-        while any(going):
-            place = mask.cumsum(-1)[:, -ids.shape[1] :] - 1
-            answered = model(
-                input_ids=ids,
-                attention_mask=mask,
-                position_ids=place.clamp(min=0),
-                past_key_values=cache,
-                use_cache=True,
-            )
-            cache = answered.past_key_values
-            logp = answered.logits[:, -1].float().log_softmax(-1)
-            chosen = _choose(logp, temperature, [float(one.random()) for one in dice])
-            for row, (token, value) in enumerate(
-                zip(chosen.tolist(), logp.gather(1, chosen[:, None])[:, 0].tolist(), strict=True)
-            ):
-                if going[row]:
-                    drawn[row][0].append(token)
-                    drawn[row][1].append(value)
-                    going[row] = token not in self._ends and len(drawn[row][0]) < draws[row].max_tokens
-            ids = chosen[:, None]
-            mask = torch.cat([mask, torch.ones_like(ids)], dim=1)
-        return [
-            TokensDrawn(tuple(ids), tuple(values), "stop" if ids and ids[-1] in self._ends else "length")
-            for ids, values in drawn
-        ]
+    def _logp(self, hidden: torch.Tensor, targets: torch.Tensor, _: torch.Tensor) -> torch.Tensor:
+        """(M,) log-probabilities of ``targets`` behind the hidden values (M, H)."""
+        logits = self._causal.logits(hidden)
+        return logits.gather(1, targets[:, None])[:, 0] - logits.logsumexp(-1)
 
-    def _forward(self, model: Any, rows: Sequence[Sequence[int]]) -> list[torch.Tensor]:
-        """Log-probabilities (T,) of each row's tokens, 0 for the first."""
-        longest = max(map(len, rows))
-        ids = torch.tensor([list(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
-        mask = torch.tensor([[1] * len(row) + [0] * (longest - len(row)) for row in rows], device=self.device)
-        logits = model(input_ids=ids, attention_mask=mask).logits[:, :-1].float()
-        logp = logits.log_softmax(-1).gather(2, ids[:, 1:, None])[:, :, 0]
-        whole = torch.cat([torch.zeros_like(logp[:, :1]), logp], dim=1)
-        return [whole[at, : len(row)] for at, row in enumerate(rows)]
+    def _chunks(self, hidden: torch.Tensor, nodes: Nodes) -> Iterator[tuple[torch.Tensor, ...]]:
+        """Hidden values, targets and weights of some nodes. Their logits, with slopes, fit a quarter of the memory."""
+        size = max(1, self.memory // (4 * 16 * self._causal.vocabulary))
+        targets, weights = (one.to(self.device) for one in (nodes.targets, nodes.weights))
+        return zip(hidden.split(size), targets.split(size), weights.split(size), strict=True)
 
-    def _batches(self, rows: Sequence[Sequence[int]]) -> Iterator[Sequence[Sequence[int]]]:
-        batch: list[Sequence[int]] = []
-        vocabulary = int(self._model.config.vocab_size)
+    def _batches(self, rows: Sequence[Sequence[int]], most: int) -> Iterator[list[TokenTree]]:
+        vocabulary = self._causal.vocabulary
         for row in rows:
             if not 0 < len(row) <= self.context or not all(0 <= one < vocabulary for one in row):
                 raise BadInput(f"A row has 1 to {self.context} tokens, each below {vocabulary}.")
-            longest = max([len(row), *map(len, batch)])
-            if batch and longest * (len(batch) + 1) > TOKENS_AT_ONCE:
-                yield batch
-                batch = []
-            batch.append(row)
-        if batch:
-            yield batch
+        trees = trees_of(rows, most=min(most, MOST_NODES), linear=self._causal.linear)
+        return batches_of(list(trees), most)
 
-    def _module(self, rank: int) -> tuple[Any, Tensors]:
-        """The model with adapters of this rank in all its linear layers, and their parameters by name."""
+    def _tokens_at_once(self, rank: int) -> int:
+        """Tokens of which the backward pass fits half of the memory; what one takes is counted on a short row."""
+        if rank not in self._kept_bytes:
+            tree, kept = TokenTree(), dict[int, int]()
+            tree.add(0, [0] * 64, 0)
+            own = {one.data_ptr() for one in self._model.parameters()}
+
+            def count(one: torch.Tensor) -> torch.Tensor:
+                if one.data_ptr() not in own:
+                    kept[one.untyped_storage().data_ptr()] = one.untyped_storage().nbytes()
+                return one
+
+            with torch.autograd.graph.saved_tensors_hooks(count, lambda one: one):
+                self._causal.hidden([tree])
+            self._kept_bytes[rank] = sum(kept.values()) / 64
+        return int(self.memory / 2 / max(1.0, self._kept_bytes[rank]))
+
+    @contextmanager
+    def _checkpointing(self, wanted: bool) -> Iterator[None]:
+        """Computes each layer again in the backward pass: for a row that is too long to keep all. Only the layers
+        themselves are in training mode for it, so that nothing is dropped out."""
+        layers = [one for one in self._model.modules() if wanted and isinstance(one, GradientCheckpointingLayer)]
+        again = partial(checkpoint, use_reentrant=False)
+        for layer in layers:
+            layer.gradient_checkpointing, layer._gradient_checkpointing_func = True, again
+            layer.training = True
+        try:
+            yield
+        finally:
+            for layer in layers:
+                layer.gradient_checkpointing = layer.training = False
+
+    def _adapter(self, rank: int) -> Tensors:
+        """The parameters by name of an adapter of this rank in all linear layers; it is made where there is none."""
         if rank not in self._adapted:
-            if not 1 <= rank <= 256:
-                raise BadInput(f"lora_rank is 0 (a full copy) to 256; got {rank}.")
-            if self._adapted:
-                raise BadInput(f"This model server has adapters of rank {next(iter(self._adapted))}; got {rank}.")
-            from peft import LoraConfig, get_peft_model
+            if not 1 <= rank <= MOST_RANK:
+                raise BadInput(f"lora_rank is 0 (a full copy) to {MOST_RANK}; got {rank}.")
+            from peft import get_peft_model
 
-            config = LoraConfig(r=rank, lora_alpha=2 * rank, target_modules="all-linear", task_type="CAUSAL_LM")
-            module = get_peft_model(self._model, config).eval()
-            module.requires_grad_(False)
-            parameters = {at: one for at, one in module.named_parameters() if "lora_" in at}
-            self._adapted[rank] = module, parameters
+            name, config = f"rank{rank}", lora_config(rank)
+            if self._peft is None:
+                self._peft = get_peft_model(self._model, config, adapter_name=name).eval()
+            else:
+                self._peft.add_adapter(name, config)
+            self._peft.eval().requires_grad_(False)
+            named = self._peft.named_parameters()
+            # As peft names its first adapter: a state fits any engine of this model.
+            self._adapted[rank] = {at.replace(f".{name}.", ".default."): one for at, one in named if f".{name}." in at}
         return self._adapted[rank]
 
-    def _parameters(self, slot: Slot) -> dict[str, Any]:
+    def _forget_ranks(self) -> None:
+        """Unloads the adapters of ranks that no weights have any more."""
+        held = {slot.rank for slot in self._slots.values()}
+        for rank in [one for one in self._adapted if one not in held and len(self._adapted) > 1]:
+            del self._adapted[rank]
+            self._peft.set_adapter(f"rank{next(iter(self._adapted))}", inference_mode=True)
+            self._peft.delete_adapter(f"rank{rank}")
+
+    def _parameters(self, slot: Slot) -> Tensors:
         if slot.rank != FULL:
-            return self._module(slot.rank)[1]
-        own = {at.replace(".base_layer", ""): one for at, one in self._model.named_parameters() if "lora_" not in at}
-        return own
+            return self._adapter(slot.rank)
+        return {at.replace(".base_layer", ""): one for at, one in self._model.named_parameters() if "lora_" not in at}
 
     @contextmanager
     def _holding(self, name: str, *, learning: bool = False) -> Iterator[Any]:
-        """The model with these weights in it. Without a slot of its own the base's are: adapters are 0 then."""
+        """The model with these weights in it."""
         slot = None if name == BASE else self._slot(name)
-        adapters = {} if not self._adapted else next(iter(self._adapted.values()))[1]
         own = {} if slot is None else self._parameters(slot)
-        if slot is None or slot.rank == FULL:
-            for adapter in adapters.values():
-                adapter.data = torch.zeros_like(adapter.data)
-        for at, parameter in own.items():
-            assert slot is not None
-            parameter.data = slot.weights[at]
-            parameter.requires_grad_(learning)
-        try:
-            yield self._model
-        finally:
-            for parameter in own.values():
-                parameter.requires_grad_(False)
-            if slot is not None and slot.rank == FULL:
+        with ExitStack() as stack:
+            if self._peft is not None and (slot is None or slot.rank == FULL):
+                stack.enter_context(self._peft.disable_adapter())
+            elif slot is not None and slot.rank != FULL:
+                self._peft.set_adapter(f"rank{slot.rank}", inference_mode=True)
+            for at, parameter in own.items():
+                assert slot is not None
+                parameter.data = slot.weights[at].to(parameter.dtype)
+                parameter.requires_grad_(learning)
+            try:
+                yield self._model
+            finally:
                 for at, parameter in own.items():
-                    parameter.data = self._full[at]
+                    parameter.requires_grad_(False)
+                    if slot is not None and slot.rank == FULL:
+                        parameter.data = self._full[at]
 
     def _put(self, name: str, slot: Slot) -> None:
         if name == BASE:
@@ -270,6 +335,7 @@ class TorchEngine:
         self._slots.move_to_end(name)
         while len(self._slots) > self._most:
             self._slots.popitem(last=False)
+        self._forget_ranks()
 
     def _slot(self, name: str) -> Slot:
         if name not in self._slots:
@@ -282,14 +348,49 @@ class TorchEngine:
         for at, array in arrays.items():
             if at not in wanted or tuple(array.shape) != tuple(wanted[at].shape) or not np.isfinite(array).all():
                 raise ValueError(f"{at} has another shape, or numbers that are not finite")
-            found[at] = torch.from_numpy(np.array(array)).to(wanted[at].device, wanted[at].dtype)
+            found[at] = torch.from_numpy(np.array(array)).to(self.device, torch.float32)
         return found
 
 
-def _choose(logp: torch.Tensor, temperature: torch.Tensor, uniform: Sequence[float]) -> torch.Tensor:
-    """One token a row (N,), by inverting the distribution at one uniform number; the likeliest at temperature 0."""
-    greedy = logp.argmax(-1)
-    warm = (logp / temperature.clamp(min=1e-6)).softmax(-1).cumsum(-1)
-    at = torch.tensor(uniform, device=logp.device, dtype=warm.dtype)[:, None] * warm[:, -1:]
-    drawn = torch.searchsorted(warm, at, right=True)[:, 0].clamp(max=logp.shape[-1] - 1)
-    return torch.where(temperature[:, 0] > 0, drawn, greedy)
+class Nodes:
+    """The nodes of a batch of trees whose log-probabilities are needed, M in all: where the hidden values before each
+    are (``parents``), their tokens (``targets``), and the summed weights of the rows that go through each, all (M,)."""
+
+    def __init__(
+        self,
+        batch: Sequence[TokenTree],
+        rows: Sequence[Sequence[int]],
+        needed: Sequence[Sequence[float]] | None,
+        weights: Sequence[Sequence[float]] | None,
+    ) -> None:
+        self._batch, width = batch, len(batch[0])
+        size = len(batch) * width
+        wanted, summed = np.zeros(size, np.bool_), np.zeros(size, np.float32)
+        parents, ids = np.full(size, -1), np.zeros(size, np.int64)
+        for at, tree in enumerate(batch):
+            start = at * width
+            parents[start : start + len(tree)] = np.where(np.array(tree.parent) < 0, -1, np.array(tree.parent) + start)
+            ids[start : start + len(tree)] = tree.ids
+            for number, path in zip(tree.rows, tree.paths, strict=True):
+                if weights is not None:
+                    summed[start + path] += np.asarray(weights[number], np.float32)
+                wanted[start + path] |= True if needed is None else np.asarray(needed[number]) != 0
+        wanted &= parents >= 0
+        self._places = np.flatnonzero(wanted)
+        self.parents = torch.from_numpy(parents[self._places])
+        self.targets, self.weights = torch.from_numpy(ids[self._places]), torch.from_numpy(summed[self._places])
+
+    def spread(self, values: Sequence[float], found: Sequence[Any]) -> None:
+        """Writes the nodes' values to the rows that go through them; what was not needed stays 0."""
+        width = len(self._batch[0])
+        of_node = np.zeros(len(self._batch) * width, np.float32)
+        of_node[self._places] = values
+        for at, tree in enumerate(self._batch):
+            for number, path in zip(tree.rows, tree.paths, strict=True):
+                found[number][:] = of_node[at * width + path]
+
+
+def lora_config(rank: int) -> Any:
+    from peft import LoraConfig
+
+    return LoraConfig(r=rank, lora_alpha=2 * rank, target_modules=TARGETS, task_type="CAUSAL_LM")

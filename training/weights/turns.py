@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, Final, TypeVar
+from typing import Any, TypeVar
 
 from training.weights.engine import Engine, TokenDraw, TokensDrawn
 
-MOST_AT_ONCE: Final = 64  # answers that are drawn in one batch
 T = TypeVar("T")
+Waiting = tuple[TokenDraw, "asyncio.Future[TokensDrawn]"]
 
 
 class Turns:
@@ -20,19 +21,29 @@ class Turns:
     def __init__(self, engine: Engine) -> None:
         self.engine, self.busy = engine, 0.0
         self._thread = ThreadPoolExecutor(1, "engine")
-        self._waiting: dict[str, list[tuple[TokenDraw, asyncio.Future[TokensDrawn]]]] = {}
+        self._waiting: dict[str, deque[Waiting]] = {}
         self._drawing: set[asyncio.Task[None]] = set()
+        # Calls that were made and that have begun, each written by one thread. A batch takes in no more answers while
+        # a call waits.
+        self._made = self._begun = 0
 
     async def run(self, work: Callable[..., T], *args: Any) -> tuple[T, float]:
         """Result of a call, and its duration in seconds."""
+        self._made += 1
         return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, work, *args)
 
     async def draw(self, name: str, draw: TokenDraw) -> TokensDrawn:
-        """One answer, together with whichever others wait for the same weights by the time the engine is free."""
+        """One answer, in the batch of those for the same weights: it joins the one that is drawn now.
+
+        Raises:
+            BadInput: it can't be drawn here.
+        """
+        self.engine.check(draw)
         future: asyncio.Future[TokensDrawn] = asyncio.get_running_loop().create_future()
-        waiting = self._waiting.setdefault(name, [])
-        waiting.append((draw, future))
-        if len(waiting) == 1:
+        if name in self._waiting:
+            self._waiting[name].append((draw, future))
+        else:
+            self._waiting[name] = deque([(draw, future)])
             task = asyncio.get_running_loop().create_task(self._draw_waiting(name))
             self._drawing.add(task)
             task.add_done_callback(self._drawing.discard)
@@ -43,23 +54,38 @@ class Turns:
 
     async def _draw_waiting(self, name: str) -> None:
         await self.run(lambda: None)  # those that come while the engine is busy with others are taken along
-        while waiting := self._waiting.get(name):
-            # What stays in the list meanwhile keeps later ones from starting a second task.
-            taken = waiting[:MOST_AT_ONCE]
-            batch = [one for one in taken if not one[1].cancelled()]
-            try:
-                drawn, _ = await self.run(self.engine.sample, name, [draw for draw, _ in batch])
-                for (_, future), one in zip(batch, drawn, strict=True):
-                    if not future.done():
-                        future.set_result(one)
-            except Exception as error:
-                for _, future in batch:
-                    if not future.done():
-                        future.set_exception(error)
-            del waiting[: len(taken)]
-        self._waiting.pop(name, None)
+        waiting = self._waiting[name]
+        while waiting:
+            await self._draw_batch(name, waiting)
+        del self._waiting[name]
+
+    async def _draw_batch(self, name: str, waiting: deque[Waiting]) -> None:
+        loop = asyncio.get_running_loop()
+        batch: list[asyncio.Future[TokensDrawn]] = []
+
+        def taken(*, first: bool = False) -> Iterator[TokenDraw]:
+            """In the engine's thread; a deque needs no lock for it."""
+            while waiting and (first or self._made == self._begun):
+                draw, future = waiting.popleft()
+                if not future.cancelled():
+                    batch.append(future)
+                    yield draw
+
+        def done(number: int, drawn: TokensDrawn) -> None:
+            loop.call_soon_threadsafe(_resolve, batch[number], drawn)
+
+        def work() -> None:
+            self.engine.sample(name, tuple(taken(first=True)), taken, done)
+
+        try:
+            await self.run(work)
+        except Exception as error:
+            for future in batch:
+                if not future.done():
+                    future.set_exception(error)
 
     def _timed(self, work: Callable[..., T], *args: Any) -> tuple[T, float]:
+        self._begun += 1
         began = time.perf_counter()
         try:
             found = work(*args)
@@ -67,3 +93,8 @@ class Turns:
             seconds = time.perf_counter() - began
             self.busy += seconds
         return found, seconds
+
+
+def _resolve(future: asyncio.Future[TokensDrawn], drawn: TokensDrawn) -> None:
+    if not future.done():
+        future.set_result(drawn)

@@ -229,7 +229,7 @@ def test_an_input_that_does_not_fit_is_refused_and_changes_nothing(engine: Torch
     with pytest.raises(BadInput):
         engine.load("kept", b"PK nothing")
     with pytest.raises(BadInput):
-        engine.create("other", 8, 1)  # adapters of one model server have one rank
+        engine.create("other", 1_000, 1)
     with pytest.raises(BadInput):
         engine.forward_backward("kept", [Datum((10_000, 1), (0.0, 1.0))])
     with pytest.raises(UnknownWeights):

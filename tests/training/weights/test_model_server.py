@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,9 @@ async def test_a_chat_returns_the_sampled_tokens_and_a_seed_repeats_them(model_s
         ({"model": "tiny@../../secret"}, 404),
         ({"messages": []}, 400),
         ({"messages": "hello"}, 400),
-        ({"top_p": 0.5}, 400),
+        ({"top_p": 0}, 400),
+        ({"stop": [1]}, 400),
+        ({"frequency_penalty": 0.5}, 400),
         ({"n": 2}, 400),
         ({"temperature": "warm"}, 400),
         ({"max_tokens": 0}, 400),
@@ -173,3 +176,24 @@ async def test_a_release_of_weights_is_served_also_by_a_restarted_model_server(
         assert upstream.endpoint.model == name and found.prices.price(upstream.priced).input_micros == PRICE
     with ModelServerProcess(model_folder) as second:
         assert (await chat(second, model=name, seed=3))[1]["choices"] == before[1]["choices"]
+
+
+async def test_a_chat_ends_at_a_text_of_stop_and_takes_top_p(model_server: ModelServerProcess) -> None:
+    _, whole = await chat(model_server, seed=7, max_tokens=40)
+    text = whole["choices"][0]["message"]["content"]
+    _, cut = await chat(model_server, seed=7, max_tokens=40, stop=[text[5:7]])
+    assert cut["choices"][0]["message"]["content"] == text[: text.index(text[5:7])]
+    assert cut["usage"]["completion_tokens"] < whole["usage"]["completion_tokens"]
+    likeliest = [(await chat(model_server, seed=seed, top_p=1e-6))[1]["choices"] for seed in (1, 2)]
+    assert likeliest[0] == likeliest[1] == (await chat(model_server, temperature=0))[1]["choices"]
+
+
+async def test_answers_that_are_asked_for_together_end_each_by_itself(model_server: ModelServerProcess) -> None:
+    ended: list[int] = []
+
+    async def ask(tokens: int) -> None:
+        assert (await chat(model_server, max_tokens=tokens, seed=3))[0] == 200
+        ended.append(tokens)
+
+    await asyncio.gather(*(ask(tokens) for tokens in (400, 4, 300, 3, 200, 2)))
+    assert ended[-1] in (400, 300, 200) and len(ended) == 6

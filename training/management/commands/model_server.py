@@ -29,9 +29,18 @@ class Command(BaseCommand):
         parser.add_argument("--host", default="127.0.0.1")
         parser.add_argument("--port", type=int, default=8300)
         parser.add_argument("--trainer", default="", help="Address of a server of the Tinker API that does the work.")
+        parser.add_argument(
+            "--memory",
+            type=int,
+            default=1_000,
+            help="MB that an update or a batch of answers may take, beside the weights.",
+        )
+        parser.add_argument("--dtype", default="", choices=("", "float32", "bfloat16"), help="Of the base's weights.")
         parser.add_argument("--parent", action="store_true", help="End when standard input is closed.")
 
-    def handle(self, *, model: str, name: str, host: str, port: int, trainer: str, parent: bool, **_: Any) -> None:
+    def handle(
+        self, *, model: str, name: str, host: str, port: int, trainer: str, parent: bool, **options: Any
+    ) -> None:
         saved = Path(settings.DATA_DIR) / "weights"
         folder = saved / "models" / RANDOM if model == RANDOM else Path(model)
         if model != RANDOM and not folder.is_dir():
@@ -55,7 +64,8 @@ class Command(BaseCommand):
             else:
                 from training.weights.torch_engine import TorchEngine
 
-                engine = TorchEngine(folder)
+                memory, dtype = options["memory"] << 20, options["dtype"]
+                engine = TorchEngine(folder, memory=memory, dtype=dtype, decode=chat.text)
         except ImportError as error:
             raise CommandError(f"The extra [weights] is not installed here: {error}") from error
         server = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
