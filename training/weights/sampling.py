@@ -33,7 +33,7 @@ class _Row:
     logprobs: list[float] = field(default_factory=list)
 
 
-class Batch:
+class DrawnBatch:
     """The rows that are drawn now, with their keys and values (B, heads, T, D) a layer, padded on the left."""
 
     def __init__(

@@ -22,7 +22,7 @@ from transformers.modeling_layers import GradientCheckpointingLayer
 from training.policies.archive import MOST_UNPACKED, CorruptState, nested, pack, under, unpack
 from training.weights.causal_model import CausalModel
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
-from training.weights.sampling import Batch
+from training.weights.sampling import DrawnBatch
 from training.weights.token_tree import TokenTree, batches_of, trees_of
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
@@ -144,7 +144,7 @@ class TorchEngine:
         with self._holding(name):
             for draw in draws:
                 self.check(draw)
-            Batch(self._causal, self._ends, self._decode, self.memory).draw(draws, arrivals, ended)
+            DrawnBatch(self._causal, self._ends, self._decode, self.memory).draw(draws, arrivals, ended)
         return [found[number] for number in sorted(found)]
 
     def check(self, draw: TokenDraw) -> None:
