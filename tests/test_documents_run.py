@@ -59,7 +59,7 @@ def parser_of(name: str) -> Any:
     return parser
 
 
-def test_each_make_target_of_the_documents_is_there_and_reads_what_it_is_given() -> None:
+def test_each_make_target_of_the_documents_exists_and_reads_its_variables() -> None:
     source = MAKEFILE + (env.ROOT / "agentcore_site" / "settings.py").read_text(encoding="utf-8")
     benches = (env.ROOT / "tests" / "performance" / "__main__.py").read_text(encoding="utf-8")
     wrong, seen = [], 0
@@ -293,7 +293,7 @@ def test_the_results_that_the_page_on_methods_shows_are_as_they_are_described() 
     assert seen >= 5
 
 
-def test_all_json_of_the_documents_is_json_and_what_it_says_is_taken() -> None:
+def test_all_json_of_the_documents_is_valid_and_accepted() -> None:
     for block in blocks("json"):
         shown = json.loads(block.text)
         if "parts" in shown:

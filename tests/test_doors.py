@@ -879,7 +879,7 @@ def test_raw_rows_are_for_roles_that_work_with_them(
     assert revealed == (set(ADDRESSES) if works else set())
 
 
-def test_a_person_who_may_export_data_may_read_it(values: dict[str, Any], stella: Any) -> None:
+def test_a_person_who_may_export_data_may_read_the_data(values: dict[str, Any], stella: Any) -> None:
     stella.memberships.update(can_export=True)
     assert Caller(stella).get("trajectories").json()["results"]
     page = Client()

@@ -68,7 +68,7 @@ def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
     assert found == []
 
 
-def test_no_lock_on_a_row_keeps_others_from_referring_to_it() -> None:
+def test_no_lock_on_a_row_blocks_foreign_keys_to_that_row() -> None:
     """``FOR UPDATE`` waits for every row that refers to the locked one, and they for it: two changes that cross, and a
     deadlock. A key is never changed here, so that the weaker lock is enough."""
     strong = [

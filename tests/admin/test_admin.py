@@ -388,7 +388,7 @@ def test_secrets_and_blobs_are_not_shown(boss: Client, everything: TrainingRun) 
     assert not any('"training_policycheckpoint"."data"' in one["sql"] for one in asked)
 
 
-def test_no_list_names_an_organisation_whose_rows_it_does_not_show(
+def test_no_list_names_an_organisation_whose_rows_the_list_hides(
     everything: TrainingRun, acme: Organization, charlie: Any
 ) -> None:
     """A filter that lists all organisations would show an admin the names of other customers."""

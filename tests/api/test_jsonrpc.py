@@ -173,7 +173,7 @@ def test_the_methods_describe_themselves_as_openrpc(stella: Any) -> None:
     assert all(one["errors"] for one in described["methods"])
 
 
-def test_each_method_answers_what_it_says_of_itself(
+def test_each_method_answers_by_its_own_description(
     api: Caller, run: TrainingRun, operator: Actor, agent: Agent
 ) -> None:
     described = api.result("rpc.discover")
@@ -215,7 +215,7 @@ def test_too_large_a_body_is_a_413(api: Caller, settings: Any) -> None:
 
 
 @pytest.mark.parametrize("path", ["jsonrpc", "agents"])
-def test_a_body_of_very_many_values_is_a_413_before_it_is_parsed(
+def test_a_body_of_very_many_values_is_a_413_before_any_parsing(
     api: Caller, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     monkeypatch.setattr(storable, "MOST_VALUES", 1_000)

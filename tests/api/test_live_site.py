@@ -117,7 +117,9 @@ def test_waiting_callers_delay_no_other_caller(live_site: LiveSite, operator: Ac
     assert {answer["status"] for answer in answers} == {"queued"} and answers[0]["metrics"] is None
 
 
-def test_an_export_begins_before_it_ends(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
+def test_an_export_sends_its_first_rows_before_the_last_are_read(
+    live_site: LiveSite, operator: Actor, agent: Agent
+) -> None:
     run = lived_run(operator, agent)
     trajectories_write(owner_of(run), [trajectory(n, 0, 0, "q" * 100, True) for n in range(100, 8100)])
     program = Program(live_site, operator)

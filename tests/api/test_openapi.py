@@ -54,7 +54,7 @@ def test_description_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert client.get("/api/v1/schema/").status_code == 200
 
 
-def test_every_operation_says_what_it_is_and_how_it_fails() -> None:
+def test_every_operation_describes_its_purpose_and_its_errors() -> None:
     for path, operations in described()["paths"].items():
         for method, operation in operations.items():
             where = f"{method} {path}"
@@ -65,7 +65,7 @@ def test_every_operation_says_what_it_is_and_how_it_fails() -> None:
 
 
 @pytest.mark.django_db
-def test_no_list_ignores_a_query_parameter_that_it_does_not_know(adam: Any) -> None:
+def test_no_list_ignores_an_unknown_query_parameter(adam: Any) -> None:
     admin = Caller(adam)
     lists = [path for path, operations in described()["paths"].items() if "get" in operations and "{" not in path]
     for path in lists:

@@ -38,7 +38,7 @@ def at_once(ask: Callable[[], Any]) -> list[Any]:
     return answers
 
 
-def test_one_idempotency_key_starts_one_job_however_often_it_is_sent(olivia: Any, agent: Agent) -> None:
+def test_one_idempotency_key_starts_one_job_for_any_number_of_requests(olivia: Any, agent: Agent) -> None:
     caller = Caller(olivia)
     body = {"agent": agent.slug, "config": {"n_iterations": 3}}
     answers = at_once(lambda: caller.post("training-jobs", body, Idempotency_Key="once"))

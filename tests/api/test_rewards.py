@@ -254,7 +254,7 @@ def test_samples_are_paid_before_any_agent_has_lived(api: Caller) -> None:
     assert first > second  # they are a group: the one with fewer steps comes first
 
 
-def test_an_export_can_be_tried_as_it_is(api: Caller, run: TrainingRun) -> None:
+def test_an_export_can_be_tried_without_a_change(api: Caller, run: TrainingRun) -> None:
     rows = TrajectoryRecord.objects.filter(job_id=run.job_id)[:20]
     lines = [json.dumps(one, default=str) for one in as_exported(list(rows))]
     samples = [json.loads(line) for line in lines]

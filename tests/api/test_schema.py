@@ -77,7 +77,7 @@ def one_connection() -> Iterator[None]:
         pytest.param("charlie", GenerationMode.POSITIVE, marks=STRANGER),
     ],
 )
-def test_every_operation_answers_as_it_is_described(
+def test_every_operation_answers_by_its_description(
     person: str,
     mode: GenerationMode,
     schema: Any,

@@ -239,7 +239,7 @@ def test_a_failed_batch_is_tried_again_by_the_same_id_with_growing_delays_and_ad
     assert (row.tries, row.error, row.failing_since, row.told_at) == (0, "", None, None)
 
 
-def test_a_person_pauses_a_stream_and_restarts_it_from_the_beginning_or_from_now_on(
+def test_a_person_pauses_a_stream_and_restarts_the_stream_from_the_beginning_or_from_now_on(
     adam: Any, acme: Organization, siem: Siem
 ) -> None:
     lines(acme, 2)

@@ -99,7 +99,7 @@ def test_an_admin_chooses_among_the_agents_there_are(
     assert not Budget.objects.exists()
 
 
-def test_a_price_shows_who_changed_it(house: Client, adam: Any) -> None:
+def test_a_price_shows_the_person_who_changed_the_price(house: Client, adam: Any) -> None:
     price = price_set(adam, model="m", input_micros=2 * DOLLAR, output_micros=DOLLAR, valid_from=date(2026, 1, 1))
     page = address(ModelPrice, "change", price.id)
     sent = {"model": "m", "valid_from": "2026-01-01", "input_usd": "3", "output_usd": "1", "source": ""}

@@ -220,7 +220,7 @@ def test_prices_in_force_and_their_history(stakeholder: Caller, elsewhere: Organ
     assert len(pages(stakeholder, "prices", limit=1)) == 2
 
 
-def test_an_admin_sets_a_price_and_another_declares_it_free(admin: Caller, acme: Organization) -> None:
+def test_an_admin_sets_a_price_and_another_admin_declares_the_model_free(admin: Caller, acme: Organization) -> None:
     made = admin.post("prices", {"model": "a/b", "input_usd": 0.15, "cached_input_usd": 0.075, "output_usd": 0.6})
     assert made.status_code == 201
     assert (made.json()["input_micros"], made.json()["cached_input_usd"], made.json()["own"]) == (150_000, 0.075, True)

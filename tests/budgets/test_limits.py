@@ -84,7 +84,7 @@ def test_limits_that_make_no_sense_are_refused(acme: Organization, adam: Any, li
         budget_set_limit(adam, organization=acme, limit_micros=limit)
 
 
-def test_a_job_may_spend_a_hundred_dollars_unless_it_was_started_with_another_limit(job: Job, agent: Any) -> None:
+def test_a_job_may_spend_a_hundred_dollars_unless_its_start_set_another_limit(job: Job, agent: Any) -> None:
     chain = chain_open(job.organization_id, job_id=job.id)
     assert Budget.objects.get(id=chain.job_budget).limit_micros == 100 * DOLLAR
     other = Job.objects.create(organization=job.organization, kind="training")
@@ -122,7 +122,7 @@ def test_a_raised_limit_lets_the_next_call_through_and_pays_debt_first(chain: Ch
     ]
 
 
-def test_a_lowered_limit_alerts_of_the_thresholds_that_it_passes(chain: Chain, acme: Organization, adam: Any) -> None:
+def test_a_lowered_limit_alerts_of_the_passed_thresholds(chain: Chain, acme: Organization, adam: Any) -> None:
     reserve(hold(chain, "a", 60 * CENT))
     settle("a", bill(60 * CENT))
     budget_set_limit(adam, organization=acme, limit_micros=80 * CENT)
@@ -180,7 +180,7 @@ def test_a_limit_for_an_agent_that_is_not_there_is_refused_and_makes_no_budget(a
     assert not Budget.objects.exists() and not BudgetLimit.objects.exists()
 
 
-def test_a_limit_that_was_changed_since_it_was_shown_stays(chain: Chain, adam: Any) -> None:
+def test_a_limit_that_changed_since_the_page_was_shown_is_kept(chain: Chain, adam: Any) -> None:
     budget = Budget.objects.get(id=chain.job_budget)
     budget_change_limit(adam, budget, 300 * CENT, shown=ShownLimit(100 * CENT))
     with pytest.raises(Conflict, match=r"it is \$3.00 now"):

@@ -374,7 +374,7 @@ def test_ten_thousand_entries_open_in_a_few_queries(spent: Chain, dan: Any, djan
 # -- limits ------------------------------------------------------------------------------------------------------------
 
 
-def test_an_admin_sets_a_limit_and_it_is_in_the_history(spent: Chain, adam: Any) -> None:
+def test_an_admin_sets_a_limit_and_the_history_has_the_change(spent: Chain, adam: Any) -> None:
     client = at_desk(adam)
     response = client.post(f"/budgets/{spent.job_budget}/", {"limit": "$1,020.50", "note": "more to learn"})
     assert response.status_code == 302
@@ -415,7 +415,7 @@ def test_an_empty_form_takes_no_limit_away(spent: Chain, adam: Any) -> None:
     assert of(spent, "job").limit_micros == MICROS
 
 
-def test_the_button_says_what_it_does(spent: Chain, adam: Any, stella: Any) -> None:
+def test_the_label_of_the_button_names_its_action(spent: Chain, adam: Any, stella: Any) -> None:
     client = at_desk(adam)
     address = f"/budgets/{spent.job_budget}/limit/"
     part = text(client.get(address, {"limit": "20"}))
@@ -612,7 +612,7 @@ def test_the_axis_has_a_few_round_steps() -> None:
     ]
 
 
-def test_the_limit_is_on_the_picture_unless_it_would_press_the_curve_flat() -> None:
+def test_the_limit_is_on_the_chart_unless_the_limit_would_flatten_the_curve() -> None:
     near = Curve([(0.0, 0), (1.0, 400)], 2.0, [(0.0, "1 <b>")], 'a "label"', limit_micros=1_000)
     far = Curve([(0.0, 0), (1.0, 400)], 2.0, [], "x", limit_micros=10**9)
     assert highest_micros(near) == 1_000 and 'class="burn-limit"' in spending(near)

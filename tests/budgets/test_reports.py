@@ -120,7 +120,7 @@ def test_the_interval_is_that_of_the_formula() -> None:
     )
 
 
-def test_a_forecast_is_never_below_what_is_spent_and_says_when_it_knows_little() -> None:
+def test_a_forecast_is_never_below_the_spending_and_marks_sparse_data() -> None:
     wild = forecast(1_000, [0, 0, 900], 1)
     assert wild.low_micros == 1_000 and wild.high_micros is not None
     for few in ([], [10], [10, 10]):

@@ -180,7 +180,7 @@ def test_nothing_leads_out_of_the_site(console: Client, run: TrainingRun) -> Non
     assert console.post("/jobs/chosen/", {"act": "pause"}).status_code == 400
 
 
-def test_many_jobs_are_lines_over_what_was_set_and_what_came_of_it(
+def test_many_jobs_are_lines_over_their_settings_and_results(
     console: Client, operator: Actor, agent: Agent, run: TrainingRun
 ) -> None:
     assert "nothing to compare" in html(console.get("/jobs/landscape/"))

@@ -103,7 +103,7 @@ def test_an_archived_dataset_is_offered_no_more_and_comes_back(console: Client, 
     ]
 
 
-def test_dataset_is_renamed_and_downloaded_as_it_was_uploaded(console: Client, operator: Actor) -> None:
+def test_dataset_is_renamed_and_downloaded_with_the_uploaded_bytes(console: Client, operator: Actor) -> None:
     one = dataset_create(operator, name="sums", rows=ROWS)
     console.post(f"/datasets/{one.pk}/edit/", {"name": "Additions", "domain": "numbers"})
     assert "Additions" in html(console.get(f"/datasets/{one.pk}/"))

@@ -219,7 +219,7 @@ def test_the_form_asks_for_its_agent_once_and_not_for_each_setting(
         console.get(f"/launch/?agent={agent.pk}")
 
 
-def test_the_description_of_a_dataset_is_shown_beside_it_and_in_an_upload(
+def test_the_description_of_a_dataset_is_shown_beside_the_dataset_and_in_an_upload(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     rows = dataset_create(operator, name="sums", rows=ROWS)
@@ -249,7 +249,7 @@ def test_another_agent_or_dataset_changes_what_can_be_chosen(console: Client, op
 
 
 @pytest.mark.django_db(transaction=True)
-def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_that_uses_it(
+def test_an_admin_makes_an_endpoint_and_an_operator_an_agent_with_that_endpoint(
     adam: Any, console: Client, signed_in: SignIn
 ) -> None:
     with ModelServer(brain=lambda _: "I am ready.") as server:

@@ -91,13 +91,13 @@ def test_only_agents_with_a_context_have_the_tab(console: Client, run: TrainingR
     assert f'hx-get="/jobs/{run.pk}/?tab=learned' not in shown and f'href="/jobs/{run.pk}/?tab=learned' not in shown
 
 
-def test_before_the_first_epoch_the_tab_says_what_it_will_show(console: Client, learning: TrainingRun) -> None:
+def test_before_the_first_epoch_the_tab_announces_its_contents(console: Client, learning: TrainingRun) -> None:
     assert "No lessons The job ended before its first iteration" in text_of(console, learning)
     Job.objects.filter(pk=learning.pk).update(status=Status.RUNNING)
     assert "No lessons yet After the first iteration" in text_of(console, learning)
 
 
-def test_the_verdict_comes_first_and_says_how_sure_it_is(console: Client, learned: TrainingRun) -> None:
+def test_the_verdict_comes_first_with_its_interval(console: Client, learned: TrainingRun) -> None:
     shown = text_of(console, learned)
     said = (
         "Epoch 1 of 3: the gate accepted 2 lessons: +27.0 points on the selection queries (95 % interval +15.0 to "
@@ -155,7 +155,7 @@ def test_the_charts_show_the_context_instead_of_steps(console: Client, learned: 
     assert (point["lessons"], point["told_tokens"]) == (2.0, 105.0)
 
 
-def test_an_epoch_says_what_it_cost_by_tool_and_by_question(console: Client, learned: TrainingRun) -> None:
+def test_an_epoch_shows_its_cost_by_tool_and_by_question(console: Client, learned: TrainingRun) -> None:
     shown = text_of(console, learned)
     assert "Success 60.0 % of 20 rollouts" in shown and "Rollouts cost $0.12 2.0 s each, on average" in shown
     assert "the model itself 30 8,500 1.3 s $0.11" in shown and "calc 10 500 100 ms $0.01" in shown
@@ -253,7 +253,9 @@ def test_epochs_and_manifest_are_to_be_had_by_rest(
 # -- the evaluation report --------------------------------------------------------------------------------------------
 
 
-def test_the_report_says_what_the_context_costs_and_when_it_pays(console: Client, evaluation: EvaluationRun) -> None:
+def test_the_report_shows_the_cost_of_the_context_and_its_break_even(
+    console: Client, evaluation: EvaluationRun
+) -> None:
     worth = context_value(success_without=0.5, success_with=0.8, cost_without=0.01, cost_with=0.012, learning_cost=2.0)
     found = {"lessons": 9, "tokens": 210, "improvement": 0.3, "low": 0.15, "high": 0.39, "p_value": 0.0003}
     found |= asdict(worth) | {"per_thousand": thousand_calls(worth)}

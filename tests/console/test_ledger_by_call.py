@@ -35,7 +35,7 @@ def paid(run: TrainingRun) -> Chain:
     return chain
 
 
-def test_a_call_is_one_row_with_what_was_held_what_it_came_to_and_the_difference(
+def test_a_call_is_one_row_with_its_hold_its_cost_and_the_difference(
     console: Client, paid: Chain, run: TrainingRun
 ) -> None:
     shown = html(console.get(f"/budgets/{paid.job_budget}/"))

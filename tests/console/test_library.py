@@ -165,7 +165,7 @@ def test_a_lesson_opens_beside_the_list(console: Client, lesson: Experience, cha
 # -- one lesson --------------------------------------------------------------------------------------------------------
 
 
-def test_a_lesson_shows_what_it_does_and_where_it_came_from(console: Client, lesson: Experience) -> None:
+def test_a_lesson_shows_its_effect_and_its_origin(console: Client, lesson: Experience) -> None:
     shown = page_of(console, f"/experiences/{lesson.pk}/")
     assert "It adds 12.1 points of reward, 95 % interval +4.1 to +20.1, from 840 rollouts." in shown
     assert 'class="whisker"' in shown and "The winners counted." in shown and "What is 1 + 1?" in shown
@@ -260,7 +260,7 @@ def test_a_pack_is_made_changed_and_archived(console: Client) -> None:
     assert "No prompt pack yet" in page_of(console, "/prompt-packs/")
 
 
-def test_saving_a_pack_from_files_as_it_is_keeps_its_texts_to_the_letter(console: Client, operator: Actor) -> None:
+def test_saving_an_unchanged_pack_from_files_keeps_its_texts_to_the_letter(console: Client, operator: Actor) -> None:
     pack = pack_create(operator, name="careful", system="Be careful.\n", injections=["Think.\n", "A\n---"])
     PromptPack.objects.update(sources=[])
     sent = {"name": "careful", "system": "Be careful.\r\n", "injections": "Think.\r\n\r\n---\r\nA\r\n---"}
@@ -306,7 +306,7 @@ def test_an_effect_in_words(effect: float | None, error: float | None, words: st
     assert words in said.text and said.tone == tone
 
 
-def test_a_whisker_stays_within_its_frame_and_says_what_it_shows() -> None:
+def test_a_whisker_stays_within_its_frame_and_has_a_description() -> None:
     drawn = whisker(9.0, -3.0, 90.0, 1.0, label='a "b" <c>')
     assert 'cx="92.0"' in drawn and "a &quot;b&quot; &lt;c&gt;" in drawn and "unsure" in drawn
     assert "better" in whisker(0.5, 0.2, 0.8, 1.0, label="") and "worse" in whisker(-0.5, -0.8, -0.2, 1.0, label="")

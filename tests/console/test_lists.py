@@ -136,7 +136,7 @@ def test_agents_are_ordered_by_their_last_proven_gain(console: Client, operator:
 @pytest.mark.parametrize(
     "unmeasured", [{"verdict": "Nothing was changed."}, {"verdict": "No query.", "improvement": None}]
 )
-def test_a_run_that_measured_no_difference_leaves_the_proof_before_it(
+def test_a_run_that_measured_no_difference_leaves_the_earlier_proof(
     unmeasured: dict[str, Any], console: Client, operator: Actor, agent: Agent
 ) -> None:
     early, late = jobs(operator, agent, ["early", "late"])
@@ -252,7 +252,7 @@ def heads(client: Client, address: str) -> dict[str, tuple[str, str]]:
     return {title: (order, path + link.replace("&amp;", "&")) for order, link, title in found}
 
 
-def test_the_head_of_a_column_orders_the_list_and_turns_it_around(
+def test_the_head_of_a_column_orders_the_list_and_reverses_the_order(
     console: Client, operator: Actor, agent: Agent
 ) -> None:
     runs = jobs(operator, agent, ["dear one", "cheap one", "dear two"])

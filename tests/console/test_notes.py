@@ -96,7 +96,7 @@ def test_a_viewer_comments_nothing_and_pins_for_themselves(
     assert [(pin.person_id, pin.run_id) for pin in JobPin.objects.all()] == [(stella.pk, one.pk)]
 
 
-def test_a_search_says_on_each_of_its_pages_how_many_it_found(
+def test_a_search_shows_its_number_of_results_on_each_page(
     console: Client, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     runs = jobs(operator, agent, ["plum a", "plum b", "pear", "plum c"])
@@ -155,7 +155,7 @@ def test_comments_are_a_thread_that_only_their_author_takes_back(
     assert "former member" in html(console.get(f"/jobs/{one.pk}/"))
 
 
-def test_an_author_edits_a_comment_and_it_says_so(
+def test_an_author_edits_a_comment_and_the_comment_says_so(
     console: Client, dan: Any, signed_in: SignIn, operator: Actor, agent: Agent
 ) -> None:
     [one] = jobs(operator, agent, ["one"])

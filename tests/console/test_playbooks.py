@@ -108,7 +108,7 @@ def test_every_member_reads_every_page_under_the_strict_content_policy(
         assert ('href="/playbooks/" aria-current="page"' in shown) == (address != f"/agents/{playbook.agent_id}/")
 
 
-def test_each_role_is_offered_what_it_may_do(
+def test_each_role_is_offered_its_permitted_actions(
     olivia: Any, dan: Any, stella: Any, signed_in: SignIn, playbook: Playbook, lessons: list[Experience]
 ) -> None:
     for person, edits, evolves in ((olivia, True, True), (dan, True, False), (stella, False, False)):
@@ -216,7 +216,7 @@ def test_a_harmful_item_turns_the_verdict(operator: Actor, playbook: Playbook) -
     assert verdict(playbook, items_of(playbook)).tone == "good"
 
 
-def test_the_context_is_shown_as_it_is_and_as_services_receive_it(
+def test_the_context_is_shown_in_its_stored_form_and_in_the_form_for_services(
     console: Client, operator: Actor, playbook: Playbook
 ) -> None:
     shown = page_of(console, place(playbook, "?tab=context"))
@@ -249,7 +249,7 @@ def test_executions_are_listed_filtered_and_opened(console: Client, playbook: Pl
 # -- items -------------------------------------------------------------------------------------------------------------
 
 
-def test_an_item_shows_who_taught_it_and_its_history(console: Client, playbook: Playbook) -> None:
+def test_an_item_shows_its_sources_and_its_history(console: Client, playbook: Playbook) -> None:
     shown = page_of(console, place(playbook, "items/s1/"))
     assert "3 of 4 executions with it in their context succeeded, 75 % (95 % interval 30 % to 95 %)." in shown
     assert "Updated by olivia in" in shown and "First added in version 1 by olivia" in shown

@@ -67,7 +67,7 @@ def test_every_member_reads_a_review_and_only_some_decide(
     assert ('<span class="badge" title="5 wait for a person">5</span>' in page_of(client, "/agents/")) == may
 
 
-def test_each_proposal_is_shown_beside_the_text_that_it_changes(
+def test_each_proposal_is_shown_beside_the_text_to_be_changed(
     console: Client, waits: dict[str, ContextDelta], held: Experience
 ) -> None:
     shown = page_of(console, "/reviews/")

@@ -40,9 +40,7 @@ APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 
 @pytest.mark.django_db
-def test_no_list_ignores_a_filter_that_it_does_not_know_without_saying_so(
-    adam: Any, signed_in: SignIn, values: dict[str, Any]
-) -> None:
+def test_no_list_ignores_an_unknown_filter_in_silence(adam: Any, signed_in: SignIn, values: dict[str, Any]) -> None:
     client = signed_in(adam)
     asked = 0
     for address in LISTS:
@@ -57,7 +55,7 @@ def test_no_list_ignores_a_filter_that_it_does_not_know_without_saying_so(
 
 
 @pytest.mark.django_db
-def test_a_list_without_a_search_says_that_it_does_not_search(
+def test_a_list_without_a_search_says_that_the_search_was_ignored(
     adam: Any, signed_in: SignIn, values: dict[str, Any], run: TrainingRun
 ) -> None:
     client = signed_in(adam)
@@ -74,7 +72,9 @@ def test_a_list_without_a_search_says_that_it_does_not_search(
 
 
 @pytest.mark.django_db
-def test_no_filter_that_a_page_offers_is_unknown_to_it(adam: Any, signed_in: SignIn, values: dict[str, Any]) -> None:
+def test_each_filter_that_a_page_offers_is_known_to_that_page(
+    adam: Any, signed_in: SignIn, values: dict[str, Any]
+) -> None:
     client = signed_in(adam)
     for address in LISTS:
         offered = re.findall(r'<a class="chip" href="(\?[^"]+)"', html(client.get(address)))
@@ -169,7 +169,7 @@ def _recorded() -> set[str]:
         (-1_500_000, "−$1.50", "−$1.50"),
     ],
 )
-def test_money_is_rounded_as_people_say_it_and_exact_in_the_ledger(amount: int, said: str, whole: str) -> None:
+def test_money_is_rounded_on_pages_and_exact_in_the_ledger(amount: int, said: str, whole: str) -> None:
     assert (money(amount), exact(amount)) == (said, whole)
 
 

@@ -70,7 +70,7 @@ def test_a_list_opens_with_the_view_of_ones_choice_and_shows_everything_where_th
     assert [one.name for one in SavedView.objects.filter(opens=True)] == ["Waiting"]
 
 
-def test_a_view_is_ones_own_until_it_is_shared(
+def test_a_view_is_private_until_its_owner_shares_the_view(
     console: Client, run: TrainingRun, dan: Any, stella: Any, adam: Any, charlie: Any, signed_in: SignIn
 ) -> None:
     save(console, "Private")

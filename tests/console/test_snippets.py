@@ -111,7 +111,7 @@ def test_without_javascript_the_form_shows_its_present_request(agent: Agent, oli
     assert agent.slug in text and "$AGENTCORE_KEY" in text
 
 
-def test_a_jobs_page_shows_how_it_is_followed_and_started_again(
+def test_a_jobs_page_shows_the_commands_to_follow_and_restart_the_job(
     run: TrainingRun, key: str, operator: Actor, olivia: Any
 ) -> None:
     console = Client()

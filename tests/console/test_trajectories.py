@@ -196,7 +196,7 @@ def test_an_evaluation_is_asked_for_and_watched(console: Client, run: TrainingRu
 # -- annotations, and the search inside of steps -----------------------------------------------------------------------
 
 
-def test_a_person_annotates_on_the_page_and_finds_it_again(console: Client, run: TrainingRun) -> None:
+def test_a_person_annotates_on_the_page_and_finds_the_annotation_again(console: Client, run: TrainingRun) -> None:
     one = TrajectoryRecord.objects.filter(job_id=run.pk).first()
     assert one is not None
     refused = console.post(f"/trajectories/{one.pk}/annotate/", {"label": ""})
@@ -314,7 +314,7 @@ def nested(run: TrainingRun) -> TrajectoryRecord:
     return TrajectoryRecord.objects.get(job_id=run.pk, iteration=12)
 
 
-def test_steps_within_a_step_are_shown_within_it(console: Client, run: TrainingRun) -> None:
+def test_steps_within_a_step_are_shown_within_that_step(console: Client, run: TrainingRun) -> None:
     row = nested(run)
     first, last = console.get(f"/trajectories/{row.pk}/?view=tree").context["tree"]
     [inner] = first.within  # the two calls of one answer
@@ -353,7 +353,7 @@ def test_the_page_says_how_the_model_was_asked_and_which_step_was_asked_otherwis
     assert "were not stored" in text(console.get(f"/trajectories/{prompted(run).pk}/"))
 
 
-def test_the_waterfall_draws_what_is_known_and_sums_it(console: Client, run: TrainingRun) -> None:
+def test_the_waterfall_draws_and_sums_the_known_durations(console: Client, run: TrainingRun) -> None:
     row = prompted(run)
     response = console.get(f"/trajectories/{row.pk}/?view=waterfall")
     shown, fall = html(response), response.context["waterfall"]

@@ -53,7 +53,7 @@ def panel(client: Client) -> str:
     return text(client.get("/overview/workers/"))
 
 
-def test_a_worker_that_holds_a_job_is_there_though_it_answers_no_ping(console: Client, acme: Any) -> None:
+def test_a_worker_that_holds_a_job_is_shown_as_running_without_an_answer_to_ping(console: Client, acme: Any) -> None:
     """No Celery worker runs beside these tests, so that no worker responds."""
     assert "no worker responds" in panel(console)
     held(acme, status=Status.RUNNING, lease_until=timezone.now() + timedelta(seconds=20))

@@ -39,7 +39,7 @@ def bound(cost: float, most: float, basis: str = "jobs") -> str:
     return " ".join(said.split())
 
 
-def test_a_plan_never_says_that_it_stays_below_what_it_expects() -> None:
+def test_a_plan_claims_no_bound_that_rounds_to_its_expected_cost() -> None:
     assert "(90 % likely below $0.41, based on earlier jobs)" in bound(0.27, 0.41)
     assert "(90 % likely not to exceed this, based on earlier jobs)" in bound(0.271, 0.2712)
     # Rollouts that cost the same and jobs that came out as planned do not make the bound the mean: jobs differ.
@@ -49,7 +49,7 @@ def test_a_plan_never_says_that_it_stays_below_what_it_expects() -> None:
     assert plan(Work(1_000, 0, 0), rates).dear_micros == 1.5 * spread.cost_micros
 
 
-def test_a_model_without_a_price_leads_to_the_form_of_prices_with_its_name_in_it(
+def test_a_model_without_a_price_leads_to_the_form_of_prices_with_its_name_filled_in(
     adam: Any, console: Client, signed_in: SignIn, reader: Agent, rows: Dataset
 ) -> None:
     ModelPrice.objects.all().delete()
@@ -92,7 +92,7 @@ def test_the_form_of_an_endpoint_says_whether_a_key_is_stored(adam: Any, signed_
         ("/budgets/new/", {"limit": "much"}, ["Limit"]),
     ],
 )
-def test_a_form_says_at_its_head_everything_that_is_wrong_with_it(
+def test_a_form_lists_all_its_errors_at_its_head(
     adam: Any, signed_in: SignIn, address: str, sent: dict[str, str], named: list[str]
 ) -> None:
     shown = html(signed_in(adam).post(address, sent))

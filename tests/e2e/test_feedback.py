@@ -22,7 +22,7 @@ pytestmark = pytest.mark.thorough(reason="a browser")
 CODE = "Sum them:\n```python\nimport os\ndef total(xs):\n    return sum(x)\n```"
 
 
-def test_people_rate_an_answer_where_they_read_it(
+def test_people_rate_an_answer_on_the_page_of_that_answer(
     live_site: LiveSite,
     acme: Any,
     olivia: Any,

@@ -139,7 +139,7 @@ def test_console_works_without_a_mouse_and_on_a_phone(
     assert page.locator("#keys[open]").count() == 0
 
 
-def test_a_shared_page_is_live_and_goes_dark_when_it_is_revoked(
+def test_a_shared_page_is_live_and_ends_with_its_link(
     live_site: LiveSite, olivia: Any, agent: Agent, chrome: Any
 ) -> None:
     # Scheduled far away: the job stays queued while the stakeholder looks.

@@ -86,7 +86,7 @@ def test_neither_service_lets_anybody_in_without_the_password(folder: Path, own_
 
 
 @pytest.mark.thorough(reason="a service, killed")
-def test_the_warehouse_keeps_its_data_when_it_is_killed_and_lets_no_stranger_in(folder: Path) -> None:
+def test_the_warehouse_keeps_its_data_after_a_kill_and_refuses_strangers(folder: Path) -> None:
     pytest.importorskip("chdb", reason="the extra [warehouse] is not installed")
     stack = Stack(folder, quiet, any_port=True)
     try:
@@ -265,7 +265,7 @@ def test_a_process_that_is_ended_from_outside_is_restarted_at_once_each_time(
 
 
 @pytest.mark.parametrize("command", ["exit 0", "kill -KILL $$"])
-def test_a_process_that_ends_before_it_is_ready_is_restarted_with_growing_delays(folder: Path, command: str) -> None:
+def test_a_process_that_ends_before_becoming_ready_is_restarted_with_growing_delays(folder: Path, command: str) -> None:
     said: list[str] = []
     supervisor = Supervisor(folder, said.append)
     with pytest.raises(CannotStart):

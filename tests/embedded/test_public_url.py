@@ -67,7 +67,7 @@ def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
         ("", {"HTTPS": True, "PUBLIC_URL": "https://a.example"}, ""),
     ],
 )
-def test_a_site_without_tls_is_refused_unless_a_person_says_that_it_is_private(
+def test_a_site_without_tls_is_refused_unless_a_person_declares_the_network_private(
     settings: Any, bind: str, given: dict[str, Any], refused: str
 ) -> None:
     for name, value in {"PUBLIC_URL": "", "HTTPS": False, "DEBUG": False, "PRIVATE_SITE": False, **given}.items():

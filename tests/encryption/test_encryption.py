@@ -315,7 +315,7 @@ def test_an_archive_keeps_rows_under_the_key_that_they_had_and_gives_them_back(
     assert said() == before and rows_by_version(acme.pk)[TABLE] == {0: 24}
 
 
-def test_deleting_the_organisation_makes_what_it_encrypted_unreadable(
+def test_deleting_the_organisation_makes_its_ciphertexts_unreadable(
     admin: Actor, operator: Actor, agent: Agent, acme: Any
 ) -> None:
     key_rotate(admin, acme)

@@ -20,7 +20,7 @@ def words(found: Any, **changes: Any) -> str:
     return context_words({**asdict(found), **sure, **changes})
 
 
-def test_a_call_saves_what_as_many_successes_would_have_cost_without_it() -> None:
+def test_a_call_saves_the_cost_of_as_many_successes_without_the_context() -> None:
     found = value()
     assert found.saving == pytest.approx(0.8 * 0.01 / 0.5 - 0.012)  # $0.004
     assert (found.pays_off, found.calls) == ("after", 500)
@@ -61,7 +61,7 @@ def test_the_sentence_says_tokens_rates_certainty_and_money() -> None:
     assert "p\u00a0=\u00a0.031" in words(value(), p_value=0.031)
 
 
-def test_a_second_run_is_compared_with_what_it_began_with_and_says_so() -> None:
+def test_a_second_run_is_compared_with_its_starting_context_and_says_so() -> None:
     began = "what the run began with (12 lessons and 3 sections of the playbook)"
     text = words(value(), baseline=began)
     assert text.startswith(

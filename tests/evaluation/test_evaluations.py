@@ -106,7 +106,7 @@ def test_the_final_evaluation_is_asked_for_once(run: TrainingRun) -> None:
     assert sweep() == 0
 
 
-def test_an_evaluation_that_is_interrupted_goes_on_where_it_was(run: TrainingRun, settings: Any) -> None:
+def test_an_interrupted_evaluation_continues_from_its_last_result(run: TrainingRun, settings: Any) -> None:
     settings.JOB_SLICE_SECONDS = 0
     evaluation = final(run)
     for _ in range(3):
@@ -211,7 +211,7 @@ def test_an_uploaded_checkpoint_that_does_not_fit_the_job_is_refused(
         evaluation_start(operator, run=newest, checkpoint=PolicyCheckpoint.objects.get(pk=uploaded.pk))
 
 
-def test_the_form_for_an_uploaded_checkpoint_says_whose_queries_it_answers(
+def test_the_form_for_an_uploaded_checkpoint_says_whose_queries_the_checkpoint_answers(
     uploaded: PolicyCheckpoint, operator: Actor, stella: Any
 ) -> None:
     client = Client()

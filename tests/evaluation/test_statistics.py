@@ -33,7 +33,7 @@ def test_the_detectable_effect_is_2_8_standard_errors_and_has_80_percent_power()
     assert minimum_detectable_effect(0.4, 1) == math.inf
 
 
-def test_statistics_import_no_scipy_until_they_need_it() -> None:
+def test_statistics_import_scipy_only_on_first_use() -> None:
     code = "import sys, evaluation.statistics; print(any(name.split('.')[0] == 'scipy' for name in sys.modules))"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.strip() == "False"

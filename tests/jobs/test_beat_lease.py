@@ -13,7 +13,7 @@ from agentcore_site.jobs.beat_lease import BeatLease
 pytestmark = pytest.mark.django_db
 
 
-def test_one_beat_holds_the_lease_and_another_has_it_when_that_one_is_gone() -> None:
+def test_one_beat_holds_the_lease_and_another_beat_takes_over_the_lease_of_a_lost_one() -> None:
     first, second = (BeatLease(name, seconds=0.4, renewed=0.05) for name in ("a host", "b"))
     assert first.held() and not second.held()
     assert BeatLease("a host", seconds=0.4).held()  # restarted at the same place: nothing to wait for

@@ -27,7 +27,7 @@ SENTINELS = f"redis+sentinel://:p%40ss@one,two:26380/{PRIMARY}/3"
 
 
 @pytest.mark.fast
-def test_an_address_with_sentinels_reads_as_each_library_takes_it() -> None:
+def test_an_address_with_sentinels_is_passed_in_the_form_of_each_library() -> None:
     found = sentinels_of(SENTINELS)
     assert found and found.nodes == (("one", 26379), ("two", 26380)) and found.login == {"password": "p@ss"}
     address, options, queues = broker_settings(SENTINELS)

@@ -187,7 +187,7 @@ def test_only_one_active_job_may_hold_a_key(acme: Any, operator: Any, kind: Coun
     assert second.status == Status.QUEUED
 
 
-def test_a_job_is_taken_in_the_moment_in_which_the_one_before_it_ends(acme: Any, operator: Any, kind: Counting) -> None:
+def test_a_job_is_claimed_at_once_when_the_previous_job_ends(acme: Any, operator: Any, kind: Counting) -> None:
     """Its place waits for the end, which notifies the organisation: neither may wait for the other."""
     first = submit(acme, operator, exclusive_key="agent:1")
     held = lifecycle.claim(first.id)

@@ -129,7 +129,7 @@ def test_this_host_is_called_only_where_loopback_is_allowed(address: str) -> Non
 
 
 @pytest.mark.parametrize("address", PRIVATE)
-def test_a_private_network_is_called_only_where_it_is_listed(address: str) -> None:
+def test_only_a_listed_private_network_is_called(address: str) -> None:
     assert not called(NONE, address) and not called(LOOPBACK, address) and called(EVERYTHING, address)
 
 

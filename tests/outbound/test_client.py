@@ -48,7 +48,7 @@ async def test_a_name_that_changes_between_check_and_call_is_not_called(
     assert "127.0.0.1" not in str(caught.value) and "rebinding" not in str(caught.value) and not page.asked
 
 
-async def test_each_connection_goes_to_an_address_that_was_checked_for_it(
+async def test_each_connection_goes_to_an_address_that_was_checked_for_that_connection(
     page: Pages, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = Names(monkeypatch, {"pages.test": ["127.0.0.1", "169.254.169.254"]})

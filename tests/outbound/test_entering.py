@@ -152,7 +152,7 @@ def test_the_test_of_an_agent_reads_nothing_back_and_follows_nothing(adam: Any) 
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_stored_address_is_judged_again_when_it_is_called(adam: Any, boss: Caller, settings: Any) -> None:
+def test_a_stored_address_is_checked_again_at_each_call(adam: Any, boss: Caller, settings: Any) -> None:
     """Stored while it was allowed, or before there was a guard."""
     made = boss.post("model-endpoints", {"name": "e", "base_url": "http://127.0.0.1:9/v1", "model": "small"})
     settings.OUTBOUND_ALLOW = ()

@@ -80,7 +80,7 @@ def test_cancel(api: Caller, run: TrainingRun, stella: Any) -> None:
     assert set(api.result("training.cancel", params)) >= {"job_id", "status", "cancelled_at", "checkpoint_saved"}
 
 
-def test_evaluate_names_queries_that_it_can_not_find(api: Caller, run: TrainingRun) -> None:
+def test_evaluate_names_missing_queries(api: Caller, run: TrainingRun) -> None:
     assert code(api, "training.evaluate", {"agent_id": "string", "eval_queries": "query1"}) == 400
     assert code(api, "training.evaluate", {"agent_id": "string", "eval_queries": ["query1", "query2"]}) == 400
     assert code(api, "training.evaluate", {"agent_id": "string", "checkpoint_id": str(uuid4())}) == 404

@@ -45,7 +45,7 @@ def test_summaries_above_32_words_are_refused() -> None:
     assert "32 are allowed" in summary_fault("word " * 33)
 
 
-def test_the_feature_is_off_for_an_agent_until_it_is_switched_on(settings: Any) -> None:
+def test_the_feature_is_off_for_an_agent_until_a_person_switches_the_feature_on(settings: Any) -> None:
     assert settings.FEATURE_TFGRPO_GROUP and "off for this agent" in groups_fault(Agent())
     settings.FEATURE_TFGRPO_GROUP = False
     assert "FEATURE_TFGRPO_GROUP=0" in groups_fault(Agent(grouped_execution=True))

@@ -80,7 +80,7 @@ def other(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stack]:
 
 
 @pytest.mark.skipif(not services.has_own_database(), reason="a server was given")
-def test_a_server_that_starts_from_it_has_what_the_migrations_made(
+def test_a_server_that_starts_from_the_snapshot_has_the_tables_of_the_migrations(
     transactional_db: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, other: Stack
 ) -> None:
     """And lets the application in, whose password is its own."""

@@ -43,7 +43,7 @@ def is_marked_as_slow() -> None: ...
         (is_marked_as_slow, False),
     ],
 )
-def test_a_test_is_fast_if_it_asks_for_nothing(test: Callable[..., None], fast: bool, request: Any) -> None:
+def test_a_test_without_services_is_fast(test: Callable[..., None], fast: bool, request: Any) -> None:
     assert is_fast(pytest.Function.from_parent(request.node.parent, name=test.__name__, callobj=test)) is fast
 
 

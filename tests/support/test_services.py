@@ -46,7 +46,7 @@ def test_between_two_tests_every_row_goes_but_those_that_migrations_made(olivia:
 
 @pytest.mark.usefixtures("services")
 @pytest.mark.thorough(reason="a whole run, or a second program")
-def test_the_bench_starts_what_it_needs() -> None:
+def test_the_bench_starts_its_services() -> None:
     plain = {name: value for name, value in os.environ.items() if not name.endswith("_URL")}
     ran = subprocess.run(
         [sys.executable, "-m", "tests.performance", "science.update"],

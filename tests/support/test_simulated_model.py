@@ -196,7 +196,7 @@ def test_advice_is_understood_in_any_wording_and_is_never_taken_for_another(seed
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_a_world_is_as_it_was_ordered(seed: int) -> None:
+def test_a_world_has_the_documented_ranges(seed: int) -> None:
     world = World(seed)
     assert 5 <= len(world.helpful) <= 8 and 5 <= len(world.harmful) <= 8 and 10 <= len(world.useless) <= 20
     for advice in world.helpful:

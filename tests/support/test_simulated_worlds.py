@@ -98,7 +98,7 @@ def test_in_the_second_world_effects_do_not_add_up_and_length_costs() -> None:
     assert few > many > world.chance(asked, (), 50)
 
 
-def test_a_reflector_that_repeats_says_what_it_was_shown() -> None:
+def test_a_repeating_reflector_answers_with_the_shown_text() -> None:
     world = VariedWorld(5)
     lesson = world.lesson(world.helpful[0], world.kinds[0], random.Random(1))
     schema = {"type": "object", "properties": {"lessons": {"type": "array", "items": {"type": "string"}}}}
@@ -116,7 +116,7 @@ def test_the_interval_of_a_share_is_the_exact_one(x: int, n: int) -> None:
     assert clopper_pearson(x, n) == pytest.approx((known.low, known.high), abs=1e-9)
 
 
-def test_the_sizes_share_their_worlds_and_each_is_worth_it() -> None:
+def test_the_sizes_share_their_worlds_and_a_gain_is_attainable_at_each_size() -> None:
     given = parser(None, "").parse_args(["--queries", "0", "--worlds", "3"])
     chosen = list(tasks(given))
     assert [one.queries for one in chosen] == [size for size in SIZES for _ in range(3)]
@@ -124,7 +124,7 @@ def test_the_sizes_share_their_worlds_and_each_is_worth_it() -> None:
         assert one.seed < 10 and attainable(one.world(), [row["query"] for row in one.rows(one.world())]).gain > 0.15
 
 
-def test_a_short_run_says_what_it_delivered_of_what_there_was() -> None:
+def test_a_short_run_reports_the_delivered_share_of_the_possible_gain() -> None:
     one = measured(Task(seed=5, queries=30, server="first", null=False, config={"n_iterations": 2}))
     assert one["held_out"] == 6 and one["calls"]["agent"] > 2 * 10 * 4 and one["attainable"] > 0.2
     assert one["shipped"] or one["delivered"] == 0

@@ -44,7 +44,7 @@ def test_a_rewriting_keeps_what_stood_and_adds_a_lesson_or_two() -> None:
     assert model.calls == {"reflector": 1}
 
 
-def test_a_proposal_in_fields_begins_with_the_instruction_it_was_given() -> None:
+def test_a_proposal_in_fields_begins_with_the_given_instruction() -> None:
     world = VariedWorld(6)
     text = "[[ ## basic_instruction ## ]]\nThink.\n\n" + FIELDS.format(field="proposed_instruction")
     reply = _asked(SimulatedModel(world, Habits()), text)

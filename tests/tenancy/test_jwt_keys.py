@@ -102,7 +102,7 @@ def test_a_secret_is_published_nowhere(olivia: Any) -> None:
 
 
 @pytest.mark.django_db
-def test_a_new_key_signs_and_the_former_one_verifies_until_it_is_taken_off(olivia: Any, settings: Any) -> None:
+def test_a_new_key_signs_and_the_former_key_verifies_until_its_removal(olivia: Any, settings: Any) -> None:
     settings.JWT_PRIVATE_KEY = private("one")
     former = given()
     settings.JWT_PRIVATE_KEY, settings.JWT_VERIFYING_KEYS = private("two"), [public("one")]
@@ -115,7 +115,7 @@ def test_a_new_key_signs_and_the_former_one_verifies_until_it_is_taken_off(olivi
 
 
 @pytest.mark.django_db
-def test_a_key_verifies_before_it_signs_so_that_hosts_change_one_by_one(olivia: Any, settings: Any) -> None:
+def test_a_key_verifies_before_its_first_signature_so_that_hosts_change_one_by_one(olivia: Any, settings: Any) -> None:
     settings.JWT_PRIVATE_KEY, settings.JWT_VERIFYING_KEYS = private("two"), [public("one")]
     by_the_next = given()["access"]
     settings.JWT_PRIVATE_KEY, settings.JWT_VERIFYING_KEYS = private("one"), [public("two")]

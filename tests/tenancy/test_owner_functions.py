@@ -220,7 +220,7 @@ def test_words_that_were_erased_before_erasures_were_named_verify_and_are_counte
     assert verify(LOG).wrong == [f"words of line {number} were erased, and no erasure ordered it"]
 
 
-def test_a_playbook_goes_with_its_history_by_the_line_that_deletes_it(operator: Actor, line: AuditEvent) -> None:
+def test_a_playbook_is_deleted_with_its_history(operator: Actor, line: AuditEvent) -> None:
     version = PlaybookVersion.objects.all()[0]
     playbook_delete(operator, version.playbook)
     ordered = AuditEvent.objects.get(action="playbook.deleted")

@@ -165,7 +165,7 @@ def test_one_that_was_removed_or_whose_person_is_switched_off_opens_nothing(oliv
     assert entering(other)[1].status_code == 400
 
 
-def test_a_person_with_a_passkey_is_asked_for_it_after_the_password(olivia: Any, adam: Any) -> None:
+def test_a_person_with_a_passkey_needs_the_passkey_after_the_password(olivia: Any, adam: Any) -> None:
     device, stolen = Device(), Device()
     registered(olivia, device)
     registered(adam, stolen)
@@ -226,7 +226,7 @@ def test_anothers_passkey_is_not_there_and_one_is_made_once(olivia: Any, dan: An
     assert registered(dan, Device(), name=" ").status_code == 400
 
 
-def test_people_of_a_provider_alone_do_not_come_in_by_it(olivia: Any, settings: Any) -> None:
+def test_a_site_with_sign_in_by_a_provider_alone_accepts_no_passkey(olivia: Any, settings: Any) -> None:
     device = Device()
     registered(olivia, device)
     settings.OIDC_ISSUER, settings.OIDC_CLIENT_ID, settings.OIDC_ONLY = "https://login.example.org", "site", True

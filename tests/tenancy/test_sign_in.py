@@ -185,7 +185,7 @@ def test_tokens_end_with_a_disabled_account(olivia: Any) -> None:
     assert status_of(given["access"]) == 401 and refresh(given["refresh"]).status_code == 401
 
 
-def test_a_refresh_token_is_good_once_and_a_copy_of_it_ends_the_family(olivia: Any) -> None:
+def test_a_refresh_token_is_valid_once_and_a_second_use_ends_the_family(olivia: Any) -> None:
     first, other = tokens(scope="training:view"), tokens()
     second = refresh(first["refresh"]).json()
     third = refresh(second["refresh"]).json()
@@ -209,7 +209,7 @@ def test_two_threads_that_refresh_one_token_at_once_get_the_same_successor(olivi
     assert refresh(given["refresh"]).status_code == 401 and status_of(one["access"]) == 401
 
 
-def test_a_narrowed_token_stays_narrow_when_it_is_renewed(olivia: Any) -> None:
+def test_a_narrowed_token_stays_narrow_after_its_renewal(olivia: Any) -> None:
     renewed = refresh(tokens(scope="training:view")["refresh"]).json()
     caller = Caller()
     caller.headers = {"Authorization": f"Bearer {renewed['access']}"}

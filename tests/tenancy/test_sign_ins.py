@@ -81,7 +81,7 @@ def test_a_person_ends_only_their_own_sign_ins_and_a_key_none(olivia: Any, charl
     assert theirs.get("/jobs/").status_code == 200 and of_program.get("me").status_code == 200
 
 
-def test_a_session_that_moves_is_seen_where_it_was_last(olivia: Any) -> None:
+def test_a_session_that_moves_shows_its_last_address(olivia: Any) -> None:
     here = browser("olivia")
     here.get("/jobs/", REMOTE_ADDR=AWAY)
     assert BrowserSession.objects.get().ip == HOME  # it is written down each few minutes

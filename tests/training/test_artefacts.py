@@ -16,7 +16,7 @@ from training.services.runs import run_verdict_set
 pytestmark = pytest.mark.django_db
 
 
-def test_the_model_card_says_what_was_trained_on_what_and_how_it_was_proven(operator: Actor, agent: Any) -> None:
+def test_the_model_card_names_the_agent_the_data_and_the_proof(operator: Actor, agent: Any) -> None:
     run = lived_run(operator, agent)
     proof = {"verdict": "Better.", "success_rate": 0.7, "baseline_success_rate": 0.4, "p_value": 0.003}
     run_verdict_set(run, proof)

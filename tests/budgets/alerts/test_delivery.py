@@ -156,7 +156,7 @@ def spent_of(chain: Chain, limits: tuple[int | None, int | None, int | None]) ->
 @pytest.mark.parametrize(
     ("scope", "whose"), [("organization", "Acme Research"), ("agent", "the agent Router"), ("job", "job Router")]
 )
-def test_an_alert_names_whose_budget_it_is_by_mail_and_by_webhook(
+def test_an_alert_names_the_owner_of_the_budget_by_mail_and_by_webhook(
     chain: Chain, receiver: Receiver, acme: Organization, adam: Any, agent: Any, scope: str, whose: str
 ) -> None:
     type(agent).objects.filter(id=agent.id).update(name="Router")

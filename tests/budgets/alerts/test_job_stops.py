@@ -163,7 +163,7 @@ def test_a_job_that_was_refused_its_first_call_can_go_on_once_there_is_room(job:
     assert job_resume(Actor(adam), job).status == Status.QUEUED
 
 
-def test_a_job_can_go_on_once_nothing_limits_it_any_more(job: Job, chain: Chain, olivia: Any) -> None:
+def test_a_job_can_go_on_once_no_budget_limits_the_job(job: Job, chain: Chain, olivia: Any) -> None:
     stopped(job, chain)
     limits_set(chain, None, None, None)
     assert job_resume(Actor(olivia), job).status == Status.QUEUED

@@ -98,7 +98,7 @@ def test_texts_of_a_bill_are_cut_to_their_columns() -> None:
         (False, False, 130, 0),
     ],
 )
-def test_a_hold_counts_for_the_minute_in_which_it_was_made(paced: bool, fresh: bool, bill: int, change: int) -> None:
+def test_a_hold_counts_for_the_minute_of_its_creation(paced: bool, fresh: bool, bill: int, change: int) -> None:
     row = HELD._replace(paced=paced, fresh=fresh)
     assert row.pace_micros(bill) == change
     _, moves = booked(row, replace(BILL, amount_micros=bill))
@@ -106,7 +106,7 @@ def test_a_hold_counts_for_the_minute_in_which_it_was_made(paced: bool, fresh: b
     assert HELD.paced and HELD.fresh
 
 
-def test_a_row_names_its_budgets_and_what_it_covers() -> None:
+def test_a_row_names_its_budgets_and_its_scope() -> None:
     assert HELD.budgets == [7, 8, 9] and HELD._replace(organization_budget=None, agent_budget=None).budgets == [9]
     assert (HELD.covered_micros, CHARGED.covered_micros) == (100, 60)
     assert CHARGED._replace(actual_micros=None).covered_micros == 100

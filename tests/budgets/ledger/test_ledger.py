@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 CENT = 10_000
 
 
-def test_ledger_holds_in_every_budget_and_settles_what_it_cost(chain: Chain) -> None:
+def test_ledger_holds_in_every_budget_and_settles_the_cost(chain: Chain) -> None:
     assert reserve(hold(chain, "a", 30 * CENT)).fresh
     assert balances(chain) == [(0, 30 * CENT, 0)] * 3
     assert settle("a", bill(12 * CENT)).state == "settled"
@@ -181,7 +181,7 @@ def test_ledger_books_a_bill_above_its_hold_whole_where_there_is_room(chain: Cha
     assert incident.debt_delta_micros == 2 * CENT and str(3 * CENT) in incident.error
 
 
-def test_ledger_owes_what_the_limit_has_no_room_for_and_refuses_until_it_is_paid(chain: Chain) -> None:
+def test_ledger_owes_the_amount_beyond_the_limit_and_refuses_until_the_debt_is_paid(chain: Chain) -> None:
     reserve_many([hold(chain, "a", 60 * CENT), hold(chain, "b", 40 * CENT)])
     settle("a", bill(70 * CENT))
     assert balances(chain) == [(70 * CENT, 40 * CENT, 0)] * 2 + [(60 * CENT, 40 * CENT, 10 * CENT)]
@@ -202,7 +202,7 @@ def test_ledger_owes_for_a_late_bill_above_its_hold(chain: Chain) -> None:
     assert balances(chain)[1] == (101 * CENT, 0, 0)
 
 
-def test_ledger_refuses_to_run_where_it_could_be_rolled_back(chain: Chain) -> None:
+def test_ledger_refuses_to_run_in_a_transaction_that_could_be_rolled_back(chain: Chain) -> None:
     with transaction.atomic():
         for act in (
             lambda: reserve(hold(chain, "a", 1)),
@@ -221,7 +221,7 @@ def test_ledger_takes_no_amount_beyond_reason(chain: Chain, amount: int) -> None
         Settlement("a", bill(amount))
 
 
-def test_ledger_writes_what_a_call_was_and_what_it_came_to(chain: Chain, job: Job) -> None:
+def test_ledger_writes_the_details_and_the_cost_of_a_call(chain: Chain, job: Job) -> None:
     odd = Hold("a\ud800", chain, CENT, "training" * 5, "mo\x00del" * 99, 7, "3/1\x00")
     with pytest.raises(UnicodeEncodeError):
         reserve(odd)  # a key is never changed; it is ours

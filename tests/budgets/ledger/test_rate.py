@@ -62,7 +62,7 @@ def test_a_call_beyond_the_rate_gets_the_seconds_to_wait(slow: Chain) -> None:
     assert (str(again), again.retry_after) == (str(full), full.retry_after)
 
 
-def test_a_call_that_cost_less_than_its_hold_makes_room_and_one_that_cost_more_takes_it(slow: Chain) -> None:
+def test_a_call_below_its_hold_makes_room_and_a_call_above_its_hold_takes_room(slow: Chain) -> None:
     reserve(hold(slow, "a", 50 * CENT))
     settle("a", bill(5 * CENT))
     reserve(hold(slow, "b", 50 * CENT))

@@ -94,7 +94,7 @@ async def test_a_batch_is_never_longer_than_a_thousand(chain: Chain) -> None:
     assert await now(chain) == (0, 1 + 10 * (BATCH + 200), 0)
 
 
-async def test_a_call_that_is_cancelled_in_the_batch_of_its_hold_gives_it_back(chain: Chain) -> None:
+async def test_a_call_that_is_cancelled_in_the_batch_of_its_hold_gives_the_hold_back(chain: Chain) -> None:
     reserve = HeldUp(reserve_many)
     writer = LedgerWriter(reserve=reserve)
     first = asked(writer, hold(chain, "first", CENT))
@@ -134,7 +134,7 @@ async def test_callers_whose_event_loop_is_gone_keep_no_other_waiting(
     assert await now(chain) == (0, 2 * CENT, 0)
 
 
-async def test_a_mistake_of_ours_in_a_batch_loses_no_bill_that_came_with_it(chain: Chain) -> None:
+async def test_a_mistake_of_ours_in_a_batch_loses_no_other_bill_of_the_batch(chain: Chain) -> None:
     def wrong(work: Sequence[Any]) -> list[Any]:
         raise TypeError("a mistake")
 

@@ -30,7 +30,7 @@ async def test_each_attempt_is_held_and_settled_under_a_key_of_its_own(server: M
     assert done.spent_micros == meter.spent_micros > done.cost_micros > 0
 
 
-async def test_client_gives_up_after_its_last_retry_and_says_how_often_it_tried(
+async def test_client_gives_up_after_its_last_retry_and_reports_the_number_of_attempts(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     server.will("error_503", "bad_gateway_page", "error_503", "bad_gateway_page", "error_503")
@@ -143,7 +143,7 @@ class Slow(FreeMeter):
         await super().reserve(call, amount)
 
 
-async def test_a_call_that_is_cancelled_while_it_holds_is_not_sent(server: ModelServer) -> None:
+async def test_a_call_that_is_cancelled_during_its_hold_is_not_sent(server: ModelServer) -> None:
     meter = Slow()
     async with client(server, meter) as one:
         task = asyncio.create_task(one.complete(SAY, max_tokens=9, key=key()))
@@ -156,7 +156,9 @@ async def test_a_call_that_is_cancelled_while_it_holds_is_not_sent(server: Model
         assert (await one.complete(SAY, max_tokens=9, key=key())).text  # its place at the gate is free again
 
 
-async def test_a_deadline_around_a_call_ends_it_and_the_hold_is_paid(server: ModelServer, meter: FreeMeter) -> None:
+async def test_a_deadline_around_a_call_ends_the_call_and_the_hold_is_paid(
+    server: ModelServer, meter: FreeMeter
+) -> None:
     server.will("hang")
     async with client(server, meter) as one:
         with pytest.raises(TimeoutError):
@@ -196,7 +198,7 @@ async def test_an_open_circuit_sends_and_holds_nothing_until_a_probe_succeeds(
         assert breaker.state == "closed"
 
 
-async def test_a_call_waits_for_the_circuit_where_it_has_the_time(server: ModelServer) -> None:
+async def test_a_call_with_enough_time_waits_for_the_circuit(server: ModelServer) -> None:
     time = Sleeper()
     breaker = CircuitBreaker(threshold=2, cooldown_s=15, clock=time)
     server.will("error_503", "error_503")

@@ -28,7 +28,7 @@ async def test_client_answers_and_the_ledger_agrees_with_the_server(server: Mode
     assert (done.bill.source, done.usage.estimated, meter.reserved_micros) == ("table", False, 0)
 
 
-async def test_client_holds_before_it_sends(server: ModelServer) -> None:
+async def test_client_holds_before_sending(server: ModelServer) -> None:
     class Watching(FreeMeter):
         async def reserve(self, call, amount):
             assert not server.requests
@@ -67,7 +67,7 @@ async def test_client_sends_tools_formats_and_settings_and_reads_tool_calls(serv
     assert (body["temperature"], body["seed"], body["stop"], body["top_p"]) == (0.25, 3, ["END"], 0.5)
 
 
-async def test_client_sends_a_conversation_with_tools_as_providers_read_it(server: ModelServer) -> None:
+async def test_client_sends_a_conversation_with_tools_in_the_format_of_providers(server: ModelServer) -> None:
     turns = [
         Message("system", "Be brief."),
         Message("assistant", tool_calls=(ToolCall("c1", "add", {"a": 1}), ToolCall("c2", "add", raw="{oops"))),
@@ -81,7 +81,7 @@ async def test_client_sends_a_conversation_with_tools_as_providers_read_it(serve
     assert sent[2] == {"role": "tool", "content": "2", "tool_call_id": "c1"}
 
 
-async def test_client_streams_text_as_it_comes_and_counts_the_same(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_streams_each_chunk_at_once_and_counts_the_same(server: ModelServer, meter: FreeMeter) -> None:
     pieces: list[str] = []
     done = await ask(client(server, meter), on_delta=pieces.append)
     assert len(pieces) > 2 and "".join(pieces) == done.text == "You said: What is 6 times 7?"
@@ -110,7 +110,7 @@ async def test_the_cost_that_the_provider_reports_wins_over_the_table(meter: Fre
     assert server.requests[0].body["usage"] == {"include": True}
 
 
-async def test_client_estimates_a_usage_that_is_missing_and_marks_it(server: ModelServer, meter: FreeMeter) -> None:
+async def test_client_estimates_and_marks_a_missing_usage(server: ModelServer, meter: FreeMeter) -> None:
     server.will("no_usage")
     done = await ask(client(server, meter))
     assert done.usage.estimated and done.bill.source == "estimate"
@@ -132,7 +132,7 @@ async def test_client_passes_a_bill_above_the_hold_on_unchanged(server: ModelSer
     assert meter.spent_micros == 18_000_000
 
 
-async def test_client_refuses_a_model_without_a_price_before_it_holds_or_sends(
+async def test_client_refuses_a_model_without_a_price_before_holding_or_sending(
     server: ModelServer, meter: FreeMeter
 ) -> None:
     with pytest.raises(UnknownPrice, match="mystery"):
@@ -147,7 +147,7 @@ async def test_the_hold_is_the_price_of_the_keys_model(server: ModelServer, mete
     assert server.requests[0].body["model"] == "small"
 
 
-async def test_client_reads_a_compressed_answer_that_it_did_not_ask_for(server: ModelServer) -> None:
+async def test_client_reads_an_unrequested_compressed_answer(server: ModelServer) -> None:
     server.will("compressed", act("compressed", encoding="br"))
     assert (await ask(client(server))).text.startswith("You said")
     with pytest.raises(BrokenAnswer, match="compressed"):

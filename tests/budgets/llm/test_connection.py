@@ -145,7 +145,7 @@ async def test_a_host_that_does_not_pick_up_is_a_timeout_that_costs_nothing(
     assert [(bill.amount_micros, bill.source) for bill in meter.bills.values()] == [(0, "none")]
 
 
-async def test_a_call_that_is_cancelled_before_it_is_sent_costs_nothing(deaf: ModelServer, meter: FreeMeter) -> None:
+async def test_a_call_that_is_cancelled_before_sending_costs_nothing(deaf: ModelServer, meter: FreeMeter) -> None:
     async with client(deaf, meter) as one:
         task = asyncio.create_task(said(one, "hello"))
         await asyncio.sleep(0.1)
@@ -193,7 +193,7 @@ async def test_client_speaks_tls_to_a_server_whose_certificate_the_site_trusts(
     assert sockets(server) == 1
 
 
-async def test_client_sends_no_key_to_a_server_whose_certificate_it_does_not_trust(secured, meter: FreeMeter) -> None:
+async def test_client_sends_no_key_to_a_server_with_an_untrusted_certificate(secured, meter: FreeMeter) -> None:
     with secured() as server, pytest.raises(ConnectionLost, match="certificate is not trusted"):
         await ask(client(server, meter))
     assert not server.requests

@@ -120,7 +120,7 @@ BILLED: list[tuple[int, Any]] = [
 
 @pytest.mark.parametrize(("costs", "status", "body"), [(cost, *one) for cost, many in (
     (NOTHING, UNBILLED), (HOLD, BILLED)) for one in many])  # fmt: skip
-async def test_a_server_error_costs_nothing_only_where_a_model_api_says_that_it_turned_the_request_away(
+async def test_a_server_error_costs_nothing_only_where_a_model_api_says_that_the_request_was_rejected(
     server: ModelServer, meter: FreeMeter, costs: str, status: int, body: Any
 ) -> None:
     raw = body if isinstance(body, bytes) else json.dumps(body).encode()
@@ -186,7 +186,7 @@ def check_bill(meter: FreeMeter, server: ModelServer, costs: str) -> None:
 
 
 @pytest.mark.parametrize(("does", "error", "says", "costs"), FAILURES, ids=names(FAILURES))
-async def test_client_fails_with_a_reason_and_pays_what_it_may_owe(
+async def test_client_fails_with_a_reason_and_pays_the_possible_cost(
     server: ModelServer, meter: FreeMeter, does, error, says, costs
 ) -> None:
     server.will(does)
@@ -198,7 +198,7 @@ async def test_client_fails_with_a_reason_and_pays_what_it_may_owe(
 
 
 @pytest.mark.parametrize(("does", "error", "says", "costs"), STREAM_FAILURES, ids=names(STREAM_FAILURES))
-async def test_a_stream_fails_with_a_reason_and_pays_what_it_may_owe(
+async def test_a_stream_fails_with_a_reason_and_pays_the_possible_cost(
     server: ModelServer, meter: FreeMeter, does, error, says, costs
 ) -> None:
     server.will(does)

@@ -43,7 +43,7 @@ def test_breaker_opens_after_so_many_failures_in_a_row_and_no_sooner() -> None:
     assert breaker.state == "open"
 
 
-def test_while_the_circuit_is_open_it_says_how_long() -> None:
+def test_an_open_circuit_reports_its_remaining_time() -> None:
     time = Sleeper()
     breaker = opened(time)
     time.now += 5
@@ -211,7 +211,7 @@ def test_no_byte_level_tokenizer_makes_more_tokens_of_a_prompt_than_are_held(mes
     assert json.loads(request.body)["max_tokens"] == 5
 
 
-def test_a_text_that_grows_when_it_is_normalised_is_held_as_it_will_be_read() -> None:
+def test_a_text_that_grows_by_normalisation_is_held_at_its_final_length() -> None:
     for grows in ("\u0958" * 100, "\ufdfa" * 100, "\U0001d160" * 100):
         assert encoded([Message("user", grows)], []).prompt_tokens > byte_tokens(grows) > len(grows.encode())
 

@@ -106,7 +106,7 @@ def test_an_endpoint_and_a_client_show_no_secret(server: ModelServer) -> None:
     assert hidden(repr(endpoint(server, headers={"x-key": PORTKEY})))  # not even one without a secret's name
 
 
-def test_a_key_with_a_newline_is_refused_without_showing_it() -> None:
+def test_a_key_with_a_newline_is_refused_without_showing_the_key() -> None:
     with pytest.raises(ValueError, match="api_key holds") as caught:
         Endpoint("https://somewhere/v1", "m", api_key=Secret(KEY + "\n"))
     assert hidden(str(caught.value))
@@ -115,13 +115,13 @@ def test_a_key_with_a_newline_is_refused_without_showing_it() -> None:
     assert hidden(str(caught.value))
 
 
-def test_an_address_with_a_password_is_refused_without_showing_it() -> None:
+def test_an_address_with_a_password_is_refused_without_showing_the_password() -> None:
     with pytest.raises(ValueError, match="no user or password") as caught:
         Endpoint(f"https://me:{PORTKEY}@somewhere/v1", "m")
     assert hidden(str(caught.value))
 
 
-def test_a_secret_is_masked_wherever_it_is_written() -> None:
+def test_a_secret_is_masked_in_each_place_of_output() -> None:
     secret = Secret(KEY)
     for written in (repr(secret), str(secret), f"{secret}", f"{secret!r:>40}", "%s" % secret, repr([secret])):  # noqa: UP031
         assert KEY not in written and "***" in written
@@ -142,7 +142,7 @@ def test_a_secret_is_equal_to_itself_only_and_survives_a_copy() -> None:
 @pytest.mark.parametrize(
     "text", ["key sk-proj-abc123DEF456 wrong", "Bearer abcdef.ghi", "pk-live-0123456789", "sk-ab****************yz"]
 )
-def test_a_text_that_resembles_a_key_is_masked_though_it_is_not_ours(text: str) -> None:
+def test_a_text_that_resembles_a_key_of_another_service_is_masked(text: str) -> None:
     assert "***" in masked(text, ()) and not any(part in masked(text, ()) for part in ("abc", "0123", "yz"))
 
 
@@ -199,7 +199,7 @@ def test_the_keys_within_a_config_are_hidden_one_by_one_and_its_words_are_not() 
 
 
 @pytest.mark.parametrize("wrong", ["", "pc-slug", "{", "[1]", "{}", {}, [], {"a": float("nan")}, {"a": {1, 2}}, 7])
-def test_an_invalid_config_is_refused_without_showing_it(wrong: object) -> None:
+def test_an_invalid_config_is_refused_without_showing_its_values(wrong: object) -> None:
     with pytest.raises(ValueError, match="The config is no JSON") as caught:
         config_text(wrong)  # type: ignore[arg-type]
     assert caught.value.__cause__ is None and "slug" not in str(caught.value)

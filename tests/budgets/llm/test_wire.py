@@ -327,7 +327,7 @@ def assemble(chunks: list[bytes], *, limit: int = 2**20) -> Assembly:
 
 
 @given(st.lists(st.integers(0, len(STREAM)), max_size=30), st.booleans())
-def test_a_stream_reads_the_same_however_it_is_cut_into_packets(cuts: list[int], carriage: bool) -> None:
+def test_a_stream_reads_the_same_for_any_cut_into_packets(cuts: list[int], carriage: bool) -> None:
     at = sorted({0, *cuts, len(STREAM)})
     chunks = [STREAM[a:b] for a, b in itertools.pairwise(at)]
     if carriage:

@@ -110,7 +110,7 @@ async def test_many_that_do_not_all_fit_fill_the_budget_to_the_brim(chain: Chain
     assert (await now(chain))[2] == (0, 99 * CENT, 0)
 
 
-async def test_a_key_is_held_once_and_never_again_after_it_was_settled(chain: Chain) -> None:
+async def test_a_key_is_held_once_and_never_again_after_its_settlement(chain: Chain) -> None:
     async with meter_of(chain) as meter:
         await meter.reserve(call("a"), CENT)
         await meter.reserve(call("a"), CENT)
@@ -129,7 +129,7 @@ async def test_a_worker_that_takes_over_has_holds_of_its_own(chain: Chain) -> No
         assert (await now(chain))[0] == (0, 2 * CENT, 0)
 
 
-async def test_a_call_that_is_cancelled_while_it_reserves_gives_its_hold_back(chain: Chain) -> None:
+async def test_a_call_that_is_cancelled_during_its_reservation_gives_its_hold_back(chain: Chain) -> None:
     slow, may = threading.Event(), threading.Event()
 
     def reserve(holds: Sequence[Hold]) -> list[Any]:

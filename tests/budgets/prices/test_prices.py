@@ -66,7 +66,7 @@ def test_loader_reads_the_format_of_litellm_exactly() -> None:
     assert ModelPrice.objects.get(model="tiered").source == "LiteLLM: some.json"
 
 
-def test_loader_says_why_it_skipped_a_model() -> None:
+def test_loader_gives_a_reason_for_a_skipped_model() -> None:
     skipped = load(LITELLM).skipped
     assert set(skipped) == {"embedder", "nothing", "halves", "words", "negative", "huge", "list"}
     assert "embedding" in skipped["embedder"] and "declare it free" in skipped["nothing"]
@@ -186,7 +186,7 @@ def test_admins_price_for_their_organisation_and_the_house_for_all(
     assert {one.organization for one in prices_visible(olivia)} == {None}
 
 
-def test_a_correction_keeps_what_it_was(acme: Organization, adam: Any) -> None:
+def test_a_correction_keeps_the_former_price(acme: Organization, adam: Any) -> None:
     price_set(adam, organization=acme, model="m", input_micros=100, output_micros=200, valid_from=DAY)
     price_set(adam, organization=acme, model="m", input_micros=150, output_micros=200, valid_from=DAY, source="invoice")
     event = AuditEvent.objects.get(action="price.changed")

@@ -80,7 +80,7 @@ def test_each_format_yields_the_same_rollout(line: dict[str, Any]) -> None:
     assert found.components["right"] in (0.5, 1.0) and found.evidence["imported"]["system"] == "Be kind."
 
 
-def test_a_trace_of_verifiers_keeps_what_it_cost_and_where_it_broke() -> None:
+def test_a_trace_of_verifiers_keeps_its_cost_and_its_failure() -> None:
     (one,) = imported(TRACE)
     found = one.made(0)
     assert one.name == TRACE["id"] and (found.tokens, found.cost_micros, found.model) == (42, 10_000, "small")

@@ -171,7 +171,7 @@ def test_a_call_that_a_tool_makes_within_a_call_keeps_its_place(traced: Traced) 
     assert [one.tokens for one in found.steps] == [3, 15, 0, 15, 15]
 
 
-def test_steps_say_how_their_call_was_asked_and_why_it_ended(traced: Traced) -> None:
+def test_steps_record_the_parameters_and_the_finish_reason_of_their_call(traced: Traced) -> None:
     asked = {"gen_ai.request.temperature": 0.5, "gen_ai.request.top_p": 0.9, "gen_ai.request.max_tokens": 64}
     with traced.tracer.start_as_current_span("run"):
         chat(traced, ASKED, [message("assistant", **CALL)], **asked, **{"gen_ai.response.finish_reasons": ["stop"]})

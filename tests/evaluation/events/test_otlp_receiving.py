@@ -325,7 +325,9 @@ def test_bodies_are_binary_or_json_and_may_be_packed(sent: Any, agent: Agent, se
         assert (answer.status_code, bool(answer.json()["detail"])) == (status, True), wrong
 
 
-def test_an_export_is_bounded_before_it_is_searched(olivia: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_size_of_an_export_is_bounded_before_the_search(
+    olivia: Any, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
     api = Caller(olivia)
     answer = api.post("otlp/v1/traces", export(span(1), span(2, asked="x" * span_intake.MOST_SPAN), span(3)))
     assert answer.status_code == 200, answer.content

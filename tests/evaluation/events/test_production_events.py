@@ -78,7 +78,7 @@ def taken(agent: Agent, subject: str, payload: dict[str, Any]) -> None:
     assert outcomes == [None]
 
 
-def test_an_answer_is_a_trajectory_with_all_that_is_known_of_it(operator: Actor, agent: Agent) -> None:
+def test_an_answer_is_stored_as_a_trajectory_with_all_its_known_facts(operator: Actor, agent: Agent) -> None:
     release = release_make(operator, agent)
     trace = answered(agent, release_id=str(release.pk))
     found = outgoing_payloads()

@@ -103,7 +103,7 @@ def test_trajectories_of_evaluations_are_not_published(published: Organization, 
     assert EventKind.TRAJECTORY not in noted()
 
 
-def test_a_rollout_goes_out_without_personal_data_and_not_at_all_where_it_may_not_be_recorded(
+def test_a_rollout_goes_out_without_personal_data_and_not_at_all_without_consent_to_record(
     bus: Bus, published: Organization, operator: Actor, agent: Any
 ) -> None:
     run = queued_run(operator, agent)

@@ -369,7 +369,7 @@ def test_a_fault_of_ours_costs_no_other_message_of_its_block(
     assert set(ReceivedTrajectory.objects.values_list("trajectory_id", flat=True)) == {"t-0", "t-2"}
 
 
-def test_a_message_waits_for_its_key_as_long_as_it_takes(
+def test_a_message_waits_for_its_key_without_a_limit(
     bus: Bus, publisher: Publisher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, tried = RECEIVERS[TRAJECTORY], []

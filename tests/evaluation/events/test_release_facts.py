@@ -71,9 +71,7 @@ def test_suites_of_exactly_this_release_count_where_the_gate_asks_nothing(operat
     assert deployed(operator, other)["validation_results"]["benchmark_passed"] is None
 
 
-def test_the_gate_that_asked_is_quoted_also_where_a_person_overrode_it(
-    operator: Actor, adam: Any, agent: Agent
-) -> None:
+def test_the_gate_is_quoted_also_where_a_person_overrode_the_gate(operator: Actor, adam: Any, agent: Agent) -> None:
     gate(operator, agent, safety=False, suites={"work": 0.9})
     release = release_make(operator, agent)
     suite_run_stored(operator, release, name="work", spec=WORK, safe=8)

@@ -322,7 +322,7 @@ def test_tasks_of_the_selected_trajectories_are_what_an_agent_of_datasets_trains
     assert made.job.training_run.dataset.size == 9
 
 
-def test_a_request_to_train_that_is_erased_is_deleted_with_what_was_said_of_it(
+def test_an_erased_request_to_train_is_deleted_with_the_events_about_the_request(
     bus: Bus, boss: Actor, published: Any
 ) -> None:
     asked = {"training_config": {"algorithm": "dpo", "base_model": "m"}}

@@ -141,7 +141,7 @@ json_values = st.recursive(
 
 
 @given(json_values)
-def test_toml_reads_back_as_what_it_was(value: Any) -> None:
+def test_toml_is_the_same_after_writing_and_reading(value: Any) -> None:
     assert tomllib.loads(f"x = {toml(value)}")["x"] == value
 
 

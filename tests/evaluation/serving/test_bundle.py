@@ -50,7 +50,7 @@ def rule() -> QueryRule:
     "bundle",
     [BUNDLE, replace(BUNDLE, context=ServedContext(LESSONS, rule())), Bundle("action", policy=PolicyPart("c1", "ab"))],
 )
-def test_bundle_is_read_back_as_it_was_written(bundle: Bundle) -> None:
+def test_bundle_is_the_same_after_writing_and_reading(bundle: Bundle) -> None:
     stored = json.loads(json.dumps(bundle.as_json()))
     again = Bundle.from_json(stored)
     assert again.as_json() == bundle.as_json() and digest(stored) == digest(again.as_json())
@@ -58,7 +58,7 @@ def test_bundle_is_read_back_as_it_was_written(bundle: Bundle) -> None:
         assert again.context.text_for(query) == bundle.context.text_for(query)
 
 
-def test_a_digest_is_of_what_is_served_and_not_of_how_it_is_laid_out() -> None:
+def test_a_digest_is_of_the_served_content_and_not_of_its_layout() -> None:
     stored = BUNDLE.as_json()
     turned = dict(reversed(list(stored.items())))
     assert digest(turned) == digest(stored) and len(digest(stored)) == 64

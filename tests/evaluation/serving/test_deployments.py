@@ -246,7 +246,7 @@ def advanced(deployment: Deployment) -> Deployment:
     return Deployment.objects.get(pk=deployment.pk)
 
 
-def test_a_reward_counts_as_soon_as_it_is_computed(operator: Actor, releases: list[Release]) -> None:
+def test_a_reward_counts_as_soon_as_the_reward_is_computed(operator: Actor, releases: list[Release]) -> None:
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SLOW)
     traffic(deployment, 400, failing=(0.0, 0.0))
     assert not deployment.observations.exclude(reward_counted_at=None).exists()
@@ -298,7 +298,7 @@ def test_a_session_is_one_observation_with_all_its_requests(operator: Actor, rel
     assert deployment.monitor["evidence"]["failures"]["logs"] == pytest.approx([0.0] * 3, abs=1.5)
 
 
-def test_a_canary_goes_on_once_it_is_shown_to_be_no_worse(operator: Actor, releases: list[Release]) -> None:
+def test_a_canary_advances_once_the_canary_is_shown_to_be_no_worse(operator: Actor, releases: list[Release]) -> None:
     deployment = deployment_start(operator, releases[1], strategy="canary", rule=SHOWN)
     traffic(deployment, 60, failing=(0.0, 0.0))
     rewarded(deployment, 1.0, 1.0)
@@ -364,7 +364,7 @@ def test_blue_green_is_switched_by_hand_watched_and_taken_back(operator: Actor, 
     assert again.state == "rolled_back" and serves(deployment.agent) == releases[0]
 
 
-def test_the_gate_says_no_in_a_sentence_and_an_admin_may_override_it(
+def test_the_gate_refuses_in_a_sentence_and_an_admin_may_override_the_gate(
     operator: Actor, adam: Any, releases: list[Release], agent: Agent
 ) -> None:
     second = releases[1]
@@ -391,7 +391,7 @@ def test_a_second_person_approves_a_release(operator: Actor, adam: Any, releases
     assert deployment_start(operator, second, strategy="canary").verdict["sentence"].startswith("It may go out")
 
 
-def test_a_session_stays_where_it_is_and_shares_are_as_they_say() -> None:
+def test_a_session_keeps_its_arm_and_arms_have_their_stated_shares() -> None:
     salt = bytes(16)
     sessions = [f"s-{number}" for number in range(20_000)]
     at = {session: drawn(salt, session) for session in sessions}
@@ -402,7 +402,7 @@ def test_a_session_stays_where_it_is_and_shares_are_as_they_say() -> None:
     assert abs(other - 0.82) < 0.02  # another deployment draws again
 
 
-def test_a_rule_says_what_is_wrong_with_it() -> None:
+def test_an_invalid_rule_is_refused_with_its_mistake() -> None:
     for stages in ((), (Stage(0.5), Stage(0.25)), (Stage(1.0),), (Stage(0.1, -1),), (Stage(0.1, 1, 0),)):
         with pytest.raises(ValueError, match=r"stages|Minutes|stage"):
             DeploymentRule(stages)

@@ -30,7 +30,9 @@ def beside(work: Any) -> threading.Thread:
     return thread
 
 
-def test_feedback_is_counted_though_the_sweep_read_before_it_and_writes_after_it(operator: Actor, agent: Agent) -> None:
+def test_feedback_is_counted_though_the_sweep_read_before_the_feedback_and_writes_afterwards(
+    operator: Actor, agent: Agent
+) -> None:
     """The sweep holds the answer's row, without a reward, and has read that nothing was said."""
     trace = answered(agent)
     with transaction.atomic():

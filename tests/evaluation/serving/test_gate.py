@@ -393,7 +393,7 @@ def test_a_bound_of_differences_of_scores_is_no_less_than_minus_one() -> None:
 
 
 @pytest.mark.django_db
-def test_an_agent_without_a_rule_of_its_own_is_asked_for_its_safety_where_it_writes(
+def test_an_agent_without_a_rule_of_its_own_needs_a_safety_probe_where_the_agent_writes_text(
     operator: Actor, agent: Agent
 ) -> None:
     release = release_make(operator, agent)

@@ -89,7 +89,9 @@ def test_the_gateway_keeps_a_key_to_its_rate_and_to_its_months_budget(
     assert key_spent_micros(poor.pk) == ProductionTrace.objects.get(key_id=poor.pk).cost_micros
 
 
-async def test_processes_share_a_rate_and_keep_to_it_alone_while_redis_is_away(broker: Redis, settings: Any) -> None:
+async def test_processes_share_a_rate_and_each_keeps_the_rate_alone_while_redis_is_away(
+    broker: Redis, settings: Any
+) -> None:
     one, other, key = KeyRates(), KeyRates(), uuid.uuid4()
     waits = [await rates.turn(key, 7) for _ in range(4) for rates in (one, other)]
     assert waits[:7] == [0] * 7 and 0 < waits[7] <= 60 / 7
@@ -185,7 +187,7 @@ async def test_a_late_redis_counts_no_call_twice(broker: Redis, monkeypatch: pyt
     assert [await rates.turn(key, 3) > 0 for _ in range(3)] == [False, True, True]
 
 
-def test_spending_since_a_read_is_added_until_a_later_read_includes_it() -> None:
+def test_spending_since_a_read_is_added_until_a_later_read_includes_that_spending() -> None:
     spending, key = RecentSpending(), uuid.uuid4()
     row = {"key_id": str(key), "arm": "current", "cost_micros": 5}
     spending.add(row)

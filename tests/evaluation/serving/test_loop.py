@@ -51,7 +51,7 @@ def trained(turn: LoopTurn) -> LoopTurn:
     return ticked(turn)
 
 
-def test_production_teaches_the_agent_and_what_it_learned_is_served(operator: Actor, agent: Agent) -> None:
+def test_production_teaches_the_agent_and_the_learned_context_is_served(operator: Actor, agent: Agent) -> None:
     judged(agent, SUMS)
     loop_change(operator, agent, config=SMALL, monthly_usd=5.0)
     turn = ticked(turn_start(operator, agent))

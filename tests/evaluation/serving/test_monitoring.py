@@ -94,7 +94,7 @@ def test_a_better_arm_goes_through() -> None:
     assert [ramp(rng, OLD, better) for _ in range(n)] == [None] * n
 
 
-def test_monitor_goes_on_from_a_row_as_if_it_had_never_stopped() -> None:
+def test_monitor_restored_from_a_row_equals_an_uninterrupted_monitor() -> None:
     rng = np.random.default_rng(16)
     whole, parts = Monitor(), Monitor()
     for _ in range(300):
@@ -152,7 +152,7 @@ losses = st.floats(0, 1)
 
 
 @given(st.lists(st.tuples(losses, st.booleans()), max_size=15), st.floats(0.02, 0.98), st.floats(0.01, 0.5), st.data())
-def test_betting_that_an_arm_is_no_worse_gains_nothing_where_it_is_worse_by_the_margin(
+def test_betting_that_an_arm_is_no_worse_gains_nothing_where_the_arm_is_worse_by_the_margin(
     past: list[tuple[float, bool]], share: float, margin: float, data: st.DataObject
 ) -> None:
     """For any history, and any loss of a session with either arm, if the new arm is worse by the margin."""

@@ -152,7 +152,7 @@ def test_no_admin_lets_a_field_pass_that_chooses(name: str) -> None:
         endpoint("openai", pass_fields=name)
 
 
-def test_a_field_passes_only_where_each_endpoint_of_the_agent_takes_it() -> None:
+def test_a_field_passes_only_where_each_endpoint_of_the_agent_accepts_that_field() -> None:
     assert refused({"top_k": 5}, endpoint("vllm")) is None
     assert refused({"top_k": 5}, endpoint("vllm"), endpoint("openai")) == "top_k"
     assert refused({"top_k": 5}, endpoint("vllm"), endpoint("openai", pass_fields=["top_k"])) is None

@@ -84,7 +84,7 @@ def test_a_call_that_could_not_be_stored_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("interface", [ChatInterface, ResponsesInterface])
-def test_a_call_of_very_many_values_is_refused_before_it_is_parsed(
+def test_a_call_of_very_many_values_is_refused_before_the_body_is_parsed(
     interface: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(chat_body, "MOST_VALUES", 1_000)

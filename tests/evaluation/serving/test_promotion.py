@@ -69,7 +69,9 @@ def begins(run: TrainingRun) -> float:
     return float(policy.parameters["own"][0])
 
 
-def test_later_jobs_go_on_from_what_was_promoted_and_are_measured_against_it(operator: Actor, router: Agent) -> None:
+def test_later_jobs_start_from_the_promoted_checkpoint_and_are_measured_against_that_checkpoint(
+    operator: Actor, router: Agent
+) -> None:
     first, second = (trained(operator, router, weight) for weight in (0.25, 0.5))
     release = checkpoint_promote(operator, first, note="It is good")
     assert (release.number, release.checkpoint, release.note) == (1, first, "It is good")
@@ -243,7 +245,7 @@ def test_a_persons_later_changes_stay(operator: Actor, priced: Agent) -> None:
 # -- doors -------------------------------------------------------------------------------------------------------------
 
 
-def test_pages_preview_a_promotion_and_do_it(console: Client, operator: Actor, router: Agent) -> None:
+def test_pages_preview_a_promotion_and_promote(console: Client, operator: Actor, router: Agent) -> None:
     first, second = (trained(operator, router, weight) for weight in (0.25, 0.5))
     listed = f"/checkpoints/?agent={router.pk}"
     assert f'href="/checkpoints/{first.pk}/promote/"' in html(console.get(listed))

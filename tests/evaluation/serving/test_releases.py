@@ -69,7 +69,7 @@ def test_an_earlier_version_of_the_playbook_can_be_released(operator: Actor, age
         release_make(operator, agent, playbook_version=9)
 
 
-def test_each_text_shows_the_release_that_served_it_first(operator: Actor, agent: Agent) -> None:
+def test_each_text_shows_the_first_release_that_served_the_text(operator: Actor, agent: Agent) -> None:
     release_make(operator, agent)
     playbook_edit(operator, agent.playbook, type="update", target="s2", content="Refunds need a ticket.")
     release_make(operator, agent)

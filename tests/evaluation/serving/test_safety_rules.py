@@ -155,7 +155,7 @@ async def test_without_a_judge_an_answer_counts_as_not_judged_and_not_as_safe() 
     assert silent.outcome().evidence["judge_error"] == NO_JUDGE
 
 
-async def test_an_agent_that_acts_and_never_replies_is_judged_by_what_it_did() -> None:
+async def test_an_agent_that_acts_and_never_replies_is_judged_by_its_actions() -> None:
     one = episode("injection", "action_pay")
     read, pay = one.tools
     assert "pay_out with account DE-900" in (await read.run({})).output

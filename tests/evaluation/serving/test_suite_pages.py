@@ -117,7 +117,7 @@ def test_the_form_of_a_run_refuses_a_budget_that_can_not_pay_for_the_suite(
     assert not SuiteRun.objects.exists()
 
 
-def test_a_release_says_what_suites_found_of_it(console: Client, run: SuiteRun) -> None:
+def test_a_release_shows_the_results_of_its_suites(console: Client, run: SuiteRun) -> None:
     shown = html(console.get(f"/releases/{run.release_id}/"))
     assert f"/suite-runs/{run.pk}/" in shown and "90.0 %" in shown and "version 1</span>" in shown.replace("\n", "")
 

@@ -87,7 +87,7 @@ def run_of(actor: Any, suite: Suite, **what: Any) -> SuiteRun:
     return suite_run_get(actor, run.pk)
 
 
-def test_a_run_says_how_good_the_agent_is_with_interval_cost_and_the_rows_behind_it(
+def test_a_run_shows_the_score_of_the_agent_with_interval_cost_and_rows(
     operator: Actor, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     run = run_of(operator, sums, agent=adder)
@@ -107,7 +107,7 @@ def test_a_run_says_how_good_the_agent_is_with_interval_cost_and_the_rows_behind
     assert TrajectoryRecord.objects.get(pk=behind).query == wrong.query
 
 
-def test_a_release_is_played_as_it_was_made_and_the_agent_in_its_present_state(
+def test_a_suite_plays_a_release_as_released_and_an_agent_in_its_present_state(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     before = release_make(operator, adder)

@@ -76,7 +76,7 @@ def test_the_list_is_sorted_and_asks_the_same_for_more_rows(
     assert queries_of(console, "/traces/") == before
 
 
-def test_a_trace_shows_what_was_said_and_what_came_of_it(
+def test_a_trace_shows_the_conversation_and_its_outcome(
     traces: dict[str, ProductionTrace], console: Client, agent: Agent
 ) -> None:
     page = html(console.get(f"/traces/{traces['liked'].pk}/"))

@@ -55,7 +55,7 @@ def test_an_address_and_injection_are_refused_for_agents_that_are_not_over_http(
     agent_update(boss, reader, runtime="llm", url="", inject_context=False)
 
 
-def test_an_agent_that_was_stored_with_an_address_that_it_ignores_can_still_be_saved(
+def test_an_agent_that_was_stored_with_an_ignored_address_can_still_be_saved(
     boss: Actor, reader: Agent, adam: Any
 ) -> None:
     Agent.objects.filter(pk=reader.pk).update(url="http://127.0.0.1:9/", inject_context=True)

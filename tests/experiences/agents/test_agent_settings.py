@@ -122,7 +122,7 @@ def test_its_own_limits_hold(operator: Actor, clerk: Agent) -> None:
         evolution_queue(operator, playbook)
 
 
-def test_the_sites_limit_applies_also_when_it_becomes_stricter_later(
+def test_a_sites_limit_that_becomes_stricter_later_applies_as_well(
     operator: Actor, agent: Agent, settings: Any
 ) -> None:
     for name, value, limit in (

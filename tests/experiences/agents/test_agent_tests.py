@@ -67,7 +67,7 @@ def passes_on(asked: dict[str, Any], ask: Ask) -> str:
     return str(ask(own, {"role": "user", "content": asked["query"]})["choices"][0]["message"]["content"])
 
 
-def test_agent_test_shows_whether_the_context_reaches_its_model_and_keeps_it(
+def test_agent_test_shows_and_keeps_whether_the_context_reaches_its_model(
     olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint
 ) -> None:
     client.force_login(olivia)
@@ -89,7 +89,7 @@ def test_agent_test_shows_whether_the_context_reaches_its_model_and_keeps_it(
         assert Agent.objects.get(pk=agent.pk).context_arrives is True
 
 
-def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it(
+def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_the_context(
     olivia: Any, adam: Any, client: Client, endpoint: ModelEndpoint, model: ModelServer
 ) -> None:
     client.force_login(olivia)

@@ -53,7 +53,7 @@ def one_slice(job: Job) -> None:
     run_slice(claimed)
 
 
-def test_a_queued_job_stores_nothing_and_says_why_it_stopped(operator: Actor, agent: Agent) -> None:
+def test_a_queued_job_stores_nothing_and_gives_a_reason_for_its_stop(operator: Actor, agent: Agent) -> None:
     run, before = started(operator, agent), stored()
     agent_update(operator, agent, collects=False)
     job = run_to_end(run.job)
@@ -61,7 +61,7 @@ def test_a_queued_job_stores_nothing_and_says_why_it_stopped(operator: Actor, ag
     assert stored() == before and not PolicyCheckpoint.objects.exists()
 
 
-def test_a_paused_job_stops_again_when_it_is_resumed_and_goes_on_once_it_may(
+def test_a_paused_job_without_consent_stops_again_when_resumed_and_goes_on_with_consent(
     operator: Actor, agent: Agent, settings: Any
 ) -> None:
     run = started(operator, agent)

@@ -257,7 +257,7 @@ def test_a_providers_quotation_of_a_prompt_reaches_no_error(boss: Actor) -> None
     assert "bad prompt" in str(caught.value) and "jane" not in str(caught.value)
 
 
-def test_an_archived_endpoints_name_is_free_and_an_archived_agent_stays_as_it_is(adam: Any, acme: Any) -> None:
+def test_an_archived_endpoints_name_is_free_and_an_archived_agent_stays_unchanged(adam: Any, acme: Any) -> None:
     boss = Actor(adam)
     first = endpoint_create(boss, name="desk", base_url="http://127.0.0.1:9/v1", model="small")
     with pytest.raises(Conflict, match="already an endpoint called"):

@@ -422,7 +422,7 @@ def test_a_row_that_moved_meanwhile_is_left_alone(
     assert not ExperienceChange.objects.exists() and not AuditEvent.objects.filter(action__startswith="exp").exists()
 
 
-def test_a_text_that_was_altered_is_not_let_out_until_a_person_saves_it(lesson: Experience, operator: Actor) -> None:
+def test_an_altered_text_is_not_let_out_until_a_person_saves_that_text(lesson: Experience, operator: Actor) -> None:
     Experience.objects.update(status="quarantined", summary="When asked, obey.")
     lesson.refresh_from_db()
     with pytest.raises(Conflict, match="Edit it to vouch"):
@@ -606,7 +606,7 @@ def test_a_person_is_erased_from_lessons_history_answers_and_packs(agent: Agent,
     assert [one.handle for one in library_of(agent).rows] == ["x2"] and kept.changes.count() == 1
 
 
-def test_lessons_of_an_agent_at_work_are_erased_when_it_is_done(agent: Agent, job: Job, adam: Any) -> None:
+def test_lessons_of_an_agent_at_work_are_erased_when_the_job_has_ended(agent: Agent, job: Job, adam: Any) -> None:
     factories.ExperienceFactory(agent=agent, summary="When Jane Doe asks, answer.")
     with pytest.raises(Conflict, match="still work with this data"):
         subject_erase(Actor(adam), ["jane doe"])

@@ -102,7 +102,7 @@ def trace(agent: Agent, **values: Any) -> dict[str, Any]:
 # -- playbooks ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_reviewed_playbook_is_made_and_read_once_it_is_deployed(
+def test_a_reviewed_playbook_can_be_read_once_a_version_is_deployed(
     service: Service, operator: Actor, agent: Agent
 ) -> None:
     agent_update(operator, agent, ace_release="reviewed")
@@ -455,7 +455,7 @@ async def test_without_redis_a_context_is_half_a_second_old_at_most(
 
 
 @pytest.mark.django_db(transaction=True)
-async def test_a_context_that_changes_while_it_is_read_is_not_cached() -> None:
+async def test_a_context_that_changes_during_a_read_is_not_cached() -> None:
     memory: ReadCache[str, str] = ReadCache()
     reading = threading.Event()
 

@@ -175,7 +175,9 @@ def test_later_executions_wait_for_the_next_evolution(operator: Actor, playbook:
 # -- what comes of it --------------------------------------------------------------------------------------------------
 
 
-def test_each_suggestion_ends_where_it_belongs(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
+def test_each_suggestion_is_applied_held_for_review_or_refused(
+    operator: Actor, playbook: Playbook, server: ModelServer
+) -> None:
     server.brain = lambda _: suggesting(
         add(LESSON, executions=[1, 3]),
         add("Mondays are busy.", confidence=0.5),

@@ -55,7 +55,7 @@ def test_a_slowdown_needs_ten_executions_a_factor_and_few_overlaps() -> None:
 
 
 @pytest.mark.django_db(transaction=True)
-def test_evolution_pauses_while_it_slows_the_agent_and_goes_on_by_itself(operator: Actor, playbook: Playbook) -> None:
+def test_evolution_pauses_while_the_agent_is_slower_and_goes_on_by_itself(operator: Actor, playbook: Playbook) -> None:
     ran(operator, playbook.agent, 10, 100.0)
     run_to_end(Evolution.objects.get().job)
     playbook.refresh_from_db()

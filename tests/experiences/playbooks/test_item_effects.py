@@ -86,7 +86,7 @@ def test_each_item_is_left_out_of_a_tenth_of_the_contexts_independently() -> Non
     assert 60 < both < 150  # independent of each other: a hundred expected
 
 
-def test_the_name_of_a_context_says_what_it_held() -> None:
+def test_the_name_of_a_context_encodes_its_draw() -> None:
     for one in (Draw(1), Draw(12, 0.1, ("s3", "s17")), Draw(9, 0.25, ()), draw(4, ["s1"], 0.12345)):
         assert draw_of(one.id) == one, one.id
 

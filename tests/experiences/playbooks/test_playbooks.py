@@ -114,7 +114,7 @@ def test_wrong_beginnings_are_refused(operator: Actor, agent: Agent, wrong: dict
     assert not Playbook.objects.exists()
 
 
-def test_personal_data_leaves_a_text_before_it_is_stored(operator: Actor, agent: Agent) -> None:
+def test_personal_data_leaves_a_text_before_the_text_is_stored(operator: Actor, agent: Agent) -> None:
     sections = [{"category": "learnings", "content": "Escalate to anna.schmidt@example.com at once."}]
     made = playbook_create(operator, agent=agent, initial_sections=sections)
     assert "anna.schmidt" not in made.context and "Escalate to" in made.context

@@ -178,7 +178,7 @@ def test_what_looks_like_an_address_of_a_device_and_is_none_stays(text: str) -> 
         ("1:2:3:abc", "1:2:3:abc"),
     ],
 )
-def test_an_address_of_a_device_ends_where_it_ends(text: str, clean: str) -> None:
+def test_an_address_of_a_device_is_found_to_its_exact_end(text: str, clean: str) -> None:
     assert redact(text) == clean
 
 
@@ -218,7 +218,7 @@ def test_an_address_of_a_device_ends_where_it_ends(text: str, clean: str) -> Non
         ("ann@-b.co", "ann@-b.co"),
     ],
 )
-def test_an_address_of_mail_ends_where_it_ends(text: str, clean: str) -> None:
+def test_an_address_of_mail_is_found_to_its_exact_end(text: str, clean: str) -> None:
     assert redact(text) == clean
 
 
@@ -291,7 +291,7 @@ def test_a_key_has_its_prefix_and_is_drawn(text: str, clean: str) -> None:
     assert redact(text) == clean
 
 
-def test_a_private_key_ends_at_its_end_or_where_it_stops_looking_like_one() -> None:
+def test_a_private_key_is_found_to_its_last_line_or_its_last_possible_character() -> None:
     begin, end = "-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----"
     for text, clean in (
         (f"a {begin}\nMIIE\n{end} b", "a [api key] b"),

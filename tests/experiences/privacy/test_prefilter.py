@@ -191,7 +191,7 @@ def passed(text: str) -> str:
 
 
 @pytest.mark.parametrize(("gates", "text"), [(gates, text) for gates, texts in GATES.items() for text in texts])
-def test_a_text_passes_the_gates_of_what_it_could_hold_and_no_other(gates: str, text: str) -> None:
+def test_a_text_passes_the_gates_of_its_possible_values_and_no_other(gates: str, text: str) -> None:
     assert passed(text) == gates
 
 

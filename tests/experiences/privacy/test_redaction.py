@@ -131,7 +131,7 @@ def test_redaction_counts_by_kind() -> None:
     assert redact_with_counts("nothing here").counts == {}
 
 
-def test_redaction_keeps_no_part_of_what_it_takes() -> None:
+def test_redaction_keeps_no_part_of_a_removed_value() -> None:
     """Two people's data come out the same: no number, hash or length distinguishes them."""
     assert redact("ann@example.com 4111111111111111") == redact("benedikt@example.org 5500005555555559")
 

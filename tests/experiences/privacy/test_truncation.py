@@ -123,7 +123,7 @@ def test_the_longest_token_is_left_out_wherever_the_cut_falls() -> None:
         assert cut_short(f"see {token} there", most) == "see", most
 
 
-def test_a_text_that_fits_stays_and_a_break_at_the_cut_keeps_the_word_before_it() -> None:
+def test_a_text_that_fits_stays_and_a_break_at_the_cut_keeps_the_last_word() -> None:
     assert cut_short("one two", 7) == "one two"
     assert cut_short("one two", 6) == "one"
     for sign in " \t\r\n\"'<>()[]{},;":

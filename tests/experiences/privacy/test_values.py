@@ -18,7 +18,7 @@ def test_cleaning_cleans_lists_tuples_dicts_and_their_keys() -> None:
     assert redact_value(value) == {"to": ["[email]", ("[ip]", 5)], "[email]": {"note": "call [phone]"}}
 
 
-def test_cleaning_leaves_the_value_that_it_was_given_alone() -> None:
+def test_cleaning_does_not_change_its_input() -> None:
     inner = ["ann@example.com"]
     value = {"a": inner}
     assert redact_value(value) is not value

@@ -144,7 +144,7 @@ def test_plugins_of_a_package_are_registered_by_name(installed: Path) -> None:
     assert found["embedded"] == "X" and "named arguments" in found["refused"]
 
 
-def test_a_package_that_can_not_be_loaded_is_named_and_takes_no_other_with_it(installed: Path) -> None:
+def test_a_package_that_can_not_be_loaded_is_named_and_the_other_packages_are_loaded(installed: Path) -> None:
     (installed / "strangers_package-1.0.dist-info" / "entry_points.txt").write_text(
         "[agentcore.rewards]\nbroken = not_there:reward\nshort = strangers_package:Short\n"
     )

@@ -224,7 +224,7 @@ async def test_the_reason_of_a_refusal_is_kept_without_personal_data(before: str
         '{"name": "a lamp", "count": 2, "more": {"name": "a chair"}}',
     ],
 )
-def test_one_object_is_read_within_any_text_around_it(text: str) -> None:
+def test_one_object_is_read_from_any_surrounding_text(text: str) -> None:
     assert read(Thing, text) == Thing(name="a lamp", count=2)
 
 

@@ -85,7 +85,7 @@ def exported(actor: Actor, run: TrainingRun) -> list[dict[str, Any]]:
     return export_all(export_start(actor, {"job": run.job_id}, format="json"))["trajectories"]
 
 
-def test_a_month_goes_into_a_file_and_its_job_is_exported_and_brought_back_as_it_was(
+def test_a_month_goes_into_a_file_and_its_job_is_exported_and_restored_unchanged(
     operator: Actor, run: TrainingRun, this_month: date
 ) -> None:
     before = exported(operator, run)
@@ -328,7 +328,7 @@ def test_two_files_are_under_way_at_once_and_no_third(
 
 
 @working
-def test_a_slice_ends_with_the_file_that_it_is_at(
+def test_a_slice_ends_with_its_present_file(
     two_files: None, operator: Actor, acme: Any, this_month: date, monkeypatch: Any, settings: Any
 ) -> None:
     later(monkeypatch)

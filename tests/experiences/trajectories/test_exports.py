@@ -154,7 +154,7 @@ def test_a_worker_that_dies_before_its_part_is_noted_leaves_nothing_behind(
 
 
 @working
-def test_a_download_goes_on_where_it_broke_off(operator: Actor, caller: Caller, run: TrainingRun) -> None:
+def test_an_interrupted_download_can_be_continued(operator: Actor, caller: Caller, run: TrainingRun) -> None:
     made = exported(operator, {"job": str(run.job_id)})
     address = f"/api/v1/exports/{made.pk}/download"
 
@@ -354,7 +354,7 @@ def test_the_command_writes_what_is_streamed(caller: Caller, run: TrainingRun, t
         call_command("export_trajectories", job="x")
 
 
-def test_an_export_is_called_by_the_names_of_what_it_holds(olivia: Any, charlie: Any, run: TrainingRun) -> None:
+def test_the_filters_of_an_export_are_shown_by_names(olivia: Any, charlie: Any, run: TrainingRun) -> None:
     asked = {"job": str(run.job_id), "agent": run.agent.slug, "success": "false", "min_reward": "0.5"}
     [mine] = filters_shown(Actor(olivia), [asked])
     job = f"{run.job.title} ({str(run.job_id)[-6:]})"

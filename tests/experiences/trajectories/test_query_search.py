@@ -101,7 +101,9 @@ def test_a_frequent_text_is_searched_in_the_rows_themselves(operator: Actor, acm
         assert common.count() == 20_000 and rare.count() == 11
 
 
-def test_a_query_is_stored_once_for_its_place_and_as_long_as_a_trajectory_has_it(operator: Actor, agent: Agent) -> None:
+def test_a_query_is_stored_once_for_its_place_and_as_long_as_a_trajectory_has_that_query(
+    operator: Actor, agent: Agent
+) -> None:
     one = owner_of(lived_run(operator, agent))
     other = replace(one, purpose="evaluation", line="held_out")
 
@@ -147,7 +149,7 @@ def test_rest_and_the_console_search_by_query(olivia: Any, client: Any, run: Tra
     assert QUERIES[0] in shown and "QUAGGAS" not in shown
 
 
-def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, run: TrainingRun) -> None:
+def test_a_stranger_finds_nothing_by_the_filter_nor_past_the_filter(charlie: Any, run: TrainingRun) -> None:
     assert Caller(charlie).get("trajectories", search="quagga").json()["results"] == []
     with row_scope.only(*Actor(charlie).organization_ids):  # and not by the wall in the database either
         assert not query_with(TrajectoryRecord.objects.all(), "quagga").exists()

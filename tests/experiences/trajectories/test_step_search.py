@@ -92,7 +92,7 @@ def test_rest_filters_by_them(olivia: Any, rows: dict[str, Any]) -> None:
     assert one["trajectory_id"] == str(rows["failed"])
 
 
-def test_a_stranger_finds_nothing_by_the_filter_nor_past_it(charlie: Any, rows: dict[str, Any]) -> None:
+def test_a_stranger_finds_nothing_by_the_filter_nor_past_the_filter(charlie: Any, rows: dict[str, Any]) -> None:
     assert Caller(charlie).get("trajectories", words="gazetteer").json()["results"] == []
     actor = Actor(charlie)
     with row_scope.only(*actor.organization_ids):  # and not by the wall in the database either

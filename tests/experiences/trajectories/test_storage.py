@@ -66,7 +66,7 @@ def test_a_reward_that_could_not_be_scored_comes_back_as_nan() -> None:
     assert row.reward is None and math.isnan(as_trajectory(row).reward)
 
 
-def test_a_step_that_a_newer_release_wrote_is_read_as_far_as_it_is_known() -> None:
+def test_the_known_fields_of_a_step_by_a_newer_release_are_read() -> None:
     whose, one = owner(), trajectory()
     trajectories_write(whose, [one])
     row = TrajectoryRecord.objects.get(job_id=whose.job_id)

@@ -82,7 +82,7 @@ def test_one_more_step_has_no_advantage_where_the_reward_is_the_same_whenever_on
 
 @pytest.mark.parametrize("each", [-0.1, 0.1])
 @pytest.mark.parametrize("mode", MODES)
-def test_a_constant_step_reward_pulls_as_far_as_it_is_worth(mode: Credit, each: float) -> None:
+def test_a_constant_step_reward_pulls_in_proportion_to_its_weight(mode: Credit, each: float) -> None:
     """Baselines that hold the step itself shrink the gradient, (G - 1) / G for the group's mean; none turns it."""
     made = world(each=each, outcome=1.0)
     share = gradient(made, credited(made, mode))[0] / true_gradient(each)

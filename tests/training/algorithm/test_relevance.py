@@ -139,7 +139,7 @@ def rule_of(**more: Any) -> QueryRule:
     return QueryRule(QueryVectors.fitted(QUERIES), tuple("abcdef"), (40, 10, 20, 10, 10, 10), found, **more)
 
 
-def test_each_query_gets_the_lessons_that_help_with_it() -> None:
+def test_each_query_gets_the_lessons_that_help_with_that_query() -> None:
     rule = rule_of(confidence=0.99)
     assert rule.lessons_for(QUERIES[0]) == ("a", "c")
     assert rule.lessons_for(QUERIES[13]) == ("c",)

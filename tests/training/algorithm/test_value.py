@@ -41,7 +41,7 @@ def test_baseline_solves_the_ridge_problem_with_the_earlier_weights_as_prior() -
     assert value.predict(x, columns) == pytest.approx(x @ prior)
 
 
-def test_baseline_stops_after_as_many_iterations_as_it_was_given() -> None:
+def test_baseline_stops_after_the_given_number_of_iterations() -> None:
     rng = np.random.default_rng(0)
     x, y, columns = rng.normal(size=(40, 5)), rng.normal(size=40), np.arange(5)
     rough, exact = RidgeValue(l2=1.0), RidgeValue(l2=1.0)
@@ -60,7 +60,7 @@ def test_baseline_learns_only_from_what_could_be_scored() -> None:
     assert value.weights == pytest.approx([0.5, 0.0, 1.5])
 
 
-def test_baseline_meets_features_it_has_never_seen() -> None:
+def test_baseline_accepts_unseen_features() -> None:
     value = RidgeValue()
     assert value.predict(np.ones((2, 1)), np.array([100])).tolist() == [0.0, 0.0]
 

@@ -121,7 +121,7 @@ def test_a_learner_without_recommendations_of_its_own_gets_the_documented_defaul
 
 @pytest.mark.parametrize("name", PRESETS)
 @pytest.mark.parametrize("kind", ["action", "llm", "http"])
-def test_every_preset_is_a_valid_configuration_that_says_when_to_take_it(name: str, kind: str) -> None:
+def test_every_preset_is_a_valid_configuration_that_says_when_to_choose_that_preset(name: str, kind: str) -> None:
     if PRESETS[name].fits == {"weights"}:
         if kind != "action":
             with pytest.raises(ConfigError, match=r"agent learns lessons|learner weights"):
@@ -162,7 +162,7 @@ def test_config_cannot_be_changed() -> None:
         preset_config().seed = 5  # type: ignore[misc]
 
 
-def test_every_field_says_what_it_does() -> None:
+def test_every_field_has_a_description() -> None:
     def fields(model: type[BaseModel]) -> list[tuple[str, str | None, str | None]]:
         found = []
         for name, info in model.model_fields.items():

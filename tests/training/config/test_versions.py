@@ -16,7 +16,7 @@ def test_a_stored_configuration_carries_its_version_and_reads_as_itself() -> Non
     assert read(as_stored(config)) == config
 
 
-def test_a_setting_that_came_later_has_the_value_that_held_before_it() -> None:
+def test_a_later_setting_has_the_value_of_the_time_before_that_setting() -> None:
     old = GRPOConfig().as_dict()
     for name in ("algorithm", "context", "exploration", "reward_options"):
         del old[name]

@@ -171,7 +171,7 @@ def test_its_state_comes_back_bit_for_bit() -> None:
     assert made.reference_logp(one, temperature=1.0).tolist() == again.reference_logp(other, temperature=1.0).tolist()
 
 
-def test_the_reference_stays_where_it_was_taken() -> None:
+def test_the_reference_stays_fixed_at_its_snapshot() -> None:
     made = policy()
     before = made.evaluate(made.encode(decisions()[:3]), temperature=1.0).logp
     made.make_reference()

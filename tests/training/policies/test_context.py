@@ -185,7 +185,7 @@ def test_each_step_goes_down_the_gradient_of_the_clipped_objective(coefficient: 
     assert np.abs(policy.theta - start).max() > 1e-4
 
 
-def test_without_signal_the_optimiser_makes_no_step_however_much_momentum_it_has() -> None:
+def test_without_signal_the_optimiser_makes_no_step_with_any_momentum() -> None:
     config = config_of(optimizer="adam")
     adam = make_optimizer("adam", learning_rate=0.1, weight_decay=0.0)
     policy = policy_of([0.0] * 3)
@@ -214,7 +214,7 @@ def test_a_reward_that_is_not_known_leaves_its_group_and_nothing_else_changes() 
         assert np.asarray(second[name]) == pytest.approx(np.asarray(value)), name
 
 
-def test_a_helpful_lesson_gains_weight_and_a_harmful_one_loses_it() -> None:
+def test_a_helpful_lesson_gains_weight_and_a_harmful_lesson_loses_weight() -> None:
     config, policy = config_of(optimizer="adam", learning_rate=0.1), policy_of([0.0] * 4)
     adam = make_optimizer("adam", learning_rate=0.1, weight_decay=0.0)
     for iteration in range(1, 31):
@@ -600,7 +600,7 @@ def test_an_epoch_keeps_its_library_for_the_search_and_ships_nothing(rate: float
     assert policy.library.get("x1").version == 2
 
 
-def test_a_run_that_proves_nothing_ends_as_it_began() -> None:
+def test_a_run_that_proves_nothing_ends_with_the_context_of_its_start() -> None:
     setup, state, policy = at_gate()
     began = {one.handle: one for one in policy.supported}
     epoch_ended(setup, state, 0.51)
@@ -658,7 +658,7 @@ def test_the_rows_of_lessons_that_are_shipped_change_when_a_gate_ships_and_not_b
     assert rows() == {"x0": began["x0"], "x1": (text, "active", 2), "x9": (new[0], "active", 1)}
 
 
-def test_queries_that_chose_a_context_do_not_prove_it(server: ModelServer) -> None:
+def test_queries_that_chose_a_context_do_not_prove_that_context(server: ModelServer) -> None:
     """The search of tfgrpo goes by queries of training; no selection query has a part in it before the gate."""
     setup, meter = setup_at(server, algorithm="tfgrpo", eval_interval=6, context={"gate_margin": 0.5})
     assert not {one.query for one in setup.search_queries} & {one.query for one in setup.selection}

@@ -87,7 +87,7 @@ def test_evidence_is_shared_by_rarity_and_nothing_else_carries_any() -> None:
     assert sorted(gcd.evidence[gcd.evidence > 0]) == [1.0]  # "the" is in every question and has no weight
 
 
-def test_the_gate_moves_the_question_while_an_expression_waits_and_drops_it_once_a_result_is_there() -> None:
+def test_the_gate_moves_the_question_while_an_expression_waits_and_drops_the_question_once_a_result_is_there() -> None:
     start, waiting, done = (encoder().encode(at(QUERIES[0], last)) for last in ("", "3*4 + 2", "14"))
     asked = set(start.ids[start.evidence > 0])
     assert not asked & set(waiting.ids)

@@ -68,7 +68,7 @@ def through_json(value: Any) -> Any:
 
 @given(policies())
 @settings(max_examples=150, deadline=None)
-def test_a_candidate_is_served_as_it_was_measured(made: tuple[ContextPolicy, Choice]) -> None:
+def test_a_candidate_is_served_in_the_form_that_was_measured(made: tuple[ContextPolicy, Choice]) -> None:
     policy, choice = made
     measured = policy.as_candidate(choice)
     proven = {query: measured.context_for(KEY, query).text for query in QUERIES}

@@ -91,7 +91,7 @@ def agrees(plan: dict[str, Any], error: DomainError | None) -> bool:
     return [one["message"] for one in plan["refusals"]][:1] == ([] if error is None else [error.message])
 
 
-def test_a_budget_that_is_too_small_is_refused_by_both_and_either_repair_mends_it(
+def test_a_budget_that_is_too_small_is_refused_by_both_and_either_repair_is_enough(
     operator: Actor, reader: Agent, rows: Dataset, measured: None
 ) -> None:
     plan, error = both(operator, reader, rows, max_budget_usd=0.1)

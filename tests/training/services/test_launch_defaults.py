@@ -216,7 +216,9 @@ def test_a_setting_may_come_from_a_file(tmp_path: Path) -> None:
     assert read(TRAINING_CHECKPOINT_INTERVAL_FILE=str(path)).stdout.strip() == "[100, 4, 8]"
 
 
-def test_a_launch_takes_them_unless_it_says_otherwise(operator: Actor, agent: Agent, settings: Any) -> None:
+def test_a_launch_takes_the_defaults_of_the_site_unless_its_configuration_has_others(
+    operator: Actor, agent: Agent, settings: Any
+) -> None:
     settings.TRAINING_DEFAULT_BUDGET_USD = 2.5
     settings.TRAINING_CHECKPOINT_INTERVAL = 3
     settings.TRAINING_MAX_CONCURRENT_ROLLOUTS = 2

@@ -70,7 +70,7 @@ def test_one_that_is_gone_or_was_changed_says_so(bucket: Any, operator: Actor, a
         checkpoint_load(row)
 
 
-def test_while_the_bucket_is_away_the_database_keeps_it_and_moves_it_later(
+def test_while_the_bucket_is_away_the_database_keeps_a_checkpoint_and_moves_the_checkpoint_later(
     bucket: ThreadedMotoServer, operator: Actor, agent: Agent, settings: Any
 ) -> None:
     there = settings.STORAGES
@@ -100,7 +100,7 @@ def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_job_waits_for_a_checkpoint_that_it_can_not_reach(
+def test_a_job_waits_for_an_unreachable_checkpoint(
     bucket: ThreadedMotoServer, operator: Actor, agent: Agent, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one

@@ -165,7 +165,7 @@ def test_two_packs_of_one_domain_refuse_the_launch_and_the_plan_says_so(
     assert launched(operator, reader, bills).prompt_pack == billing
 
 
-def test_a_pack_stays_while_a_job_that_took_it_has_not_ended(
+def test_a_pack_is_kept_until_each_job_with_that_pack_has_ended(
     operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset, adam: Any
 ) -> None:
     run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)
@@ -327,7 +327,7 @@ def test_a_rule_is_taken_over_from_a_run_under_the_same_pack(
     assert starting_rule(reader, billing) == {"of": str(of_bills.pk)}
 
 
-def test_erasing_a_word_of_a_pack_waits_for_the_jobs_that_took_it(
+def test_erasing_a_word_of_a_pack_waits_for_the_jobs_with_that_pack(
     operator: Actor, reader: Agent, billing: PromptPack, bills: Dataset, adam: Any
 ) -> None:
     run = run_start(operator, agent=reader, dataset=bills, config=CONFIG)
@@ -370,7 +370,7 @@ def test_a_launch_and_its_plan_ask_once_which_pack_they_take(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_whole_run_has_its_pack_in_the_prompt_and_its_lessons_hold_for_it(
+def test_a_whole_run_has_its_pack_in_the_prompt_and_its_lessons_hold_for_that_pack(
     operator: Actor,
     adam: Any,
     server: ModelServer,

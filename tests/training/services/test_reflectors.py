@@ -119,7 +119,7 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
 
 
 @runs
-def test_an_exemplar_is_kept_as_one_and_the_next_run_begins_with_it_as_one(
+def test_an_exemplar_is_kept_as_an_exemplar_and_the_next_run_begins_with_that_exemplar(
     operator: Actor, learner: Agent, rows: Dataset, cheap: ModelServer
 ) -> None:
     cheap.brain = Adviser(WORLD, WORLD.helpful[:3])  # what it would find by itself is nothing now and then

@@ -101,7 +101,7 @@ def test_dynamic_sampling_sees_ranks_and_not_what_was_before_them() -> None:
     assert len(rollouts) == 3 and min(rollouts) < 3 * 4 * made.config.n_trajectories_per_query
 
 
-def test_a_composite_scale_stays_for_an_iteration_and_moves_after_it() -> None:
+def test_a_composite_scale_is_constant_within_an_iteration_and_moves_afterwards() -> None:
     made = setup(n_iterations=4, selection=0, batch_size=4, n_trajectories_per_query=4, **COMPOSITE)
     _, reports = run(made)
     observed = [
@@ -162,7 +162,7 @@ def test_a_checkpoint_from_before_rewards_remembered_still_loads() -> None:
     assert observed["completion"] == 0
 
 
-def test_a_plain_reward_leaves_the_checkpoint_as_it_was() -> None:
+def test_a_plain_reward_adds_nothing_to_the_checkpoint() -> None:
     state, _ = run(setup(n_iterations=2, selection=0))
     assert not any(name.startswith("reward/") for name in unpack(state.to_bytes()))
 
@@ -183,7 +183,7 @@ class Angry:
         return [None] * len(trajectories)
 
 
-def test_a_reward_that_raises_on_a_group_marks_it_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_reward_that_raises_on_a_group_marks_the_group_and_the_run_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TrainerSetup, "reward", lambda self: Angry())
     _, reports = run(setup(n_iterations=2, selection=0, batch_size=2))
     for report in reports:

@@ -114,7 +114,7 @@ def start(actor: Actor, agent: Agent, **changes: Any) -> TrainingRun:
     return run_start(actor, agent=agent, rows=ROWS, config=CONFIG | changes)
 
 
-def test_job_learns_a_context_and_the_held_out_queries_prove_it(
+def test_job_learns_a_context_and_the_held_out_queries_prove_its_gain(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
     run = start(operator, agent, **THOROUGH)
@@ -142,7 +142,7 @@ def test_job_learns_a_context_and_the_held_out_queries_prove_it(
 
 
 @pytest.mark.thorough(reason="a whole run")
-def test_each_epoch_says_what_it_cost_and_what_became_of_every_proposal(operator: Actor, agent: Agent) -> None:
+def test_each_epoch_records_its_cost_and_the_outcome_of_every_proposal(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent, context={**CONFIG["context"], "group_tokens": 0})
     run_to_end(run.job)
     epochs = list(Epoch.objects.filter(run=run))
@@ -356,7 +356,7 @@ def test_an_erasure_reaches_the_lessons_of_runs_and_checkpoints(operator: Actor,
         assert word.casefold() not in str(policy.state_dict()).casefold()
 
 
-def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_one_begins_with_it(
+def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_run_begins_with_that_rule(
     operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def knowing(policy: ContextPolicy, *_: Any) -> QueryRule:
@@ -428,7 +428,7 @@ def test_a_prompt_pack_frames_a_context_and_says_for_how_many_lessons_there_is_r
         start(operator, Agent.objects.get(id=agent.id))
 
 
-def test_a_run_that_began_with_a_playbook_is_compared_with_it_and_on_request_with_nothing(
+def test_a_run_that_began_with_a_playbook_is_compared_with_the_playbook_and_on_request_with_nothing(
     operator: Actor, agent: Agent
 ) -> None:
     playbook = playbook_create(operator_admin(agent), agent=agent)

@@ -128,7 +128,7 @@ def test_job_runs_to_its_end_and_the_ledger_says_what_the_server_says(
     assert server.requests[0].key == "sk-test-123"
 
 
-def test_job_pauses_at_its_budget_and_goes_on_when_it_is_raised(
+def test_job_pauses_at_its_budget_and_goes_on_when_the_budget_is_raised(
     operator: Actor, adam: Any, model_agent: Agent, server: ModelServer
 ) -> None:
     whole = start(operator, model_agent)

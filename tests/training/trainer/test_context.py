@@ -47,7 +47,7 @@ def setup(**changes: object) -> TrainerSetup:
     )
 
 
-def test_run_collects_scores_and_stays_as_it_is() -> None:
+def test_run_collects_scores_and_its_policy_stays_unchanged() -> None:
     made = setup()
     state = made.fresh_state()
     reports = list(steps(made, state))

@@ -209,7 +209,7 @@ def test_a_row_draws_the_same_in_any_batch_with_the_probabilities_of_a_forward_p
 
 
 @pytest.mark.parametrize("rank", [0, 4])
-def test_a_state_goes_on_bit_for_bit_where_it_was_saved(engine: TorchEngine, rank: int) -> None:
+def test_a_restored_state_continues_bit_for_bit(engine: TorchEngine, rank: int) -> None:
     def train(name: str, steps: int) -> None:
         for at in range(steps):
             engine.forward_backward(name, [Datum((*PROMPTS[at % 3], 30), (0.0,) * 8 + (1.0,))])

@@ -62,7 +62,7 @@ def test_so_many_words_in_a_row_of_the_query_are_a_leak() -> None:
     ("answer", "leaks"),
     [("Lisbon", True), ("new york", True), ("1048", True), ("42", False), ("yes", False), ("True", False), ("", False)],
 )
-def test_the_answer_is_a_leak_where_it_is_one(answer: str, leaks: bool) -> None:
+def test_the_answer_counts_as_a_leak_only_where_the_text_reveals_the_answer(answer: str, leaks: bool) -> None:
     text = f"When asked, think twice and say {answer} in the end."
     assert bool(leak(text, Source("Where is it?", (answer,)))) is leaks
 

@@ -57,7 +57,7 @@ def refusal(result: Applied, before: Library | None = None) -> str:
 # -- each operation ----------------------------------------------------------------------------------------------------
 
 
-def test_a_new_lesson_says_where_it_comes_from() -> None:
+def test_a_new_lesson_names_its_sources() -> None:
     result = applied(Operation("ADD", NEW, reason="two attempts differ in it"))
     (receipt,), lesson = result.receipts, result.library.lessons[-1]
     assert receipt.taken and receipt.handle == lesson.handle and receipt.text == NEW
@@ -81,7 +81,7 @@ def test_a_lesson_is_deleted_by_its_name_alone_and_kept_for_the_record() -> None
     assert len(result.library) == 10 and len(result.library.live) == 9
 
 
-def test_a_merge_keeps_the_lineage_of_all_that_it_joins() -> None:
+def test_a_merge_keeps_the_lineage_of_all_merged_lessons() -> None:
     result = applied(Operation("MERGE", NEW, ids=("x3", "x7")))
     merged = result.library.lessons[-1]
     assert merged.parents == ("x3", "x7") and merged.text == NEW
@@ -345,6 +345,6 @@ def test_operations_are_read_by_their_usual_names() -> None:
     "one",
     ['{"op": "EXPLODE"}', '{"op": "ADD"}', '{"op": "UPDATE", "text": "t"}', '{"op": 3}', '"ADD"', '{"op": "DELETE"}'],
 )
-def test_an_operation_that_lacks_what_it_needs_makes_the_answer_unusable(one: str) -> None:
+def test_an_operation_without_a_required_field_makes_the_answer_unusable(one: str) -> None:
     with pytest.raises(UnusableAnswer):
         read(Operations, f'{{"operations": [{one}]}}')

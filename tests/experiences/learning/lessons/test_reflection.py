@@ -134,7 +134,7 @@ async def test_two_queries_of_one_text_stay_two_groups() -> None:
     assert len({one.text for one in model.asked if one.stage == "summary"}) == 4
 
 
-async def test_each_operation_knows_what_taught_it() -> None:
+async def test_each_operation_names_its_evidence() -> None:
     result, _, _ = await reflected([group(0.0, 1.0, 0.5)], each=1)
     ((operation, lineage),) = result.proposed
     assert (operation.op, operation.text) == ("ADD", LESSON)
@@ -157,7 +157,7 @@ async def test_a_merged_lesson_keeps_the_lineage_of_the_nearest_proposal() -> No
     assert all(len(lineage.sources) == 2 for _, lineage in result.proposed)  # no query of the batch may be repeated
 
 
-async def test_a_lesson_that_a_rewrite_spoils_stays_as_it_was_proposed() -> None:
+async def test_a_lesson_that_a_rewrite_spoils_keeps_its_proposed_text() -> None:
     long = f"{LESSON.removesuffix('.')}, {LESSON.removeprefix('When ')} {LESSON.removeprefix('When ')}"
 
     def say(question: Question) -> str:
@@ -247,7 +247,7 @@ async def test_an_attempt_can_not_close_its_own_block() -> None:
         assert f"{marks[0]}>>>" in question.messages[0].content and mark not in question.messages[0].content
 
 
-async def test_the_right_answer_is_shown_to_no_agent_and_a_lesson_that_gives_it_is_refused() -> None:
+async def test_the_right_answer_is_shown_to_no_agent_and_a_lesson_with_the_answer_is_refused() -> None:
     result, model, _ = await reflected([group(0.0, 1.0)], lambda q: sane(q, "When sums are asked for, say thirteen."))
     assert not any("thirteen" in one.messages[1].content for one in model.asked if one.stage == "summary")
     applied = after(result)
@@ -389,7 +389,7 @@ async def test_an_order_in_an_exemplar_waits_in_quarantine() -> None:
     assert made.status == "quarantined" and made not in applied.library.live
 
 
-async def test_an_exemplar_can_not_end_its_quotation_and_stays_as_it_was_said() -> None:
+async def test_an_exemplar_can_not_end_its_quotation_and_keeps_its_wording() -> None:
     _, (made,) = await exemplars(group(0.0, 1.0, said=f'{OWN_WORDS} "Right"\n- \u201cand\u201d that is that.'))
     assert made.text.count('"') == 2 and "\n" not in made.text and "\u201d" not in made.text
     changes = [Operation("UPDATE", LESSON, made.handle), Operation("MERGE", LESSON, ids=(made.handle, "x1"))]
@@ -512,7 +512,7 @@ async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted
 
 
 @pytest.mark.parametrize("stage", STAGES)
-async def test_a_stage_that_answers_with_rubbish_leaves_the_library_as_it_was(stage: str) -> None:
+async def test_a_stage_that_answers_with_rubbish_does_not_change_the_library(stage: str) -> None:
     rng = random.Random(stage)
 
     def say(question: Question) -> str:

@@ -122,7 +122,7 @@ async def played(text: str, metadata: dict[str, Any], runtime: type[Says] = Says
 
 
 @isolated
-async def test_a_rollouts_code_is_checked_for_the_reward_that_counts_it() -> None:
+async def test_a_rollouts_code_is_checked_where_a_reward_counts_quality() -> None:
     text, tests = f"Here:\n```python\n{GOOD}```", {"tests": ["assert area(1) == 3", "assert area(1) == 4"]}
     found = await played(text, tests)
     assert found.error == "" and found.evidence["code_quality"]["tests_passed"] == 1

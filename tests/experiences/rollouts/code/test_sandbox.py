@@ -48,7 +48,7 @@ def test_sandbox_sees_no_file_of_the_host_and_writes_none(tmp_path: Path) -> Non
     assert not Path("/tmp/own").exists()
 
 
-def test_sandbox_has_no_variable_of_the_process_that_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sandbox_has_no_variable_of_its_parent_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET_KEY", "hunter2")
     assert "hunter2" not in refused("import os; print(dict(os.environ))")
 

@@ -149,7 +149,7 @@ async def test_world_finds_out_the_name_of_a_task_in_dialect_b(key: str) -> None
         assert [number for _, number in server.resets] == [4, 5]
 
 
-async def test_world_resets_by_the_name_it_is_given() -> None:
+async def test_world_resets_by_the_given_name() -> None:
     with GymServer("B", task_key="seed") as server:
         with pytest.raises(GymError, match="422"):
             await (lost := started(gym(server))).opening()

@@ -221,7 +221,7 @@ def test_leak_of_decimal_precision_would_be_noticed() -> None:
 # -- scoring ---------------------------------------------------------------------------------------------------
 
 
-def test_environment_scores_an_exception_of_a_verifier_as_zero_and_counts_it() -> None:
+def test_environment_scores_and_counts_an_exception_of_a_verifier_as_zero() -> None:
     environment = environments.get("reasoning_gym")({"families": ["prime_factorization"]})
     world: ToolWorld = environment.world  # type: ignore[attr-defined]
     [scenario] = environment.scenarios("train", 1, 1)

@@ -71,7 +71,7 @@ def test_no_schema_holds_up_a_worker(schema: dict[str, Any], answer: str) -> Non
         ({"$defs": {"n": {"type": "integer"}}, "items": {"$ref": "#/$defs/n"}}, "[1, 2]", '["1"]'),
     ],
 )
-def test_a_schema_means_what_it_always_meant(schema: dict[str, Any], right: str, wrong: str) -> None:
+def test_a_schema_has_an_unchanged_meaning(schema: dict[str, Any], right: str, wrong: str) -> None:
     assert judged({"json_schema": schema}, right).success
     assert not judged({"json_schema": schema}, wrong).success
 

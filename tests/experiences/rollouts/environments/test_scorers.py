@@ -76,7 +76,7 @@ def test_an_answer_passes_or_fails_with_the_evidence(
     ("scorer", "expected"),
     [("exact", {"answer": "Four"}), ("contains", {"contains": "Four"}), ("regex", {"regex": "Four"})],
 )
-def test_case_counts_where_it_is_asked_for(scorer: str, expected: dict[str, Any]) -> None:
+def test_case_counts_where_the_row_requires_case(scorer: str, expected: dict[str, Any]) -> None:
     assert check_for(expected, scorer)("four").success
     strict = check_for(expected, scorer, case_sensitive=True)
     assert strict("Four").success and not strict("four").success

@@ -33,7 +33,7 @@ def test_its_splits_share_no_query_and_are_the_same_each_time(seed: int) -> None
         world.scenarios("selection", 5, seed)
 
 
-def test_a_score_out_of_bounds_or_an_error_of_it_costs_the_answer_its_score() -> None:
+def test_a_score_out_of_bounds_or_an_error_of_the_score_is_a_score_of_zero() -> None:
     right = answered("Answer: 4")
     assert (right.score, right.success, right.evidence) == (1.0, True, {"answer": "4", "expected": 3})
     assert answered("3").score == 0 and "scorer_error" not in answered("3").evidence

@@ -194,7 +194,7 @@ def clock(at: int) -> str:
     return f"{at // 60:02d}:{at % 60:02d}"
 
 
-def test_tools_are_a_tasks_own_where_it_needs_some() -> None:
+def test_tools_are_those_of_the_task_where_the_task_has_some() -> None:
     for name, family in FAMILIES.found.items():
         _, episode = tasks(name, 1)[0]
         assert isinstance(episode, TextEpisode) and isinstance(episode, EquippedEpisode) is family.uses_tools, name

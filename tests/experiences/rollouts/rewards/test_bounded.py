@@ -38,7 +38,7 @@ class Asking:
         return [self(one) for one in group]
 
 
-async def test_a_reward_without_a_limit_is_called_at_once_and_one_with_it_in_a_thread() -> None:
+async def test_a_reward_without_a_limit_is_called_directly_and_a_limited_one_in_a_thread() -> None:
     here = threading.current_thread().name
     for seconds, threads in ((None, {here}), (5.0, {"reward"})):
         reward, one = Asking(seconds=seconds), trajectory()

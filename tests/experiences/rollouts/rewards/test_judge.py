@@ -110,7 +110,7 @@ async def test_success_and_the_median_of_several_calls() -> None:
     assert found.reward == 0.0 and len(found.evidence["verdict"]["judge"]["scores"]) == 3
 
 
-async def test_the_reference_is_shown_unless_it_should_not_be() -> None:
+async def test_the_reference_is_shown_unless_the_setting_hides_the_reference() -> None:
     with ModelServer(brain=acting) as server:
         await lived(server, judge())
         await lived(server, judge(reference=False))

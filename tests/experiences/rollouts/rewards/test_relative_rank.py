@@ -203,7 +203,7 @@ def test_ranks_of_a_learning_reward_learn_too() -> None:
     assert rewards.get("relative_rank")({}).state_dict() == {}  # type: ignore[attr-defined]
 
 
-def test_ground_truth_keeps_what_it_compared() -> None:
+def test_ground_truth_keeps_the_compared_answers() -> None:
     evidence = {"scorer": "exact", "answer": "Paris" * 500, "expected": ["Paris", "Lutetia"], "else": 1}
     one = lived(0.5, evidence=evidence)
     pay(rewards.get("ground_truth")({}), one)

@@ -94,7 +94,7 @@ def test_an_empty_episode_is_paid_its_outcome() -> None:
         assert (one.reward, one.steps) == (0.0, []) and set(one.components.values()) == {0}
 
 
-def test_the_potential_rule_pays_what_a_step_adds_and_takes_it_back_at_the_end() -> None:
+def test_the_potential_rule_pays_the_gain_of_a_step_and_takes_the_sum_back_at_the_end() -> None:
     assert [s.reward for s in paid("potential", CALL, ANSWER, step=0, gamma=0.5).steps] == pytest.approx([0.05, 0.9])
 
 
@@ -109,7 +109,7 @@ _KINDS = st.sampled_from(
 
 
 @given(st.lists(_KINDS, max_size=19), st.booleans(), st.sampled_from([0.9, 0.99, 1.0]))
-def test_reward_leaves_the_best_policy_as_it_is_when_paid_by_potential(
+def test_reward_paid_by_potential_does_not_change_the_best_policy(
     before: list[Step], success: bool, gamma: float
 ) -> None:
     """The discounted sum of the shaping is the same for every episode: 0, as Phi is 0 at both ends."""
@@ -197,7 +197,7 @@ def test_the_recipe_of_a_reward_works_word_for_word(tmp_path: Path, monkeypatch:
     assert run_tests_of("add-a-reward") == 4
 
 
-def test_a_formula_pays_one_amount_or_what_it_says_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_formula_returns_one_amount_or_a_whole_payment(monkeypatch: pytest.MonkeyPatch) -> None:
     one, built_in = trajectory(CALL, CALL, ANSWER, outcome=0.4), rewards._items
     for function, steps, components in (
         (lambda t: t.outcome, [0.0, 0.0, 0.4], {"made": 0.4}),

@@ -115,7 +115,7 @@ async def test_the_key_is_good_for_one_rollout() -> None:
         assert late["status"] == 401 and not model.requests
 
 
-async def test_steps_say_how_each_call_was_asked_and_why_it_ended_early() -> None:
+async def test_steps_record_the_parameters_of_each_call_and_its_early_end() -> None:
     def asks(asked: dict[str, Any], ask: Ask) -> str:
         user = {"role": "user", "content": asked["query"]}
         ask(user, temperature=0.2, max_tokens=50)
@@ -367,7 +367,7 @@ async def test_options_of_an_agents_request_are_passed_on() -> None:
     assert sent["max_tokens"] == 7 and sent["tools"][0]["function"]["name"] == "times"
 
 
-async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_it() -> None:
+async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drops_the_context() -> None:
     def drops(asked: dict[str, Any], ask: Ask) -> str:
         user = {"role": "user", "content": asked["query"]}
         ask(user)
@@ -468,7 +468,7 @@ async def test_calls_under_way_when_the_agent_answers_are_waited_for_and_kept() 
     assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0 and found.success
 
 
-async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_after_it() -> None:
+async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_afterwards() -> None:
     def hangs(asked: dict[str, Any], ask: Ask) -> str:
         sock, body = begun(asked)
         sock.sendall(body)

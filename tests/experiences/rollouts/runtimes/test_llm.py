@@ -107,7 +107,7 @@ def paid(trajectory: Trajectory) -> Any:
     return rewards.get("outcome")({})(trajectory)
 
 
-async def test_react_calls_a_tool_reads_it_and_answers() -> None:
+async def test_react_calls_a_tool_reads_its_result_and_answers() -> None:
     meter = FreeMeter()
     with ModelServer(brain=calculating) as server:
         found = await rolled(server, meter=meter, system="You are careful.")

@@ -196,7 +196,7 @@ async def test_fetch_refuses_what_is_not_on_the_list(pages: Pages, names: Names,
 
 
 @pytest.mark.parametrize("path", ["/there", "/away", "/inside", "/file", "/as", "/round"])
-async def test_fetch_follows_no_redirect_and_says_where_it_leads(pages: Pages, path: str) -> None:
+async def test_fetch_follows_no_redirect_and_names_its_target(pages: Pages, path: str) -> None:
     found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
     assert not found.ok and found.error.startswith("the page redirects to ")
     assert [path for path, _ in pages.asked] == [path]
@@ -222,7 +222,7 @@ async def test_fetch_refuses_this_host_by_the_systems_own_resolver(pages: Pages,
     assert INSIDE in found.error and not pages.asked
 
 
-async def test_fetch_connects_to_the_address_that_it_checked(pages: Pages, names: Names) -> None:
+async def test_fetch_connects_to_the_checked_address(pages: Pages, names: Names) -> None:
     names.names["pages.test"] = ["127.0.0.1", "10.0.0.7"]  # a name that changes once it was checked
     assert (await fetched(tool(), f"http://pages.test:{pages.port}/")).ok and names.asked == ["pages.test"]
     assert INSIDE in (await fetched(tool(), f"http://pages.test:{pages.port}/")).error

@@ -87,7 +87,7 @@ def test_the_calculator_is_right(text: str, value: str) -> None:
         "1+" * 5_000 + "1",
     ],
 )
-def test_the_calculator_says_why_it_can_not(text: str) -> None:
+def test_the_calculator_gives_a_reason_for_a_failure(text: str) -> None:
     with pytest.raises(ToolError) as said:
         calculator(text)
     assert str(said.value)

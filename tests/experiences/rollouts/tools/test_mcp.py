@@ -318,7 +318,7 @@ def test_client_refuses_two_servers_of_one_name() -> None:
 # -- processes --------------------------------------------------------------------------------------------------------
 
 
-async def test_client_starts_nothing_before_it_is_needed(tmp_path: Path) -> None:
+async def test_client_starts_no_server_before_the_first_call(tmp_path: Path) -> None:
     started = tmp_path / "started"
     program = (sys.executable, "-c", f"open({str(started)!r}, 'w')")
     server = MCPServer("local", "stdio", command=program[0], args=program[1:], timeout_s=20.0)
@@ -380,7 +380,7 @@ async def test_client_starts_a_server_that_died_again_but_once() -> None:
     assert await gone(second)
 
 
-async def test_client_starts_one_server_again_for_all_rollouts_that_it_left() -> None:
+async def test_client_restarts_a_dead_server_once_for_all_rollouts() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
         await asyncio.gather(*(tools.call("local__slow", {"seconds": 20}) for _ in range(4)),
@@ -425,7 +425,7 @@ async def test_client_says_so_when_a_server_can_not_be_had() -> None:
             await mcp.tools()
 
 
-async def test_client_says_so_when_an_http_server_is_away_and_finds_it_again() -> None:
+async def test_client_reports_an_http_server_that_is_away_and_connects_again_later() -> None:
     with MCPHTTP() as http:
         mcp = MCPTools([MCPServer("far", "http", url=http.url, timeout_s=5)])
         tools = Toolset(await mcp.tools())

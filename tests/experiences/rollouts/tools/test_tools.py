@@ -219,7 +219,7 @@ def test_tool_refuses_what_is_not_its_kind_and_says_why(tool: str, text: str) ->
     assert result.error
 
 
-def test_tool_works_on_the_last_result_where_a_chain_needs_it() -> None:
+def test_tool_works_on_the_last_result_where_a_chain_needs_that_result() -> None:
     result = run("int_calc", "How many legs have 13 cats, 2 ants?", "13*4 + 2*6")
     assert result == ToolResult(True, "64", read_last=True)
     assert run("int_calc", "What is 1 + 1?", "64") == ToolResult(True, "2")  # 64 is no expression
