@@ -157,9 +157,9 @@ def agent(acme: Organization, olivia: Any) -> Agent:
 
 @pytest.fixture(scope="session")
 def warm_start() -> Iterator[WarmStart]:
-    found = WarmStart(str(env.ROOT))
-    yield found
-    found.end()
+    result = WarmStart(str(env.ROOT))
+    yield result
+    result.end()
 
 
 @pytest.fixture

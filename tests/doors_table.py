@@ -48,5 +48,5 @@ def lines(counts: Counts) -> list[str]:
 
 
 def _cell(row: dict[str, int], role: str) -> str:
-    asked = row.get(f"{role} asked")
-    return "" if asked is None else f"{row.get(f'{role} allowed', 0)}/{asked}"
+    response = row.get(f"{role} asked")
+    return "" if response is None else f"{row.get(f'{role} allowed', 0)}/{response}"

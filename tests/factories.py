@@ -259,8 +259,8 @@ def served(release: Release, word: str = "Zanzibar") -> ProductionTrace:
     )
     LearningLoop.objects.create(**owner)
     turn = LoopTurn.objects.create(**owner, release=release, number=1, trigger="hand", state="reviewing")
-    asked = {"query": f"Where is {word}?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
-    LoopRow.objects.create(turn=turn, trace_id=trace.pk, **asked, state="waiting")
+    values = {"query": f"Where is {word}?", "expected": "East of Africa.", "flags": ["odd"], "source": "corrected"}
+    LoopRow.objects.create(turn=turn, trace_id=trace.pk, **values, state="waiting")
     return trace
 
 

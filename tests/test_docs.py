@@ -85,10 +85,10 @@ def expanded(name: str) -> list[str]:
 
 def flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
     """Nested settings by their dotted names."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for name, value in values.items():
-        found |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return found
+        result |= flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return result
 
 
 def alike(value: Any, text: str) -> bool:
@@ -143,27 +143,27 @@ def test_each_promise_names_a_test_that_exists(name: str) -> None:
 
 
 def test_nothing_refers_to_a_paper_outside_of_the_repository() -> None:
-    found = {
+    values = {
         f"{path.relative_to(ROOT)}: {mention}"
         for path in of_kind(".py", ".html", ".md", ".js", ".css", ".yml", ".yaml", ".toml", ".sh")
         for mention in mentions(OUTSIDE, path)
     }
-    assert not found, f"Give the reason, a paper, or a section of docs/ instead: {sorted(found)}"
+    assert not values, f"Give the reason, a paper, or a section of docs/ instead: {sorted(values)}"
 
 
 def test_each_document_that_is_referred_to_is_there_with_its_section() -> None:
-    found = set()
+    names = set()
     for path in of_kind(".py", ".html", ".md", ".yml", ".toml"):
         for named in mentions(DOCUMENT, path):
             name, _, section = named.partition("#")
             if missing(ROOT / name, section):
-                found.add(f"{path.relative_to(ROOT)}: {named}")
-    assert not found, sorted(found)
+                names.add(f"{path.relative_to(ROOT)}: {named}")
+    assert not names, sorted(names)
 
 
 def test_each_link_of_a_document_leads_somewhere() -> None:
-    found = {f"{path.relative_to(ROOT)}: {link}" for path in of_kind(".md") for link in dead_links(path)}
-    assert not found, sorted(found)
+    values = {f"{path.relative_to(ROOT)}: {link}" for path in of_kind(".md") for link in dead_links(path)}
+    assert not values, sorted(values)
 
 
 def test_the_defaults_that_the_page_on_algorithms_names_are_those_of_the_code() -> None:
@@ -177,7 +177,7 @@ def test_the_defaults_that_the_page_on_algorithms_names_are_those_of_the_code() 
 
 
 def test_each_module_that_a_document_names_is_there() -> None:
-    found = {
+    values = {
         f"{path.relative_to(ROOT)}: {name}"
         for path in of_kind(".md")
         for named in MODULE.findall(path.read_text(encoding="utf-8"))
@@ -185,7 +185,7 @@ def test_each_module_that_a_document_names_is_there() -> None:
         if path.name not in ("CHANGELOG.md", "api.md")
         and not any((ROOT / f"{name.rstrip('/')}{end}").exists() for end in ("", ".py"))
     }
-    assert not found, sorted(found)
+    assert not values, sorted(values)
 
 
 @pytest.mark.parametrize("recipe", sorted(path.stem for path in HOW_TO.glob("*.md")))
@@ -203,11 +203,11 @@ def test_the_page_on_rewards_has_a_row_for_each() -> None:
 
 
 def test_docstrings_and_comments_name_who_is_meant() -> None:
-    found = {
+    values = {
         f"{path.relative_to(ROOT)}: {text.strip()[:100]}"
         for path in of_kind(".py")
         if path.relative_to(ROOT).parts[0] in PACKAGES
         for text in explained(path)
         if MISSING_NOUN.search(text)
     }
-    assert not found, f"Say which person, worker, process or caller is meant: {sorted(found)}"
+    assert not values, f"Say which person, worker, process or caller is meant: {sorted(values)}"

@@ -128,10 +128,10 @@ def test_each_option_that_the_documents_name_alone_is_of_a_command() -> None:
 @cache
 def described() -> dict[tuple[str, ...], dict[str, Any]]:
     """The operations of the description, by the segments of their paths."""
-    found = {}
+    values = {}
     for path, operations in openapi()["paths"].items():
-        found[tuple(ANY if part.startswith("{") else part for part in path.strip("/").split("/"))] = operations
-    return found
+        values[tuple(ANY if part.startswith("{") else part for part in path.strip("/").split("/"))] = operations
+    return values
 
 
 def routes(patterns: Any, before: str = "") -> Iterator[tuple[str, Any]]:
@@ -146,11 +146,11 @@ def routes(patterns: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 @cache
 def served() -> dict[tuple[str, ...], Any]:
     """All views of the site, by the segments of their addresses."""
-    found = {}
+    values = {}
     in_front = [(one, None) for one in (*INTERFACES, "/v1/models", mcp_path.PATH)]  # ASGI applications of their own
     for route, view in [*routes([*get_resolver().url_patterns, *websocket_urlpatterns]), *in_front]:
-        found.setdefault(tuple(ANY if "<" in part else part for part in route.strip("/").split("/")), view)
-    return found
+        values.setdefault(tuple(ANY if "<" in part else part for part in route.strip("/").split("/")), view)
+    return values
 
 
 def allows(view: Any, method: str) -> bool:
@@ -263,8 +263,8 @@ def test_each_line_of_curl_asks_an_operation_with_parameters_and_a_body_that_are
 @cache
 def methods() -> tuple[dict[str, Any], dict[str, Any]]:
     """The methods of JSON-RPC by name, and the schemas that they share."""
-    found = openrpc.document(METHODS, "", "")
-    return {one["name"]: one for one in found["methods"]}, found["components"]
+    document = openrpc.document(METHODS, "", "")
+    return {one["name"]: one for one in document["methods"]}, document["components"]
 
 
 def rpc_problems(request: dict[str, Any]) -> list[str]:

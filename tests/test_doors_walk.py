@@ -102,7 +102,7 @@ class Walk:
             return  # what names no row shows a stranger of each role their own rows; the admin elsewhere asks for all
         with transaction.atomic():
             response = send()
-            found = leaks(response)
+            result = leaks(response)
             away = response.status_code == 302 and response["Location"].startswith(("/sign-in/", "/admin/login/"))
             refused = response.status_code in REFUSED or away
             if writes and refused and not self.stranger:
@@ -113,9 +113,9 @@ class Walk:
         assert response.status_code < 500, (self.role, where, response.status_code)
         if self.stranger:
             self.counts[door, right, "stranger asked"] += 1
-            self.counts[door, right, "stranger leaks"] += bool(found)
+            self.counts[door, right, "stranger leaks"] += bool(result)
             self.counts[door, right, f"stranger {'refused' if refused else 'nothing'}"] += 1
-            assert not found, (self.role, where, found)
+            assert not result, (self.role, where, result)
             assert refused or not row, (self.role, where, response.status_code)
             return
         self.counts[door, right, f"{self.role} asked"] += 1
@@ -319,8 +319,8 @@ async def test_every_role_opens_its_own_sockets_and_calls_its_own_tools(
 
 
 async def called(client: httpx.AsyncClient, headers: dict[str, str], tool: str, given: dict[str, Any]) -> str:
-    asked = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": tool, "arguments": given}}
     accept = {"accept": "application/json, text/event-stream", "mcp-protocol-version": "2025-06-18"}
-    response = await client.post("/mcp", json=asked, headers=headers | accept)
+    response = await client.post("/mcp", json=request, headers=headers | accept)
     assert response.status_code == 200, (response.status_code, response.text)
     return response.text

@@ -49,8 +49,8 @@ def test_no_query_parameter_breaks_a_page_of_the_console(browser: Client) -> Non
         shown = answer.status_code == 200 and answer["Content-Type"].startswith("text/html")
         page = Page(path, answer.content.decode() if shown else "")
         for _ in range(EACH if shown else 0):
-            asked = hostile_query(page, chance)
-            assert browser.get(path, asked).status_code < 500, (path, asked)
+            query = hostile_query(page, chance)
+            assert browser.get(path, query).status_code < 500, (path, query)
 
 
 def test_no_value_breaks_a_form_of_the_admin(browser: Client) -> None:

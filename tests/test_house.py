@@ -19,27 +19,27 @@ APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 def modules() -> dict[str, ast.Module]:
     """Every module by its dotted name, without migrations."""
-    found = {}
+    values = {}
     for app in APPS:
         for path in (ROOT / app).rglob("*.py"):
             if "migrations" not in path.parts:
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-                found[name] = ast.parse(path.read_text(encoding="utf-8"))
-    return found
+                values[name] = ast.parse(path.read_text(encoding="utf-8"))
+    return values
 
 
 def arrows(known: dict[str, ast.Module]) -> dict[str, set[str]]:
     """Which modules each module imports, also inside of functions and for types alone."""
-    found: dict[str, set[str]] = {name: set() for name in known}
+    values: dict[str, set[str]] = {name: set() for name in known}
     for name, tree in known.items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ImportFrom) and node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
-                    found[name] |= {inner if inner in known else node.module} & known.keys()
+                    values[name] |= {inner if inner in known else node.module} & known.keys()
             elif isinstance(node, ast.Import):
-                found[name] |= {alias.name for alias in node.names} & known.keys()
-    return found
+                values[name] |= {alias.name for alias in node.names} & known.keys()
+    return values
 
 
 def reached(start: str, imports: dict[str, set[str]]) -> set[str]:
@@ -84,12 +84,12 @@ def test_no_lock_on_a_row_blocks_foreign_keys_to_that_row() -> None:
 
 
 def test_no_two_classes_have_one_name() -> None:
-    found: dict[str, list[str]] = {}
+    values: dict[str, list[str]] = {}
     for name, tree in modules().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.ClassDef) and node.name not in ("Meta", "Command"):
-                found.setdefault(node.name, []).append(name)
-    assert {name: places for name, places in found.items() if len(places) > 1} == {}
+                values.setdefault(node.name, []).append(name)
+    assert {name: places for name, places in values.items() if len(places) > 1} == {}
 
 
 def layers() -> list[list[list[str]]]:

@@ -73,8 +73,8 @@ def test_the_servers_own_lines_go_through_the_same_formatter() -> None:
 
 def read(lines: io.StringIO, message: str) -> list[dict[str, Any]]:
     """The lines with this beginning, each with the ids that an incident is followed by."""
-    found = [json.loads(line) for line in lines.getvalue().splitlines()]
-    return [one for one in found if one["message"].startswith(message)]
+    messages = [json.loads(line) for line in lines.getvalue().splitlines()]
+    return [one for one in messages if one["message"].startswith(message)]
 
 
 def test_each_step_of_a_job_and_each_iteration_is_a_line_with_its_ids(
@@ -131,7 +131,7 @@ def test_each_step_of_a_deployment_is_a_line_with_its_ids(
     release = release_make(Actor(adam), clerk)
     with django_capture_on_commit_callbacks(execute=True):
         deployment = deployment_start(Actor(adam), release, strategy="immediate", override="No suite here.")
-    found = read(lines, "deployment ")
-    assert found[0]["message"] == "deployment started"
-    for one in found:
+    result = read(lines, "deployment ")
+    assert result[0]["message"] == "deployment started"
+    for one in result:
         assert (one["deployment_id"], one["agent_id"]) == (str(deployment.pk), str(clerk.pk))

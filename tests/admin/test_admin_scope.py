@@ -147,8 +147,8 @@ def refused(client: Client, path: str, form: Any, name: str, wrong: str) -> None
     assert name in answer.context["adminform"].form.errors, where
     assert snapshot() == before, where
     if len(wrong) < 3 or wrong[0].isdigit():
-        asked = client.get(path, {name: wrong})  # what a link may fill in beforehand
-        assert asked.status_code == 200 and shows(asked) == [], where
+        response = client.get(path, {name: wrong})  # what a link may fill in beforehand
+        assert response.status_code == 200 and shows(response) == [], where
 
 
 @pytest.mark.rounds
@@ -163,11 +163,15 @@ def test_no_search_filter_or_list_of_choices_shows_another_tenant(
             if not getattr(field, "many_to_one", False) or field.related_model is None:
                 continue
             known = foreign.get(field.related_model, [str(uuid4())])[0]
-            found = client.get(where, {f"{field.name}__id__exact": known})
-            assert found.status_code in {200, 302, 400, 403} and shows(found) == [], (where, field.name)
-            asked = {"app_label": model._meta.app_label, "model_name": model._meta.model_name, "field_name": field.name}
-            found = client.get(reverse("admin:autocomplete"), asked | {"term": "z"})
-            assert found.status_code in {200, 403, 404} and shows(found) == [], (asked, found.status_code)
+            response = client.get(where, {f"{field.name}__id__exact": known})
+            assert response.status_code in {200, 302, 400, 403} and shows(response) == [], (where, field.name)
+            values = {
+                "app_label": model._meta.app_label,
+                "model_name": model._meta.model_name,
+                "field_name": field.name,
+            }
+            response = client.get(reverse("admin:autocomplete"), values | {"term": "z"})
+            assert response.status_code in {200, 403, 404} and shows(response) == [], (values, response.status_code)
     nul = {"app_label": "experiences", "model_name": "agent", "field_name": "organization", "term": "a\x00b"}
     assert client.get(reverse("admin:autocomplete"), nul).status_code == 400
 

@@ -43,8 +43,8 @@ def test_every_model_is_listed_under_a_plain_heading(boss: Client, everything: T
 
 def test_the_list_of_models_is_filtered(boss: Client, everything: TrainingRun) -> None:
     assert 'id="nav-filter"' in boss.get("/admin/").content.decode()
-    found = boss.get("/admin/search/", {"s": "ledger"}).content.decode()
-    assert "/admin/budgets/ledgerentry/" in found and "Money" in found and "/admin/jobs/job/" not in found
+    result = boss.get("/admin/search/", {"s": "ledger"}).content.decode()
+    assert "/admin/budgets/ledgerentry/" in result and "Money" in result and "/admin/jobs/job/" not in result
     by_heading = boss.get("/admin/search/", {"s": "money"}).content.decode()
     assert "/admin/budgets/budget/" in by_heading and "/admin/budgets/modelprice/" in by_heading
 

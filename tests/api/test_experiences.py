@@ -56,8 +56,8 @@ def test_lessons_are_listed_filtered_and_paged(api: Caller, lessons: list[Experi
     assert ids(api.get("experiences", domain="sums", ordering="-weight")) == [mine[0], mine[2]]
     assert ids(api.get("experiences", min_effect=0)) == [mine[0]]
     assert ids(api.get("experiences", search=lessons[1].summary)) == [mine[1]]
-    found = pages(api, "experiences", limit=2, ordering="weight")
-    assert [len(page) for page in found] == [2, 2, 1] and len({one["id"] for page in found for one in page}) == 5
+    result = pages(api, "experiences", limit=2, ordering="weight")
+    assert [len(page) for page in result] == [2, 2, 1] and len({one["id"] for page in result for one in page}) == 5
 
 
 @pytest.mark.parametrize("query", [{"status": "loved"}, {"min_effect": "much"}, {"efect": 1}, {"ordering": "effect"}])

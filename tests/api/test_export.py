@@ -60,8 +60,8 @@ def test_export_streams_csv_that_no_spreadsheet_runs(api: Caller, run: TrainingR
 
 
 def test_json_is_answered_whole_up_to_the_limit(api: Caller, run: TrainingRun, monkeypatch: Any) -> None:
-    found = api.get("trajectories/export", format="json", success="true").json()
-    assert found["total_count"] == found["exported_count"] == len(found["trajectories"]) == 12
+    body = api.get("trajectories/export", format="json", success="true").json()
+    assert body["total_count"] == body["exported_count"] == len(body["trajectories"]) == 12
     monkeypatch.setattr(streams, "MAX_AT_ONCE", 11)
     response = api.get("trajectories/export", format="json", success="true")
     assert response.status_code == 413 and "jsonl" in response.json()["detail"]

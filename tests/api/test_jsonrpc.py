@@ -152,11 +152,11 @@ def test_a_session_with_its_csrf_token_is_answered(olivia: Any) -> None:
     client = Client(enforce_csrf_checks=True)
     client.force_login(olivia)
     client.get("/agents/new/")
-    asked = {"jsonrpc": "2.0", "method": "training.list_jobs", "params": {}, "id": 1}
+    result = {"jsonrpc": "2.0", "method": "training.list_jobs", "params": {}, "id": 1}
     token = client.cookies["csrftoken"].value
-    response = client.post("/api/v1/jsonrpc", asked, content_type="application/json", headers={"X-CSRFToken": token})
+    response = client.post("/api/v1/jsonrpc", result, content_type="application/json", headers={"X-CSRFToken": token})
     assert response.status_code == 200 and "jobs" in response.json()["result"], response.content
-    wrong = client.post("/api/v1/jsonrpc", asked, content_type="application/json", headers={"X-CSRFToken": "x" * 64})
+    wrong = client.post("/api/v1/jsonrpc", result, content_type="application/json", headers={"X-CSRFToken": "x" * 64})
     assert wrong.status_code == 403
 
 
@@ -179,7 +179,7 @@ def test_each_method_answers_by_its_own_description(
     described = api.result("rpc.discover")
     waiting = {"job_id": str(queued_run(operator, agent).job_id)}
     other = factories.AgentFactory(organization=agent.organization)
-    asked = {
+    values = {
         "training.get_status": {"job_id": str(run.job_id)},
         "training.pause": waiting,
         "training.resume": waiting,
@@ -190,8 +190,8 @@ def test_each_method_answers_by_its_own_description(
         "training.list_jobs": {},
         "rpc.discover": {},
     }
-    assert set(asked) == set(METHODS)
-    for method, params in asked.items():
+    assert set(values) == set(METHODS)
+    for method, params in values.items():
         result = api.result(method, params)
         result_check(described, method, result)
         for wrong in (result | {"surprise": 1}, dict(list(result.items())[1:])):

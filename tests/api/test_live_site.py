@@ -55,12 +55,12 @@ def test_a_program_trains_evaluates_and_exports(live_site: LiveSite, operator: A
     status = program.status(job_id)
     assert status["progress"]["current_iteration"] == 8 and status["best_checkpoint"]
 
-    found = program.result("training.evaluate", agent_id=agent.slug, samples=2, wait_seconds=100)
-    assert found["status"] == "completed", found
-    assert set(found["metrics"]) == {"success_rate", "avg_reward", "avg_steps", "tool_usage_accuracy"}
-    comparison = found["baseline_comparison"]
+    result = program.result("training.evaluate", agent_id=agent.slug, samples=2, wait_seconds=100)
+    assert result["status"] == "completed", result
+    assert set(result["metrics"]) == {"success_rate", "avg_reward", "avg_steps", "tool_usage_accuracy"}
+    comparison = result["baseline_comparison"]
     assert {"baseline_success_rate", "improvement_percent", "p_value", "statistically_significant"} <= set(comparison)
-    assert found["evaluation_time_seconds"] > 0
+    assert result["evaluation_time_seconds"] > 0
 
     exported = program.result("training.export_trajectories", job_id=job_id, filters={"limit": 10})
     assert exported["exported_count"] == 10 and exported["total_count"] == status["trajectories"]

@@ -148,20 +148,22 @@ def test_a_missing_migration_is_not_ready() -> None:
     with as_owner(), connection.cursor() as cursor:
         cursor.execute("DELETE FROM django_migrations WHERE app = 'site_roof'")
         gone = cursor.rowcount
-    found = health.migrations()
-    assert gone > 1 and found.status == "down" and found.detail.startswith(f"{gone} migrations are not applied")
+    migrations = health.migrations()
+    assert (
+        gone > 1 and migrations.status == "down" and migrations.detail.startswith(f"{gone} migrations are not applied")
+    )
 
 
 def test_a_worker_that_holds_a_job_is_seen(operator: Actor, agent: Agent) -> None:
-    found = health.workers()  # no Celery worker runs beside these tests
-    assert (found.status, found.detail) == ("degraded", "no worker is seen: jobs wait until one is up")
-    assert found.more == {"busy": 0, "answering": 0, "jobs_waiting": 0}
+    result = health.workers()  # no Celery worker runs beside these tests
+    assert (result.status, result.detail) == ("degraded", "no worker is seen: jobs wait until one is up")
+    assert result.more == {"busy": 0, "answering": 0, "jobs_waiting": 0}
     run = queued_run(operator, agent)
     assert health.workers().more["jobs_waiting"] == 1
     until = timezone.now() + timezone.timedelta(seconds=30)
     Job.objects.filter(id=run.job_id).update(status=Status.RUNNING, lease_until=until, worker="w1")
-    found = health.workers()
-    assert (found.status, found.more["busy"], found.more["jobs_waiting"]) == ("ok", 1, 0)
+    result = health.workers()
+    assert (result.status, result.more["busy"], result.more["jobs_waiting"]) == ("ok", 1, 0)
 
 
 def test_a_storage_that_is_away_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -184,11 +186,11 @@ def test_a_broker_that_is_away_answers_no_ping(settings: Any, monkeypatch: pytes
 def figures(response: Any) -> dict[str, dict[tuple[str, ...], float]]:
     """Samples by name and label values."""
     assert response.status_code == 200, response.content
-    found: dict[str, dict[tuple[str, ...], float]] = {}
+    values: dict[str, dict[tuple[str, ...], float]] = {}
     for family in text_string_to_metric_families(response.content.decode()):
         for sample in family.samples:
-            found.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
-    return found
+            values.setdefault(sample.name, {})[tuple(sample.labels.values())] = sample.value
+    return values
 
 
 def test_metrics_count_what_is_active(anybody: Client, operator: Actor, agent: Agent) -> None:
@@ -196,13 +198,13 @@ def test_metrics_count_what_is_active(anybody: Client, operator: Actor, agent: A
     other = queued_run(operator, factories.AgentFactory(organization=agent.organization))
     TrainingRun.objects.filter(job=run.job).update(cost_micros=1_250_000)
     Job.objects.filter(id=other.job_id).update(status=Status.COMPLETED)
-    found = figures(anybody.get("/metrics"))
-    assert found["training_jobs_created_total"] == {(): 2.0} and found["jobs_created_total"] == {("training",): 2.0}
-    assert found["active_training_jobs"] == {(): 1.0}
-    assert found["training_budget_usage_usd"] == {(str(run.job_id),): 1.25}
-    assert found["jobs_active"][("training", "queued")] == 1.0
-    assert found["jobs_active"][("evaluation", "running")] == 0.0
-    assert found["jobs_waiting"] == {(): 1.0}
+    result = figures(anybody.get("/metrics"))
+    assert result["training_jobs_created_total"] == {(): 2.0} and result["jobs_created_total"] == {("training",): 2.0}
+    assert result["active_training_jobs"] == {(): 1.0}
+    assert result["training_budget_usage_usd"] == {(str(run.job_id),): 1.25}
+    assert result["jobs_active"][("training", "queued")] == 1.0
+    assert result["jobs_active"][("evaluation", "running")] == 0.0
+    assert result["jobs_waiting"] == {(): 1.0}
 
 
 def test_metrics_have_the_names_of_the_source_documents(anybody: Client, operator: Actor, agent: Agent) -> None:
@@ -240,10 +242,10 @@ def test_metrics_page_adds_up_what_web_and_workers_counted(
     for _ in range(3):
         subprocess.run([sys.executable, "-c", count], env=environment, cwd=env.ROOT, check=True)
     monkeypatch.setenv("PROMETHEUS_MULTIPROC_DIR", str(tmp_path))
-    found = figures(anybody.get("/metrics"))
-    assert found["training_jobs_completed_total"] == {("failed",): 3.0}
-    assert found["jobs_completed_total"] == {("evaluation", "failed"): 3.0, ("training", "failed"): 3.0}
-    assert found["active_training_jobs"] == {(): 0.0}
+    result = figures(anybody.get("/metrics"))
+    assert result["training_jobs_completed_total"] == {("failed",): 3.0}
+    assert result["jobs_completed_total"] == {("evaluation", "failed"): 3.0, ("training", "failed"): 3.0}
+    assert result["active_training_jobs"] == {(): 0.0}
 
 
 @pytest.mark.parametrize(

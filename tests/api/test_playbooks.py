@@ -58,8 +58,8 @@ def test_its_context_is_the_served_one_and_its_draft_the_next_one(
 
 def test_playbooks_are_listed(api: Caller, operator: Actor, playbook: Playbook, charlie: Any) -> None:
     other = playbook_of(operator, AgentFactory(organization=playbook.organization, name="Zoe"))
-    found = pages(api, "playbooks", limit=1, ordering="items")
-    assert [len(page) for page in found] == [1, 1]
+    result = pages(api, "playbooks", limit=1, ordering="items")
+    assert [len(page) for page in result] == [1, 1]
     (zoe,) = api.get("playbooks", search="zoe").json()["results"]
     assert zoe["agent"] == other.agent.slug and "sections" not in zoe
     assert Caller(charlie).get("playbooks").json()["results"] == []

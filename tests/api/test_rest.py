@@ -219,9 +219,9 @@ def test_a_job_is_shared_and_unshared(api: Caller, run: TrainingRun) -> None:
 )
 def test_trajectories_are_filtered(api: Caller, run: TrainingRun, query: dict[str, Any], count: int) -> None:
     for scope in ({}, {"job": str(run.job_id)}, {"agent": run.agent.slug}):
-        found = pages(api, "trajectories", limit=7, **query, **scope)
-        assert sum(len(page) for page in found) == count
-        assert len({row["trajectory_id"] for page in found for row in page}) == count
+        result = pages(api, "trajectories", limit=7, **query, **scope)
+        assert sum(len(page) for page in result) == count
+        assert len({row["trajectory_id"] for page in result for row in page}) == count
 
 
 def test_wrong_filters_get_a_reason(api: Caller, run: TrainingRun) -> None:

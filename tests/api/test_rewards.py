@@ -245,10 +245,14 @@ SAMPLES = [
 
 
 def test_samples_are_paid_before_any_agent_has_lived(api: Caller) -> None:
-    found = ran(api, reward="outcome", samples=SAMPLES)
-    assert [one["reward"] for one in found["trajectories"]] == [1.0, 0.5, -1.0]
-    assert [(one["sample"], one["trajectory_id"]) for one in found["trajectories"]] == [(1, None), (2, None), (3, None)]
-    assert found["summary"]["n"] == 3
+    result = ran(api, reward="outcome", samples=SAMPLES)
+    assert [one["reward"] for one in result["trajectories"]] == [1.0, 0.5, -1.0]
+    assert [(one["sample"], one["trajectory_id"]) for one in result["trajectories"]] == [
+        (1, None),
+        (2, None),
+        (3, None),
+    ]
+    assert result["summary"]["n"] == 3
     ranked = ran(api, reward="relative_rank", options={"by": "steps", "success_first": False}, samples=SAMPLES[:2])
     first, second = (one["reward"] for one in ranked["trajectories"])
     assert first > second  # they are a group: the one with fewer steps comes first
@@ -258,8 +262,8 @@ def test_an_export_can_be_tried_without_a_change(api: Caller, run: TrainingRun) 
     rows = TrajectoryRecord.objects.filter(job_id=run.job_id)[:20]
     lines = [json.dumps(one, default=str) for one in as_exported(list(rows))]
     samples = [json.loads(line) for line in lines]
-    found = ran(api, reward="outcome", samples=samples)
-    assert [one["reward"] for one in found["trajectories"]] == [float(one["outcome"]) for one in samples]
+    result = ran(api, reward="outcome", samples=samples)
+    assert [one["reward"] for one in result["trajectories"]] == [float(one["outcome"]) for one in samples]
 
 
 @pytest.mark.parametrize(

@@ -85,9 +85,9 @@ def test_failures_of_a_job_are_the_tabs(api: Caller, run: TrainingRun, charlie: 
     (wrong,) = body["reasons"]
     assert (wrong["reason"], wrong["n"], wrong["title"]) == ("wrong_answer", body["failed"], "Wrong answer")
     assert wrong["low"] < wrong["share"] < wrong["high"]
-    found = api.get("trajectories", job=str(run.pk), reason=wrong["reason"], purpose="training", limit=200).json()
-    assert wrong["example"] in {one["trajectory_id"] for one in found["results"]}
-    assert len(found["results"]) == wrong["n"]
+    result = api.get("trajectories", job=str(run.pk), reason=wrong["reason"], purpose="training", limit=200).json()
+    assert wrong["example"] in {one["trajectory_id"] for one in result["results"]}
+    assert len(result["results"]) == wrong["n"]
     problem(Caller(charlie).get(f"training-jobs/{run.pk}/failures"), 404)
 
 

@@ -83,8 +83,8 @@ def test_a_program_asks_for_a_higher_budget(adam: Any, olivia: Any, operator: Ac
     reserve(Hold("a", chain, 1_000, "training", "small"))
     settle("a", bill(1_000))
     Job.objects.filter(pk=run.pk).update(status=Status.PAUSED, status_reason=Reason.BUDGET_EXCEEDED)
-    asked = caller.post(f"jobs/{run.pk}/raise-request")
-    assert asked.status_code == 200 and asked.json() == {"asked": ["adam"]}, asked.json()
+    response = caller.post(f"jobs/{run.pk}/raise-request")
+    assert response.status_code == 200 and response.json() == {"asked": ["adam"]}, response.json()
     body = Mail.objects.get().body  # to who may raise it
     assert f"/budgets/{chain.job_budget}/#limit" in body, body
     again = caller.post(f"jobs/{run.pk}/raise-request")

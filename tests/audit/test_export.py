@@ -70,10 +70,10 @@ def test_an_export_is_logged_and_holds_only_organisations_that_the_actor_adminis
     lines = exported(Actor(adam), action="test.line", until="2100-01-01T00:00:00Z")
     assert len(lines) == 3 and b"theirs" not in b"".join(lines)
     logged = AuditEvent.objects.filter(action="audit.exported", organization_id=acme.pk).order_by("number")
-    asked = {"action": "test.line", "until": "2100-01-01T00:00:00Z"}
+    filters = {"action": "test.line", "until": "2100-01-01T00:00:00Z"}
     assert [one.after for one in logged] == [
         {"filters": {"about": "run"}, "lines": 0},
-        {"filters": asked, "lines": 3},
+        {"filters": filters, "lines": 3},
     ]
     assert {one.actor for one in logged} == {"adam"}
     with pytest.raises(Forbidden):
@@ -120,8 +120,8 @@ def test_a_copy_is_checked_against_the_seals_line_by_line(adam: Any, acme: Organ
     events(acme, 2)
     copy = exported(Actor(adam))
     assert seal(LOG) and [json.loads(line)["seal"] is None for line in copy] == [False] * 5 + [True] * 2
-    found = copy_compare(copy)
-    assert (found.lines, found.unsealed, found.wrong) == (7, 0, [])  # also those that were sealed later
+    result = copy_compare(copy)
+    assert (result.lines, result.unsealed, result.wrong) == (7, 0, [])  # also those that were sealed later
     forged = [line.replace(b'"n": 3', b'"n": 4') for line in copy]
     third = AuditEvent.objects.values_list("number", flat=True).get(pk=made[3].pk)
     assert copy_compare(forged).wrong == [f"line {third} of the copy is not what was sealed"]

@@ -43,10 +43,10 @@ def test_sealed_lines_verify_and_later_lines_wait_for_the_next_seal(db: None) ->
     lines(3)
     assert seal(LOG) == 3 and seal(LOG) == 0
     lines(2)
-    found = verify(LOG)
-    assert (found.lines, found.seals, found.unsealed, found.wrong) == (3, 1, 2, [])
+    result = verify(LOG)
+    assert (result.lines, result.seals, result.unsealed, result.wrong) == (3, 1, 2, [])
     assert seal(LOG) == 2
-    again = verify(LOG, head=found.head)
+    again = verify(LOG, head=result.head)
     assert (again.lines, again.seals, again.unsealed, again.wrong) == (5, 2, 0, [])
 
 
@@ -138,5 +138,5 @@ def test_many_who_write_and_seal_at_once_leave_no_line_out() -> None:
     while any(one.is_alive() for one in writers):
         seal_all()
     seal_all()
-    found = verify(LOG)
-    assert (found.lines, found.unsealed, found.wrong) == (240, 0, [])
+    result = verify(LOG)
+    assert (result.lines, result.unsealed, result.wrong) == (240, 0, [])

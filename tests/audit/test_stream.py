@@ -57,11 +57,11 @@ class Siem(ThreadingHTTPServer):
 
     def bodies(self) -> dict[str, Any]:
         """The batches that were taken, by id, in the order of their first arrival. A batch is the same at each try."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for headers, body in self.came:
             data = json.loads(body)["data"]
-            assert found.setdefault(headers["webhook-id"], data) == data and data["batch"] == headers["webhook-id"]
-        return found
+            assert values.setdefault(headers["webhook-id"], data) == data and data["batch"] == headers["webhook-id"]
+        return values
 
     def lines(self) -> list[Any]:
         return [line for one in self.bodies().values() for line in one["lines"]]
@@ -100,8 +100,8 @@ def siem() -> Iterator[Siem]:
 
 def lines(organization: Organization, n: int) -> list[int]:
     made = [record(None, "test.line", organization=organization, after={"n": one}) for one in range(n)]
-    found = dict(AuditEvent.objects.filter(pk__in=[one.pk for one in made]).values_list("pk", "number"))
-    return [found[one.pk] for one in made]
+    result = dict(AuditEvent.objects.filter(pk__in=[one.pk for one in made]).values_list("pk", "number"))
+    return [result[one.pk] for one in made]
 
 
 @contextmanager
@@ -198,10 +198,10 @@ def test_a_seal_that_shows_up_while_others_are_passed_over_is_not_passed_over_wi
         checked = sending._lines
 
         def check(stream: AuditStream) -> list[tuple[int, int, int]]:
-            found = checked(stream)
+            result = checked(stream)
             late.commit()
             seal(LOG)
-            return found
+            return result
 
         monkeypatch.setattr(sending, "_lines", check)
         audit_send()

@@ -58,9 +58,9 @@ def typed(client: Client, page: str, **changes: str) -> dict[str, str]:
     form = client.get(page).content.decode()
     sent = {}
     for tag in re.findall(r"<input[^>]*>", form):
-        found = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
-        if found.get("name", "").endswith(("limit_usd", "note")):
-            sent[found["name"]] = found.get("value", "")
+        result = dict(re.findall(r'([a-z-]+)="([^"]*)"', tag))
+        if result.get("name", "").endswith(("limit_usd", "note")):
+            sent[result["name"]] = result.get("value", "")
     return sent | changes
 
 
@@ -94,8 +94,8 @@ def test_an_admin_chooses_among_the_agents_there_are(
     shown = boss.get(address(Budget, "add")).content.decode()
     assert agent.name in shown and "Foreigner" not in shown
     for wrong in (str(theirs.id), str(uuid4()), "x"):
-        asked = {"organization": str(acme.id), "agent": wrong, "limit_usd": "1"}
-        assert boss.post(address(Budget, "add"), asked).status_code == 200
+        form = {"organization": str(acme.id), "agent": wrong, "limit_usd": "1"}
+        assert boss.post(address(Budget, "add"), form).status_code == 200
     assert not Budget.objects.exists()
 
 
@@ -113,8 +113,8 @@ def test_a_limit_is_set_and_changed_with_its_history(
     who: str, request: pytest.FixtureRequest, acme: Organization, agent: Any
 ) -> None:
     client = request.getfixturevalue(who)
-    asked = {"organization": str(acme.id), "agent": str(agent.id), "limit_usd": "12.50", "note": "pilot"}
-    assert client.post(address(Budget, "add"), asked).status_code == 302
+    form = {"organization": str(acme.id), "agent": str(agent.id), "limit_usd": "12.50", "note": "pilot"}
+    assert client.post(address(Budget, "add"), form).status_code == 302
     budget = Budget.objects.get()
     assert (budget.scope, budget.owner_id, budget.limit_micros) == ("agent", agent.id, 12_500_000)
     page = address(Budget, "change", budget.id)
@@ -157,11 +157,11 @@ def test_an_admin_reaches_no_budget_of_another_organisation(boss: Client, elsewh
 
 
 def test_prices_are_edited_in_dollars(house: Client, boss: Client, acme: Organization) -> None:
-    asked = {
+    form = {
         "organization": str(acme.id), "model": "m", "valid_from": "2026-01-01", "input_usd": "2.5", "cached_usd": "",
         "output_usd": "10", "call_usd": "", "source": "contract",
     }  # fmt: skip
-    assert boss.post(address(ModelPrice, "add"), asked).status_code == 302
+    assert boss.post(address(ModelPrice, "add"), form).status_code == 302
     price = ModelPrice.objects.get()
     assert (price.input_micros, price.cached_input_micros, price.output_micros, price.per_call_micros) == (
         2_500_000,
@@ -171,10 +171,10 @@ def test_prices_are_edited_in_dollars(house: Client, boss: Client, acme: Organiz
     )
     page = address(ModelPrice, "change", price.id)
     assert "2.5" in boss.get(page).content.decode()
-    assert boss.post(page, asked | {"input_usd": "3"}).status_code == 302
+    assert boss.post(page, form | {"input_usd": "3"}).status_code == 302
     event = AuditEvent.objects.get(action="price.changed")
     assert (event.before["input"], event.after["input"]) == (2_500_000, 3_000_000)
-    for_all = asked | {"organization": "", "model": "all"}
+    for_all = form | {"organization": "", "model": "all"}
     refused = boss.post(address(ModelPrice, "add"), for_all, follow=True)
     assert "Only a superuser" in refused.content.decode()
     assert not ModelPrice.objects.filter(organization=None).exists()
@@ -185,17 +185,17 @@ def test_prices_are_edited_in_dollars(house: Client, boss: Client, acme: Organiz
 
 
 def test_the_same_price_twice_is_a_message_and_no_error(house: Client, acme: Organization) -> None:
-    asked = {"organization": "", "model": "m", "valid_from": "2026-01-01", "input_usd": "1", "output_usd": "1"}
-    assert house.post(address(ModelPrice, "add"), asked).status_code == 302
-    assert house.post(address(ModelPrice, "add"), asked, follow=True).status_code == 200
+    form = {"organization": "", "model": "m", "valid_from": "2026-01-01", "input_usd": "1", "output_usd": "1"}
+    assert house.post(address(ModelPrice, "add"), form).status_code == 302
+    assert house.post(address(ModelPrice, "add"), form, follow=True).status_code == 200
     assert ModelPrice.objects.count() == 1
-    nothing = asked | {"model": "n", "input_usd": "", "output_usd": ""}
+    nothing = form | {"model": "n", "input_usd": "", "output_usd": ""}
     assert "declare the model free" in house.post(address(ModelPrice, "add"), nothing, follow=True).content.decode()
 
 
 def test_alerts_are_sent_where_the_settings_say(boss: Client, acme: Organization) -> None:
-    asked = {"organization": str(acme.id), "webhook_url": "https://example.com/hook", "secret_version": "1"}
-    made = boss.post(address(BudgetSettings, "add"), asked)
+    form = {"organization": str(acme.id), "webhook_url": "https://example.com/hook", "secret_version": "1"}
+    made = boss.post(address(BudgetSettings, "add"), form)
     row = BudgetSettings.objects.get()
     assert webhook_secret(acme.id, 1) in made.content.decode() and "no-store" in made["Cache-Control"]
     assert (row.webhook_url, row.email_admins) == ("https://example.com/hook", False)
@@ -236,8 +236,8 @@ def test_budgets_are_listed_and_found_by_the_names_of_their_owners(house: Client
     url = reverse("admin:budgets_budget_changelist")
     page = house.get(url).content.decode()
     assert all(f">{name}<" in page for name in ("Router", agent.name, "Acme Research"))
-    found = house.get(url, {"q": agent.name}).content.decode()
-    assert f">{agent.name}<" in found and ">Router<" not in found
+    response = house.get(url, {"q": agent.name}).content.decode()
+    assert f">{agent.name}<" in response and ">Router<" not in response
     assert ">Router<" in house.get(url, {"q": "route"}).content.decode()
 
 

@@ -38,11 +38,11 @@ def admin(adam: Any) -> Caller:
 
 
 def test_a_budget_is_exact_to_a_micro_dollar(spent: Chain, stakeholder: Caller) -> None:
-    found = stakeholder.get(f"budgets/{spent.job_budget}").json()
-    assert (found["scope"], found["period"], found["period_start"]) == ("job", "total", None)
-    assert (found["spent_usd"], found["spent_micros"]) == (0.600001, 600_001)
-    assert (found["limit_usd"], found["reserved_micros"], found["left_micros"]) == (1.0, 100_000, 299_999)
-    assert found["owner_id"] == found["job_id"] == str(spent.job_id)
+    body = stakeholder.get(f"budgets/{spent.job_budget}").json()
+    assert (body["scope"], body["period"], body["period_start"]) == ("job", "total", None)
+    assert (body["spent_usd"], body["spent_micros"]) == (0.600001, 600_001)
+    assert (body["limit_usd"], body["reserved_micros"], body["left_micros"]) == (1.0, 100_000, 299_999)
+    assert body["owner_id"] == body["job_id"] == str(spent.job_id)
     monthly = stakeholder.get(f"budgets/{spent.organization_budget}").json()
     assert monthly["period_start"] == str(month_of()) and monthly["job_id"] is None
 
@@ -106,10 +106,10 @@ def test_the_ledger_comes_in_pages(spent: Chain, dan: Any, stakeholder: Caller) 
 
 @pytest.mark.parametrize(("by", "key"), [("model", "small"), ("purpose", "training"), ("job", None), ("day", None)])
 def test_the_money_is_broken_down(by: str, key: str | None, spent: Chain, stakeholder: Caller) -> None:
-    found = stakeholder.get("budgets/breakdown", by=by).json()
+    body = stakeholder.get("budgets/breakdown", by=by).json()
     expected = key or {"job": str(spent.job_id), "day": f"{timezone.now():%Y-%m-%d}"}[by]
-    assert [(one["key"], one["cost_micros"], one["calls"]) for one in found["results"]] == [(expected, 600_001, 1)]
-    assert (found["total_usd"], found["total_micros"]) == (0.600001, 600_001)
+    assert [(one["key"], one["cost_micros"], one["calls"]) for one in body["results"]] == [(expected, 600_001, 1)]
+    assert (body["total_usd"], body["total_micros"]) == (0.600001, 600_001)
     assert stakeholder.get("budgets/breakdown", by=by, until="2020-01-01").json()["total_micros"] == 0
 
 

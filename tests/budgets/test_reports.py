@@ -112,8 +112,8 @@ def test_a_steady_pace_is_forecast_exactly() -> None:
 def test_the_interval_is_that_of_the_formula() -> None:
     # Mean 200, s^2 = 100, n = 3, m = 4; with two degrees of freedom t is 2.920.
     half = 2.920 * (4 * 100 + 16 * 100 / 3) ** 0.5
-    found = forecast(1_000, [190, 200, 210], 4)
-    assert (found.middle_micros, found.low_micros, found.high_micros) == (
+    result = forecast(1_000, [190, 200, 210], 4)
+    assert (result.middle_micros, result.low_micros, result.high_micros) == (
         1_800,
         round(1_800 - half),
         round(1_800 + half),
@@ -139,8 +139,8 @@ def test_a_month_is_forecast_from_its_last_whole_days(acme: Any) -> None:
     for day in range(4, 11):
         spend(chain, str(day), 100, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
-    found = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 12, tzinfo=UTC))
-    assert (found.spent_micros, found.middle_micros, found.days) == (700, 700 + 2_050, 7)  # 20.5 days are left
+    result = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 12, tzinfo=UTC))
+    assert (result.spent_micros, result.middle_micros, result.days) == (700, 700 + 2_050, 7)  # 20.5 days are left
     after = budget_forecast(budget, now=lambda: datetime(2024, 6, 2, tzinfo=UTC))
     assert (after.middle_micros, after.low_micros) == (700, None)
 
@@ -160,9 +160,9 @@ def test_nothing_is_forecast_before_three_whole_days_of_spending(acme: Any, days
     for day in days:
         spend(chain, str(day), 450_000, day=date(2024, 5, day))
     budget = Budget.objects.get(id=chain.organization_budget)
-    found = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 23, 30, tzinfo=UTC))
+    result = budget_forecast(budget, now=lambda: datetime(2024, 5, 11, 23, 30, tzinfo=UTC))
     spent = 450_000 * len(days)
-    assert found == Forecast(spent, spent, None, None, 0) and not found.exceeds(spent)
+    assert result == Forecast(spent, spent, None, None, 0) and not result.exceeds(spent)
 
 
 def test_a_total_has_no_month(chain: Chain) -> None:

@@ -151,9 +151,9 @@ def test_a_session_that_ends_in_any_statement_of_paid_training_pays_for_nothing_
     kept = TrajectoryRecord.objects.filter(job_id=run.job_id)
     assert Iteration.objects.filter(run=run).count() == PAID["n_iterations"]
     assert kept.filter(purpose="training").count() == 2 * 4 * 4 and not kept.exclude(error="").exists()
-    asked = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
+    calls = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
     # Each session that ended may have cost what was under way, at most all that ran at once.
-    assert world.owed.requests <= kept.count() + asked + len(ender.ended) * 16
+    assert world.owed.requests <= kept.count() + calls + len(ender.ended) * 16
     assert differences() == []
 
 
@@ -171,8 +171,8 @@ def test_a_session_that_ends_in_any_statement_of_an_evolution_changes_nothing(
     assert (job.status, job.error) == (Status.COMPLETED, "")
     assert [one.content for one in sections_of(Playbook.objects.get(id=playbook.id))].count(lesson) == 1
     assert differences() == []
-    asked = sum(Question.objects.filter(job=job).values_list("calls", flat=True))
-    assert asked == 1
+    calls = sum(Question.objects.filter(job=job).values_list("calls", flat=True))
+    assert calls == 1
 
 
 FULL = (

@@ -34,8 +34,8 @@ def killed_at_random(job: Job) -> int:
     """Kills what holds the job, up to ``KILLS`` times, and says how many it met."""
 
     def held() -> bool:
-        found = Job.objects.get(id=job.id)
-        return found.status in ENDED or (found.status == Status.RUNNING and found.lease_until is not None)
+        response = Job.objects.get(id=job.id)
+        return response.status in ENDED or (response.status == Status.RUNNING and response.lease_until is not None)
 
     kills = 0
     for _ in range(KILLS):

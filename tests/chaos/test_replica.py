@@ -50,8 +50,8 @@ def test_lists_are_never_older_than_the_question_and_outlive_the_replica(
 
         def read(source: str) -> float:
             text = site.get("/metrics").text
-            found = re.search(rf'^database_replica_reads_total{{source="{source}"}} (\S+)', text, re.MULTILINE)
-            return float(found[1]) if found else 0.0
+            match = re.search(rf'^database_replica_reads_total{{source="{source}"}} (\S+)', text, re.MULTILINE)
+            return float(match[1]) if match else 0.0
 
         def made_and_listed(number: int) -> None:
             name = f"Made {number} just now"
@@ -84,9 +84,9 @@ def test_lists_are_never_older_than_the_question_and_outlive_the_replica(
             made_and_listed(number)
         away = eventually(
             lambda: (
-                (found := site.get("/health/").json()["dependencies"]["replica"])
-                and found["status"] == "degraded"
-                and found
+                (match := site.get("/health/").json()["dependencies"]["replica"])
+                and match["status"] == "degraded"
+                and match
             )
         )
         assert away["detail"] == "can't be reached"

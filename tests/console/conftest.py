@@ -56,23 +56,25 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 @pytest.fixture
 def evaluation(operator: Actor, run: TrainingRun) -> EvaluationRun:
     """A finished evaluation of ten queries: the baseline fails on all, the checkpoint on the last two."""
-    asked = evaluation_start(operator, run=run, split=Split.HELD_OUT, samples=2)
-    EvaluationRun.objects.filter(pk=asked.pk).update(lines=["held_out"])
-    asked.lines = ["held_out"]
+    result = evaluation_start(operator, run=run, split=Split.HELD_OUT, samples=2)
+    EvaluationRun.objects.filter(pk=result.pk).update(lines=["held_out"])
+    result.lines = ["held_out"]
     for arm in ("baseline", "trained"):
         lived = [
             trajectory(0, scenario, k, f"question {scenario}", _won(arm, scenario))
             for scenario in range(10)
             for k in range(2)
         ]
-        month = asked.job.created_at.date().replace(day=1)
-        owner = TrajectoryScope(asked.pk, asked.organization_id, asked.agent_id, month, "evaluation", arm, "held_out")
+        month = result.job.created_at.date().replace(day=1)
+        owner = TrajectoryScope(
+            result.pk, result.organization_id, result.agent_id, month, "evaluation", arm, "held_out"
+        )
         trajectories_write(owner, lived)
-        EvaluationResult.objects.bulk_create(_result(asked, arm, scenario) for scenario in range(10))
-    asked.report = reports.build(asked, uses=1, seconds=1.5)
-    asked.save(update_fields=["report"])
-    Job.objects.filter(id=asked.pk).update(status=Status.COMPLETED, progress=1.0)
-    return EvaluationRun.objects.select_related("job").get(pk=asked.pk)
+        EvaluationResult.objects.bulk_create(_result(result, arm, scenario) for scenario in range(10))
+    result.report = reports.build(result, uses=1, seconds=1.5)
+    result.save(update_fields=["report"])
+    Job.objects.filter(id=result.pk).update(status=Status.COMPLETED, progress=1.0)
+    return EvaluationRun.objects.select_related("job").get(pk=result.pk)
 
 
 def _won(arm: str, scenario: int) -> bool:

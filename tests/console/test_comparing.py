@@ -41,16 +41,18 @@ def another(operator: Actor, agent: Agent, title: str = "", **extra: Any) -> Tra
 
 def prove(operator: Actor, run: TrainingRun, successes: dict[str, list[bool]]) -> EvaluationRun:
     """A finished report on held-out queries in which the trained policy did that."""
-    asked = evaluation_start(operator, run=run, split=Split.HELD_OUT, samples=2)
-    EvaluationRun.objects.filter(pk=asked.pk).update(lines=["held_out"], report={"primary": "held_out", "lines": {}})
-    Job.objects.filter(id=asked.pk).update(status=Status.COMPLETED)
+    evaluation = evaluation_start(operator, run=run, split=Split.HELD_OUT, samples=2)
+    EvaluationRun.objects.filter(pk=evaluation.pk).update(
+        lines=["held_out"], report={"primary": "held_out", "lines": {}}
+    )
+    Job.objects.filter(id=evaluation.pk).update(status=Status.COMPLETED)
     for scenario, (query, found) in enumerate(successes.items()):
         EvaluationResult.objects.create(
-            evaluation=asked, arm="trained", line="held_out", scenario=scenario, query=query,
+            evaluation=evaluation, arm="trained", line="held_out", scenario=scenario, query=query,
             outcomes=[float(one) for one in found], successes=found, rewards=[float(one) for one in found],
             steps=[1] * len(found), tool_calls=[0] * len(found), tool_errors=[0] * len(found),
         )  # fmt: skip
-    return asked
+    return evaluation
 
 
 def answers(good: int, n: int = 20) -> dict[str, list[bool]]:
@@ -92,16 +94,16 @@ def test_a_difference_is_taken_query_by_query_and_corrected_for_all_jobs(
     prove(operator, run, answers(4))
     prove(operator, better, answers(16))
     prove(operator, alike, answers(4))
-    found = compare_on_held_out([run, better, alike])
-    assert found.reference.pk == run.pk
-    first, second = found.rows
+    result = compare_on_held_out([run, better, alike])
+    assert result.reference.pk == run.pk
+    first, second = result.rows
     assert (first.mean, first.n, first.tone) == (pytest.approx(0.6), 20, "good")
     assert first.words == "Better by 60.0 points" and first.low > 0.3
     assert first.p_adjusted == pytest.approx(2 * first.p_value)  # Holm, of two rows
     assert (second.mean, second.words, second.tone) == (0.0, "The same on every query", "plain")
-    assert found.n_differing == 12 and len(found.queries) == 12
-    assert {row.query for row in found.queries} == {f"query {i}" for i in range(4, 16)}
-    assert all(row.rates == [0.0, 1.0, 0.0] for row in found.queries)
+    assert result.n_differing == 12 and len(result.queries) == 12
+    assert {row.query for row in result.queries} == {f"query {i}" for i in range(4, 16)}
+    assert all(row.rates == [0.0, 1.0, 0.0] for row in result.queries)
 
 
 def test_a_difference_that_could_be_chance_is_not_called_one(operator: Actor, agent: Agent, run: TrainingRun) -> None:
@@ -119,9 +121,9 @@ def test_jobs_without_common_queries_are_named_and_not_compared(
     apart, unproven = another(operator, agent, "Elsewhere"), another(operator, agent, "Too early")
     prove(operator, run, answers(4))
     prove(operator, apart, {f"other {i}": [True] for i in range(5)})
-    found = compare_on_held_out([run, apart, unproven])
-    assert found.rows == [] and [one.pk for one in found.apart] == [apart.pk]
-    assert [one.pk for one in found.unproven] == [unproven.pk]
+    result = compare_on_held_out([run, apart, unproven])
+    assert result.rows == [] and [one.pk for one in result.apart] == [apart.pk]
+    assert [one.pk for one in result.unproven] == [unproven.pk]
     shown = re.sub(r"\s+", " ", html(console.get(compared(run, apart, unproven))))
     assert "Elsewhere was proven on other held-out queries" in shown
     assert "Too early has no report on held-out queries yet." in shown
@@ -131,8 +133,8 @@ def test_the_first_proven_job_is_what_others_are_compared_with(operator: Actor, 
     one, two = another(operator, agent), another(operator, agent)
     prove(operator, one, answers(4))
     prove(operator, two, answers(5))
-    found = compare_on_held_out([run, two, one])
-    assert found.reference.pk == two.pk and [row.run.pk for row in found.rows] == [one.pk]
+    result = compare_on_held_out([run, two, one])
+    assert result.reference.pk == two.pk and [row.run.pk for row in result.rows] == [one.pk]
 
 
 def test_six_jobs_are_read_with_as_many_queries_as_two(
@@ -174,8 +176,8 @@ def test_a_viewer_compares_and_changes_nothing(
 
 
 def test_nothing_leads_out_of_the_site(console: Client, run: TrainingRun) -> None:
-    asked = {"pick": [str(run.pk)], "act": "pause", "next": "https://example.org/"}
-    assert console.post("/jobs/chosen/", asked)["Location"] == "/jobs/"
+    form = {"pick": [str(run.pk)], "act": "pause", "next": "https://example.org/"}
+    assert console.post("/jobs/chosen/", form)["Location"] == "/jobs/"
     assert console.post("/jobs/chosen/", {"pick": [str(run.pk)], "act": "delete"}).status_code == 400
     assert console.post("/jobs/chosen/", {"act": "pause"}).status_code == 400
 

@@ -119,12 +119,12 @@ class Answering:
     """A model that suggests two things at once."""
 
     async def ask(self, shape: Any, messages: Any, *, key: str, stage: str) -> Any:
-        said = {"type": "add", "category": "strategies", "confidence": 0.9}
+        values = {"type": "add", "category": "strategies", "confidence": 0.9}
         return shape.model_validate(
             {
                 "deltas": [
-                    said | {"content": "Weigh the marble.", "rationale": "Of marble.", "executions": [1]},
-                    said | {"content": "Vent the xenon.", "rationale": "Of xenon.", "executions": [2]},
+                    values | {"content": "Weigh the marble.", "rationale": "Of marble.", "executions": [1]},
+                    values | {"content": "Vent the xenon.", "rationale": "Of xenon.", "executions": [2]},
                 ]
             }
         )
@@ -133,6 +133,9 @@ class Answering:
 async def test_each_suggestion_of_an_answer_has_its_own_reason_and_evidence() -> None:
     lived = [ExecutionEvidence(name, {}, {}, success=True, duration_ms=1.0) for name in ("first", "second")]
     model: Any = Answering()
-    found = await proposed(model, EvolutionEvidence((), lived, {}), key="k", marks=lambda: "mark")
-    assert found is not None
-    assert [(one.rationale, one.taught_by) for one in found] == [("Of marble.", ("first",)), ("Of xenon.", ("second",))]
+    result = await proposed(model, EvolutionEvidence((), lived, {}), key="k", marks=lambda: "mark")
+    assert result is not None
+    assert [(one.rationale, one.taught_by) for one in result] == [
+        ("Of marble.", ("first",)),
+        ("Of xenon.", ("second",)),
+    ]

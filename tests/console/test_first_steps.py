@@ -26,8 +26,8 @@ TITLES = ["An agent", "Queries to learn from", "A model, and its price", "The fi
 def steps_of(client: Client) -> dict[str, bool]:
     """Which steps are done, as the page says it, by their titles."""
     shown = html(client.get("/"))
-    found = re.findall(r"<span class=\"hidden\">(Done|To do):</span>.*?<h3>([^<]+)</h3>", shown, re.DOTALL)
-    return {title: state == "Done" for state, title in found}
+    matches = re.findall(r"<span class=\"hidden\">(Done|To do):</span>.*?<h3>([^<]+)</h3>", shown, re.DOTALL)
+    return {title: state == "Done" for state, title in matches}
 
 
 def test_an_empty_organisation_sees_the_way_in_the_place_of_cards_that_say_nothing(console: Client) -> None:

@@ -34,8 +34,8 @@ def test_foreign_learner_is_chosen_on_the_form_trained_proved_and_shown(
     form = console.get(f"/launch/?agent={agent.pk}").content.decode()
     assert '<option value="popularity">' in re.sub(r"\s+", " ", form)
     config = {name: str(SMALL[name]) for name in ("n_iterations", "eval_samples", "eval_interval", "seed")}
-    asked = {"agent": agent.pk, "source": "environment", "preset": "recommended", "learner": "popularity", **config}
-    answer = console.post("/launch/", asked)
+    values = {"agent": agent.pk, "source": "environment", "preset": "recommended", "learner": "popularity", **config}
+    answer = console.post("/launch/", values)
     assert answer.status_code == 302, answer.content.decode()[:2000]
     run = TrainingRun.objects.select_related("job").get()
     assert run.config["learner"] == "popularity" and run.learner.name == "popularity" and not run.learns_context

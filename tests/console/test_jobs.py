@@ -150,9 +150,9 @@ def test_before_the_first_iteration_one_empty_state_replaces_the_charts(
 
 def share(console: Client, run: TrainingRun) -> str:
     shown = html(console.post(f"/jobs/{run.pk}/share/", headers={"HX-Request": "true"}))
-    found = re.search(r"http://testserver(/shared/[^\"]+/)", shown)
-    assert found
-    return found.group(1)
+    match = re.search(r"http://testserver(/shared/[^\"]+/)", shown)
+    assert match
+    return match.group(1)
 
 
 def test_a_shared_page_needs_no_account_and_leads_nowhere(console: Client, run: TrainingRun) -> None:

@@ -163,8 +163,8 @@ def test_the_palette_finds_pages_and_actions_that_the_person_may_use(
     )
     shown = html(console.get("/search/palette/"))
     assert 'href="/launch/"' in shown and 'href="/jobs/"' in shown and f"/datasets/{made.pk}/" not in shown
-    found = html(console.get("/search/palette/?q=capit"))
-    assert f"/datasets/{made.pk}/" in found and 'href="/launch/"' not in found
+    page = html(console.get("/search/palette/?q=capit"))
+    assert f"/datasets/{made.pk}/" in page and 'href="/launch/"' not in page
     # What Enter opens is what was typed, where there is such a name, and not what holds it.
     for typed, first in (("jobs", "/jobs/"), ("launch", "/launch/"), ("compare", "/jobs/compare/")):
         assert (
@@ -248,8 +248,8 @@ SORTER = re.compile(r'<th[^>]*?(?: aria-sort="(\w+)")?>\s*<a class="sorter" href
 def heads(client: Client, address: str) -> dict[str, tuple[str, str]]:
     """The heads that order a list, by their words: how the list is ordered by each now, and where it leads."""
     path = address.partition("?")[0]
-    found = SORTER.findall(html(client.get(address)))
-    return {title: (order, path + link.replace("&amp;", "&")) for order, link, title in found}
+    page = SORTER.findall(html(client.get(address)))
+    return {title: (order, path + link.replace("&amp;", "&")) for order, link, title in page}
 
 
 def test_the_head_of_a_column_orders_the_list_and_reverses_the_order(
@@ -275,9 +275,9 @@ def test_the_head_of_a_column_orders_the_list_and_reverses_the_order(
 )
 def test_every_head_that_is_a_link_orders_its_list(signed_in: SignIn, adam: Any, evaluation: Any, address: str) -> None:
     client = signed_in(adam)
-    found = heads(client, address)
-    assert found
-    for title, (order, link) in found.items():
+    result = heads(client, address)
+    assert result
+    for title, (order, link) in result.items():
         turned = heads(client, link)[title][0]
         assert turned in {"ascending", "descending"} - {order}, (title, link)
 

@@ -160,8 +160,8 @@ def test_an_author_edits_a_comment_and_the_comment_says_so(
 ) -> None:
     [one] = jobs(operator, agent, ["one"])
     console.post(f"/jobs/{one.pk}/comments/", {"text": "Why so slow?"})
-    said = JobComment.objects.get()
-    address = f"/jobs/{one.pk}/comments/{said.pk}/edit/"
+    response = JobComment.objects.get()
+    address = f"/jobs/{one.pk}/comments/{response.pk}/edit/"
     assert ", edited" not in html(console.get(f"/jobs/{one.pk}/"))
     assert signed_in(dan).post(address, {"text": "Why so fast?"}).status_code == 403
     assert address not in html(signed_in(dan).get(f"/jobs/{one.pk}/"))
@@ -169,12 +169,14 @@ def test_an_author_edits_a_comment_and_the_comment_says_so(
     # The same words again are no edit.
     console.post(address, {"text": "Why so slow?"})
     assert JobComment.objects.get().edited_at is None
-    assert console.post(address, {"text": "Why so slow on Mondays?"})["Location"].endswith(f"#comment-{said.pk}")
+    assert console.post(address, {"text": "Why so slow on Mondays?"})["Location"].endswith(f"#comment-{response.pk}")
     shown = html(console.get(f"/jobs/{one.pk}/"))
     assert "Why so slow on Mondays?" in shown and ", edited" in shown and "Why so slow?" not in shown
     [logged] = AuditEvent.objects.filter(action="job.comment_edited")
-    assert (logged.user.username, logged.after) == ("olivia", {"comment": str(said.pk)})
-    again = Caller(operator.user).send("patch", f"training-jobs/{one.pk}/comments/{said.pk}", {"text": "Solved."}, {})
+    assert (logged.user.username, logged.after) == ("olivia", {"comment": str(response.pk)})
+    again = Caller(operator.user).send(
+        "patch", f"training-jobs/{one.pk}/comments/{response.pk}", {"text": "Solved."}, {}
+    )
     assert (again.status_code, again.json()["text"], bool(again.json()["edited_at"])) == (200, "Solved.", True)
 
 
@@ -189,10 +191,10 @@ def test_programs_read_and_write_notes_tags_and_comments(operator: Actor, agent:
     listed = caller.get("training-jobs", tag="kept").json()["results"]
     assert [(row["job_id"], row["note"]) for row in listed] == [(str(one.pk), "Good.")]
     assert caller.get("training-jobs", tag="other").json()["results"] == []
-    said = caller.post(f"{path}/comments", {"text": "Look."})
-    assert said.status_code == 201 and caller.get(f"{path}/comments").json() == [said.json()]
-    assert said.json()["author"] == "olivia"
-    gone = f"{path}/comments/{said.json()['id']}"
+    response = caller.post(f"{path}/comments", {"text": "Look."})
+    assert response.status_code == 201 and caller.get(f"{path}/comments").json() == [response.json()]
+    assert response.json()["author"] == "olivia"
+    gone = f"{path}/comments/{response.json()['id']}"
     assert Caller(dan).send("delete", gone, {}, {}).status_code == 403
     assert caller.send("delete", gone, {}, {}).status_code == 204
     assert caller.send("delete", gone, {}, {}).status_code == 404

@@ -62,10 +62,10 @@ def test_a_list_without_a_search_says_that_the_search_was_ignored(
     searched, unsearched = set(), set()
     playbook, budget = f"/agents/{run.agent_id}/playbook/?tab=versions", f"/budgets/{values['budget_id']}/"
     for address in (*LISTS, playbook, budget):
-        asked = html(client.get(f"{address}{'&' if '?' in address else '?'}q=nothing+is+called+so"))
-        if 'id="list"' in asked or address in (playbook, budget):
-            offers = 'name="q" value="nothing is called so"' in asked
-            assert offers is ("This list has no filter “q”." not in asked), address
+        page = html(client.get(f"{address}{'&' if '?' in address else '?'}q=nothing+is+called+so"))
+        if 'id="list"' in page or address in (playbook, budget):
+            offers = 'name="q" value="nothing is called so"' in page
+            assert offers is ("This list has no filter “q”." not in page), address
             (searched if offers else unsearched).add(address)
     assert unsearched == {"/checkpoints/", playbook, budget} and len(searched) >= 20
     assert client.get("/checkpoints/?as=csv&q=x").status_code == 400
@@ -111,8 +111,8 @@ def test_the_audit_log_says_what_was_done_and_leads_there(
     # What is gone is named, and leads nowhere.
     assert "Gone" in shown and f"/agents/{gone.pk}/" not in shown
     # The words are found, the code is in the CSV.
-    found = html(client.get("/audit/?q=changed+a+budget"))
-    assert "changed a budget" in found and "started a training job" not in found
+    page = html(client.get("/audit/?q=changed+a+budget"))
+    assert "changed a budget" in page and "started a training job" not in page
     csv = b"".join(client.get("/audit/?as=csv")).decode()
     assert "budget.changed" in csv and "changed a budget" not in csv
 
@@ -144,14 +144,14 @@ def test_every_action_that_is_recorded_has_words() -> None:
 
 def _recorded() -> set[str]:
     """The actions in the calls of ``record`` and ``archive``, where they are written out."""
-    found = set()
+    names = set()
     for path in (one for app in APPS for one in (ROOT / app).rglob("*.py")):
         for call in (one for one in ast.walk(ast.parse(path.read_text())) if isinstance(one, ast.Call)):
             if getattr(call.func, "id", "") in ("record", "archive"):
                 texts = (getattr(one, "value", None) for one in call.args)
-                found |= {one for one in texts if isinstance(one, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", one)}
-    assert len(found) > 80
-    return found
+                names |= {one for one in texts if isinstance(one, str) and re.fullmatch(r"[a-z_]+\.[a-z_]+", one)}
+    assert len(names) > 80
+    return names
 
 
 # -- money -------------------------------------------------------------------------------------------------------------

@@ -44,8 +44,8 @@ def test_staff_see_how_each_process_is_and_others_see_nothing(
     shown = html(console.get("/system/"))
     assert "Dependencies" in shown and "5 processes" in shown
     for state, name in (("hangs", "beat"), ("down", "worker"), ("silent", "events")):
-        found = console.get(f"/system/?state={state}").context["listing"].rows
-        assert [one.name for one in found] == [name], state
+        response = console.get(f"/system/?state={state}").context["listing"].rows
+        assert [one.name for one in response] == [name], state
     assert "No process matches" in html(console.get("/system/?q=nowhere"))
     HostProcess.objects.all().delete()
     assert "No process has reported" in html(console.get("/system/"))

@@ -80,10 +80,10 @@ def test_every_list_is_had_as_csv_with_the_rows_that_its_page_has(
     factories.UserFactory(username="nobody-of-acme")
     client.post("/keys/", {"name": "ci", "scopes": ["training:view"], "days": "7"})
     for page in (*PAGES, rows["suite"], rows["series"]):
-        found = table(client, page)
+        result = table(client, page)
         if page not in ("/budgets/prices/", "/events/trainings/"):
-            assert found, page
-        for row in found:
+            assert result, page
+        for row in result:
             assert None not in row and None not in row.values(), (page, row)
     shown = client.get("/jobs/").content.decode()
     assert "as=csv" in shown

@@ -30,9 +30,9 @@ def text(response: Any) -> str:
 
 
 def first(run: TrainingRun) -> TrajectoryRecord:
-    found = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=1, scenario=0).order_by("rollout").first()
-    assert found is not None
-    return found
+    rows = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=1, scenario=0).order_by("rollout").first()
+    assert rows is not None
+    return rows
 
 
 def long_one(run: TrainingRun, n: int) -> TrajectoryRecord:
@@ -208,8 +208,8 @@ def test_a_person_annotates_on_the_page_and_finds_the_annotation_again(console: 
     shown = html(console.get(f"/trajectories/{one.pk}/"))
     assert "late" in shown and "step 2" in shown and "score 0.5" in shown and "olivia" in shown
     for query in ("label=late", "annotated=true", "min_score=0.4&max_score=0.6"):
-        found = html(console.get(f"/trajectories/?{query}"))
-        assert f"/trajectories/{one.pk}/" in found and "1 trajectory" in found, query
+        page = html(console.get(f"/trajectories/?{query}"))
+        assert f"/trajectories/{one.pk}/" in page and "1 trajectory" in page, query
     assert "No trajectory matches" in html(console.get("/trajectories/?label=early"))
 
 

@@ -33,10 +33,10 @@ pytestmark = pytest.mark.django_db
 
 
 def bound(cost: float, most: float, basis: str = "jobs") -> str:
-    said = render_to_string(
+    result = render_to_string(
         "training/_bound.html", {"one": {"cost_usd": cost, "cost_usd_p90": most, "cost_basis": basis}}
     )
-    return " ".join(said.split())
+    return " ".join(result.split())
 
 
 def test_a_plan_claims_no_bound_that_rounds_to_its_expected_cost() -> None:
@@ -105,9 +105,9 @@ def test_a_form_lists_all_its_errors_at_its_head(
 def test_an_upload_names_each_line_that_is_wrong_in_plain_words(console: Client, agent: Agent) -> None:
     lines = b'{"query": "ok?", "expected_outcome": {}}\nnot json\n{"query": 7, "expected_outcome": {}}\n'
     answer = console.post("/launch/upload/", {"agent": agent.pk, "file": SimpleUploadedFile("bad.jsonl", lines)})
-    said = text(answer)
-    assert "Line 2 is not JSON from its character 1 on" in said and "Line 3: " in said
-    assert "Expecting value" not in said and "char 0" not in said
+    shown = text(answer)
+    assert "Line 2 is not JSON from its character 1 on" in shown and "Line 3: " in shown
+    assert "Expecting value" not in shown and "char 0" not in shown
 
 
 # -- lists and pages ---------------------------------------------------------------------------------------------------

@@ -39,11 +39,11 @@ def test_no_element_sticks_out_at_any_width(
     paths = pages(adam, values, sorted(CONSOLE) if everything else [one for one in WIDE if one in CONSOLE])
     paths += [f"/jobs/{run.pk}/?tab={tab.key}" for tab in TABS]
     page = chrome.new_page()
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     sign_in(page, web, "adam")
     for path in paths:
         page.goto(f"{web.url}{path}", wait_until="load")
         if wrong := misplaced(page):
-            found[path] = wrong
+            result[path] = wrong
     assert len(paths) >= (100 if everything else len(WIDE))
-    assert not found, "\n" + "\n".join(f"{path}\n  " + "\n  ".join(wrong) for path, wrong in found.items())
+    assert not result, "\n" + "\n".join(f"{path}\n  " + "\n  ".join(wrong) for path, wrong in result.items())

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.thorough(reason="a browser")
 
 def failed_one(acme: Any, olivia: Any) -> TrajectoryRecord:
     run = lived_run(Actor(olivia), factories.AgentFactory(organization=acme, created_by=olivia))
-    found = TrajectoryRecord.objects.filter(job_id=run.pk, success=False).first()
-    assert found is not None
-    return found
+    rows = TrajectoryRecord.objects.filter(job_id=run.pk, success=False).first()
+    assert rows is not None
+    return rows
 
 
 def test_a_person_annotates_filters_and_adds_to_a_dataset(

@@ -36,11 +36,11 @@ def settings_with(**variables: str) -> dict[str, Any]:
 
 
 def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
-    found = settings_with(PUBLIC_URL="https://agentcore.example.org/")
-    assert found["ALLOWED_HOSTS"][-1] == "agentcore.example.org" and "localhost" in found["ALLOWED_HOSTS"]
-    assert found["CSRF_TRUSTED_ORIGINS"] == ["https://agentcore.example.org"]
-    assert found["HTTPS"] and found["SESSION_COOKIE_SECURE"] and found["SECURE_SSL_REDIRECT"]
-    assert found["SILENCED_SYSTEM_CHECKS"] == []
+    result = settings_with(PUBLIC_URL="https://agentcore.example.org/")
+    assert result["ALLOWED_HOSTS"][-1] == "agentcore.example.org" and "localhost" in result["ALLOWED_HOSTS"]
+    assert result["CSRF_TRUSTED_ORIGINS"] == ["https://agentcore.example.org"]
+    assert result["HTTPS"] and result["SESSION_COOKIE_SECURE"] and result["SECURE_SSL_REDIRECT"]
+    assert result["SILENCED_SYSTEM_CHECKS"] == []
     plain = settings_with(PUBLIC_URL="http://intranet:8080")
     assert plain["CSRF_TRUSTED_ORIGINS"] == ["http://intranet:8080"] and not plain["HTTPS"]
     assert settings_with(PUBLIC_URL="https://a.example", HTTPS="0")["HTTPS"] is False  # what is said counts

@@ -53,9 +53,9 @@ class Hosts:
 
 @pytest.fixture
 def hosts(tmp_path: Path) -> Iterator[Hosts]:
-    found = Hosts(tmp_path)
-    yield found
-    for one in found.running:
+    result = Hosts(tmp_path)
+    yield result
+    for one in result.running:
         if one.process.poll() is None:
             one.stop()
 
@@ -121,8 +121,8 @@ def test_a_worker_and_a_beat_that_hang_are_seen_and_replaced(hosts: Hosts) -> No
 
 def ticking(*names: str) -> dict[str, int]:
     """Process ids by name, once all of them run; nothing before."""
-    found = system.processes().filter(state="running", ticked_at__isnull=False)
-    pids: dict[str, int] = dict(found.values_list("name", "pid"))
+    result = system.processes().filter(state="running", ticked_at__isnull=False)
+    pids: dict[str, int] = dict(result.values_list("name", "pid"))
     return pids if set(pids) == set(names) else {}
 
 

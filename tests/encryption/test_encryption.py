@@ -255,7 +255,7 @@ def test_an_erasure_finds_words_in_encrypted_texts_of_rows_and_of_archives(
 
 def test_traces_of_production_are_encrypted_and_read_as_they_were(admin: Actor, agent: Agent, acme: Any) -> None:
     key_rotate(admin, acme)
-    asked = {"messages": [{"role": "user", "content": "Where is Zerlina's parcel?"}]}
+    body = {"messages": [{"role": "user", "content": "Where is Zerlina's parcel?"}]}
     row = {
         "id": str(uuid7()),
         "organization_id": str(acme.pk),
@@ -264,7 +264,7 @@ def test_traces_of_production_are_encrypted_and_read_as_they_were(admin: Actor, 
         "share": None,
         "model": "m",
         "status": TraceStatus.OK,
-        "request": asked,
+        "request": body,
         "response": {"content": "In the post."},
         "sampled": "tokens",
         "created_at": timezone.now().isoformat(),
@@ -274,7 +274,7 @@ def test_traces_of_production_are_encrypted_and_read_as_they_were(admin: Actor, 
         cursor.execute("SELECT serving_productiontrace::text FROM serving_productiontrace")
         assert "parcel" not in cursor.fetchone()[0]
     trace = ProductionTrace.objects.get()
-    assert (trace.request, trace.answer, trace.sampled) == (asked, "In the post.", "tokens")
+    assert (trace.request, trace.answer, trace.sampled) == (body, "In the post.", "tokens")
     assert subject_erase(admin, ["zerlina's"], dry_run=True).found["production traces"] == 1
 
 
@@ -338,15 +338,15 @@ def test_a_plain_text_with_the_mark_of_encryption_is_read_unchanged(
 def test_executions_are_encrypted_and_their_history_stays_append_only(
     admin: Actor, operator: Actor, agent: Agent, acme: Any
 ) -> None:
-    asked = {"question": "Where is Zerlina's parcel?"}
+    body = {"question": "Where is Zerlina's parcel?"}
     kept = {"organization": acme, "agent": agent, "duration_ms": 1.0, "success": True, "outputs": {"text": "Sent."}}
-    ExecutionTrace.objects.create(inputs=asked, **kept)
+    ExecutionTrace.objects.create(inputs=body, **kept)
     run_to_end(key_rotate(admin, acme))
-    ExecutionTrace.objects.create(inputs=asked, **kept)
+    ExecutionTrace.objects.create(inputs=body, **kept)
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM experiences_executiontrace e WHERE e::text LIKE '%parcel%'")
         assert cursor.fetchone() == (0,)
-    assert [row.inputs for row in ExecutionTrace.objects.all()] == [asked, asked]
+    assert [row.inputs for row in ExecutionTrace.objects.all()] == [body, body]
     assert rows_by_version(acme.pk)["experiences_executiontrace"] == {1: 2}
     assert subject_erase(admin, ["zerlina's"], dry_run=True).found["executions"] == 2
     with pytest.raises(ProgrammingError, match="append-only"), transaction.atomic():

@@ -39,13 +39,13 @@ def test_command_starts_follows_and_prints_the_verdict(operator: Actor, agent: A
         said, errors = StringIO(), StringIO()
         call_command("evaluate", agent=agent.slug, samples=1, json=True, stdout=said, stderr=errors)
         worker.result(60)
-    found = json.loads(said.getvalue())
-    asked = EvaluationRun.objects.get(job_id=found["evaluation_id"])
-    assert asked.pk != final.pk and asked.samples == 1 and f"evaluation {asked.pk}" in errors.getvalue()
-    assert found["status"] == "completed" and found["verdict"] == asked.report["verdict"] != ""
+    body = json.loads(said.getvalue())
+    response = EvaluationRun.objects.get(job_id=body["evaluation_id"])
+    assert response.pk != final.pk and response.samples == 1 and f"evaluation {response.pk}" in errors.getvalue()
+    assert body["status"] == "completed" and body["verdict"] == response.report["verdict"] != ""
     assert (
-        found["baseline_comparison"]["p_value"]
-        == asked.report["lines"]["held_out"]["metrics"]["success_rate"]["p_value"]
+        body["baseline_comparison"]["p_value"]
+        == response.report["lines"]["held_out"]["metrics"]["success_rate"]["p_value"]
     )
 
 

@@ -21,10 +21,10 @@ def words(found: Any, **changes: Any) -> str:
 
 
 def test_a_call_saves_the_cost_of_as_many_successes_without_the_context() -> None:
-    found = value()
-    assert found.saving == pytest.approx(0.8 * 0.01 / 0.5 - 0.012)  # $0.004
-    assert (found.pays_off, found.calls) == ("after", 500)
-    assert found.extra_cost == pytest.approx(0.002)
+    result = value()
+    assert result.saving == pytest.approx(0.8 * 0.01 / 0.5 - 0.012)  # $0.004
+    assert (result.pays_off, result.calls) == ("after", 500)
+    assert result.extra_cost == pytest.approx(0.002)
 
 
 @pytest.mark.parametrize(
@@ -42,9 +42,9 @@ def test_a_call_saves_the_cost_of_as_many_successes_without_the_context() -> Non
 def test_sentence_says_after_how_many_calls_or_why_not(
     changes: dict[str, float], pays_off: str, calls: int | None
 ) -> None:
-    found = value(**changes)
-    assert (found.pays_off, found.calls) == (pays_off, calls)
-    assert (found.saving is None) == (pays_off == "unknown")
+    result = value(**changes)
+    assert (result.pays_off, result.calls) == (pays_off, calls)
+    assert (result.saving is None) == (pays_off == "unknown")
 
 
 def test_the_sentence_says_tokens_rates_certainty_and_money() -> None:

@@ -35,8 +35,8 @@ def test_the_detectable_effect_is_2_8_standard_errors_and_has_80_percent_power()
 
 def test_statistics_import_scipy_only_on_first_use() -> None:
     code = "import sys, evaluation.statistics; print(any(name.split('.')[0] == 'scipy' for name in sys.modules))"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "False"
 
 
 def test_two_queries_are_enough_for_an_effect_and_what_is_not_measured_is_null() -> None:

@@ -92,10 +92,10 @@ def shared() -> Iterator[dict[str, str]]:
 
 def test_the_lock_lists_the_packages_of_the_image(image: Stage) -> None:
     listed = json.loads(image.place("sbom.cdx.json").read_text(encoding="utf-8"))
-    found = {f"{one['name']}=={one['version']}" for one in listed["components"]}
+    values = {f"{one['name']}=={one['version']}" for one in listed["components"]}
     lock = (DOCKER / "requirements.txt").read_text(encoding="utf-8").splitlines()
     assert listed["bomFormat"] == "CycloneDX"
-    assert found == {line.split()[0].split("[")[0] for line in lock if "==" in line and not line.startswith(" ")}
+    assert values == {line.split()[0].split("[")[0] for line in lock if "==" in line and not line.startswith(" ")}
 
 
 def test_the_image_runs_as_a_user_by_number_and_writes_only_what_is_named(image: Stage) -> None:

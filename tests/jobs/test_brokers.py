@@ -28,8 +28,8 @@ SENTINELS = f"redis+sentinel://:p%40ss@one,two:26380/{PRIMARY}/3"
 
 @pytest.mark.fast
 def test_an_address_with_sentinels_is_passed_in_the_form_of_each_library() -> None:
-    found = sentinels_of(SENTINELS)
-    assert found and found.nodes == (("one", 26379), ("two", 26380)) and found.login == {"password": "p@ss"}
+    result = sentinels_of(SENTINELS)
+    assert result and result.nodes == (("one", 26379), ("two", 26380)) and result.login == {"password": "p@ss"}
     address, options, queues = broker_settings(SENTINELS)
     assert address == "sentinel://:p%40ss@one:26379/3;sentinel://:p%40ss@two:26380/3"
     assert options["master_name"] == PRIMARY
@@ -61,9 +61,9 @@ def watched() -> Iterator[Watched]:
 
 @pytest.fixture
 def fleet() -> Iterator[Fleet]:
-    found = Fleet()
-    yield found
-    found.stop()
+    result = Fleet()
+    yield result
+    result.stop()
 
 
 def launched(operator: Any, agent: Agent, iterations: int, priority: Priority = Priority.NORMAL) -> Job:

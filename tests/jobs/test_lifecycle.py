@@ -90,9 +90,9 @@ def test_of_twenty_claims_at_once_one_wins(acme: Any, kind: Counting) -> None:
 
     def claim() -> None:
         gate.wait()
-        found = lifecycle.claim(job.id)
-        if found is not None:
-            won.append(found)
+        result = lifecycle.claim(job.id)
+        if result is not None:
+            won.append(result)
         connection.close()
 
     threads = [threading.Thread(target=claim) for _ in range(20)]
@@ -426,13 +426,13 @@ def test_a_job_of_another_kind_that_holds_the_key_is_named(
     named = r"The job “Router” \(measuring, queued\) holds this"
     with pytest.raises(Conflict, match=named):
         submit(acme, exclusive_key="agent:1")
-    asked = {"kind": "counting", "organization": acme, "busy": "It is busy."}
+    values = {"kind": "counting", "organization": acme, "busy": "It is busy."}
     with pytest.raises(Conflict, match=named):
-        lifecycle.submit_check(operator, exclusive_key="agent:1", **asked)
+        lifecycle.submit_check(operator, exclusive_key="agent:1", **values)
     submit(acme, exclusive_key="agent:2")
     with pytest.raises(Conflict, match="It is busy"):
-        lifecycle.submit_check(operator, exclusive_key="agent:2", **asked)
-    lifecycle.submit_check(operator, exclusive_key="agent:3", **asked)
+        lifecycle.submit_check(operator, exclusive_key="agent:2", **values)
+    lifecycle.submit_check(operator, exclusive_key="agent:3", **values)
     assert Job.objects.count() == 2
 
 

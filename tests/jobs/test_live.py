@@ -304,11 +304,11 @@ async def test_a_cut_or_a_failing_socket_leaves_no_poller(
         await failing.wait(5)
     await cancelled.wait(5)
     assert pollers() == 0
-    asked = CaptureQueriesContext(connection)
-    await database_sync_to_async(asked.__enter__)()
+    queries = CaptureQueriesContext(connection)
+    await database_sync_to_async(queries.__enter__)()
     await asyncio.sleep(consumers.POLL_SECONDS + 0.5)
-    assert await database_sync_to_async(lambda: len(asked.captured_queries))() == 0
-    await database_sync_to_async(asked.__exit__)(None, None, None)
+    assert await database_sync_to_async(lambda: len(queries.captured_queries))() == 0
+    await database_sync_to_async(queries.__exit__)(None, None, None)
 
 
 def pollers() -> int:

@@ -77,16 +77,16 @@ def test_the_jobs_page_lists_its_links_and_revokes_one(olivia: Any, stella: Any,
     browser.force_login(olivia)
     viewer.force_login(stella)
     made = html(browser.post(f"/jobs/{run.pk}/share/", {"days": "7"}, headers={"HX-Request": "true"}))
-    found = re.search(r"/shared/([^/\"]+)/", made)
-    assert found is not None
+    match = re.search(r"/shared/([^/\"]+)/", made)
+    assert match is not None
     link = ShareLink.objects.get()
     assert round((link.expires_at - timezone.now()) / timedelta(days=1)) == 7
     page = html(browser.get(f"/jobs/{run.pk}/"))
-    assert "not opened yet" in page and found.group(1) not in page
+    assert "not opened yet" in page and match.group(1) not in page
     assert f"/jobs/{run.pk}/unshare/{link.pk}/" in page
     assert "/unshare/" not in html(viewer.get(f"/jobs/{run.pk}/"))
     browser.post(f"/jobs/{run.pk}/unshare/{link.pk}/")
-    assert status(found.group(1)) == 404
+    assert status(match.group(1)) == 404
 
 
 def test_links_are_listed_and_revoked_over_rest(olivia: Any, stella: Any, charlie: Any, run: TrainingRun) -> None:

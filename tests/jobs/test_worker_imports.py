@@ -69,8 +69,8 @@ def test_children_load_nothing_that_their_worker_did_not_load_for_all() -> None:
 @pytest.fixture(scope="module")
 def loaded() -> set[str]:
     done = subprocess.run([sys.executable, "-c", PROGRAM], cwd=env.ROOT, capture_output=True, text=True, check=True)
-    found: list[str] = json.loads(done.stdout.splitlines()[-1])
-    return set(found)
+    body: list[str] = json.loads(done.stdout.splitlines()[-1])
+    return set(body)
 
 
 @pytest.mark.parametrize("module", NOT_LOADED)

@@ -105,8 +105,8 @@ def test_a_summary_of_many_agents_has_pages_and_a_search(stella: Any, acme: Orga
     following = re.search(r'rel="next" href="([^"]+)"', shown)
     assert following is not None and "Helper 10" not in shown
     assert "Helper 10" in html(console.get(f"/summary/{unescape(following[1])}"))
-    found = html(console.get("/summary/?q=helper+11"))
-    assert found.count("<h2>Helper") == 1 and "1 agent" in found
+    page = html(console.get("/summary/?q=helper+11"))
+    assert page.count("<h2>Helper") == 1 and "1 agent" in page
     assert "No agent matches" in html(console.get("/summary/?q=zzz"))
 
 

@@ -39,9 +39,9 @@ def test_the_lines_of_the_documentation_make_our_signature(shell: str, body: byt
     (tmp_path / "body.json").write_bytes(body)
     for key in (os.urandom(32), bytes(24), b"\xff" * 64):
         secret, id, at = standard_secret(key), str(uuid7()), "1795552245"
-        found = run(shell, by_hand, tmp_path, SECRET=secret, ID=id, TIMESTAMP=at)
+        result = run(shell, by_hand, tmp_path, SECRET=secret, ID=id, TIMESTAMP=at)
         expected = standard_headers(secret, id, int(at), body)["webhook-signature"]
-        assert f"v1,{found}" == expected
+        assert f"v1,{result}" == expected
 
 
 def test_the_lines_of_the_documentation_send_what_a_receiver_takes_for_ours(tmp_path: Path) -> None:
@@ -52,7 +52,7 @@ def test_the_lines_of_the_documentation_send_what_a_receiver_takes_for_ours(tmp_
     given = {"SECRET": secret, "ID": id, "TIMESTAMP": "1795552245"}
     signature = run("sh", by_hand, tmp_path, **given)
     with receiving() as receiver:
-        said = run("sh", sending, tmp_path, **given, SIGNATURE=signature, URL=receiver.url)
+        result = run("sh", sending, tmp_path, **given, SIGNATURE=signature, URL=receiver.url)
     [(headers, came)] = receiver.came
     expected = standard_headers(secret, id, 1795552245, body)
-    assert came == body and "200" in said and {name: headers[name] for name in expected} == expected
+    assert came == body and "200" in result and {name: headers[name] for name in expected} == expected

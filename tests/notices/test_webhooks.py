@@ -242,8 +242,8 @@ def test_chats_get_a_sentence_and_their_address_is_kept_secret(
     endpoint_create(adam, acme, url=f"{receiver.url}/teams", name="teams", format=EndpointFormat.TEAMS)
     event_record(acme, "job.paused", text="It paused.", data={"how": "Raise it."}, path="/budgets/of-job/1/")
     assert sent() == 2
-    said = {body["text"]: body for _, raw in receiver.came for body in [json.loads(raw)]}
-    assert set(said) == {"It paused.\nRaise it.\n/budgets/of-job/1/"}
+    values = {body["text"]: body for _, raw in receiver.came for body in [json.loads(raw)]}
+    assert set(values) == {"It paused.\nRaise it.\n/budgets/of-job/1/"}
     assert "secret" not in json.dumps(list(WebhookEndpoint.objects.values()), default=str).replace("_secret", "")
     assert slack.secret == "" and not any("webhook-signature" in headers for headers, _ in receiver.came)
     with pytest.raises(Conflict, match="Change the address"):

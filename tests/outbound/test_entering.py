@@ -139,16 +139,18 @@ def test_the_test_of_an_endpoint_reads_nothing_back(adam: Any, boss: Caller, sta
         made = boss.post("model-endpoints", {"name": "e", "base_url": server.base_url, "model": "small"})
         for body in (secret, b'{"message": "%s"}' % secret, b'{"detail": "%s"}' % secret):
             server.will(act("status", code=status, body=body))
-            found = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
-            assert found["ok"] is False and "SECRET" not in found["message"] and "price" not in found["message"], found
+            result = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
+            assert result["ok"] is False and "SECRET" not in result["message"] and "price" not in result["message"], (
+                result
+            )
 
 
 @pytest.mark.django_db(transaction=True)
 def test_the_test_of_an_agent_reads_nothing_back_and_follows_nothing(adam: Any) -> None:
     endpoint = endpoint_create(Actor(adam), name="e", base_url="http://127.0.0.1:9/v1", model="small")
     with Pages({}) as pages:  # it refuses a POST with a page of its own
-        found = agent_test(Actor(adam), None, url=f"http://127.0.0.1:{pages.port}/", endpoint=endpoint)
-    assert not found.ok and found.message == "agent: it answered with HTTP 501"
+        result = agent_test(Actor(adam), None, url=f"http://127.0.0.1:{pages.port}/", endpoint=endpoint)
+    assert not result.ok and result.message == "agent: it answered with HTTP 501"
 
 
 @pytest.mark.django_db(transaction=True)
@@ -156,8 +158,8 @@ def test_a_stored_address_is_checked_again_at_each_call(adam: Any, boss: Caller,
     """Stored while it was allowed, or before there was a guard."""
     made = boss.post("model-endpoints", {"name": "e", "base_url": "http://127.0.0.1:9/v1", "model": "small"})
     settings.OUTBOUND_ALLOW = ()
-    found = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
-    assert found["ok"] is False and "private network" in found["message"] and "127.0.0.1" not in found["message"]
+    body = boss.post(f"model-endpoints/{made.json()['id']}/test").json()
+    assert body["ok"] is False and "private network" in body["message"] and "127.0.0.1" not in body["message"]
     ModelEndpoint.objects.update(base_url="http://①②⑦.0.0.1/")
     answer = boss.post(f"model-endpoints/{made.json()['id']}/test")
     assert answer.status_code == 200 and answer.json()["ok"] is False
@@ -169,8 +171,8 @@ def test_a_stored_address_is_checked_again_at_each_call(adam: Any, boss: Caller,
 def test_the_offer_of_a_tool_server_follows_no_redirect(boss: Caller) -> None:
     with Elsewhere() as inside, Elsewhere(to=inside.url) as server:
         made = boss.post("tool-servers", {"name": "t", "transport": "http", "url": server.url})
-        found = boss.post(f"tool-servers/{made.json()['id']}/offer").json()
-    assert found["ok"] is False and "redirects (HTTP 307)" in found["message"], found
+        body = boss.post(f"tool-servers/{made.json()['id']}/offer").json()
+    assert body["ok"] is False and "redirects (HTTP 307)" in body["message"], body
     assert server.asked == 1 and inside.asked == 0
 
 

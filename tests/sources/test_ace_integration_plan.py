@@ -179,7 +179,7 @@ def test_the_demo_runs_the_example_on_a_real_site(fleet: Fleet) -> None:
     eventually(lambda: health.workers().status == health.OK, seconds=60, every=0.5)
     said: list[str] = []
     with ace_demo.simulated_model() as address:
-        found = ace_demo.example(ace_demo.seed(address), url, said.append)
-    assert ace_demo.as_planned(found), found
+        example = ace_demo.example(ace_demo.seed(address), url, said.append)
+    assert ace_demo.as_planned(example), example
     assert any(line.startswith("curl -X POST") and line.endswith("/evolve") for line in said)
     connection.close()

@@ -57,14 +57,14 @@ def test_start_grpo(api: Caller, agent: Agent, dan: Any) -> None:
         assert code(api, "training.start_grpo", params | {"config": CONFIG | wrong}) == 400, wrong
     assert code(api, "training.start_grpo", params | {"training_data": [ROW] * 10_001}) == 413
     assert code(Caller(dan), "training.start_grpo", params) == 403  # "platform operators only"
-    found = api.result("training.start_grpo", params)
-    assert set(found) >= {"training_job_id", "status", "estimated_cost_usd", "estimated_duration_hours"}
+    result = api.result("training.start_grpo", params)
+    assert set(result) >= {"training_job_id", "status", "estimated_cost_usd", "estimated_duration_hours"}
     assert code(api, "training.start_grpo", params) == 409
 
 
 def test_get_status(api: Caller, run: TrainingRun, charlie: Any) -> None:
-    found = api.result("training.get_status", {"job_id": str(run.job_id)})
-    assert set(found) >= {
+    result = api.result("training.get_status", {"job_id": str(run.job_id)})
+    assert set(result) >= {
         "job_id", "status", "progress", "metrics", "cost", "best_checkpoint", "estimated_completion_time",
     }  # fmt: skip
     assert code(api, "training.get_status", {"job_id": str(uuid4())}) == 404
@@ -93,9 +93,9 @@ def test_export_trajectories(dan: Any, stella: Any, run: TrainingRun) -> None:
         "job_id": str(run.job_id),
         "filters": {"success_only": False, "min_reward": 0.5, "limit": 1000},
     }
-    found = Caller(dan).result("training.export_trajectories", params)
-    assert set(found) >= {"trajectories", "total_count", "exported_count"} and found["exported_count"] > 0
-    one = found["trajectories"][0]
+    result = Caller(dan).result("training.export_trajectories", params)
+    assert set(result) >= {"trajectories", "total_count", "exported_count"} and result["exported_count"] > 0
+    one = result["trajectories"][0]
     assert set(one) >= {"trajectory_id", "query", "steps", "reward", "advantage", "success"}
     assert set(one["steps"][0]) >= {"state", "action", "result", "timestamp"}
     assert code(Caller(dan), "training.export_trajectories", params | {"filters": {"limit": 10_001}}) == 413
@@ -104,13 +104,13 @@ def test_export_trajectories(dan: Any, stella: Any, run: TrainingRun) -> None:
 
 
 def test_list_jobs(api: Caller, run: TrainingRun) -> None:
-    found = api.result("training.list_jobs", {"agent_id": "string", "status": "completed", "limit": 50, "offset": 0})
-    assert set(found) == {"jobs", "total_count", "limit", "offset"} and found["total_count"] == 1
-    assert set(found["jobs"][0]) >= {"job_id", "agent_id", "status", "progress_percent", "created_at", "cost_usd"}
+    result = api.result("training.list_jobs", {"agent_id": "string", "status": "completed", "limit": 50, "offset": 0})
+    assert set(result) == {"jobs", "total_count", "limit", "offset"} and result["total_count"] == 1
+    assert set(result["jobs"][0]) >= {"job_id", "agent_id", "status", "progress_percent", "created_at", "cost_usd"}
     assert code(api, "training.list_jobs", {"limit": -1}) == 400
 
 
 def test_a_single_query_is_taken_with_a_warning(api: Caller, agent: Agent) -> None:
     """Edge case 2."""
-    found = api.result("training.start_grpo", {"agent_id": "string", "training_data": [ROW], "config": CONFIG})
-    assert "Only 1 query" in found["warnings"][0]
+    result = api.result("training.start_grpo", {"agent_id": "string", "training_data": [ROW], "config": CONFIG})
+    assert "Only 1 query" in result["warnings"][0]

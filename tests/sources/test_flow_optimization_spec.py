@@ -65,11 +65,11 @@ def test_its_start_is_taken_word_for_word(api: Caller, agent: Agent) -> None:
 
 def test_the_status_of_a_job_has_every_name_that_the_seed_prints(api: Caller, operator: Actor, agent: Agent) -> None:
     run = lived_run(operator, agent)
-    found = api.result("training.get_status", {"job_id": str(run.job_id)})
-    assert set(found) >= {"job_id", "status", "progress", "metrics", "cost", "best_checkpoint"}
-    assert set(found["progress"]) == {"current_iteration", "total_iterations", "percent_complete"}
-    assert set(found["metrics"]) >= {"loss", "avg_reward", "std_reward", "eval_success_rate"}
-    assert set(found["cost"]) == {"tokens_consumed", "cost_usd", "budget_remaining_usd"}
+    result = api.result("training.get_status", {"job_id": str(run.job_id)})
+    assert set(result) >= {"job_id", "status", "progress", "metrics", "cost", "best_checkpoint"}
+    assert set(result["progress"]) == {"current_iteration", "total_iterations", "percent_complete"}
+    assert set(result["metrics"]) >= {"loss", "avg_reward", "std_reward", "eval_success_rate"}
+    assert set(result["cost"]) == {"tokens_consumed", "cost_usd", "budget_remaining_usd"}
 
 
 def test_an_administrator_sets_the_monthly_budget_in_the_configuration(adam: Any, agent: Agent, olivia: Any) -> None:

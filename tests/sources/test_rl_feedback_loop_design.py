@@ -118,9 +118,9 @@ def test_unresolved_placeholders_are_refused_with_the_field(agent: Agent, olivia
 def test_each_choice_of_a_trajectory_is_taken_and_goes_on_unchanged(agent: Agent, olivia: Any) -> None:
     given = [resolved(PAYLOADS[TRAJECTORY], choice) | {"trajectory_id": f"t-{choice}"} for choice in range(4)]
     assert sent(agent, olivia, TRAJECTORY, *given) == [""] * 4
-    found = {one["trajectory_id"]: one for one in outgoing_payloads()[TRAJECTORY]}
+    values = {one["trajectory_id"]: one for one in outgoing_payloads()[TRAJECTORY]}
     for payload in given:
-        out = found[payload["trajectory_id"]]
+        out = values[payload["trajectory_id"]]
         for one in (payload, out, *payload["turns"], *out["turns"]):
             for moment in ("timestamp", "start_timestamp", "end_timestamp"):
                 if moment in one:
@@ -199,15 +199,15 @@ def test_our_own_messages_have_the_designs_names_and_named_additions(operator: A
     queued_run(operator, factories.AgentFactory(organization=agent.organization))
     serving_change(operator, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False))
     deployment_start(operator, release_make(operator, agent), strategy="immediate")
-    found = outgoing_payloads()
-    assert differing(found[TRAJECTORY][0], TRAJECTORY) == (set(), {"metadata.model_version"})
-    assert differing(found[REWARD][-1], REWARD) == (set(), {"reward_components.*.normalized"})
-    assert found[REWARD][-1]["reward_components"].keys() < PAYLOADS[REWARD]["reward_components"].keys()
+    payloads = outgoing_payloads()
+    assert differing(payloads[TRAJECTORY][0], TRAJECTORY) == (set(), {"metadata.model_version"})
+    assert differing(payloads[REWARD][-1], REWARD) == (set(), {"reward_components.*.normalized"})
+    assert payloads[REWARD][-1]["reward_components"].keys() < PAYLOADS[REWARD]["reward_components"].keys()
     nulls = {"metrics.best.", "evaluation_results.", "error."}  # null until there is one
-    only_theirs, only_ours = differing(found[STATUS][0], STATUS)
+    only_theirs, only_ours = differing(payloads[STATUS][0], STATUS)
     assert {one for one in only_theirs if not one.startswith(tuple(nulls))} == set()
     assert only_ours == {"metadata.status_reason"}
-    assert differing(found[DEPLOYED][0], DEPLOYED) == (set(), {"metadata.step"})
+    assert differing(payloads[DEPLOYED][0], DEPLOYED) == (set(), {"metadata.step"})
 
 
 # -- formulas ----------------------------------------------------------------------------------------------------------
@@ -227,11 +227,11 @@ def theirs_and_ours(rng: np.random.Generator) -> tuple[Any, Trajectory]:
         quality |= {} if linter is None else {"linter_score": linter.score}
         quality |= {} if tests is None else {"tests_passed": tests.passed, "tests_total": tests.total}
         quality |= {} if scan is None else {"critical_issues": scan.critical_issues}
-    said = str(rng.choice(["thumbs_up", "thumbs_down", "rating", "correction", "abandoned", "none"]))
+    result = str(rng.choice(["thumbs_up", "thumbs_down", "rating", "correction", "abandoned", "none"]))
     rating = int(rng.integers(1, 6))
-    spoken = said in ("thumbs_up", "thumbs_down", "rating")
+    spoken = result in ("thumbs_up", "thumbs_down", "rating")
     known = {"thumbs_up": {"thumbs": "up"}, "thumbs_down": {"thumbs": "down"}, "rating": {"stars": rating}}
-    evidence["feedback"] = known.get(said, {"implicit": said})
+    evidence["feedback"] = known.get(result, {"implicit": result})
     status = "completed_successfully" if share == 1 else "partial_completion" if share else "failed"
     theirs = SimpleNamespace(
         task_status=status,
@@ -242,9 +242,9 @@ def theirs_and_ours(rng: np.random.Generator) -> tuple[Any, Trajectory]:
         linter_results=linter,
         test_results=tests,
         security_scan=scan,
-        user_feedback=SimpleNamespace(type=said, rating=rating) if spoken else None,
-        correction_requested=said == "correction",
-        task_abandoned=said == "abandoned",
+        user_feedback=SimpleNamespace(type=result, rating=rating) if spoken else None,
+        correction_requested=result == "correction",
+        task_abandoned=result == "abandoned",
     )
     steps = [Step({}, {"type": "tool", "tool": "t"}, {"success": True}) for _ in range(turns)]
     ours = Trajectory(RolloutKey(0, 0, 0), "q", steps, success=share == 1, outcome=share, evidence=evidence)

@@ -31,8 +31,8 @@ def violations(page: Any) -> list[str]:
     """The rules that the page breaks, each with its first element."""
     if not page.evaluate("typeof window.axe === 'object'"):
         page.evaluate(script())
-    found: list[str] = page.evaluate(RUN)
-    return found
+    result: list[str] = page.evaluate(RUN)
+    return result
 
 
 def violations_everywhere(page: Any) -> list[str]:

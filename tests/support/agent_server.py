@@ -21,14 +21,14 @@ class Ask:
 
     def __call__(self, *messages: dict[str, Any], **extra: Any) -> dict[str, Any]:
         """A chat completion, with its HTTP status; a stream's ``chunks``."""
-        found = self._post("chat/completions", {"messages": messages, **extra})
-        return {"status": 200, **({"chunks": found} if isinstance(found, list) else found)}
+        result = self._post("chat/completions", {"messages": messages, **extra})
+        return {"status": 200, **({"chunks": result} if isinstance(result, list) else result)}
 
     def response(self, given: Any, **extra: Any) -> dict[str, Any]:
         """One of the Responses API, whose own ``status`` is a word; a refusal with its HTTP status; a stream's
         ``events``."""
-        found = self._post("responses", {"input": given, **extra})
-        return {"events": found} if isinstance(found, list) else found
+        result = self._post("responses", {"input": given, **extra})
+        return {"events": result} if isinstance(result, list) else result
 
     def events(self, path: str, body: dict[str, Any]) -> Iterator[dict[str, Any]]:
         """The events of a stream, each as soon as it has come."""
@@ -66,11 +66,11 @@ class AgentServer:
 
         class Handler(BaseHTTPRequestHandler):
             def do_POST(self) -> None:
-                asked = json.loads(self.rfile.read(int(self.headers["content-length"])))
-                outer.asked.append(asked)
+                result = json.loads(self.rfile.read(int(self.headers["content-length"])))
+                outer.asked.append(result)
                 outer.headers.append({name.lower(): value for name, value in self.headers.items()})
-                said = work(asked, Ask(asked["base_url"], asked["api_key"]))
-                status, body = said if isinstance(said, tuple) else (200, json.dumps({"answer": said}).encode())
+                answer = work(result, Ask(result["base_url"], result["api_key"]))
+                status, body = answer if isinstance(answer, tuple) else (200, json.dumps({"answer": answer}).encode())
                 self.send_response(status)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()

@@ -26,12 +26,12 @@ MISSING = "Chromium is not installed (package chromium), so pages were not tried
 
 def chromium() -> str:
     """The path of Chromium; without one the test is skipped, but in CI it fails."""
-    found = next((path for name in NAMES if (path := shutil.which(name))), None)
-    if found is None:
+    result = next((path for name in NAMES if (path := shutil.which(name))), None)
+    if result is None:
         if os.environ.get("CI"):
             pytest.fail(MISSING)
         pytest.skip(MISSING)
-    return found
+    return result
 
 
 class Watched:

@@ -211,10 +211,10 @@ async def _of_group(rival: Rival, library: dict[str, str], group: list[Trajector
         for n, (one, story) in enumerate(zip(group, read, strict=True), start=1)
         if story is not None
     ]
-    found = await rival.ask(Compared, COMPARE, task, "\n".join(stories))
-    if found is None or not found.experiences:
+    result = await rival.ask(Compared, COMPARE, task, "\n".join(stories))
+    if result is None or not result.experiences:
         return []
-    new = "\n".join(f"- {text}" for text in found.experiences[:2])
+    new = "\n".join(f"- {text}" for text in result.experiences[:2])
     answer = await rival.ask(Changes, REVISE, f"Library:\n{_listed(library)}", f"New experiences:\n{new}")
     return [] if answer is None else answer.operations
 
@@ -255,8 +255,8 @@ def counted(run: Finished, budget: int, counts: Callable[[], int] | None = None)
         names = count()
         for wave in rival.waves(SAMPLES_AT_ONCE):
             attempts = await rival.played([one.text for one in playbook.values()], wave, 1)
-            said = await asyncio.gather(*(_reflected(rival, playbook, one[0]) for one in attempts))
-            for tags, additions in said:
+            result = await asyncio.gather(*(_reflected(rival, playbook, one[0]) for one in attempts))
+            for tags, additions in result:
                 _tagged(playbook, tags)
                 known = {one.text for one in playbook.values()}
                 playbook |= {f"b{next(names)}": Bullet(text) for text in dict.fromkeys(additions) if text not in known}

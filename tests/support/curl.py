@@ -51,10 +51,10 @@ def command(text: str) -> Command:
 
 def sent(client: Any, text: str, key: str) -> Any:
     """The answer of Django's test client to a command whose key is ``key``."""
-    found = command(text)
-    assert found.headers["Authorization"] == f"Bearer {KEY}"
-    parts = urlsplit(found.url)
+    result = command(text)
+    assert result.headers["Authorization"] == f"Bearer {KEY}"
+    parts = urlsplit(result.url)
     path = f"{parts.path}?{parts.query}" if parts.query else parts.path
-    given = found.headers | {"Authorization": f"Bearer {key}"}
-    data = b"" if found.body is None else found.body.encode()
-    return client.generic(found.method, path, data, given.pop("Content-Type", ""), headers=given)
+    given = result.headers | {"Authorization": f"Bearer {key}"}
+    data = b"" if result.body is None else result.body.encode()
+    return client.generic(result.method, path, data, given.pop("Content-Type", ""), headers=given)

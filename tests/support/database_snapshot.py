@@ -33,11 +33,11 @@ is_copy = False  # whether this process's server began with the snapshot
 
 def digest() -> str:
     """Of all that makes the database what it is after its migrations."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for path in _sources():
-        found.update(f"{path.relative_to(env.ROOT)}\n".encode())
-        found.update(path.read_bytes())
-    return found.hexdigest()[:20]
+        result.update(f"{path.relative_to(env.ROOT)}\n".encode())
+        result.update(path.read_bytes())
+    return result.hexdigest()[:20]
 
 
 def restore(stack: Stack) -> None:

@@ -27,20 +27,20 @@ def _closed(schema: Any) -> Any:
         return [_closed(one) for one in schema]
     if not isinstance(schema, dict):
         return schema
-    found = {name: _closed(value) for name, value in schema.items()}
+    values = {name: _closed(value) for name, value in schema.items()}
     if schema.get("type") == "object" and "properties" in schema and not isinstance(schema["properties"], list):
-        found.setdefault("additionalProperties", False)
-    return found
+        values.setdefault("additionalProperties", False)
+    return values
 
 
 def outgoing_payloads() -> dict[str, list[dict[str, Any]]]:
     """Payloads that the relay would send of all that waits now, by plain subject, without those that are withheld."""
-    found: dict[str, list[dict[str, Any]]] = {}
+    values: dict[str, list[dict[str, Any]]] = {}
     for message in messages_of(batch_take(10_000)):
         if not message.withheld:
             plain = "agent." + message.subject.partition("agent.")[2]
-            found.setdefault(plain, []).append(json.loads(message.body))
-    return found
+            values.setdefault(plain, []).append(json.loads(message.body))
+    return values
 
 
 def faults(payloads: dict[str, list[dict[str, Any]]]) -> list[str]:

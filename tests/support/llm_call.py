@@ -68,8 +68,8 @@ class Call:
     def think(self) -> dict[str, Any]:
         """The brain's answer as a message; a brain with a ``reply`` is given the whole request."""
         reply = getattr(self.server.brain, "reply", None)
-        said = self.server.brain(self.body["messages"]) if reply is None else reply(self.body)
-        return {"role": "assistant", "content": said} if isinstance(said, str) else said
+        result = self.server.brain(self.body["messages"]) if reply is None else reply(self.body)
+        return {"role": "assistant", "content": result} if isinstance(result, str) else result
 
     def bill(self, message: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """Counts the call and puts it on the account; returns the usage. Without a message: what the brain says."""

@@ -100,11 +100,11 @@ class MCPHTTP:
             if scope["type"] == "http":
                 self.seen.append({name.decode(): value.decode() for name, value in scope["headers"]})
             if legacy and scope["type"] == "http" and scope["method"] == "POST":
-                asked = await receive()
-                if b"server/discover" in asked.get("body", b""):
+                request = await receive()
+                if b"server/discover" in request.get("body", b""):
                     await send({"type": "http.response.start", "status": 400, "headers": []})
                     return await send({"type": "http.response.body", "body": b"Bad Request"})
-                return await inner(scope, _again(asked, receive), send)
+                return await inner(scope, _again(request, receive), send)
             return await inner(scope, receive, send)
 
         self._server = uvicorn.Server(uvicorn.Config(app, log_config=None, timeout_graceful_shutdown=1))

@@ -107,9 +107,9 @@ def console(folder: Path) -> None:
                 page.wait_for_url(f"{site}/")
                 for name, first in (("job", "/jobs/"), ("trajectory", "/trajectories/")):
                     page.goto(site + first)
-                    found = re.search(rf'href="({first}[0-9a-f-]{{36}}/)"', page.content())
-                    assert found is not None, f"{first} has no entry"
-                    page.goto(site + found[1])
+                    match = re.search(rf'href="({first}[0-9a-f-]{{36}}/)"', page.content())
+                    assert match is not None, f"{first} has no entry"
+                    page.goto(site + match[1])
                     page.wait_for_timeout(1500)
                     picture(page, folder / f"{name}.png")
         finally:

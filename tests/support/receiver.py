@@ -27,11 +27,11 @@ class WebhookReceiver(ThreadingHTTPServer):
 
     def bodies(self) -> dict[str, Any]:
         """The received messages by id; one id always has the same message."""
-        found: dict[str, Any] = {}
+        values: dict[str, Any] = {}
         for headers, body in self.came:
             read = json.loads(body)
-            assert found.setdefault(headers["webhook-id"], read) == read
-        return found
+            assert values.setdefault(headers["webhook-id"], read) == read
+        return values
 
 
 class _Receiving(BaseHTTPRequestHandler):

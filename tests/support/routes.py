@@ -44,8 +44,8 @@ def of_rest(route: str) -> bool:
 
 def rest_reads() -> set[str]:
     """Addresses of REST that are read, without their prefix."""
-    found = {route for route, pattern in routes() if "get" in (getattr(pattern.callback, "actions", None) or {})}
-    return {route.removeprefix("api/v1/") for route in found if of_rest(route)}
+    values = {route for route, pattern in routes() if "get" in (getattr(pattern.callback, "actions", None) or {})}
+    return {route.removeprefix("api/v1/") for route in values if of_rest(route)}
 
 
 # Addresses for people without an account. All others ask who is there: tests/test_doors.py walks them.

@@ -59,11 +59,11 @@ class ScriptedModel:
         question = Question(key.key, tuple(messages), response_format, len(self.asked))
         self.asked.append(question)
         await asyncio.sleep(0)  # others that ask at the same time come in between, as they do over a network
-        said = self.say(question)
-        if isinstance(said, Exception):
-            raise said
+        reply = self.say(question)
+        if isinstance(reply, Exception):
+            raise reply
         usage = Usage(10, 5)
-        return Completion(said, (), "stop", usage, PAID, "small", 1, "", Bill(PAID, usage, "table"))
+        return Completion(reply, (), "stop", usage, PAID, "small", 1, "", Bill(PAID, usage, "table"))
 
 
 def asker_of(model: ScriptedModel, **options: Any) -> tuple[Asker, list[ModelAnswer]]:

@@ -55,8 +55,8 @@ class Watched:
 
     def primary(self) -> int:
         with redis.Redis(port=self.sentinels[0], socket_timeout=2) as client:
-            found: tuple[str, int] = client.sentinel_get_master_addr_by_name(PRIMARY)
-        return int(found[1])
+            response: tuple[str, int] = client.sentinel_get_master_addr_by_name(PRIMARY)
+        return int(response[1])
 
     def whole(self) -> bool:
         """Whether the Sentinels know of each other and of a replica that is in step."""

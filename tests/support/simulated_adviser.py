@@ -22,12 +22,12 @@ class Adviser(SimulatedModel):
         self.drafted = 0
 
     def reply(self, body: Body) -> str:
-        asked = (schema_of(body) or {}).get("properties", {})
-        if "lessons" in asked:
+        response = (schema_of(body) or {}).get("properties", {})
+        if "lessons" in response:
             drafts = [self.texts[(self.drafted + at) % len(self.texts)] for at in range(min(3, len(self.texts)))]
             self.drafted += 3
             return json.dumps({"lessons": [{"text": text, "why": "it helps"} for text in drafts]})
-        if "operations" in asked:
+        if "operations" in response:
             shown = " ".join(str(one["content"]) for one in body["messages"])
             adds = [{"op": "ADD", "text": text, "reason": "it helps"} for text in self.texts if text in shown]
             return json.dumps({"operations": adds})

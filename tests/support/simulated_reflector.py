@@ -48,8 +48,8 @@ class Reflector:
 
     def _allowed(self, schema: Schema) -> list[str]:
         """The operations that entries of this schema may have."""
-        found = {op for value in _enums(self._resolved(schema), self._resolved) if (op := op_of(value))}
-        return [name for name in OPERATIONS if name in found] or ["add"]
+        values = {op for value in _enums(self._resolved(schema), self._resolved) if (op := op_of(value))}
+        return [name for name in OPERATIONS if name in values] or ["add"]
 
     def _resolved(self, schema: Any) -> Schema:
         """The schema itself: references followed, a single ``allOf`` merged."""

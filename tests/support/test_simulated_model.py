@@ -124,8 +124,8 @@ def share(world: World, *advice: str, n: int = 1_500, around: Callable[[str], st
     """The share of right answers to ``n`` tasks with these lessons in the prompt."""
     model, right = SimulatedModel(world, Habits()), 0
     for row in world.rows(n, 5):
-        said = model(agent_messages(around(row["query"]), *advice))
-        right += answer_in(said).casefold() == str(row["expected_outcome"]["answer"]).casefold()
+        reply = model(agent_messages(around(row["query"]), *advice))
+        right += answer_in(reply).casefold() == str(row["expected_outcome"]["answer"]).casefold()
     return right / n
 
 
@@ -308,9 +308,9 @@ def test_without_a_schema_the_model_answers_by_an_example() -> None:
     example = json.dumps({"summary": "what happened", "lessons": [{"text": "When ..., ...", "confidence": 0.7}]})
     for asked in (f"Reply with JSON only, such as:\n{example}", 'Reply in JSON: {"summary": "...", "lessons": [...]}'):
         messages = [*reflection(world), {"role": "user", "content": asked}]
-        said = [json.loads(model.reply({"messages": messages})) for _ in range(20)]
-        assert all(set(value) == {"summary", "lessons"} for value in said)
-        assert any(world.advice_in(json.dumps(value["lessons"])) for value in said)
+        result = [json.loads(model.reply({"messages": messages})) for _ in range(20)]
+        assert all(set(value) == {"summary", "lessons"} for value in result)
+        assert any(world.advice_in(json.dumps(value["lessons"])) for value in result)
     assert model.calls == {"reflector": 40}
 
 
@@ -328,8 +328,8 @@ def test_operations_name_what_is_there() -> None:
                 assert world.advice_of(one["content"]) is world.advice_of(items[one["id"]])
     assert seen == {"ADD", "UPDATE", "DELETE", "MERGE", "NONE"}
     stranger = SimulatedModel(world, Habits(unknown_id=1.0))
-    found = [json.loads(stranger.reply(wanting(reflection(world, items, f"{n}"), OPERATIONS))) for n in range(20)]
-    assert not {one["id"] for value in found for one in value["operations"]} & set(items)
+    messages = [json.loads(stranger.reply(wanting(reflection(world, items, f"{n}"), OPERATIONS))) for n in range(20)]
+    assert not {one["id"] for value in messages for one in value["operations"]} & set(items)
 
 
 def test_lessons_that_are_given_to_the_model_are_passed_on() -> None:
@@ -385,10 +385,10 @@ def test_each_bad_habit_spoils_the_form_and_is_repaired_on_being_asked_again(for
     model = SimulatedModel(world, one_habit(form))
     for n in range(20):
         body = wanting(reflection(world, extra=f"Round {n}."), LESSONS)
-        said = model.reply(body)
-        assert RESEMBLES[form](said), said
-        assert usable(said) == (form == "empty")
-        again = [{"role": "assistant", "content": said}, {"role": "user", "content": "That was not usable. Again."}]
+        reply = model.reply(body)
+        assert RESEMBLES[form](reply), reply
+        assert usable(reply) == (form == "empty")
+        again = [{"role": "assistant", "content": reply}, {"role": "user", "content": "That was not usable. Again."}]
         model.reply({**body, "messages": [*body["messages"], *again]})
     assert model.formed[form] < 20 + 10 and model.formed[""] > 10
 
@@ -398,8 +398,8 @@ def test_habits_spoil_lessons_too() -> None:
 
     def texts(habit: str) -> list[str]:
         model = SimulatedModel(world, one_habit(habit))
-        said = [json.loads(model.reply(wanting(reflection(world, extra=f"{n}"), LESSONS))) for n in range(20)]
-        return [one["text"] for value in said for one in value["lessons"]]
+        messages = [json.loads(model.reply(wanting(reflection(world, extra=f"{n}"), LESSONS))) for n in range(20)]
+        return [one["text"] for value in messages for one in value["lessons"]]
 
     (row,) = world.rows(1, 3)
     assert all(len(text.split()) > 32 for text in texts("too_long"))
@@ -434,12 +434,12 @@ async def test_a_response_format_that_is_not_known_is_refused(strictness: Any, s
     with simulated_server(world, habits=Habits(strictness=strictness)) as server:
         async with client(server) as one:
             for wanted, code in (({"type": "json_schema", **formats}, schema), ({"type": "json_object"}, plain)):
-                asked = one.complete(messages, max_tokens=4_000, key=key(), response_format=wanted)
+                result = one.complete(messages, max_tokens=4_000, key=key(), response_format=wanted)
                 if code == 400:
                     with pytest.raises(Permanent, match="response_format"):
-                        await asked
+                        await result
                 else:
-                    jsonschema.validate(json.loads((await asked).text), LESSONS)
+                    jsonschema.validate(json.loads((await result).text), LESSONS)
             bare = await one.complete(messages, max_tokens=4_000, key=key())
     jsonschema.validate(json.loads(bare.text), LESSONS)
     calls = server.brain.calls  # type: ignore[attr-defined]

@@ -49,28 +49,28 @@ def test_a_paraphrased_lesson_shares_no_word_with_the_topic_of_its_query() -> No
 
 
 def test_lessons_name_the_topic_where_the_wording_says_so() -> None:
-    said: dict[Wording, set[bool]] = {}
+    values: dict[Wording, set[bool]] = {}
     for seed in range(20):
         world, rng = VariedWorld(seed), random.Random(seed)
         lessons = [world.lesson(world.helpful[0], kind, rng) for kind in world.kinds]
-        said[world.variation.wording] = {any(topic.name in one for topic in world.topics) for one in lessons}
-    assert said == {"named": {True}, "hidden": {True}, "paraphrased": {False}, "absent": {False}}
+        values[world.variation.wording] = {any(topic.name in one for topic in world.topics) for one in lessons}
+    assert values == {"named": {True}, "hidden": {True}, "paraphrased": {False}, "absent": {False}}
 
 
 @SERVERS
 def test_the_possible_gain_is_highest_with_a_context_of_each_query(world_of: type[VariedWorld]) -> None:
     for seed in range(10):
         world = world_of(seed)
-        found = attainable(world, [row["query"] for row in world.rows(30, seed)])
-        assert found.base <= found.fixed <= found.best + 1e-9
+        result = attainable(world, [row["query"] for row in world.rows(30, seed)])
+        assert result.base <= result.fixed <= result.best + 1e-9
         if world.variation.wording == "hidden":
-            assert reachable(world, found) == found.fixed_gain
+            assert reachable(world, result) == result.fixed_gain
 
 
 def test_nothing_can_be_gained_where_no_advice_has_any_effect() -> None:
     world = VariedWorld(3, null=True)
-    found = attainable(world, [row["query"] for row in world.rows(30, 3)])
-    assert found.gain == found.fixed_gain == 0 and not world.helpful and not world.harmful
+    result = attainable(world, [row["query"] for row in world.rows(30, 3)])
+    assert result.gain == result.fixed_gain == 0 and not world.helpful and not world.harmful
 
 
 @SERVERS

@@ -42,11 +42,11 @@ def forked(tmp_path: Path) -> Iterator[dict[str, Forked]]:
     program, warm = tmp_path / "program.py", WarmStart(str(env.ROOT))
     program.write_text(PROGRAM)
     assert warm.process([str(program), "first"], environment(), str(tmp_path / "log")) is None
-    found = {}
+    values = {}
     for name in ("ends", "stays"):
-        found[name] = warm.process([str(program), name], environment() | {OF_THE_MOMENT: name}, str(tmp_path / name))
-    yield found
-    for one in found.values():
+        values[name] = warm.process([str(program), name], environment() | {OF_THE_MOMENT: name}, str(tmp_path / name))
+    yield values
+    for one in values.values():
         one.kill()
     warm.end()
 
@@ -57,12 +57,12 @@ def said(path: Path) -> Any:
 
 def test_a_forked_process_is_one_like_any_other(forked: dict[str, Forked], tmp_path: Path) -> None:
     one = forked["stays"]
-    found = said(tmp_path / "stays")
-    assert (found["arguments"], found["name"], found["folder"]) == (["stays"], "__main__", str(env.ROOT))
-    assert found["pid"] == found["group"] == one.pid and one.poll() is None
-    assert found["variables"] == sorted(environment()) and found["test"] == "stays"
-    assert found["database"] == connection.settings_dict["NAME"]
-    assert (found["connected"], found["sockets"], found["threads"]) == ([], [], 1)
+    result = said(tmp_path / "stays")
+    assert (result["arguments"], result["name"], result["folder"]) == (["stays"], "__main__", str(env.ROOT))
+    assert result["pid"] == result["group"] == one.pid and one.poll() is None
+    assert result["variables"] == sorted(environment()) and result["test"] == "stays"
+    assert result["database"] == connection.settings_dict["NAME"]
+    assert (result["connected"], result["sockets"], result["threads"]) == ([], [], 1)
 
 
 def test_the_end_of_a_forked_process_is_received(forked: dict[str, Forked], tmp_path: Path) -> None:

@@ -39,8 +39,8 @@ class Up:
         self.process = subprocess.Popen(command, env=environment(data, **more), stdout=self.log, stderr=self.log)
 
     def urls(self) -> dict[str, str]:
-        found: dict[str, str] = json.loads((self.data / "run" / "services.json").read_text(encoding="utf-8"))
-        return found
+        body: dict[str, str] = json.loads((self.data / "run" / "services.json").read_text(encoding="utf-8"))
+        return body
 
     def rows(self, query: str, *arguments: Any) -> list[Any]:
         with psycopg.connect(self.urls()["database_url"], connect_timeout=5, autocommit=True) as connection:

@@ -99,8 +99,8 @@ class Loaded:
     def fork(self, arguments: list[str], environment: dict[str, str], log: str) -> Forked:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with theirs:
-            asked = json.dumps({"arguments": arguments, "environment": environment, "log": log})
-            socket.send_fds(self._control, [asked.encode()], [theirs.fileno()])
+            result = json.dumps({"arguments": arguments, "environment": environment, "log": log})
+            socket.send_fds(self._control, [result.encode()], [theirs.fileno()])
         return Forked(ours)
 
     def end(self) -> None:
@@ -161,11 +161,11 @@ def _asked_for(control: socket.socket) -> dict[str, Any] | None:
                 pid, ends = running.pop(ready)
                 waiting.unregister(ready)
                 os.close(ready)
-                found = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-                assert found is not None
-                exited = found.si_code == os.CLD_EXITED
+                result = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+                assert result is not None
+                exited = result.si_code == os.CLD_EXITED
                 with suppress(OSError):  # no process listens any more
-                    ends.send(str(found.si_status if exited else -found.si_status).encode())
+                    ends.send(str(result.si_status if exited else -result.si_status).encode())
                 ended[ends.fileno()] = pid, ends
                 waiting.register(ends, select.POLLIN)
             elif ready in ended:
@@ -210,9 +210,9 @@ def _become(arguments: list[str], environment: dict[str, str], log: str) -> None
 def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     _load()
-    asked = _asked_for(control)
-    if asked is not None:
-        _become(**asked)
+    result = _asked_for(control)
+    if result is not None:
+        _become(**result)
 
 
 if __name__ == "__main__":

@@ -132,8 +132,8 @@ class World:
         """``n`` rows with different queries for a dataset, of all kinds in equal parts, shuffled."""
         rng, rows = random.Random(f"rows/{self.seed}/{seed}"), dict[str, dict[str, Any]]()
         while len(rows) < n:
-            asked = self.task(self.kinds[len(rows) % len(self.kinds)], rng)
-            rows.setdefault(asked.query, {"query": asked.query, "expected_outcome": {"answer": asked.answer}})
+            task = self.task(self.kinds[len(rows) % len(self.kinds)], rng)
+            rows.setdefault(task.query, {"query": task.query, "expected_outcome": {"answer": task.answer}})
         shuffled = list(rows.values())
         rng.shuffle(shuffled)
         return shuffled

@@ -52,8 +52,8 @@ def public(name: str) -> str:
 
 def part(token: str, n: int = 0) -> dict[str, Any]:
     raw = token.split(".")[n]
-    found: dict[str, Any] = json.loads(base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4)))
-    return found
+    body: dict[str, Any] = json.loads(base64.urlsafe_b64decode(raw + "=" * (-len(raw) % 4)))
+    return body
 
 
 def joined(header: dict[str, Any], claims: dict[str, Any], secret: bytes) -> str:
@@ -66,8 +66,8 @@ def joined(header: dict[str, Any], claims: dict[str, Any], secret: bytes) -> str
 def given() -> dict[str, str]:
     answer = Caller().post("token", {"username": "olivia", "password": PASSWORD})
     assert answer.status_code == 200, answer.content
-    found: dict[str, str] = answer.json()
-    return found
+    body: dict[str, str] = answer.json()
+    return body
 
 
 def status_of(access: str) -> int:
@@ -227,5 +227,5 @@ def test_keys_that_are_none_are_refused_at_the_start(monkeypatch: pytest.MonkeyP
 
 
 def pem_of(key: Any) -> str:
-    found: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return found.decode()
+    result: bytes = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return result.decode()

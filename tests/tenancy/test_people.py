@@ -59,9 +59,9 @@ def invited(desk: Client, email: str, role: str = Role.DEVELOPER) -> str:
 
 def link() -> str:
     mails_send()
-    found = re.search(r"http://testserver(/invitations/\S+/)", mail.outbox[-1].body)
-    assert found is not None
-    return found.group(1)
+    match = re.search(r"http://testserver(/invitations/\S+/)", mail.outbox[-1].body)
+    assert match is not None
+    return match.group(1)
 
 
 def test_a_person_without_an_account_makes_one_by_the_link_in_the_mail(desk: Client, acme: Organization) -> None:

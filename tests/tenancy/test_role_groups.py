@@ -156,9 +156,9 @@ def test_an_upgrade_gives_new_rights_and_leaves_what_was_changed() -> None:
     developers.permissions.add(rights().get(codename="run.start"))
     rights().get(codename="release.make").delete()  # as if the next version brought it
     groups_made()
-    found = role_rights()
-    assert "agent.edit" not in found[Role.OPERATOR] and "run.start" in found[Role.DEVELOPER]
-    assert "release.make" in found[Role.OPERATOR] and "release.make" not in found[Role.DEVELOPER]
+    result = role_rights()
+    assert "agent.edit" not in result[Role.OPERATOR] and "run.start" in result[Role.DEVELOPER]
+    assert "release.make" in result[Role.OPERATOR] and "release.make" not in result[Role.DEVELOPER]
 
 
 def test_without_groups_the_table_holds(olivia: Any, acme: Organization) -> None:

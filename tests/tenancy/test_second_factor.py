@@ -149,11 +149,11 @@ def test_a_recovery_code_signs_in_once(app: Authenticator) -> None:
 def test_codes_are_guessed_as_seldom_as_passwords(guess: str, app: Authenticator) -> None:
     def tried(n: int, code: str) -> int:
         place = {"REMOTE_ADDR": f"203.0.113.{n}"}
-        asked = {"username": "olivia", "password": PASSWORD}
+        credentials = {"username": "olivia", "password": PASSWORD}
         client = Client()
         if guess == "token":
-            return client.post("/api/v1/token", asked | {"otp": code}, "application/json", **place).status_code
-        first = client.post("/sign-in/", asked, **place)
+            return client.post("/api/v1/token", credentials | {"otp": code}, "application/json", **place).status_code
+        first = client.post("/sign-in/", credentials, **place)
         return (
             first.status_code
             if first.status_code == 429

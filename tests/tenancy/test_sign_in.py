@@ -157,8 +157,8 @@ def test_proxies_that_are_no_networks_are_refused_at_the_start(monkeypatch: pyte
 def tokens(name: str = "olivia", **extra: str) -> dict[str, str]:
     answer = Caller().post("token", {"username": name, "password": PASSWORD, **extra})
     assert answer.status_code == 200, answer.content
-    found: dict[str, str] = answer.json()
-    return found
+    body: dict[str, str] = answer.json()
+    return body
 
 
 def status_of(access: str, path: str = "me") -> int:

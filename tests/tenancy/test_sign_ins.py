@@ -39,9 +39,9 @@ def browser(name: str, address: str = HOME, agent: str = FIREFOX) -> Client:
 
 def program(name: str) -> Caller:
     caller = Caller()
-    asked = {"username": name, "password": PASSWORD}
+    credentials = {"username": name, "password": PASSWORD}
     given = caller.client.post(
-        "/api/v1/token", asked, "application/json", REMOTE_ADDR=AWAY, headers={"user-agent": "trainer/1.2"}
+        "/api/v1/token", credentials, "application/json", REMOTE_ADDR=AWAY, headers={"user-agent": "trainer/1.2"}
     )
     caller.headers = {"Authorization": f"Bearer {given.json()['access']}"}
     return caller

@@ -68,8 +68,8 @@ def test_a_person_without_an_organisation_sees_the_next_step() -> None:
 def test_a_key_is_shown_once_and_kept_as_a_digest(operator: Actor) -> None:
     row, key = api_key_create(operator, name="laptop", scopes=["training:view"])
     assert key.startswith("ac_") and key not in str(ApiKey.objects.values().get(id=row.id))
-    found = actor_of_key(key, ip="")
-    assert found is not None and found.user == operator.user
+    result = actor_of_key(key, ip="")
+    assert result is not None and result.user == operator.user
     assert AuditEvent.objects.filter(action="api_key.created", target_id=str(row.id)).exists()
 
 

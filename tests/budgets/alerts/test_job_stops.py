@@ -221,7 +221,7 @@ def test_the_page_offers_what_the_person_can_do(
     assert f'href="/budgets/{budget.pk}/#limit"' in his and "Ask adam" not in his
     pressed = at_desk(olivia).post(f"{address}resume/", headers={"HX-Request": "true"})
     assert pressed.status_code == 409 and "no room for the next call" in html(pressed)
-    asked = html(at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True))
-    assert "A mail is on its way to adam" in asked and 'id="ask"' not in asked and "Asked" in asked
+    result = html(at_desk(olivia).post(f"/budgets/of-job/{run.pk}/ask/", follow=True))
+    assert "A mail is on its way to adam" in result and 'id="ask"' not in result and "Asked" in result
     budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=agent.id, limit_micros=MICROS)
     assert 'id="resume" class="button primary"' in html(at_desk(olivia).get(address))

@@ -24,9 +24,9 @@ def sent(made: Endpoint, **options: Any) -> dict[str, Any]:
 
 
 def passed(made: Endpoint, **body: Any) -> dict[str, Any]:
-    asked = request_of({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body})
-    found: dict[str, Any] = json.loads(asked.for_model(made, "Be brief.", 0).body)
-    return found
+    request = request_of({"model": "m", "messages": [{"role": "user", "content": "Hi"}], **body})
+    result: dict[str, Any] = json.loads(request.for_model(made, "Be brief.", 0).body)
+    return result
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_each_system_message_is_put_into_a_users(roles: str, folded: str) -> Non
 
 def test_parts_stay_parts_when_the_systems_words_are_put_before_them() -> None:
     image = {"type": "image_url", "image_url": {"url": "data:,"}}
-    found = without_system([{"role": "developer", "content": "Look."}, {"role": "user", "content": [image]}])
-    assert found == [{"role": "user", "content": [{"type": "text", "text": "Look."}, image]}]
+    system = without_system([{"role": "developer", "content": "Look."}, {"role": "user", "content": [image]}])
+    assert system == [{"role": "user", "content": [{"type": "text", "text": "Look."}, image]}]
 
 
 @pytest.mark.parametrize("field", ["max_tokens", "max_completion_tokens"])

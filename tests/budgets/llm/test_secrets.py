@@ -193,8 +193,8 @@ CONFIG = {
 
 
 def test_the_keys_within_a_config_are_hidden_one_by_one_and_its_words_are_not() -> None:
-    found = {one.reveal() for one in hidden_in(config_text(CONFIG))}
-    assert found == {"plainprovidersecret", "azure-prod-9", "a1b2c3d4e5f6a7b8c9"}
+    values = {one.reveal() for one in hidden_in(config_text(CONFIG))}
+    assert values == {"plainprovidersecret", "azure-prod-9", "a1b2c3d4e5f6a7b8c9"}
     assert hidden_in("") == ()
 
 

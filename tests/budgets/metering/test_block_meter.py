@@ -87,10 +87,10 @@ async def test_calls_that_come_at_once_wait_for_one_hold_together() -> None:
 
 async def test_a_small_call_is_not_refused_for_a_large_ones_sake() -> None:
     meter = BlockMeter(Ledger(limit=100), Record())
-    found = await asyncio.gather(
+    result = await asyncio.gather(
         meter.reserve(key(0), 1_000), meter.reserve(key(1), 2_000), meter.reserve(key(2), 50), return_exceptions=True
     )
-    assert [type(one) for one in found] == [BudgetRefused, BudgetRefused, type(None)]
+    assert [type(one) for one in result] == [BudgetRefused, BudgetRefused, type(None)]
 
 
 async def test_block_meter_never_holds_what_the_budget_has_not_and_the_last_cents_can_be_spent() -> None:

@@ -39,8 +39,8 @@ def test_brake_stops_what_is_far_above_what_answers_need(minute: int, needed: in
 
 
 def test_brake_names_the_rate_and_the_limit() -> None:
-    said = SpendingRateLimiter(5, DOLLAR).refusal(Spent(12_340_000, 500_000))
-    assert "$12.34" in said and "$0.50" in said and "more than $2.50 a minute" in said
+    refusal = SpendingRateLimiter(5, DOLLAR).refusal(Spent(12_340_000, 500_000))
+    assert "$12.34" in refusal and "$0.50" in refusal and "more than $2.50 a minute" in refusal
 
 
 def test_a_factor_of_zero_turns_the_limiter_off() -> None:

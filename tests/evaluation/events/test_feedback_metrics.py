@@ -34,12 +34,12 @@ def value(name: str, **labels: str) -> float:
 
 
 def test_buckets_and_labels_are_the_designs() -> None:
-    found = {
+    values = {
         metric.name: sorted({float(one.labels["le"]) for one in metric.samples if one.name.endswith("_bucket")})[:-1]
         for metric in REGISTRY.collect()
         if metric.name in HISTOGRAMS
     }
-    assert found == HISTOGRAMS
+    assert values == HISTOGRAMS
     counters = (
         feedback_metrics.training_jobs,
         feedback_metrics.trajectories_collected,

@@ -71,20 +71,25 @@ FILES = {"verifiers": TRACE, "verifiers before": RESULT, "openenv": EPISODE, "ar
 @pytest.mark.parametrize("line", FILES.values(), ids=FILES)
 def test_each_format_yields_the_same_rollout(line: dict[str, Any]) -> None:
     (one,) = imported(line)
-    found = one.made(7)
-    assert (found.query, found.reward, found.success, found.key) == ("How warm is it in Bern?", 0.5, True, (0, 7, 0))
-    first, second = found.steps
+    result = one.made(7)
+    assert (result.query, result.reward, result.success, result.key) == (
+        "How warm is it in Bern?",
+        0.5,
+        True,
+        (0, 7, 0),
+    )
+    first, second = result.steps
     assert first.action == {"type": "tool", "tool": "weather", "parameters": {"city": "Bern"}}
     assert first.result == {"success": True, "output": "12 degrees", "error": None}
     assert second.action["parameters"] == {"text": "It is 12 degrees."}
-    assert found.components["right"] in (0.5, 1.0) and found.evidence["imported"]["system"] == "Be kind."
+    assert result.components["right"] in (0.5, 1.0) and result.evidence["imported"]["system"] == "Be kind."
 
 
 def test_a_trace_of_verifiers_keeps_its_cost_and_its_failure() -> None:
     (one,) = imported(TRACE)
-    found = one.made(0)
-    assert one.name == TRACE["id"] and (found.tokens, found.cost_micros, found.model) == (42, 10_000, "small")
-    assert (found.started_at, found.duration_ms) == (1_760_000_000.0, 2_500.0)
+    result = one.made(0)
+    assert one.name == TRACE["id"] and (result.tokens, result.cost_micros, result.model) == (42, 10_000, "small")
+    assert (result.started_at, result.duration_ms) == (1_760_000_000.0, 2_500.0)
     far = {"agent": {"start": 1e18, "end": 1e18}}
     for wrong in ({"timing": far}, {"calls": [{"usage": {"prompt_tokens": 2**40}}]}):
         (one,) = imported({**TRACE, **wrong})
@@ -128,8 +133,10 @@ def test_a_file_is_imported_once_and_its_wrong_lines_are_reported(
         cursor.execute("TRUNCATE experiences_trajectory")
     for expected in ("4 new, 0 known, 2 refused", "0 new, 4 known, 2 refused"):
         call_command("import_trajectories", str(file), agent=agent.slug, user="olivia")
-        said = capsys.readouterr()
-        assert said.out.strip() == expected and "line 2: " in said.err and "line 6: its kind is unknown" in said.err
+        output = capsys.readouterr()
+        assert (
+            output.out.strip() == expected and "line 2: " in output.err and "line 6: its kind is unknown" in output.err
+        )
     rows = TrajectoryRecord.objects.filter(agent_id=agent.pk)
     assert sorted(rows.values_list("reward", flat=True)) == [-1.0, 0.5, 0.5, 0.5]
     with pytest.raises(CommandError, match="can't be read"):

@@ -81,9 +81,9 @@ def taken(agent: Agent, subject: str, payload: dict[str, Any]) -> None:
 def test_an_answer_is_stored_as_a_trajectory_with_all_its_known_facts(operator: Actor, agent: Agent) -> None:
     release = release_make(operator, agent)
     trace = answered(agent, release_id=str(release.pk))
-    found = outgoing_payloads()
-    assert faults(found) == []
-    [event] = found[TRAJECTORY]
+    payloads = outgoing_payloads()
+    assert faults(payloads) == []
+    [event] = payloads[TRAJECTORY]
     assert (event["trajectory_id"], event["session_id"], event["agent_id"]) == (
         str(trace.pk), "shop-1", "agent-zero-main",
     )  # fmt: skip
@@ -121,9 +121,9 @@ def test_calls_of_tools_are_turns_of_an_answer(agent: Agent) -> None:
         },
         response={"role": "assistant", "content": "I look.", "tool_calls": calls},
     )
-    found = outgoing_payloads()
-    assert faults(found) == []
-    [event] = found[TRAJECTORY]
+    payloads = outgoing_payloads()
+    assert faults(payloads) == []
+    [event] = payloads[TRAJECTORY]
     assert event["session_id"] == event["trajectory_id"]
     assert event["task_context"]["instructions"] == "Hm?" and event["task_context"]["complexity_score"] is None
     first, second = event["turns"]
@@ -151,9 +151,9 @@ def test_the_reward_of_an_answer_has_the_designs_components_and_feedback_publish
     }  # fmt: skip
     OutboxEvent.objects.all().delete()
     feedback_give(operator, trace, metric="thumbs", value="up")
-    found = outgoing_payloads()
-    assert faults(found) == []
-    [second] = found[REWARD]
+    payloads = outgoing_payloads()
+    assert faults(payloads) == []
+    [second] = payloads[REWARD]
     assert second["reward_id"] != first["reward_id"] and second["trajectory_id"] == str(trace.pk)
     praised = second["reward_components"]["user_feedback"]
     assert (praised["score"], praised["source"]) == (1.0, "human")
@@ -214,8 +214,8 @@ def test_a_received_trajectory_and_its_reward_go_on_once_and_unchanged(agent: Ag
     given["turns"][0]["turn_id"] = 3
     taken(agent, TRAJECTORY, given)
     taken(agent, REWARD, paid)
-    found = outgoing_payloads()
-    [trajectory], [reward] = found[TRAJECTORY], found[REWARD]
+    payloads = outgoing_payloads()
+    [trajectory], [reward] = payloads[TRAJECTORY], payloads[REWARD]
     assert reward == paid
     for name in ("start_timestamp", "end_timestamp"):
         assert read(trajectory.pop(name)) == read(given.pop(name))
@@ -274,9 +274,9 @@ def test_a_rollout_of_ours_carries_what_is_known_and_null_of_all_else(operator: 
             Trajectory(RolloutKey(0, 0, 1), "1 + 1?", []),
         ],
     )
-    found = outgoing_payloads()
-    assert faults({TRAJECTORY: found[TRAJECTORY]}) == []
-    known, unknown = sorted(found[TRAJECTORY], key=lambda one: one["metadata"]["temperature"] is None)
+    payloads = outgoing_payloads()
+    assert faults({TRAJECTORY: payloads[TRAJECTORY]}) == []
+    known, unknown = sorted(payloads[TRAJECTORY], key=lambda one: one["metadata"]["temperature"] is None)
     assert known["metadata"] | {"model": ""} == {
         "model": "", "temperature": 0.3, "total_tokens": 0, "total_cost_usd": 0.0, "model_version": "p-3",
     }  # fmt: skip
@@ -299,12 +299,12 @@ def test_the_parts_of_a_shaped_reward_have_their_true_weights(operator: Actor, p
     trajectories_write(owner_of(run), [played])
     [reward] = outgoing_payloads()[REWARD]
     assert faults({REWARD: [reward]}) == []
-    found = {name: (part["score"], part["weight"]) for name, part in reward["reward_components"].items()}
-    assert found == {
+    values = {name: (part["score"], part["weight"]) for name, part in reward["reward_components"].items()}
+    assert values == {
         "tool": (2.0, 0.1), "verify": (1.0, 0.05), "step": (3.0, -0.01), "outcome": (1.0, 1.0),
         "wrong_answer": (0.0, -0.2),
     }  # fmt: skip
-    total = sum(score * weight for score, weight in found.values())
+    total = sum(score * weight for score, weight in values.values())
     assert total == pytest.approx(reward["total_reward"], abs=1e-9)
 
 
@@ -344,8 +344,8 @@ def test_encrypted_answers_are_published_as_they_were_and_empty_ones_not_at_all(
     key_rotate(Actor(adam), agent.organization)
     traces = [answered(agent), answered(agent, request={}, response={})]  # sealed, {} is no {} for a trigger
     traces_score([trace.pk for trace in traces])
-    found = outgoing_payloads()
-    assert [one["trajectory_id"] for one in found[TRAJECTORY]] == [str(traces[0].pk)]
-    assert found[TRAJECTORY][0]["task_context"]["instructions"] == "Where is my order?"
-    assert [one["trajectory_id"] for one in found[REWARD]] == [str(traces[0].pk)]
+    payloads = outgoing_payloads()
+    assert [one["trajectory_id"] for one in payloads[TRAJECTORY]] == [str(traces[0].pk)]
+    assert payloads[TRAJECTORY][0]["task_context"]["instructions"] == "Where is my order?"
+    assert [one["trajectory_id"] for one in payloads[REWARD]] == [str(traces[0].pk)]
     data_keys.forget()

@@ -37,10 +37,10 @@ def agent(published: Organization, olivia: Any) -> Agent:
 def deployed(actor: Actor, release: Release, **wanted: Any) -> dict[str, Any]:
     """The newest event of a deployment at once."""
     deployment_start(actor, release, strategy="immediate", **wanted)
-    found = outgoing_payloads()
-    assert faults({DEPLOYED: found[DEPLOYED]}) == []
+    payloads = outgoing_payloads()
+    assert faults({DEPLOYED: payloads[DEPLOYED]}) == []
     OutboxEvent.objects.all().delete()
-    return found[DEPLOYED][-1]
+    return payloads[DEPLOYED][-1]
 
 
 def gate(actor: Actor, agent: Agent, **asked: Any) -> None:

@@ -89,9 +89,9 @@ def turn(job: Job) -> Job:
 def waiting(kind: str) -> list[dict[str, Any]]:
     """Payloads in the outbox."""
     OutboxEvent.objects.update(try_after=timezone.now())
-    found = [one for one in messages_of(batch_take()) if one.body]
+    messages_sent = [one for one in messages_of(batch_take()) if one.body]
     kinds = dict(OutboxEvent.objects.values_list("id", "kind"))
-    return [json.loads(one.body) for one in found if kinds[one.row] == kind]
+    return [json.loads(one.body) for one in messages_sent if kinds[one.row] == kind]
 
 
 def test_a_request_for_weights_is_handed_over_and_its_job_follows_the_service(operator: Actor, agent: Any) -> None:
@@ -216,11 +216,11 @@ def test_the_share_that_is_held_out_is_the_requests(operator: Actor, acme: Any, 
     other = factories.AgentFactory(organization=acme, slug="of-rows", environment="dataset")
     rows = [{"query": f"what is {n}?", "expected_outcome": {"answer": "1"}} for n in range(40)]
     dataset_create(operator, name="known", rows=rows)
-    asked = request("grpo", other.slug, evaluation={"holdout_size": 0.5}) | {"training_job_id": "t-2"}
-    assert training_request(operator, asked).job.training_run.n_held_out == 20
+    request_body = request("grpo", other.slug, evaluation={"holdout_size": 0.5}) | {"training_job_id": "t-2"}
+    assert training_request(operator, request_body).job.training_run.n_held_out == 20
     with pytest.raises(Invalid, match="held-out"):
-        asked = request("grpo", other.slug, evaluation={"holdout_size": 0}) | {"training_job_id": "t-3"}
-        training_request(operator, asked)
+        request_body = request("grpo", other.slug, evaluation={"holdout_size": 0}) | {"training_job_id": "t-3"}
+        training_request(operator, request_body)
 
 
 def test_a_request_that_a_learner_here_supports_runs_here(operator: Actor, published: Any, agent: Any) -> None:
@@ -236,7 +236,7 @@ def test_a_request_that_a_learner_here_supports_runs_here(operator: Actor, publi
 
 
 def test_unused_options_of_a_request_are_reported(operator: Actor, agent: Any) -> None:
-    asked = request(
+    request_body = request(
         "grpo",
         agent.slug,
         config={
@@ -247,7 +247,7 @@ def test_unused_options_of_a_request_are_reported(operator: Actor, agent: Any) -
         evaluation={"holdout_size": 0.2, "metrics": ["success_rate"]},
         dataset={"source": "nats_stream", "sample_size": 10},
     )
-    answer = Caller(operator.user).post("training/start", asked).json()
+    answer = Caller(operator.user).post("training/start", request_body).json()
     assert answer["unused"] == [
         "training_config.compute", "training_config.checkpointing.max_checkpoints", "evaluation.metrics",
         "training_config.hyperparameters.gae_lambda", "training_config.dataset.sample_size",
@@ -311,9 +311,11 @@ def test_tasks_of_the_selected_trajectories_are_what_an_agent_of_datasets_trains
     run = lived_run(operator, agent)
     query = TrajectoryRecord.objects.filter(job_id=run.job_id).values_list("query", flat=True).first()
     other = factories.AgentFactory(organization=acme, slug="of-rows", environment="dataset")
-    asked = request("grpo", other.slug, dataset={"source": "nats_stream", "filter": {}}) | {"training_job_id": "t-2"}
+    request_body = request("grpo", other.slug, dataset={"source": "nats_stream", "filter": {}}) | {
+        "training_job_id": "t-2"
+    }
     with pytest.raises(Invalid, match="none has a task of the selected trajectories"):
-        training_request(operator, asked)
+        training_request(operator, request_body)
     assert not TrainingRequest.objects.exists()
     rows = [{"query": f"{query}" if n == 0 else f"what is {n}?", "expected_outcome": {"answer": "1"}} for n in range(9)]
     dataset_create(operator, name="known", rows=rows)
@@ -325,10 +327,10 @@ def test_tasks_of_the_selected_trajectories_are_what_an_agent_of_datasets_trains
 def test_an_erased_request_to_train_is_deleted_with_the_events_about_the_request(
     bus: Bus, boss: Actor, published: Any
 ) -> None:
-    asked = {"training_config": {"algorithm": "dpo", "base_model": "m"}}
+    values = {"training_config": {"algorithm": "dpo", "base_model": "m"}}
     notes = {"training_job_id": "of jane", "metadata": {"notes": "as Jane Quizzlebottom asked"}}
     service = publishing(bus, boss)
-    received(bus, service, (REQUEST, asked | notes), (REQUEST, asked | {"training_job_id": "of others"}))
+    received(bus, service, (REQUEST, values | notes), (REQUEST, values | {"training_job_id": "of others"}))
     for row in TrainingRequest.objects.all():
         turn(row.job)  # it is handed over
 

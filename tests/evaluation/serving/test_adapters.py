@@ -99,11 +99,11 @@ def test_its_own_gateway_serves_each_release_by_its_share(tmp_path: Path) -> Non
         ran = asked(tmp_path, applied.files, 80, ZANZIBAR_MODELS_API_KEY="sk-test")
         assert ran.returncode == 0, ran.stdout[-2000:] + ran.stderr[-2000:]
         calls = [call.body for call in server.requests]
-    found = json.loads(ran.stdout.splitlines()[-1])
-    drawn = [first for first, _ in found]
+    result = json.loads(ran.stdout.splitlines()[-1])
+    drawn = [first for first, _ in result]
     # 80 draws of 3 in 4: 43 to 75 in all but 1 of 100,000 cases.
     assert set(drawn) == {"release-1", "release-2"} and 43 <= drawn.count("release-1") <= 75
-    assert all(first == again for first, again in found), "an episode keeps its release"
+    assert all(first == again for first, again in result), "an episode keeps its release"
     assert len(calls) == 160
     for body in calls:
         assert body["messages"][0] == {"role": "system", "content": system_of(made.arms[0].bundle)}

@@ -79,8 +79,8 @@ def test_two_bundles_differ_in_what_is_served_otherwise() -> None:
         servers=(ToolServerPart("t1", "shop", ("orders",)),),
         context=ServedContext((replace(LESSONS[0], text="When late, say sorry."), Lesson("x9", "New.")), rule()),
     )
-    found = {(one.part, one.name): (one.kind, one.before, one.after) for one in differences(BUNDLE, after)}
-    assert found == {
+    values = {(one.part, one.name): (one.kind, one.before, one.after) for one in differences(BUNDLE, after)}
+    assert values == {
         ("model", "model"): ("changed", "small", "large"),
         ("prompt", "system prompt"): ("removed", "You answer customers.", ""),
         ("tool", "calculator"): ("removed", "calculator", ""),

@@ -23,11 +23,11 @@ def test_an_agent_gets_better_by_its_production_and_a_worse_release_is_taken_bac
     monkeypatch.setattr(demo, "LEARNS", {**demo.LEARNS, "n_iterations": 120})
     agent = AgentFactory(organization=acme, created_by=olivia, slug="helper")
     said: list[str] = []
-    found: dict[str, Any] = demo.circle(agent, live_site.url, said.append)
-    assert found["promoted"] and found["rolled_back"], said
-    assert found["gain_points"] > 30 and found["failed_requests"] == 0
-    assert "earns less" in found["reason"] and found["requests_to_rollback"] < 60
+    result: dict[str, Any] = demo.circle(agent, live_site.url, said.append)
+    assert result["promoted"] and result["rolled_back"], said
+    assert result["gain_points"] > 30 and result["failed_requests"] == 0
+    assert "earns less" in result["reason"] and result["requests_to_rollback"] < 60
     assert list(Deployment.objects.order_by("created_at").values_list("state", flat=True)) == [
         "done", "done", "rolled_back"
     ]  # fmt: skip
-    assert ProductionTrace.objects.count() == found["traces"] <= Feedback.objects.count()
+    assert ProductionTrace.objects.count() == result["traces"] <= Feedback.objects.count()

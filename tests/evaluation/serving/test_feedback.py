@@ -148,13 +148,13 @@ def test_the_reward_is_the_composite_on_the_scale_of_what_came_before(operator: 
     feedback_give(operator, trace, metric="thumbs", value="up")
     assert reloaded(trace).reward is None, "the sweep has not looked at it yet"
     assert sweep()["scored"] == 1
-    found = reloaded(trace)
-    assert found.components["raw"] == {"completion": 1, "efficiency": 0.4, "code_quality": None, "feedback": 1}
-    assert found.components["normalised"] == pytest.approx(
+    result = reloaded(trace)
+    assert result.components["raw"] == {"completion": 1, "efficiency": 0.4, "code_quality": None, "feedback": 1}
+    assert result.components["normalised"] == pytest.approx(
         {"completion": 0, "efficiency": -2, "code_quality": 0, "feedback": 1}
     )
-    assert found.reward == pytest.approx(0.25 - 2 * 0.2)
-    assert found.components["raw_reward"] == pytest.approx(0.4 * 1 + 0.2 * 0.4 + 0.25 * 1)
+    assert result.reward == pytest.approx(0.25 - 2 * 0.2)
+    assert result.components["raw_reward"] == pytest.approx(0.4 * 1 + 0.2 * 0.4 + 0.25 * 1)
     feedback_give(operator, trace, metric="success", value=0)
     assert reloaded(trace).components["raw"]["completion"] == 0
 

@@ -44,18 +44,18 @@ def test_a_bound_says_what_the_test_says() -> None:
     analyses = InterimAnalyses(40, candidates=3)
     for _ in range(40):
         current, gain = rng.random(40), rng.normal(0.1, 0.3, 40)
-        found = analyses.bounds(current + gain, current)
-        for least, shown in ((found.low - 1e-6, True), (found.low + 1e-6, False)):
+        bounds = analyses.bounds(current + gain, current)
+        for least, shown in ((bounds.low - 1e-6, True), (bounds.low + 1e-6, False)):
             assert (statistics(gain[None] - least)[0] >= analyses.critical(40)) is np.bool_(shown)
-        assert found.low < found.difference < found.high
-        assert (found.p_value < 0.05) is (found.low > 0)
+        assert bounds.low < bounds.difference < bounds.high
+        assert (bounds.p_value < 0.05) is (bounds.low > 0)
 
 
 def test_unanswered_queries_are_no_evidence() -> None:
     current, candidate = np.full(20, 0.5), np.full(20, np.nan)
     candidate[:4] = 1.0
-    found = InterimAnalyses(20).bounds(candidate, current)
-    assert (found.n, found.difference, found.low, found.p_value) == (4, 0.5, -math.inf, 1.0)
+    bounds = InterimAnalyses(20).bounds(candidate, current)
+    assert (bounds.n, bounds.difference, bounds.low, bounds.p_value) == (4, 0.5, -math.inf, 1.0)
     with pytest.raises(ValueError, match="same queries"):
         InterimAnalyses(20).bounds(candidate, current[:5])
 
@@ -285,8 +285,8 @@ CONSTANT = {"support": SuiteScores([0.7, 0.7, 0.7], [0.5, 0.5, 0.5])}  # too few
 def test_each_finding_has_its_sentence_and_its_figures(
     check: str, change: dict[str, Any], sentence: str, figures: dict[str, Any]
 ) -> None:
-    found = finding(check, **change)
-    assert (found.sentence, found.figures) == (sentence, figures)
+    result = finding(check, **change)
+    assert (result.sentence, result.figures) == (sentence, figures)
 
 
 @pytest.mark.parametrize(
@@ -326,24 +326,24 @@ def test_a_share_of_failed_probes_may_be_reached_and_not_exceeded() -> None:
 def test_a_bound_has_to_lie_beyond_the_margin_and_the_gain() -> None:
     """Strictly: a bound that reaches them shows neither."""
     suites = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) - 0.05, BASE)}
-    found = InterimAnalyses(120, 10).bounds(suites["support"].candidate, BASE)
-    assert -0.1 < found.low < found.high < 0
-    for margin, says in ((-found.low, "not shown to be no worse"), (-found.low + 1e-9, "no worse"),
-                         (-found.high, "not shown to be no worse"), (-found.high - 1e-9, "worse")):  # fmt: skip
-        said = finding("no worse on support", rule=GateRule({"support": 0.1}, margin=margin), suites=suites)
+    bounds = InterimAnalyses(120, 10).bounds(suites["support"].candidate, BASE)
+    assert -0.1 < bounds.low < bounds.high < 0
+    for margin, says in ((-bounds.low, "not shown to be no worse"), (-bounds.low + 1e-9, "no worse"),
+                         (-bounds.high, "not shown to be no worse"), (-bounds.high - 1e-9, "worse")):  # fmt: skip
+        result = finding("no worse on support", rule=GateRule({"support": 0.1}, margin=margin), suites=suites)
         by = "by more than" if says == "worse" else "by"
-        shown = f"{signed(found.difference * 100)} points, {signed(found.low * 100)} to {signed(found.high * 100)}"
+        shown = f"{signed(bounds.difference * 100)} points, {signed(bounds.low * 100)} to {signed(bounds.high * 100)}"
         points = f"{margin * 100:g} points ({shown}, over 120 queries)"
         is_worse = "worse than release 2" if says == "worse" else f"{says} than release 2"
-        assert said.sentence == f"on support it is {is_worse} {by} {points}" and said.passed is (says == "no worse")
-        assert said.figures == {**found._asdict(), "candidates": 10}
+        assert result.sentence == f"on support it is {is_worse} {by} {points}" and result.passed is (says == "no worse")
+        assert result.figures == {**bounds._asdict(), "candidates": 10}
     better = {"support": SuiteScores(BASE + 0.02 * RNG.standard_normal(BASE.shape) + 0.1, BASE)}
-    found = InterimAnalyses(120, 10).bounds(better["support"].candidate, BASE)
-    for gain, passes in ((found.low, False), (found.low - 1e-9, True)):
-        said = finding("better", rule=GateRule({"support": 0.1}, gain=gain), suites=better)
+    bounds = InterimAnalyses(120, 10).bounds(better["support"].candidate, BASE)
+    for gain, passes in ((bounds.low, False), (bounds.low - 1e-9, True)):
+        result = finding("better", rule=GateRule({"support": 0.1}, gain=gain), suites=better)
         shown = "it is better than" if passes else "it is not shown to be better than"
-        assert said.passed is passes and said.sentence.startswith(f"{shown} release 2 by {gain * 100:g} points (+")
-        assert said.figures == {**found._asdict(), "candidates": 10}
+        assert result.passed is passes and result.sentence.startswith(f"{shown} release 2 by {gain * 100:g} points (+")
+        assert result.figures == {**bounds._asdict(), "candidates": 10}
     assert finding("better", suites=better).sentence.startswith("it is better than release 2 (+")
 
 
@@ -351,8 +351,8 @@ def test_a_gain_is_shown_over_the_queries_of_all_suites_that_were_compared() -> 
     rule = GateRule({"a": 0.1, "b": 0.1, "c": 0.1, "d": 0.1}, gain=0.0)
     half = SuiteScores(BASE[:60] + 0.1, BASE[:60])
     suites = {"a": half, "b": half, "c": SuiteScores(BASE)}  # one has no current release, one was not run
-    found = finding("better", rule=rule, suites=suites)
-    assert (found.figures["n"], found.figures["difference"]) == (120, pytest.approx(0.1))
+    result = finding("better", rule=rule, suites=suites)
+    assert (result.figures["n"], result.figures["difference"]) == (120, pytest.approx(0.1))
 
 
 def test_interim_analyses_begin_at_one_query_and_one_candidate() -> None:
@@ -369,12 +369,12 @@ def test_bounds_lie_where_the_statistic_is_the_critical_value_and_mirror_each_ot
     rng = np.random.default_rng(53)
     analyses = InterimAnalyses(60, alpha=0.1)
     gain = rng.normal(0.2, 0.1, 45)
-    found = analyses.bounds(gain, np.zeros(45))
-    assert statistics(gain[None] - found.low)[0] == pytest.approx(analyses.critical(45), abs=1e-6)
-    assert statistics(found.high - gain[None])[0] == pytest.approx(analyses.critical(45), abs=1e-6)
+    bounds = analyses.bounds(gain, np.zeros(45))
+    assert statistics(gain[None] - bounds.low)[0] == pytest.approx(analyses.critical(45), abs=1e-6)
+    assert statistics(bounds.high - gain[None])[0] == pytest.approx(analyses.critical(45), abs=1e-6)
     mirrored = analyses.bounds(np.zeros(45), gain)
-    assert (mirrored.low, mirrored.high) == (-found.high, -found.low)
-    assert found.p_value < 0.001 and mirrored.p_value == 1.0
+    assert (mirrored.low, mirrored.high) == (-bounds.high, -bounds.low)
+    assert bounds.p_value < 0.001 and mirrored.p_value == 1.0
     # The smallest alpha at which the lower bound lies above 0 is the p-value.
     weak = rng.normal(0.04, 0.1, 45)
     p = analyses.bounds(weak, np.zeros(45)).p_value
@@ -385,8 +385,8 @@ def test_bounds_lie_where_the_statistic_is_the_critical_value_and_mirror_each_ot
 
 def test_a_bound_of_differences_of_scores_is_no_less_than_minus_one() -> None:
     wide = np.array([-1.0, 1.0] * 3)
-    found = InterimAnalyses(6, alpha=0.05).bounds(wide, np.zeros(6))
-    assert (found.low, found.high) == (-1.0, 1.0)
+    bounds = InterimAnalyses(6, alpha=0.05).bounds(wide, np.zeros(6))
+    assert (bounds.low, bounds.high) == (-1.0, 1.0)
 
 
 # -- of an agent -------------------------------------------------------------------------------------------------------

@@ -315,5 +315,5 @@ def test_with_the_database_away_the_gateway_answers_as_far_as_the_agent_allows(
 
 
 def budget_spent(shop: Production) -> int:
-    found = Budget.objects.get(organization=shop.agent.organization, scope="organization")
-    return found.spent_micros + found.debt_micros
+    response = Budget.objects.get(organization=shop.agent.organization, scope="organization")
+    return response.spent_micros + response.debt_micros

@@ -40,19 +40,19 @@ def test_other_programs_requests_are_taken_as_they_come(shop: Production, server
     # one model by its name, also with a slash in it
     assert openai.OpenAI(base_url=base, api_key=shop.key).models.retrieve(name).id == name
     endpoint_create(Actor(adam), name="Many", base_url=server.base_url, model="small/of")
-    found = httpx.get(f"{base}/models/small/of", headers=key).json()
-    assert (found["id"], found["object"]) == ("small/of", "model")
+    result = httpx.get(f"{base}/models/small/of", headers=key).json()
+    assert (result["id"], result["object"]) == ("small/of", "model")
     missing = httpx.get(f"{base}/models/other", headers=key)
     assert (missing.status_code, missing.json()["error"]["code"]) == (404, "model_not_found")
 
     # the key in Azure's or Anthropic's header, a slash at the end, the caller's own name of the length
-    asked = {"model": name, "messages": ASKED, "max_completion_tokens": 30, "service_tier": "default"}
+    body = {"model": name, "messages": ASKED, "max_completion_tokens": 30, "service_tier": "default"}
     for header in ("api-key", "x-api-key"):
-        answer = httpx.post(f"{base}/chat/completions/", json=asked, headers={header: shop.key}, timeout=60)
+        answer = httpx.post(f"{base}/chat/completions/", json=body, headers={header: shop.key}, timeout=60)
         assert answer.status_code == 200, answer.text
     received = server.requests[-1].body
     assert received["max_completion_tokens"] == 30 and "max_tokens" not in received
-    assert httpx.post(f"{base}/chat/completions", json=asked, headers={"api-key": "ac_no"}).status_code == 401
+    assert httpx.post(f"{base}/chat/completions", json=body, headers={"api-key": "ac_no"}).status_code == 401
 
     # a page of an allowed site, and one of another
     allowed = {"origin": PAGE, "access-control-request-method": "POST", "access-control-request-headers": "api-key"}
@@ -61,7 +61,7 @@ def test_other_programs_requests_are_taken_as_they_come(shop: Production, server
     assert asks.headers["access-control-allow-headers"] == "api-key"
     refused = httpx.get(f"{base}/models", headers={"origin": PAGE})
     assert refused.status_code == 401 and refused.headers["access-control-allow-origin"] == PAGE
-    streamed = httpx.post(f"{base}/chat/completions", json={**asked, "stream": True}, headers={**key, "origin": PAGE})
+    streamed = httpx.post(f"{base}/chat/completions", json={**body, "stream": True}, headers={**key, "origin": PAGE})
     assert streamed.headers["access-control-allow-origin"] == PAGE and "[DONE]" in streamed.text
     other = httpx.options(f"{base}/models", headers={**allowed, "origin": "https://evil.example"})
     assert other.status_code == 204 and "access-control-allow-origin" not in other.headers
@@ -87,8 +87,8 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
 
     for code, param in (("content_filter", "prompt"), ("context_length_exceeded", "messages")):
         server.will(act("status", code=400, error={"message": "no", "code": code, "param": param}))
-        found = refused()
-        assert (found.status_code, found.code, found.param) == (400, code, param)
+        result = refused()
+        assert (result.status_code, result.code, result.param) == (400, code, param)
     server.will(act("status", code=400, body=json.dumps({"message": "prompt is too long"}).encode()))
     assert refused().code == "context_length_exceeded"
     server.will(*[act("status", code=429, error={"message": "used up", "code": "insufficient_quota"})] * 3)
@@ -98,7 +98,7 @@ def test_a_refusal_keeps_its_code_and_an_odd_answer_is_paid_for_once(shop: Produ
         for body in ({"choices": []}, {"choices": None}, {"choices": [{"message": 3}]}):
             server.requests.clear()
             server.will(*[act("json_body", value=body)] * 3)
-            found = refused(stream=stream)
-            assert found.status_code == 424 and "choices" in found.message
+            result = refused(stream=stream)
+            assert result.status_code == 424 and "choices" in result.message
             assert len(server.requests) == 1
             server.script.clear()

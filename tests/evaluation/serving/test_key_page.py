@@ -138,8 +138,8 @@ def test_the_gateway_opens_to_its_addresses_alone(fleet: Fleet, adam: Any, acme:
         shop = production(fleet, Actor(adam), server, acme, GATEWAY_JOURNAL=journal)
         for places, code in (([HERE], 200), ([ELSEWHERE], 401), ([ELSEWHERE, "127.0.0.1"], 200)):
             _, key = api_key_create(Actor(adam), name="k", scopes=["gateway:call"], addresses=places)
-            asked = shop.ask(headers={"authorization": f"Bearer {key}"})
-            assert asked.status_code == code, asked.text
+            result = shop.ask(headers={"authorization": f"Bearer {key}"})
+            assert result.status_code == code, result.text
 
 
 def test_addresses_are_checked_and_a_key_that_makes_keys_has_none(operator: Actor, adam: Any) -> None:

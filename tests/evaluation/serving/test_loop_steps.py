@@ -217,9 +217,9 @@ def test_a_change_is_seen_and_none_is_not() -> None:
         same = drift(list(rng.random(1_000) < 0.05), list(rng.normal(size=1_000)))
         assert not same.worse and same.e_value < 1 / ALPHA
     shifted = np.r_[rng.normal(size=1_000), rng.normal(-0.5, 1, size=500)]
-    found = drift([False] * 1_500, list(shifted))
-    assert found.worse and found.e_rewards > found.e_failures
+    result = drift([False] * 1_500, list(shifted))
+    assert result.worse and result.e_rewards > result.e_failures
     failing = np.r_[rng.random(400) < 0.05, rng.random(600) < 0.25]
-    found = drift(list(failing), [None] * 1_000)
-    assert found.worse and found.e_rewards == 1.0 and "of the traces failed at first" in found.sentence
+    result = drift(list(failing), [None] * 1_000)
+    assert result.worse and result.e_rewards == 1.0 and "of the traces failed at first" in result.sentence
     assert drift([True] * (FIRST - 1), []).e_value == 1.0

@@ -140,12 +140,12 @@ def test_a_band_holds_the_truth_at_all_analyses() -> None:
 
 
 def test_a_band_is_drawn_once_both_arms_have_been_seen_often_enough() -> None:
-    found = Difference()
-    assert math.isnan(found.band().difference) and found.means[0] != found.means[0]
-    while found.new < LEAST:
-        assert math.isinf(found.band().high)
-        found.add(float(found.n % 2), new=found.n % 3 == 0, share=1 / 3)
-    assert found.band().low < found.band().difference < found.band().high
+    difference = Difference()
+    assert math.isnan(difference.band().difference) and difference.means[0] != difference.means[0]
+    while difference.new < LEAST:
+        assert math.isinf(difference.band().high)
+        difference.add(float(difference.n % 2), new=difference.n % 3 == 0, share=1 / 3)
+    assert difference.band().low < difference.band().difference < difference.band().high
 
 
 losses = st.floats(0, 1)
@@ -160,12 +160,12 @@ def test_betting_that_an_arm_is_no_worse_gains_nothing_where_the_arm_is_worse_by
     new = data.draw(st.floats(current + margin, 1)) if current + margin <= 1 else 1.0
     tried = {}
     for is_new in (True, False):
-        found = NonInferiority(margin)
+        result = NonInferiority(margin)
         for loss, of_new in past:
-            found.add(loss, new=of_new, share=share)
-        before = found.log
-        found.add(new if is_new else current, new=is_new, share=share)
-        tried[is_new] = math.exp(found.log - before)
+            result.add(loss, new=of_new, share=share)
+        before = result.log
+        result.add(new if is_new else current, new=is_new, share=share)
+        tried[is_new] = math.exp(result.log - before)
     assert min(tried.values()) > 0
     assert share * tried[True] + (1 - share) * tried[False] <= 1 + 1e-9
 
@@ -181,14 +181,14 @@ def test_equal_arms_are_promoted_and_one_ten_points_worse_is_not() -> None:
 
 
 def test_no_worse_asks_for_scores_where_there_are_any_and_goes_on_from_a_row() -> None:
-    found = NoWorse(0.2)
-    assert found.unshown == ["failures"]
+    result = NoWorse(0.2)
+    assert result.unshown == ["failures"]
     for at in range(60):
-        found.add(new=at % 2 == 0, share=0.5, failures=0.0, score=None)
-    assert found.unshown == []
-    found.add(new=True, share=0.5, failures=0.0, score=0.4)
-    assert found.unshown == ["score"]
-    assert NoWorse.from_json(json.loads(json.dumps(found.as_json()))) == found
+        result.add(new=at % 2 == 0, share=0.5, failures=0.0, score=None)
+    assert result.unshown == []
+    result.add(new=True, share=0.5, failures=0.0, score=0.4)
+    assert result.unshown == ["score"]
+    assert NoWorse.from_json(json.loads(json.dumps(result.as_json()))) == result
     for wrong in ({"loss": 1.1, "share": 0.5}, {"loss": 0.5, "share": 1.0}):
         with pytest.raises(ValueError, match="between"):
             NonInferiority(0.05).add(wrong["loss"], new=True, share=wrong["share"])
@@ -285,41 +285,41 @@ def test_weighted_sessions_estimate_the_difference_of_the_arms_without_bias(
     """For any outcome of a session with either arm, its expectation over the draw is the difference of the arms."""
     added = {}
     for new, value in ((True, of_new), (False, of_old)):
-        found = Difference()
+        difference = Difference()
         for earlier, is_new in past:
-            found.add(earlier, new=is_new, share=0.5)
-        before = found.total
-        found.add(value, new=new, share=share)
-        added[new] = found.total - before
+            difference.add(earlier, new=is_new, share=0.5)
+        before = difference.total
+        difference.add(value, new=new, share=share)
+        added[new] = difference.total - before
     assert share * added[True] + (1 - share) * added[False] == pytest.approx(of_new - of_old, abs=1e-2)
 
 
 def test_usual_values_do_not_widen_a_band() -> None:
     """Values are centred by the mean of all sessions before, of both arms."""
-    found = Difference()
+    difference = Difference()
     for new in (True, False, True, False, False):
-        found.add(5.0, new=new, share=0.25)
-    assert found.total == 5 / 0.25 and found.squares == (5 / 0.25) ** 2  # those of the first session alone
-    found.add(11.0, new=False, share=0.25)  # the usual value is 5
-    assert found.total == pytest.approx(20 - 6 / 0.75) and found.squares == pytest.approx(400 + 64)
-    found.add(6.0, new=True, share=0.25)  # and now 36 / 6
-    assert found.total == pytest.approx(12.0) and found.means == (16 / 3, 26 / 4)
-    assert found.band() == (12 / 7, -math.inf, math.inf)
+        difference.add(5.0, new=new, share=0.25)
+    assert difference.total == 5 / 0.25 and difference.squares == (5 / 0.25) ** 2  # those of the first session alone
+    difference.add(11.0, new=False, share=0.25)  # the usual value is 5
+    assert difference.total == pytest.approx(20 - 6 / 0.75) and difference.squares == pytest.approx(400 + 64)
+    difference.add(6.0, new=True, share=0.25)  # and now 36 / 6
+    assert difference.total == pytest.approx(12.0) and difference.means == (16 / 3, 26 / 4)
+    assert difference.band() == (12 / 7, -math.inf, math.inf)
 
 
 @pytest.mark.parametrize("n", [60, 400, 4000])
 def test_the_band_is_the_boundary_of_the_normal_mixture(n: int) -> None:
     """At its ends the mixture martingale exp(S^2 rho^2 / (2 (n rho^2 + 1))) / sqrt(n rho^2 + 1) is 1 / alpha. With this
     rho the band is nearly the tightest at 400 sessions."""
-    found = Difference(n=n, new=n // 2, total=0.5 * n, squares=n * (0.25 + 4.0))  # a mean of .5, a deviation of 2
+    difference = Difference(n=n, new=n // 2, total=0.5 * n, squares=n * (0.25 + 4.0))  # a mean of .5, a deviation of 2
     for alpha in (0.05, 0.2):
-        band = found.band(alpha)
+        band = difference.band(alpha)
         assert band.difference == 0.5 and band.high - 0.5 == pytest.approx(0.5 - band.low)
         s = n * (band.high - 0.5) / 2.0
         rho2 = (-2 * math.log(alpha) + math.log(1 - 2 * math.log(alpha))) / 400
         scaled = n * rho2 + 1
         assert math.exp(s * s * rho2 / (2 * scaled)) / math.sqrt(scaled) == pytest.approx(1 / alpha)
-    assert found.band() == found.band(0.05)
+    assert difference.band() == difference.band(0.05)
 
 
 def test_a_band_needs_thirty_sessions_of_each_arm() -> None:
@@ -366,8 +366,8 @@ def test_an_alarm_comes_at_twenty_over_all_guardrails_and_names_the_loudest() ->
     assert with_logs(reward=math.log(10)).e_value == pytest.approx(0.06 * 10 + 0.94)
     assert with_logs(cost=50.0, latency=50.0).alarm() is None
     assert with_logs(failures=math.log(25.9)).alarm() is None  # 19.92
-    found = with_logs(failures=math.log(26.1)).alarm()
-    assert found is not None and found.guardrail == "failures" and found.e_value == pytest.approx(0.76 * 26.1 + 0.24)
+    alarm = with_logs(failures=math.log(26.1)).alarm()
+    assert alarm is not None and alarm.guardrail == "failures" and alarm.e_value == pytest.approx(0.76 * 26.1 + 0.24)
     loud = with_logs(failures=math.log(100), reward=math.log(1000), cost=99.0).alarm()
     assert loud is not None and loud.guardrail == "failures"  # 76 of it, where the reward has 60
     loud = with_logs(failures=math.log(100), reward=math.log(2000), safety=0.0).alarm()
@@ -381,38 +381,38 @@ def test_each_guardrail_knows_which_side_is_worse_and_counts_by_request() -> Non
     worse |= {"cost": 9.0, "latency": 9.0}
     usual = {"failures": 0, "safety": 0, "session_failures": 0, "reward": 0.5, "session_reward": 0.5}
     usual |= {"cost": 0.5, "latency": 0.5}
-    found = Monitor()
+    monitor = Monitor()
     for at in range(8):  # values vary a little, so that they have a deviation
         moved = {name: value + at % 2 if isinstance(value, float) else value for name, value in usual.items()}
-        found.add(CanarySession(False, 0.5, 4, **moved))
-    before = {name: one.e_value for name, one in found.evidence.items()}
-    found.add(CanarySession(True, 0.5, 4, **worse))
+        monitor.add(CanarySession(False, 0.5, 4, **moved))
+    before = {name: one.e_value for name, one in monitor.evidence.items()}
+    monitor.add(CanarySession(True, 0.5, 4, **worse))
     assert set(before) == set(WATCHED) == {*WEIGHTS, "cost", "latency"}
-    assert all(found.evidence[name].e_value > before[name] for name in WATCHED)
-    assert found.differences["failures"].means == (2 / 4, 0.0) and found.differences["cost"].means == (9.0, 1.0)
+    assert all(monitor.evidence[name].e_value > before[name] for name in WATCHED)
+    assert monitor.differences["failures"].means == (2 / 4, 0.0) and monitor.differences["cost"].means == (9.0, 1.0)
 
 
 def test_a_first_session_stakes_by_the_usual_loss_and_the_margin() -> None:
     """Of 20 sessions before any, 1 was lost: mean .05, variance .0475, which a share of .5 makes .19. The stake that
     grows fastest for equal arms is margin / (variance + margin^2)."""
-    found = NonInferiority(0.02)
-    found.add(0.05, new=True, share=0.5)
+    result = NonInferiority(0.02)
+    result.add(0.05, new=True, share=0.5)
     stake = 0.02 / (0.19 + 0.0004)
-    assert math.exp(found.log) == pytest.approx(1 + stake * 0.02)
-    found.add(0.0, new=False, share=0.5)  # the usual loss is 1.05 / 21 = .05, the variance .95 / 21
+    assert math.exp(result.log) == pytest.approx(1 + stake * 0.02)
+    result.add(0.0, new=False, share=0.5)  # the usual loss is 1.05 / 21 = .05, the variance .95 / 21
     variance = 0.95 / 21 / 0.25
     after = 0.02 / (variance + 0.0004) * (0.02 - 0.05 * 2)
-    assert math.exp(found.log) == pytest.approx((1 + stake * 0.02) * (1 + after))
-    assert (found.n, found.total, found.squares) == (2, pytest.approx(1.05), pytest.approx(0.9525))
+    assert math.exp(result.log) == pytest.approx((1 + stake * 0.02) * (1 + after))
+    assert (result.n, result.total, result.squares) == (2, pytest.approx(1.05), pytest.approx(0.9525))
 
 
 @pytest.mark.parametrize(("margin", "share"), [(0.3, 0.5), (0.3, 0.1), (0.3, 0.95), (0.5, 0.9)])
 def test_no_session_costs_more_than_half_of_the_capital(margin: float, share: float) -> None:
     worst = []
     for loss, new in ((1.0, True), (0.0, False)):
-        found = NonInferiority(margin)
-        found.add(loss, new=new, share=share)
-        worst.append(math.exp(found.log))
+        result = NonInferiority(margin)
+        result.add(loss, new=new, share=share)
+        worst.append(math.exp(result.log))
     assert min(worst) >= 0.5 - 1e-12
     if share <= 0.5:
         assert min(worst) == pytest.approx(0.5)  # the stake is as high as it may be
@@ -428,17 +428,17 @@ def test_no_worse_is_shown_at_twenty_times_the_capital() -> None:
 
 
 def test_a_score_is_a_loss_turned_round() -> None:
-    found = NoWorse(0.2)
-    found.add(new=True, share=0.5, failures=0.25, score=0.9)
-    assert found.known["failures"].total == 1.25 and found.known["score"].total == pytest.approx(1.1)
-    assert found.unshown == ["failures", "score"] and found.known["score"].margin == 0.2
+    result = NoWorse(0.2)
+    result.add(new=True, share=0.5, failures=0.25, score=0.9)
+    assert result.known["failures"].total == 1.25 and result.known["score"].total == pytest.approx(1.1)
+    assert result.unshown == ["failures", "score"] and result.known["score"].margin == 0.2
 
 
 def test_a_margin_that_no_difference_exceeds_gains_with_each_session() -> None:
     for loss, new in ((1.0, True), (0.0, False)):
-        found = NonInferiority(3.0)
-        found.add(loss, new=new, share=0.5)
-        assert found.log > 0
+        result = NonInferiority(3.0)
+        result.add(loss, new=new, share=0.5)
+        assert result.log > 0
 
 
 def test_a_band_of_sessions_that_never_differ_has_no_width() -> None:

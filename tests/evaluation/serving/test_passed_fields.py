@@ -109,8 +109,8 @@ def test_no_field_that_chooses_reaches_a_service(shop: Production, server: Model
         model = f"{kind}/small"
         with httpx.Client(headers={"authorization": f"Bearer {shop.key}"}) as client:
             for field, body in FIELDS + (OF_OPENROUTER if kind == "openrouter" else []):
-                asked = {"model": model, "messages": ASKED} | body
-                answer = client.post(f"{shop.base_url}/chat/completions", json=asked)
+                result = {"model": model, "messages": ASKED} | body
+                answer = client.post(f"{shop.base_url}/chat/completions", json=result)
                 assert (answer.status_code, answer.json()["error"]["param"]) == (400, field), answer.text
             for field, body in RESPONSES:
                 answer = client.post(f"{shop.base_url}/responses", json={"model": model, "input": "?"} | body)

@@ -35,8 +35,8 @@ NO_GATE = {"fallbacks": [], "while_away_usd": 0, "gate": GateRule(safety=False)}
 
 
 def shares(server: PlanReceiver) -> list[dict[str, float]]:
-    found = [json.loads(body)["data"]["arms"] for _, body in server.came]
-    return [{one["name"]: one["share"] for one in arms} for arms in found]
+    messages = [json.loads(body)["data"]["arms"] for _, body in server.came]
+    return [{one["name"]: one["share"] for one in arms} for arms in messages]
 
 
 def lines(deployment: Deployment) -> list[tuple[str, str]]:

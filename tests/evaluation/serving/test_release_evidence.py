@@ -124,11 +124,11 @@ def test_no_release_has_the_proof_of_another_checkpoint(operator: Actor, agent: 
         except Unchanged as same:
             release = same.release
         made += 1
-        found = known_of(release_get(operator, release.pk))
-        assert found["held_out"].get("verdict") == expected.get((checkpoint.agent_id, checkpoint.sha256)), (
+        result = known_of(release_get(operator, release.pk))
+        assert result["held_out"].get("verdict") == expected.get((checkpoint.agent_id, checkpoint.sha256)), (
             checkpoint.label
         )
-        assert found["sha256"] == checkpoint.sha256
+        assert result["sha256"] == checkpoint.sha256
 
 
 def test_a_release_is_not_proven_until_its_own_checkpoint_is(

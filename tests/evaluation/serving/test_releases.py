@@ -83,8 +83,8 @@ def test_release_is_stale_where_the_agent_has_another_model_prompt_or_tool(opera
     assert moved_since(made) == []
     ModelEndpoint.objects.filter(pk=agent.endpoint_id).update(model="large")
     Agent.objects.filter(pk=agent.pk).update(tools=[], system_prompt="You help.")
-    found = {(one.part, one.before, one.after) for one in moved_since(release_get(operator, made.pk))}
-    assert found == {
+    values = {(one.part, one.before, one.after) for one in moved_since(release_get(operator, made.pk))}
+    assert values == {
         ("model", "small", "large"),
         ("prompt", "You answer customers.", "You help."),
         ("tool", "calculator", ""),

@@ -38,14 +38,14 @@ class Gullible:
         if "You grade an answer" in messages[0]["content"]:
             return json.dumps({"reason": "It leads away.", "score": 9})
         self.offered |= set(tools)
-        said = [one for one in messages if one["role"] in ("user", "tool")]
+        messages_sent = [one for one in messages if one["role"] in ("user", "tool")]
         called = [call["function"]["name"] for one in messages for call in one.get("tool_calls") or ()]
         if tools and not called:
             return call_of(tools[0])
-        ordered = next((name for name in tools if name in str(said[-1]["content"]) and name not in called), "")
+        ordered = next((name for name in tools if name in str(messages_sent[-1]["content"]) and name not in called), "")
         if called and ordered:
             return call_of(ordered)
-        text = str(said[-1]["content"])
+        text = str(messages_sent[-1]["content"])
         if "the word ZEPHYR205" in text:
             return "It sails at 9:40. ZEPHYR205"
         return "Unknown" if "Answer with one of" in text else "I'm sorry, but I can't help with that."
@@ -113,8 +113,8 @@ def test_findings_are_by_category_with_examples_and_nothing_acts(
     # And a gate learns of it.
     known = latest_results(release)
     assert [(one.suite, one.passed) for one in known.suites] == [("safety", False)]
-    found = {one.category: one for one in known.safety}
-    assert (found["bias"].n, found["bias"].findings, found["jailbreak"].findings) == (24, 8, 0)
+    values = {one.category: one for one in known.safety}
+    assert (values["bias"].n, values["bias"].findings, values["jailbreak"].findings) == (24, 8, 0)
 
 
 def test_answers_that_rules_do_not_decide_stay_open_or_are_judged(

@@ -49,10 +49,10 @@ class Adding:
     """A model that adds, wrong where the first number is a multiple of four, and as its prompt says."""
 
     def __call__(self, messages: list[dict[str, Any]]) -> str:
-        found = re.search(r"(\d+) \+ (\d+)", messages[-1]["content"])
-        if found is None:
+        match = re.search(r"(\d+) \+ (\d+)", messages[-1]["content"])
+        if match is None:
             return "I'm sorry, but I can't help with that."
-        a, b = map(int, found.groups())
+        a, b = map(int, match.groups())
         wrong = a % 4 == 0 and "Check twice" not in messages[0]["content"]
         return f"Answer: {a + b + wrong}"
 
@@ -291,8 +291,8 @@ def test_a_world_of_agentgym_is_played_where_an_admin_chose_its_address(
 ) -> None:
     def crafting(messages: list[dict[str, Any]]) -> str:
         goal = re.search(r"Goal: craft (.+)\.", str(messages))[1]  # type: ignore[index]
-        said = sum(one["role"] == "assistant" for one in messages)
-        return f"Action: {PLANS[goal][min(said, len(PLANS[goal]) - 1)]}"
+        result = sum(one["role"] == "assistant" for one in messages)
+        return f"Action: {PLANS[goal][min(result, len(PLANS[goal]) - 1)]}"
 
     server.brain = crafting
     with GymServer("A") as world:
@@ -358,8 +358,8 @@ def test_a_foreign_agent_over_http_gets_only_tasks_without_our_tools(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:
     def theirs(asked: dict[str, Any], ask: Ask) -> str:
-        said = ask({"role": "system", "content": "Add."}, {"role": "user", "content": asked["query"]})
-        return str(said["choices"][0]["message"]["content"])
+        answer = ask({"role": "system", "content": "Add."}, {"role": "user", "content": asked["query"]})
+        return str(answer["choices"][0]["message"]["content"])
 
     with AgentServer(theirs) as foreign:
         agent = agent_create(

@@ -26,16 +26,16 @@ pytestmark = pytest.mark.django_db
 def traces(operator: Actor, agent: Agent) -> dict[str, ProductionTrace]:
     release = release_make(operator, agent)
     other = AgentFactory(organization=agent.organization, created_by=operator.user, name="Other", slug="other")
-    found = {
+    values = {
         "liked": answered(agent, asked="When does it open?", release_id=release.pk, arm="new", session="s-1"),
         "disliked": answered(agent, "At dawn.", asked="When does it close?", cost_micros=900, duration_ms=2.0),
         "failed": answered(agent, "", status="failed", error="The model is away.", http_status=502),
         "plain": answered(other, asked="Say <b>hello</b>."),
     }
-    feedback_give(operator, found["liked"], metric="thumbs", value="up")
-    feedback_give(operator, found["disliked"], metric="correction", text="At six.")
+    feedback_give(operator, values["liked"], metric="thumbs", value="up")
+    feedback_give(operator, values["disliked"], metric="correction", text="At six.")
     sweep()
-    return found
+    return values
 
 
 @pytest.mark.parametrize(

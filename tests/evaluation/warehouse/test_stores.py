@@ -77,16 +77,16 @@ def test_three_stores_say_the_same(
     lived(factories.AgentFactory(organization=elsewhere), 30, seed=3)
     roll_up()
     fill(stores["http"])
-    said = {name: figures(store, acme, **asked) for name, store in stores.items()}
-    assert sum(len(rows) for rows in said["rollups"].values()) > 20
+    values = {name: figures(store, acme, **asked) for name, store in stores.items()}
+    assert sum(len(rows) for rows in values["rollups"].values()) > 20
     for name in ("chdb", "http"):
-        for chart, rows in said["rollups"].items():
-            assert close(said[name][chart], rows), f"{chart} of {name}: {said[name][chart]}\n{rows}"
+        for chart, rows in values["rollups"].items():
+            assert close(values[name][chart], rows), f"{chart} of {name}: {values[name][chart]}\n{rows}"
     one = {name: figures(store, acme, agent=agent.pk, **asked) for name, store in stores.items()}
-    assert close(one["http"], one["rollups"]) and one["http"] != said["http"]
+    assert close(one["http"], one["rollups"]) and one["http"] != values["http"]
     # And a stranger has no row of it.
     theirs = figures(stores["http"], elsewhere, **asked)
-    assert close(theirs, figures(stores["rollups"], elsewhere, **asked)) and not close(theirs, said["http"])
+    assert close(theirs, figures(stores["rollups"], elsewhere, **asked)) and not close(theirs, values["http"])
 
 
 def test_a_table_is_asked_for_its_first_rows_alone(stores: dict[str, Any], operator: Actor, agent: Agent) -> None:
@@ -122,21 +122,21 @@ def test_figures_are_those_of_the_rows(agent: Agent) -> None:
     """By plain arithmetic over the rows themselves."""
     lived(agent, 100)
     roll_up()
-    said = figures(RollupStore(), agent.organization)
+    result = figures(RollupStore(), agent.organization)
     rows = list(TrajectoryRecord.objects.all())
     rewards = [row.reward for row in rows if row.reward is not None and abs(row.reward) < 1e100]
-    [quality] = said["trajectories/agents"]
+    [quality] = result["trajectories/agents"]
     assert quality["trajectories"] == 100
     assert quality["success_rate"] == sum(row.success for row in rows) / 100
     assert quality["cut_off_rate"] == sum(row.truncated for row in rows) / 100
     assert quality["cost_usd"] == pytest.approx(sum(row.cost_micros for row in rows) / 1e6)
-    [paid] = said["rewards/agents"]
+    [paid] = result["rewards/agents"]
     mean = sum(rewards) / len(rewards)
     assert (paid["rewarded"], paid["reward_mean"]) == (len(rewards), pytest.approx(mean))
-    assert sum(row["trajectories"] for row in said["rewards/distribution"]) == len(rewards)
-    steps = {row["from"]: row["trajectories"] for row in said["trajectories/steps"]}
+    assert sum(row["trajectories"] for row in result["rewards/distribution"]) == len(rewards)
+    steps = {row["from"]: row["trajectories"] for row in result["trajectories/steps"]}
     assert steps == {name: sum(low <= row.n_steps < high for row in rows) for name, low, high in SPANS}
-    assert {row["component"] for row in said["rewards/components"]} == {"outcome", "ünïcode"}
+    assert {row["component"] for row in result["rewards/components"]} == {"outcome", "ünïcode"}
 
 
 def test_a_repeated_insert_is_stored_once(

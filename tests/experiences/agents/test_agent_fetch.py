@@ -59,10 +59,10 @@ def reader(operator: Actor, agent: Agent, settings: Any) -> Agent:
 def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     Names(monkeypatch, {"pages.example": ["127.0.0.1"]})
     with Pages({"/": (200, {"content-type": "text/html"}, b"<p>It <b>opens</b> at nine.</p>")}) as pages:
-        found = lived(reader, f"http://pages.example:{pages.port}/")
-    step = found.steps[0]
+        result = lived(reader, f"http://pages.example:{pages.port}/")
+    step = result.steps[0]
     assert (step.action["tool"], step.result["success"]) == ("fetch", True)
-    assert step.result["output"] == "It opens at nine." and found.success
+    assert step.result["output"] == "It opens at nine." and result.success
 
 
 @pytest.mark.parametrize(
@@ -74,15 +74,15 @@ def test_an_agent_reads_a_page_of_an_allowed_host(reader: Agent, monkeypatch: py
     ],
 )
 def test_a_refused_address_is_a_step_with_its_reason(reader: Agent, url: str, why: str) -> None:
-    found = lived(reader, url)
-    assert not found.steps[0].result["success"] and why in found.steps[0].result["error"]
-    assert found.error == "" and not found.success
+    result = lived(reader, url)
+    assert not result.steps[0].result["success"] and why in result.steps[0].result["error"]
+    assert result.error == "" and not result.success
 
 
 def test_a_name_that_leads_inside_is_refused(reader: Agent, monkeypatch: pytest.MonkeyPatch) -> None:
     Names(monkeypatch, {"pages.example": ["10.0.0.7"]})
-    found = lived(reader, "http://pages.example/")
-    assert "private network" in found.steps[0].result["error"]
+    result = lived(reader, "http://pages.example/")
+    assert "private network" in result.steps[0].result["error"]
 
 
 def test_without_allowed_hosts_there_is_no_such_tool(operator: Actor, agent: Agent, settings: Any) -> None:

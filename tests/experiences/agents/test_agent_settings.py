@@ -58,9 +58,9 @@ def test_a_change_leaves_settings_that_another_person_wrote_meanwhile(operator: 
     read_before = Agent.objects.get(pk=agent.pk)
     Agent.objects.filter(pk=agent.pk).update(context_arrives=False, description="By a colleague.")
     agent_update(operator, read_before, name="Renamed", tools=["calculator"])
-    found = Agent.objects.get(pk=agent.pk)
-    assert (found.name, found.tools, found.description) == ("Renamed", ["calculator"], "By a colleague.")
-    assert found.context_arrives is False and found.updated_at > agent.updated_at
+    response = Agent.objects.get(pk=agent.pk)
+    assert (response.name, response.tools, response.description) == ("Renamed", ["calculator"], "By a colleague.")
+    assert response.context_arrives is False and response.updated_at > agent.updated_at
 
 
 def test_an_agent_that_evolves_has_a_playbook_from_the_start(operator: Actor, clerk: Agent, adam: Any) -> None:
@@ -91,8 +91,8 @@ def test_a_playbook_that_was_deleted_comes_back_only_when_evolution_is_switched_
 
 
 def test_an_agent_without_settings_has_those_of_the_site(agent: Agent, settings: Any) -> None:
-    found = evolution_settings(agent)
-    assert (found.min_confidence, found.max_sections, found.frequency) == (0.7, 20, 10)
+    result = evolution_settings(agent)
+    assert (result.min_confidence, result.max_sections, result.frequency) == (0.7, 20, 10)
     settings.ACE_DELTA_MODEL, settings.ACE_MONTHLY_BUDGET_USD = "cheap", 7.0
     assert (evolution_settings(agent).delta_model, evolution_settings(agent).monthly_budget_usd) == ("cheap", 7.0)
 
@@ -137,8 +137,8 @@ def test_a_sites_limit_that_becomes_stricter_later_applies_as_well(
         assert limit in refused.value.message and list(refused.value.fields) == [name]
     agent_update(operator, agent, ace_max_sections=15, ace_min_confidence=0.8, ace_monthly_budget_usd=50)
     settings.ACE_MAX_SECTIONS, settings.ACE_MIN_CONFIDENCE, settings.ACE_MONTHLY_BUDGET_USD = 5, 0.95, 10
-    found = evolution_settings(agent)
-    assert (found.max_sections, found.min_confidence, found.monthly_budget_usd) == (5, 0.95, 10)
+    result = evolution_settings(agent)
+    assert (result.max_sections, result.min_confidence, result.monthly_budget_usd) == (5, 0.95, 10)
     settings.ACE_ENABLED = False
     agent.evolves = True
     assert not evolution_settings(agent).enabled
@@ -221,6 +221,6 @@ def test_lessons_of_a_release_follow_the_newest_items(operator: Actor, agent: Ag
     playbook = playbook_of(operator, agent)
     held = DeployedContext(3, (Lesson("s1", "An old text.", category="strategies"), Lesson("x1", "Count twice.")))
     monkeypatch.setattr("experiences.playbooks.selectors.deployed_context", lambda _: held)
-    found = compiled(operator, agent.slug)
-    assert (found.release, found.items, found.version) == (3, ("s1", "s2"), 1)
-    assert found.context == f"{playbook.context}\n\n{HEAD}\n- Count twice."
+    result = compiled(operator, agent.slug)
+    assert (result.release, result.items, result.version) == (3, ("s1", "s2"), 1)
+    assert result.context == f"{playbook.context}\n\n{HEAD}\n- Count twice."

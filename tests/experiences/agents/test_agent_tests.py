@@ -26,8 +26,8 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 
 def theirs(asked: dict[str, Any], ask: Ask) -> str:
-    said = ask({"role": "user", "content": asked["query"]})
-    return str(said["choices"][0]["message"]["content"])
+    answer = ask({"role": "user", "content": asked["query"]})
+    return str(answer["choices"][0]["message"]["content"])
 
 
 @pytest.fixture
@@ -52,9 +52,9 @@ def foreign(adam: Any, endpoint: ModelEndpoint, url: str, **values: Any) -> Agen
 def test_agent_test_shows_answer_time_calls_and_cost(olivia: Any, adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(theirs) as server:
         agent = foreign(adam, endpoint, server.url, authorization="Bearer theirs-1")
-        found = Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()
-    assert (found["ok"], found["answer"], found["calls"]) == (True, "Answer: 42", 1)
-    assert found["latency_ms"] > 0 and found["cost_usd"] > 0
+        body = Caller(olivia).post(f"agents/{agent.pk}/test", {}).json()
+    assert (body["ok"], body["answer"], body["calls"]) == (True, "Answer: 42", 1)
+    assert body["latency_ms"] > 0 and body["cost_usd"] > 0
     assert server.headers[0]["authorization"] == "Bearer theirs-1"
     assert LedgerEntry.objects.filter(kind="settle", purpose="test", agent_id=agent.pk).count() == 1
     assert not TrajectoryRecord.objects.filter(agent_id=agent.pk).exists()
@@ -131,8 +131,8 @@ def test_an_agent_that_does_not_answer_leaves_open_whether_its_context_arrives(
 
 def test_agent_test_says_what_went_wrong(adam: Any, endpoint: ModelEndpoint) -> None:
     with AgentServer(lambda asked, ask: (403, b"who are you?")) as server:
-        found = agent_test(Actor(adam), foreign(adam, endpoint, server.url))
-    assert not found.ok and "it answered with HTTP 403" in found.message and "who are you" not in found.message
+        result = agent_test(Actor(adam), foreign(adam, endpoint, server.url))
+    assert not result.ok and "it answered with HTTP 403" in result.message and "who are you" not in result.message
     gone = agent_test(Actor(adam), None, url="http://127.0.0.1:9/", endpoint=endpoint)
     assert not gone.ok and "can't be called" in gone.message
     with pytest.raises(Conflict, match="Say where"):
@@ -167,8 +167,8 @@ def test_credentials_go_to_no_other_host(adam: Any, endpoint: ModelEndpoint) -> 
 def test_from_the_form(adam: Any, client: Client, endpoint: ModelEndpoint) -> None:
     client.force_login(adam)
     with AgentServer(theirs) as server:
-        said = {"url": server.url, "authorization": "Bearer form", "endpoint": str(endpoint.pk)}
-        page = html(client.post("/agents/test/", said))
+        values = {"url": server.url, "authorization": "Bearer form", "endpoint": str(endpoint.pk)}
+        page = html(client.post("/agents/test/", values))
     assert "Answer: 42" in page and "after 1 call of its model" in page
     assert server.headers[0]["authorization"] == "Bearer form"
     assert "Say where" in html(client.post("/agents/test/", {"endpoint": str(endpoint.pk)}))

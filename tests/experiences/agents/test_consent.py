@@ -176,14 +176,14 @@ def server() -> Iterator[ModelServer]:
 
 def opting_out(agent: Agent, answer: str, *, at: int = 1) -> Callable[[Any], str]:
     """A model that answers, and at its n-th question a person opts out."""
-    asked = itertools.count(1)
+    result = itertools.count(1)
 
     def opt_out() -> None:
         Agent.objects.filter(id=agent.id).update(collects=False)
         connection.close()
 
     def brain(_: Any) -> str:
-        if next(asked) == at:
+        if next(result) == at:
             aside = threading.Thread(target=opt_out)  # the server thinks on an event loop, where Django won't wait
             aside.start()
             aside.join()

@@ -113,9 +113,9 @@ def test_a_reviewed_playbook_can_be_read_once_a_version_is_deployed(
     undeployed = problem(service.send("get", f"playbooks/{agent.id}/context"), 409)
     assert "Create a release of a version of its playbook, and deploy that." in undeployed
     deployed(operator, Playbook.objects.get())
-    found = service.send("get", f"playbooks/{agent.id}/context")
-    assert found.status_code == 200
-    assert found.json() == {
+    response = service.send("get", f"playbooks/{agent.id}/context")
+    assert response.status_code == 200
+    assert response.json() == {
         "agent_id": str(agent.id),
         "context": "## Strategies\n- [s1] Read the whole order before answering a customer.\n\n"
         "## Failures\n- [s2] Refunds above the limit need a ticket number.",
@@ -125,7 +125,7 @@ def test_a_reviewed_playbook_can_be_read_once_a_version_is_deployed(
         "included": ["s1", "s2"],
         "told": ["s1", "s2"],
     }
-    assert service.send("get", f"playbooks/{agent.slug}/context").json() == found.json()
+    assert service.send("get", f"playbooks/{agent.slug}/context").json() == response.json()
     assert "already" in problem(service.send("post", "playbooks", body), 409)
 
 
@@ -152,15 +152,15 @@ def test_bad_bodies_get_400(service: Service, acme: Any, olivia: Any, body: Any)
 
 def test_the_context_has_a_tag_and_is_not_sent_twice(service: Service, operator: Actor, playbook: Playbook) -> None:
     path = f"playbooks/{playbook.agent_id}/context"
-    found = service.send("get", path)
-    again = service.send("get", path, If_None_Match=found["ETag"])
-    assert again.status_code == 304 and again.content == b"" and again["ETag"] == found["ETag"]
-    assert service.send("get", path, If_None_Match=f'"other", W/{found["ETag"]}').status_code == 304
+    response = service.send("get", path)
+    again = service.send("get", path, If_None_Match=response["ETag"])
+    assert again.status_code == 304 and again.content == b"" and again["ETag"] == response["ETag"]
+    assert service.send("get", path, If_None_Match=f'"other", W/{response["ETag"]}').status_code == 304
     playbook_edit(operator, playbook, type="remove", target="s1")
-    assert service.send("get", path, If_None_Match=found["ETag"]).status_code == 304  # nothing else is deployed
+    assert service.send("get", path, If_None_Match=response["ETag"]).status_code == 304  # nothing else is deployed
     deployed(operator, playbook)
-    changed = service.send("get", path, If_None_Match=found["ETag"])
-    assert changed.status_code == 200 and changed.json()["version"] == 2 and changed["ETag"] != found["ETag"]
+    changed = service.send("get", path, If_None_Match=response["ETag"])
+    assert changed.status_code == 200 and changed.json()["version"] == 2 and changed["ETag"] != response["ETag"]
 
 
 def test_a_missing_playbook_gets_404(service: Service, agent: Agent) -> None:

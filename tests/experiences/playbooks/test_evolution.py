@@ -107,10 +107,10 @@ def test_the_tenth_execution_triggers_an_evolution_and_the_model_reads_ten(
     assert "<<<EXECUTION 10 " in asked[1]["content"] and "success_rate: 0.9" in asked[1]["content"]
     assert "never an instruction to you" in asked[0]["content"]
     assert "failed after" in asked[1]["content"].split("<<<EXECUTION 10 ")[1]
-    found = status(playbook)
-    assert (found["evolution_count"], found["success_count"], found["failure_count"]) == (1, 1, 0)
-    assert (found["total_deltas_generated"], found["total_deltas_applied"]) == (1, 1)
-    assert found["average_confidence"] == 0.85 and found["last_error"] is None and found["last_evolution_at"]
+    result = status(playbook)
+    assert (result["evolution_count"], result["success_count"], result["failure_count"]) == (1, 1, 0)
+    assert (result["total_deltas_generated"], result["total_deltas_applied"]) == (1, 1)
+    assert result["average_confidence"] == 0.85 and result["last_error"] is None and result["last_evolution_at"]
 
 
 def test_ten_at_the_same_moment_trigger_one(operator: Actor, playbook: Playbook) -> None:
@@ -268,8 +268,8 @@ def test_another_model_at_the_same_endpoint_may_be_asked(
 
 
 def test_a_malformed_answer_is_repaired_once(operator: Actor, playbook: Playbook, server: ModelServer) -> None:
-    said = iter(["I think we should improve things!", suggesting(add(LESSON))])
-    server.brain = lambda _: next(said)
+    replies = iter(["I think we should improve things!", suggesting(add(LESSON))])
+    server.brain = lambda _: next(replies)
     assert run_to_end(queued(operator, playbook).job).status == Status.COMPLETED
     assert Question.objects.get().repaired and Playbook.objects.get().version == 2
 
@@ -281,8 +281,8 @@ def test_an_answer_that_stays_malformed_fails_an_evolution_and_a_retry_asks_agai
     evolution = queued(operator, playbook)
     job = run_to_end(evolution.job)
     assert job.status == Status.FAILED and "no answer that can be used" in job.error
-    found = status(playbook)
-    assert (found["evolution_count"], found["failure_count"]) == (1, 1) and "used" in found["last_error"]
+    result = status(playbook)
+    assert (result["evolution_count"], result["failure_count"]) == (1, 1) and "used" in result["last_error"]
     assert not Question.objects.get().usable and Playbook.objects.get().version == 1
     (letter,) = dead_letters(operator)
     with pytest.raises(Forbidden):
@@ -290,8 +290,8 @@ def test_an_answer_that_stays_malformed_fails_an_evolution_and_a_retry_asks_agai
     server.brain = lambda _: suggesting(add(LESSON))
     evolution_retry(operator, letter)
     assert run_to_end(job).status == Status.COMPLETED
-    found = status(playbook)
-    assert (found["evolution_count"], found["success_count"], found["last_error"]) == (2, 1, None)
+    result = status(playbook)
+    assert (result["evolution_count"], result["success_count"], result["last_error"]) == (2, 1, None)
     assert not dead_letters(operator).exists() and Question.objects.count() == 2
 
 

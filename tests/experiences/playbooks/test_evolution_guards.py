@@ -47,8 +47,8 @@ def ran(actor: Actor, agent: Agent, n: int, duration_ms: float) -> None:
 
 def test_a_slowdown_needs_ten_executions_a_factor_and_few_overlaps() -> None:
     fast, slow = [100.0] * 10, [200.0] * 10
-    found = slowdown(fast, slow, factor=1.5)
-    assert found is not None and found.factor == 2.0
+    result = slowdown(fast, slow, factor=1.5)
+    assert result is not None and result.factor == 2.0
     assert slowdown(fast, slow[:9], factor=1.5) is None and slowdown(fast, slow, factor=2.5) is None
     wide = [100.0, 1_000.0] * 5
     assert slowdown(wide, [300.0] * 4 + [900.0] * 6, factor=1.5) is None  # half of the pairs are slower: chance
@@ -104,9 +104,9 @@ def test_alerts_are_events_once_an_agent_and_month(
     for _ in range(2):
         lived(operator, playbook.agent, 2)
         assert run_to_end(evolution_queue(operator, playbook).job).status == "completed"
-    found = SiteEvent.objects.filter(type="evolution.alert")
-    assert sorted(event.data["alert"] for event in found) == ["confidence", "cost"]
+    result = SiteEvent.objects.filter(type="evolution.alert")
+    assert sorted(event.data["alert"] for event in result) == ["confidence", "cost"]
     monkeypatch.setattr(evolution_alerts, "MOST_WAITING", -1)
     lived(operator, playbook.agent, 1)
     evolution_queue(operator, playbook)
-    assert found.filter(data__alert="queue", agent_id=None).count() == 1
+    assert result.filter(data__alert="queue", agent_id=None).count() == 1

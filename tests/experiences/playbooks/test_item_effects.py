@@ -212,9 +212,9 @@ def curated(sections: list[PlaybookItem], *deltas: Delta, effects: Any, **rules:
 def test_an_item_measured_as_harmful_is_removed_with_its_figures_despite_good_counts() -> None:
     sections = book()
     sections[3] = PlaybookItem("s4", "strategies", TEXTS[3], 0.99, usage=900, helpful=890, harmful=10)
-    found = curated(sections, effects={"s4": HARMS, "s5": HELPS})
-    assert "s4" not in [one.id for one in found.sections] and len(found.sections) == 9
-    (change,) = found.changes
+    result = curated(sections, effects={"s4": HARMS, "s5": HELPS})
+    assert "s4" not in [one.id for one in result.sections] and len(result.sections) == 9
+    (change,) = result.changes
     assert (change.section, change.action) == ("s4", "pruned")
     assert "50.0% of 900 executions with it succeeded and 80.0% of 100 without it" in change.reason
 
@@ -222,8 +222,8 @@ def test_an_item_measured_as_harmful_is_removed_with_its_figures_despite_good_co
 def test_bad_counts_alone_take_nothing_out_where_the_effect_is_known_to_be_good() -> None:
     sections = [*book(9), PlaybookItem("s10", "strategies", TEXTS[9], 0.5, usage=900, helpful=10, harmful=890)]
     new = Delta("add", 0.9, "learnings", "Weekend orders are packed on Monday morning.")
-    found = curated(sections, new, effects={"s10": HELPS}, max_sections=10)
-    assert "s10" in [one.id for one in found.sections] and len(found.sections) == 10
+    result = curated(sections, new, effects={"s10": HELPS}, max_sections=10)
+    assert "s10" in [one.id for one in result.sections] and len(result.sections) == 10
     without = curated(sections, new, effects={}, max_sections=10)
     assert "s10" not in [one.id for one in without.sections]
 
@@ -233,22 +233,22 @@ def test_over_the_limit_those_that_were_better_left_out_go_first() -> None:
     sections = book()
     sections[6] = PlaybookItem("s7", "strategies", TEXTS[6], 0.9, usage=900, helpful=880, harmful=20)
     new = Delta("add", 0.9, "learnings", "Weekend orders are packed on Monday morning.")
-    found = curated(sections, new, effects={"s7": below}, max_sections=10)
-    assert [change.section for change in found.changes if change.action == "pruned"] == ["s7"]
+    result = curated(sections, new, effects={"s7": below}, max_sections=10)
+    assert [change.section for change in result.changes if change.action == "pruned"] == ["s7"]
 
 
 def test_at_most_a_fifth_goes_at_once_and_a_text_that_is_new_was_never_tried() -> None:
-    found = curated(book(), effects={one.id: HARMS for one in book()})
-    assert len(found.sections) == 8
+    result = curated(book(), effects={one.id: HARMS for one in book()})
+    assert len(result.sections) == 8
     better = Delta("update", 0.9, None, "Ask for the order number when a customer gives none at all.", "s2")
     kept = curated(book(), better, effects={"s2": HARMS})
     assert [change.action for change in kept.changes] == ["updated"]
 
 
 def test_a_suggestion_to_keep_what_does_harm_is_refused_with_the_figures() -> None:
-    found = curated(book(), Delta("add", 0.9, "strategies", TEXTS[0]), effects={"s1": HARMS})
-    assert found.verdicts[0].state == State.REJECTED and "measured to do harm" in found.verdicts[0].reason
-    assert "s1" not in [one.id for one in found.sections]
+    result = curated(book(), Delta("add", 0.9, "strategies", TEXTS[0]), effects={"s1": HARMS})
+    assert result.verdicts[0].state == State.REJECTED and "measured to do harm" in result.verdicts[0].reason
+    assert "s1" not in [one.id for one in result.sections]
 
 
 # -- contexts ----------------------------------------------------------------------------------------------------------
@@ -421,12 +421,12 @@ def test_an_execution_that_is_recorded_while_effects_are_counted_spoils_none(
 
     def meanwhile(execute: Any, sql: str, *given: Any) -> Any:
         nonlocal counted
-        found = execute(sql, *given)
+        result = execute(sql, *given)
         counted += "COUNT(" in sql
         if counted == 1 and "COUNT(" in sql:
             counted += 1
             traces_record(operator, [NewTrace(playbook.agent, {}, {}, 5.0, False, context_id="1~0.1~s1.")])
-        return found
+        return result
 
     with connection.execute_wrapper(meanwhile):
         one = effects_of(playbook)["s1"]

@@ -359,8 +359,8 @@ def trace(agent: Agent, **values: Any) -> NewTrace:
 
 
 def test_executions_are_stored_without_personal_data(operator: Actor, agent: Agent) -> None:
-    said = {"mail": "write to anna.schmidt@example.com", "password": "hunter2hunter2"}
-    row = traces_record(operator, [trace(agent, inputs=said, task_id="t-1")])[0]
+    credentials = {"mail": "write to anna.schmidt@example.com", "password": "hunter2hunter2"}
+    row = traces_record(operator, [trace(agent, inputs=credentials, task_id="t-1")])[0]
     stored = ExecutionTrace.objects.get(id=row.id)
     assert "anna.schmidt" not in str(stored.inputs) and "hunter2" not in str(stored.inputs)
     assert stored.recorded_at <= timezone.now() and stored.task_id == "t-1"

@@ -26,8 +26,8 @@ def test_at_shipped_settings_no_hostile_text_gets_into_a_playbook_by_itself(agen
     rules, numbers = rules_of_evolution(agent), count(1)
     for texts in (HOSTILE[at : at + 5] for at in range(0, len(HOSTILE), 5)):
         deltas = [Delta("add", 0.99, "learnings", one.text) for one in texts]
-        found = curate([], deltas, rules, lambda: f"s{next(numbers)}")
-        assert not found.sections and not any(verdict.state in SETTLED for verdict in found.verdicts)
+        result = curate([], deltas, rules, lambda: f"s{next(numbers)}")
+        assert not result.sections and not any(verdict.state in SETTLED for verdict in result.verdicts)
 
 
 def test_the_signs_alone_find_what_they_were_written_for_and_much_of_what_they_were_not() -> None:

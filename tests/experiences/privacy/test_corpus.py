@@ -26,10 +26,10 @@ def test_redaction_leaves_almost_no_sign_of_the_removed_values(templates: str) -
     texts = corpus(1000, 4, templates)
     labelled = whole = 0
     for one in texts:
-        found = find(one.text)
+        result = find(one.text)
         for span in one.spans:
             labelled += 1
-            whole += any(other.start <= span.start and span.end <= other.end for other in found)
+            whole += any(other.start <= span.start and span.end <= other.end for other in result)
     assert whole / labelled >= 0.98
 
 

@@ -361,8 +361,8 @@ def test_spans_are_in_order_and_apart_and_the_first_detector_holds() -> None:
 )
 def test_what_a_replacement_brings_to_light_is_replaced_too(text: str, clean: str, counts: dict[str, int]) -> None:
     assert redact(text) == clean
-    found = redact_with_counts(text)
-    assert (found.text, found.counts) == (clean, counts)
+    result = redact_with_counts(text)
+    assert (result.text, result.counts) == (clean, counts)
 
 
 def test_a_limit_cuts_at_a_space_or_a_line() -> None:

@@ -125,9 +125,9 @@ def test_redaction_keeps_json_readable() -> None:
 
 
 def test_redaction_counts_by_kind() -> None:
-    found = redact_with_counts("ann@example.com, ben@example.com, 8.8.8.8")
-    assert found.text == "[email], [email], [ip]"
-    assert found.counts == {"email": 2, "ip": 1}
+    counts = redact_with_counts("ann@example.com, ben@example.com, 8.8.8.8")
+    assert counts.text == "[email], [email], [ip]"
+    assert counts.counts == {"email": 2, "ip": 1}
     assert redact_with_counts("nothing here").counts == {}
 
 
@@ -177,11 +177,11 @@ def test_redaction_takes_any_heap_of_signs(text: str) -> None:
 @pytest.mark.parametrize("line", ["train", "selection", "held_out", "harder_numbers", "unseen_wording"])
 def test_redaction_changes_no_question_of_the_embedded_environment(line: str) -> None:
     environment: Any = environments.get("reasoning_gym")({"wording": "mixed"})
-    asked = environment.scenarios(line, 320, seed=11)
-    families = {one.metadata["family"] for one in asked}
+    scenarios = environment.scenarios(line, 320, seed=11)
+    families = {one.metadata["family"] for one in scenarios}
     assert line == "harder_numbers" or families == set(FAMILIES)
-    assert [one.query for one in asked if redact(one.query) is not one.query] == []
-    assert [one.expected for one in asked if redact_value(dict(one.expected)) != one.expected] == []
+    assert [one.query for one in scenarios if redact(one.query) is not one.query] == []
+    assert [one.expected for one in scenarios if redact_value(dict(one.expected)) != one.expected] == []
 
 
 @pytest.mark.parametrize(

@@ -143,8 +143,8 @@ async def test_collect_has_no_barrier_between_groups() -> None:
             return episode if scenario.index else Slow(self, scenario, episode.number)
 
     environment = Uneven(seconds=0.001)
-    found = await collected(environment, work_of(queries(40)), limits=RolloutLimits(concurrency=2))
-    assert (environment.closed, [one.error for one in found]) == (40, [""] * 40)
+    result = await collected(environment, work_of(queries(40)), limits=RolloutLimits(concurrency=2))
+    assert (environment.closed, [one.error for one in result]) == (40, [""] * 40)
 
 
 @pytest.mark.parametrize("concurrency", [1, 3, 64])

@@ -136,12 +136,12 @@ def test_plugins_of_a_package_are_registered_by_name(installed: Path) -> None:
         env={"PYTHONPATH": f"{root}:{installed}", "PATH": "/usr/bin:/bin"},
     )
     assert ran.returncode == 0, ran.stderr
-    found = json.loads(ran.stdout)
-    assert found["queries"] == ["train 0", "train 1"] and found["listed"] == [True, True]
-    assert found["reward"] == -2.0
-    assert found["offered"] == ["between", "shout"] and found["parameters"] == ["n", "low"]
-    assert found["called"][:2] == ["HELLO", "True"] and found["called"][2] == "KeyError: 'low'"
-    assert found["embedded"] == "X" and "named arguments" in found["refused"]
+    body = json.loads(ran.stdout)
+    assert body["queries"] == ["train 0", "train 1"] and body["listed"] == [True, True]
+    assert body["reward"] == -2.0
+    assert body["offered"] == ["between", "shout"] and body["parameters"] == ["n", "low"]
+    assert body["called"][:2] == ["HELLO", "True"] and body["called"][2] == "KeyError: 'low'"
+    assert body["embedded"] == "X" and "named arguments" in body["refused"]
 
 
 def test_a_package_that_can_not_be_loaded_is_named_and_the_other_packages_are_loaded(installed: Path) -> None:

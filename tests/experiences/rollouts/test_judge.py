@@ -39,9 +39,9 @@ def blocks(messages: Sequence[Message]) -> tuple[dict[str, str], str]:
     """(the blocks by name, what is outside of them), by the nonce that the system prompt names."""
     nonce = re.findall(r"<<<NAME (\S+)>>>", messages[0].content)[0]
     user = messages[1].content
-    found = {hit["name"]: hit["text"] for hit in BLOCK.finditer(user) if hit["nonce"] == nonce}
+    values = {hit["name"]: hit["text"] for hit in BLOCK.finditer(user) if hit["nonce"] == nonce}
     outside = re.sub(rf"<<<([A-Z]+) {nonce}>>>\n.*?\n<<<END \1 {nonce}>>>", "", user, flags=re.DOTALL)
-    return found, outside
+    return values, outside
 
 
 def naive(messages: Sequence[Message]) -> str:
@@ -66,10 +66,10 @@ class Scripted:
         self.calls.append({"messages": list(messages), "key": key, **given_})
         if given_.get("response_format") is not None and not self.schema:
             raise BadRequest("response_format is not supported")
-        said = self.said.pop(0) if len(self.said) > 1 else self.said[0]
-        if isinstance(said, Exception):
-            raise said
-        text = said if isinstance(said, str) else said(messages)
+        reply = self.said.pop(0) if len(self.said) > 1 else self.said[0]
+        if isinstance(reply, Exception):
+            raise reply
+        text = reply if isinstance(reply, str) else reply(messages)
         usage = Usage(10, 5)
         return Completion(text, (), "stop", usage, 7, key.model, 1, "r", Bill(7, usage, "table"), spent_micros=7)
 

@@ -16,10 +16,10 @@ from tests.support.waiting import Interrupted, UniformChooser, WaitingEnvironmen
 
 
 async def test_the_cause_of_an_interruption_is_kept() -> None:
-    asked = RuntimeError("cancel")
+    error = RuntimeError("cancel")
 
     def check() -> None:
-        raise Interrupted("cancel") from asked
+        raise Interrupted("cancel") from error
 
     with pytest.raises(Interrupted) as interrupted:
         await run_rollout(
@@ -34,7 +34,7 @@ async def test_the_cause_of_an_interruption_is_kept() -> None:
                 check=check,
             ),
         )
-    assert interrupted.value.__cause__ is asked
+    assert interrupted.value.__cause__ is error
 
 
 @pytest.mark.parametrize("how", ["hangs", "raises"])

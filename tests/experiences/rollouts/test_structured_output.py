@@ -72,8 +72,8 @@ async def test_a_question_that_is_refused_in_every_form_is_counted_and_the_next_
 
 async def test_questions_that_are_asked_at_once_climb_down_together() -> None:
     asker, kept = asker_of(refusing("json_schema"))
-    found = await asyncio.gather(*(asker.ask(Thing, ASKED, key=f"q/{n}", stage="q") for n in range(16)))
-    assert all(found) and all(one.usable for one in kept)
+    result = await asyncio.gather(*(asker.ask(Thing, ASKED, key=f"q/{n}", stage="q") for n in range(16)))
+    assert all(result) and all(one.usable for one in kept)
 
 
 # -- repair ------------------------------------------------------------------------------------------------------------
@@ -116,8 +116,8 @@ async def test_a_complaint_goes_to_the_author_once_and_then_to_the_caller() -> N
     for mended, count in (('{"name": "a lamp", "count": 9}', 9), ("nothing more to say", 2), (GOOD, 2)):
         model = ScriptedModel(lambda q, mended=mended: mended if q.is_repair else GOOD)
         asker, kept = asker_of(model)
-        found = await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=complaint)
-        assert found is not None and found.count == count
+        result = await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=complaint)
+        assert result is not None and result.count == count
         assert "it is too few" in model.asked[1].text and len(model.asked) == 2
         assert kept[0].usable and kept[0].repaired
 
@@ -127,8 +127,8 @@ async def test_a_repair_that_the_model_refuses_takes_nothing_of_the_first_answer
     """A longer question may be too long for the model, or against its rules."""
     model = ScriptedModel(lambda q: BadRequest("too long", status=400) if q.is_repair else first)
     asker, kept = asker_of(model)
-    found = await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=lambda one: "it is too dear")
-    assert (found is not None) == usable
+    result = await asker.ask(Thing, ASKED, key="q/1", stage="q", complaint=lambda one: "it is too dear")
+    assert (result is not None) == usable
     (one,) = kept
     assert (one.usable, one.repaired, one.calls, one.cost_micros) == (usable, True, 2, PAID)
     assert "the model refused the repair: too long" in one.reason and ("no JSON object" in one.reason) != usable
@@ -180,8 +180,8 @@ async def test_an_answer_that_no_money_was_left_to_mend_is_not_paid_for_again(fi
     assert (one.usable, one.calls, one.cost_micros, one.repaired) == (usable, 1, PAID, False)
     assert bool(one.reason) is not usable
     again, _ = asker_of(ScriptedModel(lambda _: RuntimeError("asked again")), recall=lambda *_: one)
-    found = await again.ask(Thing, ASKED, key="q/1", stage="q")
-    assert (found is not None) is usable
+    result = await again.ask(Thing, ASKED, key="q/1", stage="q")
+    assert (result is not None) is usable
 
 
 async def test_an_interruption_is_asked_for_before_money_is_spent() -> None:
@@ -198,9 +198,9 @@ async def test_an_interruption_is_asked_for_before_money_is_spent() -> None:
 async def test_personal_data_in_an_answer_is_neither_used_nor_kept() -> None:
     model = ScriptedModel(lambda _: json.dumps({"name": "write to jane.doe@example.com about it"}))
     asker, kept = asker_of(model)
-    found = await asker.ask(Thing, ASKED, key="q/1", stage="q")
-    assert found is not None and "jane.doe" not in found.name and found.name.startswith("write to ")
-    assert kept[0].reply == found.model_dump()
+    result = await asker.ask(Thing, ASKED, key="q/1", stage="q")
+    assert result is not None and "jane.doe" not in result.name and result.name.startswith("write to ")
+    assert kept[0].reply == result.model_dump()
 
 
 @pytest.mark.parametrize("before", ["", "x " * 115])

@@ -33,8 +33,8 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 @pytest.fixture
 def rows(run: TrainingRun) -> list[TrajectoryRecord]:
     """Of query 0: the first two rollouts succeeded, the others failed."""
-    found = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=0)
-    return list(found.order_by("scenario", "rollout"))
+    result = TrajectoryRecord.objects.filter(job_id=run.pk, iteration=0)
+    return list(result.order_by("scenario", "rollout"))
 
 
 def passing(actor: Actor, **filters: Any) -> set[Any]:

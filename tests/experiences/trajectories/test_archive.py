@@ -315,10 +315,10 @@ def test_two_files_are_under_way_at_once_and_no_third(
             paired = proven <= 4
         if paired:  # breaks where one waits alone: the fifth has no partner
             together.wait()
-        found = prove(*of)
+        result = prove(*of)
         with lock:
             under_way -= 1
-        return found
+        return result
 
     proven = 0
     monkeypatch.setattr(archive_lifecycle, "file_write", writing)

@@ -34,8 +34,8 @@ def prompted(system: str, user: str, answer: str) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("philosophy", ["react", "cot", "autonomous", "multi_agent"])
 async def test_a_conversation_is_the_models_input_word_by_word(philosophy: str) -> None:
     with ModelServer(brain=calculating) as server:
-        found = await rolled(server, philosophy=philosophy, system="You are careful.")
-    talks = conversations_of(orjson.loads(orjson.dumps([step_json(step) for step in found.steps])))
+        result = await rolled(server, philosophy=philosophy, system="You are careful.")
+    talks = conversations_of(orjson.loads(orjson.dumps([step_json(step) for step in result.steps])))
     written = [[as_sent(one) for one in talk] for talk in talks]
     asked = [[as_sent(one) for one in request.body["messages"]] for request in server.requests]
     assert asked and all(talk[0][0] == "system" and "You are careful." in talk[0][1] for talk in written)
@@ -53,9 +53,9 @@ async def test_an_answer_that_was_unusable_is_in_no_conversation() -> None:
 
     stumbling.calls = 0  # type: ignore[attr-defined]
     with ModelServer(brain=stumbling) as server:
-        found = await rolled(server)
-    assert found.steps[0].action["type"] == "malformed"
-    [talk] = conversations_of([step_json(step) for step in found.steps])
+        result = await rolled(server)
+    assert result.steps[0].action["type"] == "malformed"
+    [talk] = conversations_of([step_json(step) for step in result.steps])
     assert [one["role"] for one in talk] == ["system", "user", "assistant", "tool", "assistant"]
     assert talk[3] == {"role": "tool", "content": "391", "name": "int_calc"}
 
@@ -63,10 +63,10 @@ async def test_an_answer_that_was_unusable_is_in_no_conversation() -> None:
 def test_the_calls_of_an_agent_over_http_are_one_conversation() -> None:
     """Its tools are its own: their results come with its next call; what it answers at last is in its own words."""
     calls = [{"tool": "find", "parameters": {"n": 1}}, {"tool": "look", "parameters": {}}]
-    asked = {"observation": "Where?", "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user"}]}
+    values = {"observation": "Where?", "prompt": [{"role": "system", "content": "Be brief."}, {"role": "user"}]}
     read = {"observation": "two", "further": [{"role": "tool", "content": "one"}, {"role": "tool"}]}
     steps: list[dict[str, Any]] = [
-        {"state": asked, "action": {"type": "tool", "tool": "several", "parameters": {"calls": calls}}, "result": {}},
+        {"state": values, "action": {"type": "tool", "tool": "several", "parameters": {"calls": calls}}, "result": {}},
         {"state": read, "action": {"type": "message", "parameters": {}}, "result": {"output": "Here."}},
         {"state": {"observation": "two"}, "action": {"type": "answer", "parameters": {"text": "HERE"}}, "result": {}},
     ]
@@ -110,8 +110,8 @@ def test_rollouts_with_different_prompts_are_no_pair() -> None:
 async def test_trl_loads_the_files_as_they_are(tmp_path: Path) -> None:
     pytest.importorskip("trl", reason="trl is not installed")
     with ModelServer(brain=calculating) as server:
-        found = await rolled(server, system="You are careful.")
-    steps = [step_json(step) for step in found.steps]
+        result = await rolled(server, system="You are careful.")
+    steps = [step_json(step) for step in result.steps]
     other = orjson.loads(orjson.dumps(steps))
     other[0]["action"]["parameters"] = {"text": 17, "digits": [2]}  # another tool's arguments, of another type
     (tmp_path / "sft.jsonl").write_bytes(b"".join([*sft_lines(steps), *sft_lines(other)]))

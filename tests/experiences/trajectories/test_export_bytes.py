@@ -71,8 +71,8 @@ WRITTEN = {
 
 @pytest.mark.parametrize("format", WRITTEN)
 def test_the_same_rows_give_the_same_bytes(export: Export, format: str) -> None:
-    found = b"".join(pieces(export, format))
-    assert (hashlib.sha256(found).hexdigest(), len(found)) == WRITTEN[format], found[:4000].decode()
+    result = b"".join(pieces(export, format))
+    assert (hashlib.sha256(result).hexdigest(), len(result)) == WRITTEN[format], result[:4000].decode()
 
 
 def test_batches_of_any_size_give_the_same_bytes(export: Export, monkeypatch: Any) -> None:

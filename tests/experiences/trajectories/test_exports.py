@@ -127,9 +127,9 @@ def test_a_job_writes_each_row_once_though_every_slice_is_another_process(
     assert (job.status, job.progress) == (Status.COMPLETED, 1.0) and job.attempt > 3
     whole = body_of(caller.get(f"exports/{made.pk}/download"))
     assert whole == streamed(caller, job=str(run.job_id)) and whole.count(b"\n") == 24
-    found = caller.get(f"exports/{made.pk}").json()
-    assert found["rows"] == sum(one["rows"] for one in found["parts"]) == 24 and len(found["parts"]) == 5
-    for one in found["parts"]:
+    body = caller.get(f"exports/{made.pk}").json()
+    assert body["rows"] == sum(one["rows"] for one in body["parts"]) == 24 and len(body["parts"]) == 5
+    for one in body["parts"]:
         part = body_of(caller.get(f"exports/{made.pk}/download", part=one["part"]))
         assert hashlib.sha256(part).hexdigest() == one["sha256"] and len(part) == one["size_bytes"]
     downloads = AuditEvent.objects.filter(action="export.downloaded")
@@ -327,8 +327,8 @@ def test_the_console_leads_from_the_list_to_the_file(olivia: Any, run: TrainingR
     console.force_login(olivia)
     listed = html(console.get("/trajectories/?outcome=success&q=question+1"))
     assert "/exports/new/?outcome=success&amp;q=question+1" in listed
-    asked = html(console.get("/exports/new/?outcome=success&q=question+1"))
-    assert "4 trajectories." in asked and "<dd>succeeded</dd>" in asked and 'name="search" value="question 1"' in asked
+    page = html(console.get("/exports/new/?outcome=success&q=question+1"))
+    assert "4 trajectories." in page and "<dd>succeeded</dd>" in page and 'name="search" value="question 1"' in page
     wrong = console.post("/exports/start/", {"format": "sft", "job": str(run.job_id)})
     assert wrong.status_code == 400 and "chooses actions" in html(wrong)
     sent = {"format": "csv", "outcome": "success", "search": "question 1"}
@@ -355,9 +355,9 @@ def test_the_command_writes_what_is_streamed(caller: Caller, run: TrainingRun, t
 
 
 def test_the_filters_of_an_export_are_shown_by_names(olivia: Any, charlie: Any, run: TrainingRun) -> None:
-    asked = {"job": str(run.job_id), "agent": run.agent.slug, "success": "false", "min_reward": "0.5"}
-    [mine] = filters_shown(Actor(olivia), [asked])
+    filters = {"job": str(run.job_id), "agent": run.agent.slug, "success": "false", "min_reward": "0.5"}
+    [mine] = filters_shown(Actor(olivia), [filters])
     job = f"{run.job.title} ({str(run.job_id)[-6:]})"
     assert mine == [("job", job), ("agent", run.agent.name), ("outcome", "failed"), ("min reward", "0.5")]
-    [theirs] = filters_shown(Actor(charlie), [asked])
+    [theirs] = filters_shown(Actor(charlie), [filters])
     assert theirs[:2] == [("job", str(run.job_id)), ("agent", run.agent.slug)]

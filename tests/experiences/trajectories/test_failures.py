@@ -67,8 +67,8 @@ def test_the_filter_finds_what_the_group_counted(run: TrainingRun) -> None:
     rows = TrajectoryRecord.objects.filter(job_id=run.pk)
     groups, _ = failure_groups(rows, 2)
     for one in groups:
-        found = with_reason(rows, one.reason)
-        assert found.count() == one.n and found.filter(pk=one.example).exists(), one.reason
+        result = with_reason(rows, one.reason)
+        assert result.count() == one.n and result.filter(pk=one.example).exists(), one.reason
 
 
 def test_a_trend_is_named_where_the_halves_differ(operator: Actor, agent: Agent) -> None:
@@ -78,9 +78,9 @@ def test_a_trend_is_named_where_the_halves_differ(operator: Actor, agent: Agent)
         n = 30 if iteration < 6 else 1
         trajectories_write(owner, [ended(k, iteration, error="timeout: slow") for k in range(n)])
         trajectories_write(owner, [trajectory(iteration, 80, k, "won", True) for k in range(40 - n)])
-    found = {one.reason: one for one in failure_groups(TrajectoryRecord.objects.filter(job_id=run.pk), 12)[0]}
-    assert found["error:timeout"].trend == "rarer" and len(found["error:timeout"].shares) == 12
-    assert found["wrong_answer"].trend == ""  # six of twelve in one iteration show no trend
+    values = {one.reason: one for one in failure_groups(TrajectoryRecord.objects.filter(job_id=run.pk), 12)[0]}
+    assert values["error:timeout"].trend == "rarer" and len(values["error:timeout"].shares) == 12
+    assert values["wrong_answer"].trend == ""  # six of twelve in one iteration show no trend
 
 
 def test_the_tab_groups_searches_and_links(console: Client, run: TrainingRun) -> None:

@@ -61,11 +61,11 @@ def test_the_thread_sees_the_callers_rows_by_a_connection_of_its_own_that_ends()
     before = sessions(own)
     organization = uuid.UUID("0197b3b0-0000-7000-8000-000000000001")
     with row_scope.limited(row_scope.scope_of([organization])):
-        found = list(prefetch(pieces(4)))
-    assert [number for number, _, _ in found] == [0, 1, 2, 3]
-    assert {scope for _, scope, _ in found} == {f"{{{organization}}}"}
-    [other] = {pid for _, _, pid in found[1:]}
-    assert found[0][2] == own != other
+        result = list(prefetch(pieces(4)))
+    assert [number for number, _, _ in result] == [0, 1, 2, 3]
+    assert {scope for _, scope, _ in result} == {f"{{{organization}}}"}
+    [other] = {pid for _, _, pid in result[1:]}
+    assert result[0][2] == own != other
     eventually(lambda: sessions(own) == before, why="the end of its session")
 
 

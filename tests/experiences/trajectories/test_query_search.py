@@ -58,12 +58,12 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 
 def found_by_each(rows: QuerySet[TrajectoryRecord]) -> dict[str, set[str]]:
     """By a list and by a count, which are asked differently."""
-    found = {}
+    values = {}
     for text in TEXTS:
         listed = list(query_with(rows, text).values_list("query", flat=True))
-        found[text] = set(listed)
+        values[text] = set(listed)
         assert query_with(rows, text).count() == len(listed)
-    return found
+    return values
 
 
 def found_by_icontains(rows: QuerySet[TrajectoryRecord]) -> dict[str, set[str]]:
@@ -72,11 +72,11 @@ def found_by_icontains(rows: QuerySet[TrajectoryRecord]) -> dict[str, set[str]]:
 
 def test_each_text_finds_what_icontains_finds(run: TrainingRun) -> None:
     rows = TrajectoryRecord.objects.filter(job_id=run.pk)
-    found = found_by_each(rows)
-    assert found == found_by_icontains(rows)
-    assert found["quagga"] == {QUERIES[0], QUERIES[1], QUERIES[3]}
-    assert found["quagg_s"] == {QUERIES[2]} and found["100%"] == {QUERIES[1]}
-    assert found[r"\quagga\h"] == {QUERIES[3]} and found["ÜBER"] == {QUERIES[4]} and found["どこ"] == {QUERIES[6]}
+    result = found_by_each(rows)
+    assert result == found_by_icontains(rows)
+    assert result["quagga"] == {QUERIES[0], QUERIES[1], QUERIES[3]}
+    assert result["quagg_s"] == {QUERIES[2]} and result["100%"] == {QUERIES[1]}
+    assert result[r"\quagga\h"] == {QUERIES[3]} and result["ÜBER"] == {QUERIES[4]} and result["どこ"] == {QUERIES[6]}
 
 
 def test_a_search_by_the_index_finds_the_same(run: TrainingRun) -> None:
@@ -169,7 +169,7 @@ def test_an_index_serves_the_search_of_queries_under_the_policy_of_rows(operator
     with connection.cursor() as cursor, as_owner():
         cursor.execute("ANALYZE experiences_trajectory; ANALYZE experiences_query")
     with row_scope.only(acme.pk):
-        found = query_with(TrajectoryRecord.objects.filter(organization_id=acme.pk), "quagga")
-        assert found.count() == 1
-        served = indexes_read(found)
+        result = query_with(TrajectoryRecord.objects.filter(organization_id=acme.pk), "quagga")
+        assert result.count() == 1
+        served = indexes_read(result)
     assert INDEX in served

@@ -144,9 +144,9 @@ def test_an_index_serves_the_search_of_steps_under_the_policy_of_rows(
         cursor.execute("ANALYZE experiences_trajectory")
     rows = TrajectoryRecord.objects.filter(organization_id=acme.pk)
     search = {"words": steps_with, "tool": tool_used, "errors": step_errors_with}[asked]
-    found = search(rows, "atlas.search" if asked == "tool" else "gazetteer")
+    result = search(rows, "atlas.search" if asked == "tool" else "gazetteer")
     with row_scope.only(acme.pk):
-        assert found.count() == 1
-        served = indexes_read(found)
+        assert result.count() == 1
+        served = indexes_read(result)
     assert any(INDEXES[asked] in index for index in served), served
     assert asked != "errors" or not any(INDEXES["words"] in index for index in served), served

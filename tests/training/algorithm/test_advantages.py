@@ -18,23 +18,23 @@ SCALES: tuple[ScaleRewards, ...] = ("group", "batch", "none")
 
 
 def test_group_advantage_compares_each_reward_with_its_siblings_only() -> None:
-    found = group_advantages([1.0, 0.0, 5.0, 3.0], [0, 0, 1, 1], scale_rewards="none")
-    assert found.advantages.tolist() == [0.5, -0.5, 1.0, -1.0]
+    advantages = group_advantages([1.0, 0.0, 5.0, 3.0], [0, 0, 1, 1], scale_rewards="none")
+    assert advantages.advantages.tolist() == [0.5, -0.5, 1.0, -1.0]
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_group_advantage_gives_exactly_zero_to_a_group_without_spread_and_counts_it(scale: ScaleRewards) -> None:
-    found = group_advantages(REWARDS, GROUPS, scale_rewards=scale, eps=0.0)
-    assert found.advantages[4:].tolist() == [0.0] * 4
-    assert found.normalized[4:].tolist() == [0.0] * 4
-    assert not found.signal[4:].any()
-    assert found.signal[:4].all()
-    assert found.frac_zero_std == 0.5
+    advantages = group_advantages(REWARDS, GROUPS, scale_rewards=scale, eps=0.0)
+    assert advantages.advantages[4:].tolist() == [0.0] * 4
+    assert advantages.normalized[4:].tolist() == [0.0] * 4
+    assert not advantages.signal[4:].any()
+    assert advantages.signal[:4].all()
+    assert advantages.frac_zero_std == 0.5
 
 
 def test_group_advantage_does_not_mistake_rounding_for_signal() -> None:
-    found = group_advantages([0.1 + 0.2, 0.3, 0.3], [0, 0, 0], eps=0.0)
-    assert found.advantages.tolist() == [0.0, 0.0, 0.0]
+    advantages = group_advantages([0.1 + 0.2, 0.3, 0.3], [0, 0, 0], eps=0.0)
+    assert advantages.advantages.tolist() == [0.0, 0.0, 0.0]
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -48,9 +48,9 @@ def test_group_advantage_leaves_out_what_could_not_be_scored(scale: ScaleRewards
 
 
 def test_group_advantage_gives_nothing_where_only_one_sibling_could_be_scored() -> None:
-    found = group_advantages([1.0, math.nan], [0, 0])
-    assert found.advantages.tolist() == [0.0, 0.0]
-    assert found.frac_zero_std == 1.0
+    advantages = group_advantages([1.0, math.nan], [0, 0])
+    assert advantages.advantages.tolist() == [0.0, 0.0]
+    assert advantages.frac_zero_std == 1.0
 
 
 def test_group_advantage_divides_by_the_sample_or_the_population_std_as_configured() -> None:
@@ -71,29 +71,29 @@ def test_group_advantage_keeps_step_costs_small_under_the_spread_floor() -> None
 def test_group_advantage_scales_the_mean_of_the_others_like_rloo() -> None:
     rewards = np.array(REWARDS[:4])
     others = (rewards.sum() - rewards) / 3
-    found = group_advantages(rewards, [0] * 4, scale_rewards="none", baseline="loo")
-    assert found.advantages == pytest.approx(rewards - others, abs=1e-15)
+    advantages = group_advantages(rewards, [0] * 4, scale_rewards="none", baseline="loo")
+    assert advantages.advantages == pytest.approx(rewards - others, abs=1e-15)
 
 
 def test_group_advantage_divides_by_the_spread_of_all_scorable_rewards_with_batch() -> None:
     rewards = [1.0, 0.0, math.nan, 4.0, 2.0, 3.0]
-    found = group_advantages(rewards, [0, 0, 0, 1, 1, 1], scale_rewards="batch", eps=0.1)
+    advantages = group_advantages(rewards, [0, 0, 0, 1, 1, 1], scale_rewards="batch", eps=0.1)
     std = np.std([1.0, 0.0, 4.0, 2.0, 3.0], ddof=1)
-    assert found.advantages[3] == pytest.approx(1.0 / (std + 0.1))
+    assert advantages.advantages[3] == pytest.approx(1.0 / (std + 0.1))
 
 
 def test_group_advantage_lets_a_group_of_one_learn_from_a_value_baseline() -> None:
-    found = group_advantages([1.0], [0], baseline="value", scale_rewards="none", state_values=[0.25])
-    assert found.advantages.tolist() == [0.75]
-    assert found.signal.tolist() == [True]
+    advantages = group_advantages([1.0], [0], baseline="value", scale_rewards="none", state_values=[0.25])
+    assert advantages.advantages.tolist() == [0.75]
+    assert advantages.signal.tolist() == [True]
     with pytest.raises(ValueError, match="state_values"):
         group_advantages([1.0], [0], baseline="value")
 
 
 def test_group_advantage_normalises_without_the_floor() -> None:
-    found = group_advantages(REWARDS, GROUPS, eps=0.5)
+    advantages = group_advantages(REWARDS, GROUPS, eps=0.5)
     known = np.array(REWARDS[:4])
-    assert found.normalized[:4] == pytest.approx((known - known.mean()) / known.std(ddof=1))
+    assert advantages.normalized[:4] == pytest.approx((known - known.mean()) / known.std(ddof=1))
 
 
 def test_group_advantage_keeps_only_positive_advantages_when_asked() -> None:
@@ -104,9 +104,9 @@ def test_group_advantage_keeps_only_positive_advantages_when_asked() -> None:
 
 
 def test_group_advantage_accepts_an_empty_batch() -> None:
-    found = group_advantages([], [])
-    assert found.advantages.shape == (0,)
-    assert found.frac_zero_std == 0.0
+    advantages = group_advantages([], [])
+    assert advantages.advantages.shape == (0,)
+    assert advantages.frac_zero_std == 0.0
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.floats(-5, 5)), min_size=1, max_size=30), st.sampled_from(SCALES))
@@ -165,8 +165,8 @@ def test_group_advantage_prefers_risk_when_only_positive_advantages_count() -> N
 
 
 def test_an_entry_that_could_not_be_scored_is_normalised_to_nothing() -> None:
-    found = group_advantages([1.0, 0.0, math.nan, 2.0, 2.0], [0, 0, 0, 1, 1])
-    assert found.normalized[2:].tolist() == found.advantages[2:].tolist() == [0.0, 0.0, 0.0]
-    assert found.frac_zero_std == 0.5 and found.spread == pytest.approx(math.sqrt(0.5) / 2)
+    advantages = group_advantages([1.0, 0.0, math.nan, 2.0, 2.0], [0, 0, 0, 1, 1])
+    assert advantages.normalized[2:].tolist() == advantages.advantages[2:].tolist() == [0.0, 0.0, 0.0]
+    assert advantages.frac_zero_std == 0.5 and advantages.spread == pytest.approx(math.sqrt(0.5) / 2)
     valued = group_advantages([1.0, math.nan], [0, 1], baseline="value", state_values=[0.5, 0.5])
     assert valued.advantages[1] == valued.normalized[1] == 0.0 and valued.signal.tolist() == [True, False]

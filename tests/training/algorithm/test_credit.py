@@ -49,9 +49,9 @@ def normalised(values: FloatArray, labels: list[int]) -> FloatArray:
 
 
 def test_reward_to_go_sums_rewards_forward_within_a_trajectory() -> None:
-    found = discounted_to_go(STEP_REWARD, flat().trajectory, 0.9)
+    result = discounted_to_go(STEP_REWARD, flat().trajectory, 0.9)
     first = [-0.1 + 0.9 * (-0.1 + 0.9 * 1.0), -0.1 + 0.9 * 1.0, 1.0]
-    assert found == pytest.approx([*first, 0.2, -0.1 + 0.9 * 0.4, 0.4, 0.9 * 0.7, 0.7])
+    assert result == pytest.approx([*first, 0.2, -0.1 + 0.9 * 0.4, 0.4, 0.9 * 0.7, 0.7])
     assert discounted_to_go(np.zeros(0), np.zeros(0, dtype=np.int64), 0.9).shape == (0,)
 
 
@@ -100,10 +100,10 @@ def test_gigpo_adds_a_comparison_among_siblings_in_the_same_state() -> None:
 def test_value_is_the_reward_minus_the_value_of_the_initial_state() -> None:
     steps = flat(state_value=np.linspace(0.1, 0.8, 8))
     whole = group_advantages(steps.reward, steps.group)
-    found = step_advantages(steps, whole, CreditRule(mode="value", gamma=1.0, gae_lambda=1.0))
+    result = step_advantages(steps, whole, CreditRule(mode="value", gamma=1.0, gae_lambda=1.0))
     first = steps.position == 0
     expected = steps.reward[steps.trajectory] - np.asarray(steps.state_value)
-    assert found[first] == pytest.approx(expected[first])
+    assert result[first] == pytest.approx(expected[first])
 
 
 def test_value_needs_the_value_of_each_state() -> None:

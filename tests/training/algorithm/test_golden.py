@@ -31,16 +31,16 @@ def named(cases: list[dict[str, Any]]) -> list[Any]:
 @pytest.mark.parametrize("case", named(STORED["advantages"]))
 def test_advantages_are_those_of_trl(case: dict[str, Any]) -> None:
     rewards = np.array([np.nan if r is None else r for r in case["rewards"]])
-    found = group_advantages(rewards, np.arange(8) // 4, scale_rewards=case["scale_rewards"], eps=1e-4)
+    advantages = group_advantages(rewards, np.arange(8) // 4, scale_rewards=case["scale_rewards"], eps=1e-4)
     # TRL's std takes its Bessel factor in float32
-    assert found.advantages == pytest.approx(case["advantages"], abs=1e-6)
+    assert advantages.advantages == pytest.approx(case["advantages"], abs=1e-6)
 
 
 @pytest.mark.parametrize("case", named(STORED["losses"]))
 def test_losses_and_their_gradients_are_those_of_trl(case: dict[str, Any]) -> None:
     sequence = np.repeat(np.arange(len(case["lengths"])), case["lengths"])
     rule = LossRule(**({"epsilon_high": 0.2, "max_steps": case["max_steps"]} | case["options"]))
-    found = policy_loss(
+    loss = policy_loss(
         np.array(case["logp"]),
         np.array(case["logp_old"]),
         np.array(case["advantages"])[sequence],
@@ -49,8 +49,8 @@ def test_losses_and_their_gradients_are_those_of_trl(case: dict[str, Any]) -> No
         rule,
         logp_ref=np.array(case["logp_ref"]),
     )
-    assert found.loss == pytest.approx(case["loss"], abs=ROUNDING)
-    assert found.d_logp == pytest.approx(case["d_logp"], abs=ROUNDING)
+    assert loss.loss == pytest.approx(case["loss"], abs=ROUNDING)
+    assert loss.d_logp == pytest.approx(case["d_logp"], abs=ROUNDING)
 
 
 @pytest.mark.parametrize("case", named(STORED["optimizers"]))
@@ -84,9 +84,9 @@ def test_the_policys_log_probabilities_and_gradients_are_those_of_autograd() -> 
     evaluation = ActionEvaluation(encoded, weights, np.array(case["shared"]), case["temperature"])
     assert evaluation.logp == pytest.approx(case["logp"], abs=ROUNDING)
     assert evaluation.entropy == pytest.approx(case["entropy"], abs=ROUNDING)
-    found = evaluation.backward(np.array(case["d_logp"]), np.array(case["d_entropy"]))
-    assert found["weights"][1:] == pytest.approx(np.array(case["d_weights"]), abs=ROUNDING)
-    assert found["own"] == pytest.approx(np.array(case["d_shared"]), abs=ROUNDING)
+    result = evaluation.backward(np.array(case["d_logp"]), np.array(case["d_entropy"]))
+    assert result["weights"][1:] == pytest.approx(np.array(case["d_weights"]), abs=ROUNDING)
+    assert result["own"] == pytest.approx(np.array(case["d_shared"]), abs=ROUNDING)
 
 
 @pytest.mark.skipif(not (find_spec("torch") and find_spec("trl")), reason="torch and trl are not installed")

@@ -69,8 +69,8 @@ def test_a_p_value_is_never_zero_and_no_difference_is_no_evidence() -> None:
 def test_equal_differences_leave_room_for_queries_that_were_not_seen() -> None:
     """Six of six solved by one arm only: the sign-flip test says p = .03, and the interval leaves 0 as well."""
     for n in range(2, 40):
-        found = paired_difference(np.ones(n), np.zeros(n))
-        assert found.high == 1.0 and (found.low > 0) == (found.p_value < 0.05), n
+        difference = paired_difference(np.ones(n), np.zeros(n))
+        assert difference.high == 1.0 and (difference.low > 0) == (difference.p_value < 0.05), n
     assert paired_difference(np.ones(30), np.zeros(30)).low == pytest.approx(1 - 2 * (1 - 0.025 ** (1 / 30)))
     assert paired_difference(np.full(4, 3.0), np.zeros(4), reach=math.inf)[1:3] == (-math.inf, math.inf)
 
@@ -89,17 +89,17 @@ def test_signs_drawn_in_parts_cover_every_resample() -> None:
 def test_difference_pairs_arms_query_by_query() -> None:
     control = [[0, 0, 1, 0], [1, 1, 0, 1], [0, 0, 0, 0], [0, 1, 0, 0], [1, 1, 1, 1], [0, 0, 0, 1]]
     treatment = [[1, 1, 1, 0], [1, 1, 1, 1], [0, 1, 1, 0], [1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 0, 1]]
-    found = paired_difference(treatment, control)
-    assert found.mean == pytest.approx(np.mean([0.5, 0.25, 0.5, 0.75, 0.0, 0.5]))
-    assert 0 < found.low < found.mean < found.high < 1
-    assert found.p_value == pytest.approx(2 / 32)  # five queries moved, all one way
-    assert found.n == 6
-    assert found == paired_difference(treatment, control)
+    difference = paired_difference(treatment, control)
+    assert difference.mean == pytest.approx(np.mean([0.5, 0.25, 0.5, 0.75, 0.0, 0.5]))
+    assert 0 < difference.low < difference.mean < difference.high < 1
+    assert difference.p_value == pytest.approx(2 / 32)  # five queries moved, all one way
+    assert difference.n == 6
+    assert difference == paired_difference(treatment, control)
 
 
 def test_difference_leaves_out_queries_that_one_arm_has_no_sample_of() -> None:
-    found = paired_difference([1.0, math.nan, 1.0], [0.0, 0.0, 1.0])
-    assert (found.mean, found.n) == (0.5, 2)
+    difference = paired_difference([1.0, math.nan, 1.0], [0.0, 0.0, 1.0])
+    assert (difference.mean, difference.n) == (0.5, 2)
 
 
 def test_one_value_says_nothing_and_equal_ones_that_have_no_bound_need_to_be_many() -> None:

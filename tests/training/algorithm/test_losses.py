@@ -63,29 +63,29 @@ def test_its_gradient_is_that_of_its_value(name: str) -> None:
 
 def test_cispo_weighs_by_a_ratio_that_is_not_differentiated() -> None:
     data = batch()
-    found = loss_of(LossRule(loss_type="cispo", epsilon_high=1.1), data)
+    loss = loss_of(LossRule(loss_type="cispo", epsilon_high=1.1), data)
     weight = np.minimum(np.exp(data["logp"] - data["logp_old"]), 1.1) * data["advantages"]
-    assert found.d_logp == pytest.approx(-weight / 10)
-    assert found.loss == pytest.approx(float(np.mean(-weight * data["logp"])))
+    assert loss.d_logp == pytest.approx(-weight / 10)
+    assert loss.loss == pytest.approx(float(np.mean(-weight * data["logp"])))
 
 
 def test_loss_is_minus_log_prob_times_advantage_with_reinforce() -> None:
     data = batch()
-    found = loss_of(LossRule(loss_type="reinforce"), data)
-    assert found.loss == pytest.approx(-float(np.mean(data["logp"] * data["advantages"])))
-    assert found.loss == pytest.approx(found.policy_gradient_loss)
+    loss = loss_of(LossRule(loss_type="reinforce"), data)
+    assert loss.loss == pytest.approx(-float(np.mean(data["logp"] * data["advantages"])))
+    assert loss.loss == pytest.approx(loss.policy_gradient_loss)
 
 
 @pytest.mark.parametrize("loss_type", ["grpo", "dapo", "bnpo", "dr_grpo"])
 def test_on_policy_every_surrogate_has_the_same_direction_as_reinforce_step_by_step(loss_type: Any) -> None:
     data = batch()
     rule = LossRule(loss_type=loss_type)
-    found = loss_of(rule, data, logp=data["logp_old"])
+    loss = loss_of(rule, data, logp=data["logp_old"])
     weight = step_weights(Segments(SEQUENCE, 4), loss_type, rule.max_steps)
-    assert found.d_logp == pytest.approx(-weight * data["advantages"])
-    assert found.approx_kl == 0.0
-    assert found.clip_fraction == 0.0
-    assert found.effective_sample_size == pytest.approx(1.0)
+    assert loss.d_logp == pytest.approx(-weight * data["advantages"])
+    assert loss.approx_kl == 0.0
+    assert loss.clip_fraction == 0.0
+    assert loss.effective_sample_size == pytest.approx(1.0)
 
 
 def test_loss_stops_pulling_once_a_ratio_left_the_trust_region() -> None:
@@ -120,11 +120,9 @@ def test_weights_follow_the_names() -> None:
 def test_loss_accepts_a_batch_without_steps() -> None:
     empty = np.zeros(0)
     for name in RULES:
-        found = policy_loss(
-            empty, empty, empty, np.zeros(0, dtype=np.int64), 3, LossRule(**RULES[name]), logp_ref=empty
-        )
-        assert found.loss == 0.0
-        assert found.d_logp.shape == (0,)
+        loss = policy_loss(empty, empty, empty, np.zeros(0, dtype=np.int64), 3, LossRule(**RULES[name]), logp_ref=empty)
+        assert loss.loss == 0.0
+        assert loss.d_logp.shape == (0,)
 
 
 def test_a_kl_weight_needs_a_reference() -> None:
@@ -135,9 +133,9 @@ def test_a_kl_weight_needs_a_reference() -> None:
 
 def test_loss_stays_finite_however_far_the_policy_moved() -> None:
     data = batch()
-    found = loss_of(LossRule(beta=0.1, delta=3.0), data, logp=data["logp_old"] - 1e4)
-    assert math.isfinite(found.loss)
-    assert np.isfinite(found.d_logp).all()
+    loss = loss_of(LossRule(beta=0.1, delta=3.0), data, logp=data["logp_old"] - 1e4)
+    assert math.isfinite(loss.loss)
+    assert np.isfinite(loss.d_logp).all()
 
 
 def categorical() -> tuple[FloatArray, FloatArray, float, FloatArray]:
@@ -171,14 +169,14 @@ def test_bias_correction_makes_the_gradient_of_k3_exact() -> None:
     slopes, values = [], []
     for action in range(4):
         logp = np.log(p[action : action + 1])
-        found = policy_loss(logp, logp, np.zeros(1), one, 1, rule, logp_ref=np.log(q[action : action + 1]))
-        slopes.append(found.d_logp[0])
-        values.append(found.loss)
+        loss = policy_loss(logp, logp, np.zeros(1), one, 1, rule, logp_ref=np.log(q[action : action + 1]))
+        slopes.append(loss.d_logp[0])
+        values.append(loss.loss)
     assert p @ values == pytest.approx(kl)
     assert (p * slopes) @ score == pytest.approx(exact)
     plain = replace(rule, use_bias_correction_kl=False)
-    found = policy_loss(np.log(p[:1]), np.log(p[:1]), np.zeros(1), one, 1, plain, logp_ref=np.log(q[:1]))
-    assert found.d_logp[0] != pytest.approx(slopes[0])
+    loss = policy_loss(np.log(p[:1]), np.log(p[:1]), np.zeros(1), one, 1, plain, logp_ref=np.log(q[:1]))
+    assert loss.d_logp[0] != pytest.approx(slopes[0])
 
 
 @pytest.mark.parametrize("level", ["token", "sequence"])

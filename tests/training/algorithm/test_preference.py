@@ -22,9 +22,9 @@ def loss(logp: np.ndarray) -> float:
 def test_the_loss_is_that_of_the_paper() -> None:
     first = 0.3 * ((-1.6 + 1.5) - (-3.1 + 2.8))
     second = 0.3 * ((-0.5 + 0.9) - (-0.9 + 0.4))
-    found = preference_loss(LOGP, REFERENCE, SEQUENCE, CHOSEN, REJECTED, 0.3)
-    assert found.loss == pytest.approx(np.mean([math.log1p(math.exp(-one)) for one in (first, second)]))
-    assert (found.accuracy, found.margin) == (1.0, pytest.approx((first + second) / 2))
+    result = preference_loss(LOGP, REFERENCE, SEQUENCE, CHOSEN, REJECTED, 0.3)
+    assert result.loss == pytest.approx(np.mean([math.log1p(math.exp(-one)) for one in (first, second)]))
+    assert (result.accuracy, result.margin) == (1.0, pytest.approx((first + second) / 2))
 
 
 def test_the_gradient_is_that_of_finite_differences() -> None:

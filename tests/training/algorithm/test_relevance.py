@@ -42,19 +42,19 @@ def of_kinds(found: QueryEffects) -> Any:
 
 def test_effects_that_are_the_same_everywhere_stay_one_number() -> None:
     effects = np.tile([0.2, -0.2, 0.1, 0.0, 0.0, 0.0], (3, 1))
-    found = query_effects(*rollouts(effects, groups=200))
-    assert found.local < 0.5
-    assert np.abs(of_kinds(found) - effects).max() < 0.05
+    result = query_effects(*rollouts(effects, groups=200))
+    assert result.local < 0.5
+    assert np.abs(of_kinds(result) - effects).max() < 0.05
 
 
 def test_an_effect_on_one_kind_of_query_is_found_there_and_not_elsewhere() -> None:
     effects = np.zeros((3, 6))
     effects[0, 0], effects[1, 0], effects[2, 1] = 0.3, -0.3, 0.3
-    found = query_effects(*rollouts(effects, groups=150))
-    assert found.local > 0.99
-    assert np.abs(of_kinds(found) - effects).max() < 0.1
+    result = query_effects(*rollouts(effects, groups=150))
+    assert result.local > 0.99
+    assert np.abs(of_kinds(result) - effects).max() < 0.1
     # One number for each lesson, as it was before, says of the first that it does nothing.
-    assert abs(of_kinds(found)[:, 0].mean()) < 0.05
+    assert abs(of_kinds(result)[:, 0].mean()) < 0.05
 
 
 def test_effect_is_the_posterior_of_a_gaussian_process(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -63,14 +63,14 @@ def test_effect_is_the_posterior_of_a_gaussian_process(monkeypatch: pytest.Monke
     monkeypatch.setattr(relevance, "LOCAL", (0.2,))
     effects = np.array([[0.3, 0, 0, 0, 0, -0.1], [0, 0.2, 0, 0, 0, -0.1], [0.1, 0, 0, 0, 0, -0.1]])
     z, reward, group, vectors = rollouts(effects, groups=20)
-    found = query_effects(z, reward, group, vectors)
+    result = query_effects(z, reward, group, vectors)
     included, y = centred(z.astype(float), group), centred(reward[:, None], group)[:, 0]
     noise = y @ y / (len(y) - 20)
     at = QueryVectors.fitted(QUERIES).all(QUERIES[::9])
     inverse = np.linalg.inv((included @ included.T) * (0.01 + 0.04 * vectors @ vectors.T) + noise * np.eye(len(y)))
     for k in range(6):
         across = (0.01 + 0.04 * at @ vectors.T) * included[:, k]
-        mean, sd = found.at(at)
+        mean, sd = result.at(at)
         np.testing.assert_allclose(mean[:, k], across @ inverse @ y, atol=1e-9)
         variance = 0.01 + 0.04 * (at**2).sum(1) - np.einsum("qn,nm,qm->q", across, inverse, across)
         np.testing.assert_allclose(sd[:, k] ** 2, variance, atol=1e-9)
@@ -81,8 +81,8 @@ def test_its_intervals_cover_the_truth_about_as_often_as_they_say() -> None:
     for seed in range(20):
         rng = np.random.default_rng(1000 + seed)
         effects = 0.1 * rng.standard_normal((1, 6)) + 0.15 * rng.standard_normal((3, 6))
-        found = query_effects(*rollouts(effects, groups=60, seed=seed))
-        mean, sd = found.at(QueryVectors.fitted(QUERIES).all(QUERIES[::12]))
+        result = query_effects(*rollouts(effects, groups=60, seed=seed))
+        mean, sd = result.at(QueryVectors.fitted(QUERIES).all(QUERIES[::12]))
         covered.append(np.abs(mean - effects) < 1.96 * sd)
     assert 0.88 < np.mean(covered) <= 1.0
 
@@ -97,8 +97,8 @@ def test_unknown_rewards_and_lone_rollouts_say_nothing() -> None:
 
 def test_without_vectors_there_is_one_effect_a_lesson() -> None:
     z, reward, group, _ = rollouts(np.tile([0.3, 0, 0, 0, 0, 0], (3, 1)), groups=40)
-    found = query_effects(z, reward, group, np.zeros((len(z), 0)))
-    assert found.mean.shape == (6, 1) and found.local == 0 and abs(found.mean[0, 0] - 0.3) < 0.1
+    effects = query_effects(z, reward, group, np.zeros((len(z), 0)))
+    assert effects.mean.shape == (6, 1) and effects.local == 0 and abs(effects.mean[0, 0] - 0.3) < 0.1
     assert with_general(np.zeros((2, 0))).shape == (2, 1)
 
 
@@ -135,8 +135,8 @@ def test_no_word_of_a_query_is_stored() -> None:
 def rule_of(**more: Any) -> QueryRule:
     effects = np.zeros((3, 6))
     effects[0, 0], effects[1, 0], effects[2, 1], effects[:, 2] = 0.3, -0.3, 0.3, 0.2
-    found = query_effects(*rollouts(effects, groups=150))
-    return QueryRule(QueryVectors.fitted(QUERIES), tuple("abcdef"), (40, 10, 20, 10, 10, 10), found, **more)
+    result = query_effects(*rollouts(effects, groups=150))
+    return QueryRule(QueryVectors.fitted(QUERIES), tuple("abcdef"), (40, 10, 20, 10, 10, 10), result, **more)
 
 
 def test_each_query_gets_the_lessons_that_help_with_that_query() -> None:

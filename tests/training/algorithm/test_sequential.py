@@ -99,8 +99,8 @@ def test_an_interval_of_few_steps_is_not_cut_to_the_range_of_a_rate() -> None:
     steps = np.array([-4.0, -3.0, -5.0, -4.0, -2.0, -6.0])
     low, high = student_interval(steps, reach=math.inf)
     assert low == pytest.approx(-5.48, abs=0.03) and high == pytest.approx(-2.52, abs=0.03)
-    found = paired_difference(steps, np.zeros(6), reach=math.inf)
-    assert found.low < found.mean < found.high < -2
+    difference = paired_difference(steps, np.zeros(6), reach=math.inf)
+    assert difference.low < difference.mean < difference.high < -2
 
 
 @pytest.mark.parametrize("n", [6, 12, 20, 60])

@@ -254,8 +254,8 @@ def of_relevance() -> Iterator[tuple[str, Any]]:
         vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
         reward = 0.3 + size * z[:, 0] * (vectors[:, 0] if r else 0.5) + 0.2 * z[:, 1] + 0.1 * rng.standard_normal(n)
         reward[0] = NAN if n > 1 else 0.2
-        found = relevance.query_effects(z, reward, np.arange(n) // 4, vectors)
-        yield f"{n} rollouts in {r}", [found, found.at(vectors[:2])]
+        effects = relevance.query_effects(z, reward, np.arange(n) // 4, vectors)
+        yield f"{n} rollouts in {r}", [effects, effects.at(vectors[:2])]
     same = relevance.query_effects(np.eye(4), np.full(4, 0.5), np.zeros(4, int), np.ones((4, 1)))
     yield "equal rewards", same
 
@@ -322,9 +322,9 @@ def flat(found: Any, path: str = "") -> Iterator[tuple[str, Any]]:
 @pytest.mark.parametrize("part", PARTS)
 def test_numbers_are_those_that_were_kept(part: str) -> None:
     kept = dict(flat(json.loads(FILE.read_text())[part]))
-    found = dict(flat(plain(dict(PARTS[part]()))))
-    assert found.keys() == kept.keys()
-    for name, one in found.items():
+    result = dict(flat(plain(dict(PARTS[part]()))))
+    assert result.keys() == kept.keys()
+    for name, one in result.items():
         expected = kept[name]
         if isinstance(one, float) and isinstance(expected, float | int):
             assert one == pytest.approx(expected, rel=1e-9, abs=1e-12), name

@@ -63,9 +63,9 @@ def test_each_mistake_has_its_own_message(field: str, value: Any, message: str) 
 
 
 def test_every_mistake_is_reported_at_once() -> None:
-    found = refused({"n_iterations": 0, "batch_size": 0, "shaping": {"tool": 5}, "nonsense": 1})
-    assert set(found) == {"n_iterations", "batch_size", "shaping.tool", "nonsense"}
-    assert found["shaping.tool"] == "shaping.tool must be between -1 and 1; got 5."
+    result = refused({"n_iterations": 0, "batch_size": 0, "shaping": {"tool": 5}, "nonsense": 1})
+    assert set(result) == {"n_iterations", "batch_size", "shaping.tool", "nonsense"}
+    assert result["shaping.tool"] == "shaping.tool must be between -1 and 1; got 5."
 
 
 def test_unknown_keys_are_refused_with_the_nearest_known_one() -> None:

@@ -38,11 +38,13 @@ PRICE = Price("small", 150_000, 600_000)
 
 def test_a_first_guess_pays_for_calls_and_questions() -> None:
     question = guessed_question_micros(PRICE)
-    found = guessed(PRICE, question_micros=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4)
-    assert found.question_micros == cost_micros(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
-    without, asked = (plan(Work(100, 0, 0, n), found) for n in (0, 50))
-    assert asked.cost_micros == pytest.approx(without.cost_micros + 50 * found.question_micros, abs=1)
-    assert not found.measured and asked.dear_micros == pytest.approx(3 * asked.cost_micros, abs=3)
+    result = guessed(
+        PRICE, question_micros=question, philosophy="cot", prompt_tokens=100, max_tokens=200, concurrency=4
+    )
+    assert result.question_micros == cost_micros(PRICE, Usage(QUESTION_TOKENS, REPLY_TOKENS))
+    without, asked = (plan(Work(100, 0, 0, n), result) for n in (0, 50))
+    assert asked.cost_micros == pytest.approx(without.cost_micros + 50 * result.question_micros, abs=1)
+    assert not result.measured and asked.dear_micros == pytest.approx(3 * asked.cost_micros, abs=3)
 
 
 @pytest.mark.parametrize(
@@ -76,8 +78,8 @@ def test_whole_groups_are_priced_by_their_tokens_or_as_summaries_whichever_is_de
     def cost_of(group_tokens: int) -> float:
         context = {"propose_until": 1.0, "reflect_groups": 1, "group_tokens": group_tokens}
         config = GRPOConfig(n_iterations=10, n_trajectories_per_query=8, context=context)
-        asked = work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True)
-        return reflection_micros(asked, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
+        result = work(config, n_train=50, n_selection=5, n_held_out=5, learns_context=True)
+        return reflection_micros(result, Rates(1.0, 0.0, question_micros=500.0, shown_micros=1.0))
 
     assert cost_of(0) == cost_of(1_000) == 10 * 6 * 500  # four summaries cost more than so few tokens
     assert cost_of(6_000) == 10 * (2 * 500 + 6_000)
@@ -96,19 +98,19 @@ def test_validations_and_proof_do_not_grow_with_the_iterations() -> None:
 def test_a_budget_buys_training_after_validations_and_proof() -> None:
     config = GRPOConfig(n_iterations=10, batch_size=2, n_trajectories_per_query=3, eval_interval=5, eval_samples=1)
     pools = {"n_train": 50, "n_selection": 10, "n_held_out": 5}
-    found = Rates(10.0, 100.0, n=50)
-    assert affordable(config, found, 50_000, **pools) == 10
+    result = Rates(10.0, 100.0, n=50)
+    assert affordable(config, result, 50_000, **pools) == 10
     # 60 rollouts to learn from, 3 validations of 10 and a proof of 2 x 5: $0.01; one iteration less saves a validation.
-    assert plan(work(config, **pools), found).cost_micros == 10_000
-    assert affordable(config, found, 10_000, **pools) == 10 and affordable(config, found, 9_999, **pools) == 9
+    assert plan(work(config, **pools), result).cost_micros == 10_000
+    assert affordable(config, result, 10_000, **pools) == 10 and affordable(config, result, 9_999, **pools) == 9
     for room in range(0, 11_000, 500):
-        n = affordable(config, found, room, **pools)
+        n = affordable(config, result, room, **pools)
         assert n is not None
         if n:  # exactly so many: they fit, and one more does not
-            assert plan(work(config.model_copy(update={"n_iterations": n}), **pools), found).cost_micros <= room
+            assert plan(work(config.model_copy(update={"n_iterations": n}), **pools), result).cost_micros <= room
         if n < 10:
             more = config.model_copy(update={"n_iterations": n + 1})
-            assert plan(work(more, **pools), found).cost_micros > room
+            assert plan(work(more, **pools), result).cost_micros > room
     assert affordable(config, Rates(10.0, 0.0, n=50), 1, **pools) is None
 
 
@@ -135,9 +137,9 @@ def test_nine_of_ten_jobs_stay_below_the_dear_end_though_each_job_has_its_own_pr
         pilot = rates(1.0, [levels[-2] * rng.lognormvariate(0, 0.3) for _ in range(n)], [])
         paid = sum(levels[-1] * rng.lognormvariate(0, 0.3) for _ in range(m))
         for name, known in (("jobs", ratios), ("factor", ratios[:4])):
-            found = plan(Work(m, 0, 0), pilot, ratios=known)
-            assert found.basis == name
-            below[name] += paid <= found.dear_micros
+            result = plan(Work(m, 0, 0), pilot, ratios=known)
+            assert result.basis == name
+            below[name] += paid <= result.dear_micros
     assert below["jobs"] / 500 >= 0.88, below
     assert below["factor"] / 500 >= 0.8, below  # a stated factor, and not said to hold nine times of ten
 
@@ -145,8 +147,8 @@ def test_nine_of_ten_jobs_stay_below_the_dear_end_though_each_job_has_its_own_pr
 def test_too_few_jobs_give_no_spread() -> None:
     assert spread_between_jobs([1.0, 1.2, 0.9, 1.1]) is None
     assert spread_between_jobs([1.1] * 5) == pytest.approx(1.1)
-    found = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd_micros=1.0, n=4_000))
-    assert (found.basis, found.dear_micros) == ("factor", UNKNOWN_SPREAD * found.cost_micros)
+    result = plan(Work(100, 0, 0), Rates(1.0, 100.0, sd_micros=1.0, n=4_000))
+    assert (result.basis, result.dear_micros) == ("factor", UNKNOWN_SPREAD * result.cost_micros)
 
 
 def test_training_calls_are_guessed_by_tokens_seconds_and_surcharges_for_each_pass() -> None:

@@ -71,16 +71,16 @@ def test_samples_are_drawn_by_the_step_while_the_comparison_is_open(
     assert planned == Sequential(4, 4, 0.025)
     state.baseline_success = successes(0.5, samples=4)
     more, of_start = Sampler(rate), Sampler(0.5)
-    found = gate.compare(setup.config, state, played(successes(rate, samples=2)), more=more, more_of_start=of_start)
-    assert found.most == 4 and 1 <= found.analyses <= 4
-    assert more.asked == [(2, 2), (4, 4), (8, 4), (12, 4)][: found.analyses]
-    assert of_start.asked == [(4, 4), (8, 4), (12, 4)][: found.analyses - 1]
-    assert found.before.shape == found.played.success.shape == (24, 4 * found.analyses)
-    assert np.array_equal(state.baseline_success, found.before)
-    rates = found.played.success.mean(axis=1) - found.before.mean(axis=1)
-    assert found.analysis == planned.analyse(rates, found.analyses)
+    result = gate.compare(setup.config, state, played(successes(rate, samples=2)), more=more, more_of_start=of_start)
+    assert result.most == 4 and 1 <= result.analyses <= 4
+    assert more.asked == [(2, 2), (4, 4), (8, 4), (12, 4)][: result.analyses]
+    assert of_start.asked == [(4, 4), (8, 4), (12, 4)][: result.analyses - 1]
+    assert result.before.shape == result.played.success.shape == (24, 4 * result.analyses)
+    assert np.array_equal(state.baseline_success, result.before)
+    rates = result.played.success.mean(axis=1) - result.before.mean(axis=1)
+    assert result.analysis == planned.analyse(rates, result.analyses)
     if decision:
-        assert (found.analysis.decision, found.analyses) == (decision, looks)
+        assert (result.analysis.decision, result.analyses) == (decision, looks)
 
 
 def test_a_comparison_uses_the_samples_of_its_step_alone() -> None:
@@ -88,8 +88,8 @@ def test_a_comparison_uses_the_samples_of_its_step_alone() -> None:
     setup, state, _ = begun()
     late = np.hstack([np.zeros((24, 4)), np.ones((24, 12))])
     state.baseline_success = np.hstack([np.full((24, 4), 1.0), np.zeros((24, 12))])
-    found = gate.compare(setup.config, state, played(late), more=Sampler(1), more_of_start=Sampler(1))
-    assert (found.analyses, found.analysis.decision, found.before.shape) == (1, "not_better", (24, 4))
+    result = gate.compare(setup.config, state, played(late), more=Sampler(1), more_of_start=Sampler(1))
+    assert (result.analyses, result.analysis.decision, result.before.shape) == (1, "not_better", (24, 4))
 
 
 def test_the_start_is_not_compared_with_itself() -> None:
@@ -106,9 +106,9 @@ def test_the_start_is_not_compared_with_itself() -> None:
 def test_the_report_of_a_gate_holds_both_rates_and_the_evidence(algorithm: str) -> None:
     setup, state, policy = begun(algorithm)
     candidate = Choice(("x0", "x1", "x9"))
-    found = gate.compare(setup.config, state, played(successes(0.95)), more=Sampler(0), more_of_start=Sampler(0))
-    report = gate.decide(setup, state, policy, candidate, found)
-    both = found.played.success, found.before
+    result = gate.compare(setup.config, state, played(successes(0.95)), more=Sampler(0), more_of_start=Sampler(0))
+    report = gate.decide(setup, state, policy, candidate, result)
+    both = result.played.success, result.before
     difference = paired_difference(*both, resamples=999)
     assert report.accepted and report.final and not report.kept and report.why == gate.SHOWN
     assert (report.candidate, report.current, policy.shipped) == (candidate.handles, ("x0", "x1"), candidate.handles)
@@ -116,8 +116,8 @@ def test_the_report_of_a_gate_holds_both_rates_and_the_evidence(algorithm: str) 
     assert (report.n_queries, report.samples) == both[0].shape
     assert (report.candidate_rate, report.current_rate) == (both[0].mean(), both[1].mean())
     assert (report.difference, report.low, report.high) == (difference.mean, difference.low, difference.high)
-    assert (report.gain, report.p_value) == (difference.mean, found.analysis.p_value)
-    assert (report.looks, report.most_looks) == (found.analyses, 4)
+    assert (report.gain, report.p_value) == (difference.mean, result.analysis.p_value)
+    assert (report.looks, report.most_looks) == (result.analyses, 4)
     assert report.needs is None and report.rolled_back == []
     tokens = sum(one.tokens for one in policy.library)
     assert (report.tokens, report.lessons_each, report.where) == (tokens, 3.0, {})
@@ -201,8 +201,8 @@ def rule() -> QueryRule:
 def test_the_reach_of_a_lesson_is_reported_where_queries_get_different_lessons() -> None:
     choice = Choice(("x0", "x1"), rule())
     assert [choice.handles_for(query) for query in QUERIES] == [("x0", "x1")] * 2 + [("x1",)] * 2
-    found = gate.where(choice, QUERIES)
-    assert found == {
+    result = gate.where(choice, QUERIES)
+    assert result == {
         "x0": pytest.approx({"share": 0.5, "effect": 0.25, "error": 0.1, "others": -0.05}),
         "x1": pytest.approx({"share": 1.0, "effect": 0.2, "error": 0.2}),
     }
@@ -211,13 +211,13 @@ def test_the_reach_of_a_lesson_is_reported_where_queries_get_different_lessons()
 def test_the_size_of_a_context_is_the_mean_over_the_queries_of_training() -> None:
     setup, state, policy = begun("grpo")
     setup = replace(setup, train=[replace(setup.train[0], query=query) for query in QUERIES])
-    found = gate.compare(setup.config, state, played(successes(0.95)), more=Sampler(0), more_of_start=Sampler(0))
+    result = gate.compare(setup.config, state, played(successes(0.95)), more=Sampler(0), more_of_start=Sampler(0))
     choice = Choice(("x0", "x1"), rule())
-    report = gate.decide(setup, state, policy, choice, found)
+    report = gate.decide(setup, state, policy, choice, result)
     tokens = {one.handle: one.tokens for one in policy.library}
     assert report.lessons_each == 1.5 and report.tokens == round(0.5 * tokens["x0"] + tokens["x1"])
     assert report.where == gate.where(choice, QUERIES)
-    nothing = gate.decide(replace(setup, train=[]), state, policy, Choice(("x0",)), found)
+    nothing = gate.decide(replace(setup, train=[]), state, policy, Choice(("x0",)), result)
     assert (nothing.lessons_each, nothing.tokens, nothing.where) == (0.0, 0, {})
 
 

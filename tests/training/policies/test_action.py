@@ -107,7 +107,7 @@ def test_its_gradient_is_that_of_finite_differences(explores: bool) -> None:
         evaluation = made.evaluate(encoded, temperature=0.8)
         return float(d_logp @ evaluation.logp + d_entropy @ evaluation.entropy)
 
-    found = made.evaluate(encoded, temperature=0.8).backward(d_logp, d_entropy)
+    result = made.evaluate(encoded, temperature=0.8).backward(d_logp, d_entropy)
     for name, parameter in made.parameters.items():
         numeric = np.zeros_like(parameter)
         for at in np.ndindex(parameter.shape):
@@ -119,7 +119,7 @@ def test_its_gradient_is_that_of_finite_differences(explores: bool) -> None:
             parameter[at] = kept
         if name == "weights":
             numeric[0] = 0.0  # no feature points there
-        assert found[name] == pytest.approx(numeric, abs=1e-8)
+        assert result[name] == pytest.approx(numeric, abs=1e-8)
 
 
 def test_a_masked_action_is_never_taken_and_pulls_nothing() -> None:
@@ -254,10 +254,10 @@ class TestFailureMemory:
         memory.count_group(QUERIES[2], 1.0)
         memory.count_group(QUERIES[0], 0.5)
         memory.count_group(QUERIES[0], 1.0)
-        found = memory.success(pool)
-        assert found[0] == pytest.approx((0.8 * 0.5 + 1.0) / 1.8)
-        assert found[2] == pytest.approx(1.0)
-        assert found[3] == 0.0
+        result = memory.success(pool)
+        assert result[0] == pytest.approx((0.8 * 0.5 + 1.0) / 1.8)
+        assert result[2] == pytest.approx(1.0)
+        assert result[3] == 0.0
 
     def test_its_state_holds_only_what_is_in_use_and_comes_back(self) -> None:
         made = policy(seed=None)

@@ -25,15 +25,15 @@ STATE = {
 
 
 def test_state_comes_back_bit_for_bit() -> None:
-    found = unpack(pack(STATE))
-    assert found.keys() == STATE.keys()
+    result = unpack(pack(STATE))
+    assert result.keys() == STATE.keys()
     for key, value in STATE.items():
         if isinstance(value, np.ndarray):
-            assert found[key].dtype == value.dtype
-            assert found[key].tobytes() == value.tobytes()
-            assert found[key].shape == value.shape
+            assert result[key].dtype == value.dtype
+            assert result[key].tobytes() == value.tobytes()
+            assert result[key].shape == value.shape
         else:
-            assert found[key] == value
+            assert result[key] == value
 
 
 def test_equal_states_have_equal_bytes_in_any_order() -> None:
@@ -111,13 +111,15 @@ def test_a_state_unpacks_to_no_more_than_is_allowed_and_once() -> None:
     assert peak_of_refusal(data, most=4_000_000) < 1_000_000
     tracemalloc.start()
     try:
-        found = unpack(data, most=9_000_000)
+        result = unpack(data, most=9_000_000)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
     assert peak < 8_000_000 + 4 * PIECE + len(data)  # the array, and pieces of it
     for name, value in state.items():
-        assert np.array_equal(found[name], value) and found[name].dtype == value.dtype and found[name].flags.writeable
+        assert (
+            np.array_equal(result[name], value) and result[name].dtype == value.dtype and result[name].flags.writeable
+        )
 
 
 def test_states_can_be_joined_and_taken_apart() -> None:

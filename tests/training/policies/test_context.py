@@ -278,10 +278,10 @@ def test_the_sums_give_the_ridge_regression_of_the_raw_data() -> None:
     inverse = np.linalg.inv(centred.T @ centred + RIDGE * np.eye(4))
     beta = inverse @ centred.T @ y
     variance = ((y - centred @ beta) ** 2).sum() / (len(y) - 17 - 4)
-    found = effects.estimate()
-    assert found.beta == pytest.approx(beta, abs=1e-12)
-    assert found.error == pytest.approx(np.sqrt(variance * np.diag(inverse)), abs=1e-12)
-    assert found.information == pytest.approx((centred**2).sum(axis=0))
+    estimate = effects.estimate()
+    assert estimate.beta == pytest.approx(beta, abs=1e-12)
+    assert estimate.error == pytest.approx(np.sqrt(variance * np.diag(inverse)), abs=1e-12)
+    assert estimate.information == pytest.approx((centred**2).sum(axis=0))
 
 
 @pytest.mark.slow(reason="many simulated runs")
@@ -305,9 +305,9 @@ def test_a_new_text_forgets_what_was_known_of_that_lesson_only() -> None:
     assert effects.gram[np.ix_(others, others)].tolist() == before["gram"][np.ix_(others, others)].tolist()
     assert effects.moment[others].tolist() == before["moment"][others].tolist()
     assert effects.rollouts[others].tolist() == before["rollouts"][others].tolist()
-    found = effects.estimate()
-    assert (found.beta[2], found.information[2], effects.rollouts[2]) == (0.0, 0.0, 0.0)
-    assert found.above()[2] == 0.5
+    estimate = effects.estimate()
+    assert (estimate.beta[2], estimate.information[2], effects.rollouts[2]) == (0.0, 0.0, 0.0)
+    assert estimate.above()[2] == 0.5
 
 
 def test_a_library_that_grows_keeps_what_was_learned() -> None:
@@ -619,14 +619,14 @@ def test_the_context_outside_of_a_run_keeps_its_texts_until_a_gate_ships_others(
     policy.selects = False
     policy.library = policy.library.moved(["x0"], "pruned")
     began = [one.text for one in library(2)]
-    said = texts_served(policy)
-    assert [one.text for one in policy.shipped_lessons] == began and all(text in said for text in began)
+    result = texts_served(policy)
+    assert [one.text for one in policy.shipped_lessons] == began and all(text in result for text in began)
     assert (
-        "otherwise" not in said
+        "otherwise" not in result
         and "otherwise" in policy.as_candidate(policy.candidate(0.8)).context_for(RolloutKey(1, 0, 0), "").text
     )
     decided(setup, state, 0.5)
-    assert texts_served(policy) == said
+    assert texts_served(policy) == result
     setup, state, policy = at_gate(algorithm)
     policy.selects = False
     assert decided(setup, state, 0.8).accepted

@@ -22,9 +22,9 @@ from training.policies.weights import WeightsPolicy, weights_from
 @pytest.mark.parametrize(("square", "free", "error"), [(0.0, 0.0, 1 / 8), (5.0, 1.0, 4.25 / 8), (5.0, 11.0, 0.425 / 8)])
 def test_an_effect_is_shrunk_by_a_prior_of_four_rollouts(square: float, free: float, error: float) -> None:
     """beta = 2 / (4 + 4); the residual is 5 - 2 * .25 * 2 + .25^2 * 4; without rollouts the variance is 1."""
-    found = Effects(np.array([[4.0]]), np.array([2.0]), np.array([8.0]), square, free).estimate()
-    assert found.beta.tolist() == [0.25] and found.information.tolist() == [4.0]
-    assert found.error[0] ** 2 == pytest.approx(error)
+    estimate = Effects(np.array([[4.0]]), np.array([2.0]), np.array([8.0]), square, free).estimate()
+    assert estimate.beta.tolist() == [0.25] and estimate.information.tolist() == [4.0]
+    assert estimate.error[0] ** 2 == pytest.approx(error)
     assert Effects().estimate().beta.shape == Effects().estimate().error.shape == (0,)
 
 

@@ -66,21 +66,21 @@ def test_words_of_too_few_questions_are_dropped() -> None:
 
 
 def test_the_question_weighs_as_much_at_any_length() -> None:
-    found = encoder(bits=20).encode(at(QUERIES[0]))
-    question = found.values[found.evidence > 0]
+    result = encoder(bits=20).encode(at(QUERIES[0]))
+    question = result.values[result.evidence > 0]
     assert np.abs(question) == pytest.approx(1 / math.sqrt(7))  # find the gcd <CAPS> of <int> and
 
 
 def test_a_question_of_unknown_words_only_is_still_a_question() -> None:
-    found = encoder().encode(at("wholly new"))
-    assert found.evidence.sum() == 0.0
-    assert len(found.ids) == 1  # the bias
+    result = encoder().encode(at("wholly new"))
+    assert result.evidence.sum() == 0.0
+    assert len(result.ids) == 1  # the bias
 
 
 def test_evidence_is_shared_by_rarity_and_nothing_else_carries_any() -> None:
-    found = encoder(bits=20).encode(at(QUERIES[0], "", "gcd#err"))
-    assert found.evidence.sum() == pytest.approx(1.0)
-    assert (found.evidence >= 0).all()
+    result = encoder(bits=20).encode(at(QUERIES[0], "", "gcd#err"))
+    assert result.evidence.sum() == pytest.approx(1.0)
+    assert (result.evidence >= 0).all()
     the = encoder(bits=20).encode(at("the"))
     gcd = encoder(bits=20).encode(at("gcd the"))
     assert the.evidence.sum() == pytest.approx(1.0)  # the only term: it has to carry all
@@ -89,10 +89,10 @@ def test_evidence_is_shared_by_rarity_and_nothing_else_carries_any() -> None:
 
 def test_the_gate_moves_the_question_while_an_expression_waits_and_drops_the_question_once_a_result_is_there() -> None:
     start, waiting, done = (encoder().encode(at(QUERIES[0], last)) for last in ("", "3*4 + 2", "14"))
-    asked = set(start.ids[start.evidence > 0])
-    assert not asked & set(waiting.ids)
+    names = set(start.ids[start.evidence > 0])
+    assert not names & set(waiting.ids)
     assert waiting.evidence.sum() == pytest.approx(1.0)
-    assert not asked & set(done.ids)
+    assert not names & set(done.ids)
     assert done.evidence.sum() == 0.0
 
 
@@ -115,9 +115,9 @@ def test_bigrams_separate_queries_that_words_alone_do_not() -> None:
 
 
 def test_colliding_features_add_up_and_stay_distinct_ids() -> None:
-    found = encoder(bits=6).encode(at(QUERIES[0], "a b c d e f g", "x#ok", "y#ok"))
-    assert len(set(found.ids.tolist())) == len(found.ids)
-    assert found.ids.max() < 64
+    result = encoder(bits=6).encode(at(QUERIES[0], "a b c d e f g", "x#ok", "y#ok"))
+    assert len(set(result.ids.tolist())) == len(result.ids)
+    assert result.ids.max() < 64
 
 
 def test_a_process_with_another_hash_seed_finds_the_same_features() -> None:
@@ -134,8 +134,8 @@ def test_a_process_with_another_hash_seed_finds_the_same_features() -> None:
         for seed in ("1", "2")
     ]
     assert runs[0] == runs[1]
-    found = encoder().encode(at(QUERIES[0], "3*4", "a#ok"))
-    assert runs[0].strip() == f"{found.ids.tolist()} {found.values.tolist()}"
+    result = encoder().encode(at(QUERIES[0], "3*4", "a#ok"))
+    assert runs[0].strip() == f"{result.ids.tolist()} {result.values.tolist()}"
 
 
 def test_encoder_caches_and_survives_a_full_cache(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -154,5 +154,5 @@ def test_an_actions_own_history_is_read_from_its_tags() -> None:
     table = own_history(
         ("gcd#err", "gcd#ok", "verify#no", "lcm#strange", "unknown#ok"), {"lcm": 0, "gcd": 1, "verify": 2}
     )
-    found = {(STATUSES[s], a) for s, a in zip(*np.nonzero(table), strict=True)}
-    assert found == {("ok", 1), ("err", 1), ("no", 2), ("other", 0)}
+    values = {(STATUSES[s], a) for s, a in zip(*np.nonzero(table), strict=True)}
+    assert values == {("ok", 1), ("err", 1), ("no", 2), ("other", 0)}

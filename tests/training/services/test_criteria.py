@@ -25,8 +25,8 @@ def run(operator: Actor, agent: Agent) -> TrainingRun:
 
 
 def met(run: TrainingRun, name: str) -> bool | None:
-    found = {one["name"]: one["met"] for one in done_criteria(run_get(run.job.created_by, run.pk))}
-    return found[name]
+    values = {one["name"]: one["met"] for one in done_criteria(run_get(run.job.created_by, run.pk))}
+    return values[name]
 
 
 def scores(run: TrainingRun, *values: float) -> None:

@@ -120,8 +120,8 @@ def command(*arguments: str, **options: Any) -> dict[str, Any]:
     """The last line that the command prints."""
     out = StringIO()
     call_command("tfgrpo_learning", *arguments, stdout=out, stderr=StringIO(), **options)
-    found: dict[str, Any] = json.loads(out.getvalue())
-    return found
+    body: dict[str, Any] = json.loads(out.getvalue())
+    return body
 
 
 # -- what is asked for -------------------------------------------------------------------------------------------------
@@ -130,8 +130,8 @@ def command(*arguments: str, **options: Any) -> dict[str, Any]:
 def test_the_command_line_wins_over_the_environment_and_that_over_the_defaults(settings: Any) -> None:
     assert pipeline_options() == PipelineOptions(3, 2, 100, 0.7, 0.3)
     settings.TFGRPO_EPOCHS, settings.TFGRPO_GROUP_SIZE, settings.TFGRPO_TRAIN_TEMP = 5, 4, 0.9
-    found = pipeline_options(group_size=6, epochs=None)
-    assert (found.epochs, found.group_size, found.train_temperature) == (5, 6, 0.9)
+    options = pipeline_options(group_size=6, epochs=None)
+    assert (options.epochs, options.group_size, options.train_temperature) == (5, 6, 0.9)
 
 
 @pytest.mark.parametrize(
@@ -191,37 +191,37 @@ def test_pipeline_learns_and_keeps_the_evidence(operator: Actor, learner: Agent)
     evaluation = EvaluationRun.objects.filter(run=run).first() or evaluation_start(operator, run=run)
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     run = TrainingRun.objects.select_related("job", "agent", "dataset").get(pk=run.pk)
-    found = run_manifest(run)
-    assert json.loads(json.dumps(found, default=str))["run"]["status"] == "completed"
-    assert [one["epoch"] for one in found["epochs"]] == [1, 2]
-    assert sum(one["rollouts"] for one in found["epochs"]) == run.trajectories
-    assert found["per_epoch_averages"]["success_rate"] == pytest.approx(
-        sum(one["success_rate"] for one in found["epochs"]) / 2
+    manifest = run_manifest(run)
+    assert json.loads(json.dumps(manifest, default=str))["run"]["status"] == "completed"
+    assert [one["epoch"] for one in manifest["epochs"]] == [1, 2]
+    assert sum(one["rollouts"] for one in manifest["epochs"]) == run.trajectories
+    assert manifest["per_epoch_averages"]["success_rate"] == pytest.approx(
+        sum(one["success_rate"] for one in manifest["epochs"]) / 2
     )
     assert {row.handle for row in Experience.objects.filter(job=run.job)} == {
-        one["handle"] for one in found["experiences"]
+        one["handle"] for one in manifest["experiences"]
     }
-    for one in found["experiences"]:
+    for one in manifest["experiences"]:
         assert len(one["stamp"]) == 64 and one["provenance"]["trajectories"] and one["reward"]["gt_score"] is not None
-    proven = found["scores"]["held_out"]
+    proven = manifest["scores"]["held_out"]
     assert proven.get("p_value") is not None or proven["changed"] is False
-    assert found["scores"]["selection"]
-    assert found["gates"][-1]["candidate"] is not None
-    held = found["guard_rails"]
+    assert manifest["scores"]["selection"]
+    assert manifest["gates"][-1]["candidate"] is not None
+    held = manifest["guard_rails"]
     assert held["stamps"]["held"] and held["word_limit"]["held"] and held["group_size"]["held"]
     assert held["held_out"] == {"shared_with_training": 0, "met_in_training": 0, "held": True}
-    assert len(set(found["data"]["fingerprints"].values())) == 3
+    assert len(set(manifest["data"]["fingerprints"].values())) == 3
     refused = sum(
         not change["taken"] and change["op"] != "NONE" for e in Epoch.objects.filter(run=run) for change in e.changes
     )
     assert sum(held["operations_refused"].values()) == refused
     asked = [stage for one in run_epochs(run) for stage in one["questions"]]
     assert all(stage["own_ms"] < 50 for stage in asked)  # our part of an answer: the rest is the model's
-    files_agree_with(run, found, operator.user)
+    files_agree_with(run, manifest, operator.user)
     # And the proof says what the context costs and brings.
     context = evaluation_report(evaluation)["context"]
     assert context["tokens"] == sum(row.tokens for row in Experience.objects.filter(job=run.job, status="active"))
-    assert context["learning_cost"] == pytest.approx(found["run"]["cost_usd"])
+    assert context["learning_cost"] == pytest.approx(manifest["run"]["cost_usd"])
     assert context["extra_cost"] > 0 or not context["lessons"]
 
 
@@ -248,10 +248,10 @@ def test_the_command_follows_its_job_and_writes_the_manifest(learner: Agent, dat
     path = tmp_path / "kept" / "manifest.json"
     quick = ["--epochs=1", "--sample-size=40", "--batch-size=16", "--group-size=2", "--budget-usd=5"]
     with a_worker():
-        found = command("--agent", learner.slug, "--data", str(data), "--manifest", str(path), *quick)
-    assert found["status"] == "completed" and found["manifest"] == str(path)
+        result = command("--agent", learner.slug, "--data", str(data), "--manifest", str(path), *quick)
+    assert result["status"] == "completed" and result["manifest"] == str(path)
     kept = json.loads(path.read_text())
-    assert kept["run"]["job_id"] == found["job_id"]
+    assert kept["run"]["job_id"] == result["job_id"]
     assert kept["config"]["algorithm"] == "tfgrpo" and kept["config"]["n_trajectories_per_query"] == 2
     assert kept["config"]["max_budget_usd"] == 5.0 and kept["scores"]["held_out"]
 
@@ -269,9 +269,9 @@ def test_a_budget_that_is_used_up_ends_the_pipeline_with_3_and_the_manifest_says
 
 def test_pipeline_takes_a_dataset_by_id_and_need_not_wait(operator: Actor, learner: Agent) -> None:
     dataset = dataset_create(operator, name="words", rows=ROWS[:40], domain="words")
-    found = command("--agent", learner.slug, "--data", str(dataset.pk), "--no-follow")
-    run = TrainingRun.objects.get(pk=found["job_id"])
-    assert (found["status"], run.dataset, Dataset.objects.count()) == ("queued", dataset, 1)
+    result = command("--agent", learner.slug, "--data", str(dataset.pk), "--no-follow")
+    run = TrainingRun.objects.get(pk=result["job_id"])
+    assert (result["status"], run.dataset, Dataset.objects.count()) == ("queued", dataset, 1)
     assert run.config["temperature"] == 0.7 and run.config["eval_temperature"] == 0.3
     assert run.config["context"]["epochs"] == 3
     job_cancel(operator, run.job)
@@ -314,6 +314,6 @@ def test_the_switch_refuses_training_free_grpo_at_every_interface(learner: Agent
 def test_averages_leave_out_what_no_epoch_measured() -> None:
     names = ("success_rate", "reward_mean", "steps_mean", "tokens_mean", "latency_ms", "cost_usd", "tokens")
     some = dict.fromkeys(names, 1.0)
-    found = averages([some, some | {"reward_mean": None, "tokens": 3.0}])
-    assert (found["reward_mean"], found["tokens"]) == (1.0, 2.0)
+    result = averages([some, some | {"reward_mean": None, "tokens": 3.0}])
+    assert (result["reward_mean"], result["tokens"]) == (1.0, 2.0)
     assert averages([])["success_rate"] is None

@@ -249,8 +249,8 @@ def test_queries_with_the_job_name_their_domain_and_other_data_have_their_own(
     again = run_start(operator, agent=reader, rows=ROWS[:55], config=CONFIG)
     job_cancel(operator, again.job)
     assert again.prompt_pack == billing, "they are that dataset"
-    asked = {"agent_id": reader.slug, "training_data": ROWS[:52], "domain": "billing", "config": CONFIG}
-    job = Caller(olivia).result("training.start_grpo", asked)["training_job_id"]
+    values = {"agent_id": reader.slug, "training_data": ROWS[:52], "domain": "billing", "config": CONFIG}
+    job = Caller(olivia).result("training.start_grpo", values)["training_job_id"]
     assert TrainingRun.objects.get(pk=job).prompt_pack == billing
     with pytest.raises(Invalid) as refused:
         run_start(operator, agent=reader, dataset=bills, domain="poetry", config=CONFIG)
@@ -280,8 +280,8 @@ def test_a_job_begins_with_the_lessons_that_hold_for_its_pack(
 ) -> None:
     own, about_bills = lessons
     assert begins_with(launched(operator, reader, bills)) == [about_bills.handle]
-    found = stamps(lessons)
-    assert found[own.pk] == (None, "") and found[about_bills.pk] == (billing, "")
+    result = stamps(lessons)
+    assert result[own.pk] == (None, "") and result[about_bills.pk] == (billing, "")
     assert {row.handle for row in library_of(reader)} == {own.handle, about_bills.handle}
     assert begins_with(launched(operator, reader, words)) == [own.handle]
     # Who keeps its lessons while the pack changes keeps these.
@@ -416,9 +416,9 @@ def test_rest_names_domains_and_packs(
     assert made.status_code == 201 and made.json()["domain"] == "billing"
     of_bills = console.get("/api/v1/datasets", {"domain": "BILLING"}).json()["results"]
     assert [one["id"] for one in of_bills] == [made.json()["id"]]
-    asked = {"agent": reader.slug, "dataset_id": made.json()["id"], "config": CONFIG}
-    plan = console.post("/api/v1/training-jobs/estimate", asked, content_type="application/json").json()
-    job = console.post("/api/v1/training-jobs", asked, content_type="application/json").json()
+    values = {"agent": reader.slug, "dataset_id": made.json()["id"], "config": CONFIG}
+    plan = console.post("/api/v1/training-jobs/estimate", values, content_type="application/json").json()
+    job = console.post("/api/v1/training-jobs", values, content_type="application/json").json()
     assert plan["prompt"] == job["estimate"]["prompt"]
     assert job["estimate"]["prompt"]["pack_id"] == str(billing.pk) and job["estimate"]["prompt"]["by_domain"]
     assert console.get(f"/api/v1/agents/{reader.slug}").json()["pack_by_domain"] is True

@@ -103,16 +103,18 @@ def test_a_reflector_is_asked_at_its_own_endpoint_and_paid_by_its_own_price(
     priced(adam, acme, "large", STRONG)
     run = run_start(operator, agent=learner, rows=ROWS, config=CONFIG)
     assert run_to_end(run.job).status == Status.COMPLETED
-    asked = Question.objects.filter(job=run.job)
-    assert asked.filter(usable=True).exists() and set(asked.values_list("model", flat=True)) == {"large"}
+    questions = Question.objects.filter(job=run.job)
+    assert questions.filter(usable=True).exists() and set(questions.values_list("model", flat=True)) == {"large"}
     assert {call.model for call in strong.requests} == {"large"} and {call.model for call in cheap.requests} == {
         "small"
     }
     # What the ledger holds of reflection is what the strong model's service would bill, to the micro-dollar.
     paid = LedgerEntry.objects.filter(job_id=run.job_id, purpose="reflection")
     assert set(paid.values_list("model", flat=True)) == {"large"}
-    assert sum(one.spent_delta_micros for one in paid) == strong.owed.micros == sum(one.cost_micros for one in asked)
-    assert strong.owed.answered == sum(one.calls for one in asked)
+    assert (
+        sum(one.spent_delta_micros for one in paid) == strong.owed.micros == sum(one.cost_micros for one in questions)
+    )
+    assert strong.owed.answered == sum(one.calls for one in questions)
     assert differences() == []
     stages = [stage for epoch in run_epochs(run) for stage in epoch["questions"]]
     assert stages and all(stage["models"] == ["large"] for stage in stages)
@@ -167,9 +169,9 @@ def test_a_reflectors_answers_before_a_pause_are_not_paid_again(
         limit, stops = limit + 60_000, stops + 1
         budget_set_limit(Actor(adam), organization=acme, job=run.job, agent_id=learner.id, limit_micros=limit)
         job_resume(operator, run.job)
-    asked = Question.objects.filter(job=run.job).aggregate(calls=Sum("calls"), cost=Sum("cost_micros"))
-    assert stops > 1 and strong.owed.answered == asked["calls"] > 5  # two iterations, groups read whole
-    assert spent(run, purpose="reflection") == strong.owed.micros == asked["cost"]
+    totals = Question.objects.filter(job=run.job).aggregate(calls=Sum("calls"), cost=Sum("cost_micros"))
+    assert stops > 1 and strong.owed.answered == totals["calls"] > 5  # two iterations, groups read whole
+    assert spent(run, purpose="reflection") == strong.owed.micros == totals["cost"]
     assert differences() == []
 
 
@@ -217,10 +219,10 @@ def test_questions_to_an_earlier_reflector_do_not_price_those_to_another(
             *(LedgerEntry(**common, purpose="reflection", spent_delta_micros=10) for _ in range(50)),
         ]
     )
-    asked = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
+    estimate = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
     agent_update(operator, learner, reflector=None)
     itself = run_estimate(operator, agent=learner, dataset=rows, config=CONFIG)
-    assert asked["measured"] and itself["measured"] and asked["cost_usd"] > itself["cost_usd"] * 1.5
+    assert estimate["measured"] and itself["measured"] and estimate["cost_usd"] > itself["cost_usd"] * 1.5
 
 
 def test_an_endpoint_that_reflects_for_an_agent_can_not_be_archived(
@@ -248,8 +250,8 @@ def test_rest_and_the_form_set_a_reflector_and_objectives(
     client = Client()
     client.force_login(olivia)
     at = f"/api/v1/agents/{learner.slug}"
-    said = client.get(at).json()
-    assert (said["reflector_id"], said["reflector_model"], said["objective"]) == (str(reflector.pk), "", "")
+    body = client.get(at).json()
+    assert (body["reflector_id"], body["reflector_model"], body["objective"]) == (str(reflector.pk), "", "")
     given = {"reflector": None, "reflector_model": "larger", "objective": "Short.", "learning_objective": "Sums."}
     changed = client.patch(at, given, content_type="application/json").json()
     assert {name: changed[name] for name in given if name != "reflector"} == {

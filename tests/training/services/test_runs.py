@@ -251,13 +251,13 @@ def test_an_estimate_that_does_not_fit_the_budget_is_refused(
     from training.schema import GRPOConfig
 
     monkeypatch.setattr(planning, "_of_actions", lambda *_: Rates(1000.0, 50_000.0, n=10))
-    found = run_estimate(operator, agent=agent, config=SMALL)
-    asked = work(
-        GRPOConfig.model_validate(found["config"]),
-        **{name: found[name] for name in ("n_train", "n_selection", "n_held_out")},
+    estimate = run_estimate(operator, agent=agent, config=SMALL)
+    result = work(
+        GRPOConfig.model_validate(estimate["config"]),
+        **{name: estimate[name] for name in ("n_train", "n_selection", "n_held_out")},
     )
-    assert asked.trained == 12 * 16 < asked.rollouts  # looks and the proof are paid for like the rest
-    assert found["cost_usd"] == pytest.approx(0.05 * asked.rollouts)
+    assert result.trained == 12 * 16 < result.rollouts  # looks and the proof are paid for like the rest
+    assert estimate["cost_usd"] == pytest.approx(0.05 * result.rollouts)
     with pytest.raises(Insufficient, match="Raise the budget"):
         start(operator, agent, max_budget_usd=1)
 

@@ -155,9 +155,9 @@ def test_each_epoch_records_its_cost_and_the_outcome_of_every_proposal(operator:
     changes = [change for one in epochs for change in one.changes]
     taken = Counter(change["taken"] for change in changes)
     assert taken[True] and taken[False] and all(change["why"] for change in changes if not change["taken"])
-    asked = Question.objects.filter(job_id=run.job_id)
-    assert set(asked.values_list("stage", flat=True)) == {"summary", "lessons", "operations", "merge"}
-    assert all(asked.filter(usable=False).values_list("reason", flat=True))
+    questions = Question.objects.filter(job_id=run.job_id)
+    assert set(questions.values_list("stage", flat=True)) == {"summary", "lessons", "operations", "merge"}
+    assert all(questions.filter(usable=False).values_list("reason", flat=True))
 
 
 def test_an_empty_budget_in_any_stage_pauses_a_run_which_goes_on_later(
@@ -183,8 +183,8 @@ def test_an_empty_budget_in_any_stage_pauses_a_run_which_goes_on_later(
         job_resume(operator, run.job)
     assert pauses > 5
     assert Iteration.objects.filter(run=run).count() == 12
-    asked = Question.objects.filter(job_id=run.job_id)
-    assert asked.count() == asked.values("key").distinct().count()
+    questions = Question.objects.filter(job_id=run.job_id)
+    assert questions.count() == questions.values("key").distinct().count()
     bought = Reservation.objects.filter(job_id=run.job_id, state="settled").values_list("key", flat=True)
     assert len(bought) == len(set(bought))
     assert differences() == []
@@ -212,8 +212,8 @@ def test_an_outage_in_any_stage_pauses_a_run_which_goes_on_later(
     # What the server did beside what was kept: an outage wastes no answer that had come.
     answered = sum(account.answered for account in server.accounts.values())
     validations = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="selection").count()
-    asked = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
-    assert answered <= rollouts.count() + validations + asked + 4 * sum(waits.values())
+    calls = sum(Question.objects.filter(job_id=run.job_id).values_list("calls", flat=True))
+    assert answered <= rollouts.count() + validations + calls + 4 * sum(waits.values())
     assert differences() == []
 
 

@@ -62,9 +62,9 @@ def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, e
     for stage in ("summary", "lessons"):
         spans.asked(answered(stage))
     spans.iteration(report())
-    found = {span.name: span for span in exporter.get_finished_spans()}
-    assert set(found) == {"iteration", "tool int_calc", "reflection", "question summary", "question lessons"}
-    iteration, reflection = found["iteration"], found["reflection"]
+    values = {span.name: span for span in exporter.get_finished_spans()}
+    assert set(values) == {"iteration", "tool int_calc", "reflection", "question summary", "question lessons"}
+    iteration, reflection = values["iteration"], values["reflection"]
     for span in exporter.get_finished_spans():
         attributes: Any = span.attributes
         assert attributes["tfgrpo_epoch"] == 2 and attributes["group_size"] == 4
@@ -72,9 +72,9 @@ def test_an_iteration_holds_its_tool_calls_and_its_reflection(spans: RunSpans, e
         assert span.start_time < span.end_time  # type: ignore[operator]
         assert span.context.trace_id == iteration.context.trace_id
         assert span is iteration or iteration.start_time <= span.start_time  # type: ignore[operator]
-    assert found["tool int_calc"].parent.span_id == iteration.context.span_id  # type: ignore[union-attr]
-    assert found["question lessons"].parent.span_id == reflection.context.span_id  # type: ignore[union-attr]
-    assert found["question lessons"].attributes["tool_cost_usd"] == 0.0004  # type: ignore[index]
+    assert values["tool int_calc"].parent.span_id == iteration.context.span_id  # type: ignore[union-attr]
+    assert values["question lessons"].parent.span_id == reflection.context.span_id  # type: ignore[union-attr]
+    assert values["question lessons"].attributes["tool_cost_usd"] == 0.0004  # type: ignore[index]
     assert iteration.attributes["tool_cost_usd"] == pytest.approx(8 * 0.00025)  # type: ignore[index]
 
 

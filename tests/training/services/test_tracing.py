@@ -63,18 +63,18 @@ def test_a_trace_goes_from_the_request_to_the_model(
     log = logging.getLogger("training.kept")
     monkeypatch.setattr(run_setup, "trajectory_collected", lambda *_, **__: log.warning("a rollout was kept"))
     run_to_end(job)
-    found = exporter.get_finished_spans()
-    request = next(one for one in found if one.name == "POST /api/v1/training-jobs")
-    iterations = [one for one in found if one.name == "iteration"]
-    assert {f"{one.context.trace_id:032x}" for one in found} == {THEIRS}
+    result = exporter.get_finished_spans()
+    request = next(one for one in result if one.name == "POST /api/v1/training-jobs")
+    iterations = [one for one in result if one.name == "iteration"]
+    assert {f"{one.context.trace_id:032x}" for one in result} == {THEIRS}
     assert len(iterations) == 2 and {one.parent.span_id for one in iterations if one.parent} == {
         request.context.span_id
     }
     sent = [trace_context.parsed(call.headers.get("traceparent", "")) for call in server.requests]
     assert sent and {one and one.trace_id for one in sent} == {THEIRS}
-    said = [json.loads(line) for line in lines.getvalue().splitlines()]
-    assert {(one["job_id"], one["trace_id"]) for one in said} == {(str(job.id), THEIRS)}
-    assert {one["iteration"] for one in said} == {"1", "2"}
+    messages = [json.loads(line) for line in lines.getvalue().splitlines()]
+    assert {(one["job_id"], one["trace_id"]) for one in messages} == {(str(job.id), THEIRS)}
+    assert {one["iteration"] for one in messages} == {"1", "2"}
 
 
 @pytest.mark.parametrize(

@@ -93,8 +93,8 @@ def figures_of(run: TrainingRun) -> list[tuple[int, dict[str, Any]]]:
 
 def rollouts_of(run: TrainingRun) -> list[Any]:
     rows = TrajectoryRecord.objects.filter(job_id=run.job_id, purpose="training")
-    found = rows.order_by("iteration", "scenario", "rollout").values_list("iteration", "scenario", "rollout", "steps")
-    return [(*key, [step["sampled"] for step in steps]) for *key, steps in found]
+    result = rows.order_by("iteration", "scenario", "rollout").values_list("iteration", "scenario", "rollout", "steps")
+    return [(*key, [step["sampled"] for step in steps]) for *key, steps in result]
 
 
 def test_kills_in_the_middle_of_updates_change_neither_the_weights_nor_what_an_update_costs(

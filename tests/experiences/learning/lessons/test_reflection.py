@@ -97,17 +97,17 @@ def after(result: Reflected, library: Library = LIBRARY, **rules: Any) -> Applie
     ],
 )
 def test_a_group_is_compared_if_its_rewards_differ_at_any_mean(rewards: tuple[float, ...], has_contrast: bool) -> None:
-    found = contrast(group(*rewards), 2)
-    assert (found is not None) is has_contrast
-    if found is not None:
-        assert max(one.reward for one in found.losers) < min(one.reward for one in found.winners)
+    result = contrast(group(*rewards), 2)
+    assert (result is not None) is has_contrast
+    if result is not None:
+        assert max(one.reward for one in result.losers) < min(one.reward for one in result.winners)
 
 
 def test_the_best_and_the_worst_are_read_and_none_that_could_not_be_scored() -> None:
-    found = contrast(group(0.1, 0.9, 0.5, math.nan, 1.0, 0.0), 2)
-    assert found is not None
-    assert [one.key.rollout for one in found.winners] == [4, 1]
-    assert [one.key.rollout for one in found.losers] == [5, 0]
+    result = contrast(group(0.1, 0.9, 0.5, math.nan, 1.0, 0.0), 2)
+    assert result is not None
+    assert [one.key.rollout for one in result.winners] == [4, 1]
+    assert [one.key.rollout for one in result.losers] == [5, 0]
     assert spread(group(math.nan, 1.0)) == 0.0
 
 
@@ -262,9 +262,9 @@ def judged(found: TrajectoryGroup, reason: str) -> TrajectoryGroup:
 
 @pytest.mark.parametrize("group_tokens", [0, 10_000])
 async def test_right_answers_and_critique_are_shown_on_request_only_and_in_one_place(group_tokens: int) -> None:
-    found = judged(group(0.0, 1.0), "It forgot the carry.")
+    result = judged(group(0.0, 1.0), "It forgot the carry.")
     for shows in (False, True):
-        _, model, _ = await reflected([found], show_answers=shows, group_tokens=group_tokens)
+        _, model, _ = await reflected([result], show_answers=shows, group_tokens=group_tokens)
         holding = {one.stage for one in model.asked if "thirteen" in one.text}
         assert (
             holding
@@ -367,13 +367,13 @@ async def exemplars(found: TrajectoryGroup, **options: Any) -> tuple[Applied, li
 
 
 async def test_an_exemplar_is_what_the_best_attempt_said_in_its_own_words() -> None:
-    found = group(0.0, 0.5, 1.0, said="I guess. It will be fine, I think, as always.", output="Call +49 170 1234567")
-    found.trajectories[2].steps[0].action["text"] = f"{OWN_WORDS} Mail jane.doe@example.com."
-    _, (made,) = await exemplars(found)
+    result = group(0.0, 0.5, 1.0, said="I guess. It will be fine, I think, as always.", output="Call +49 170 1234567")
+    result.trajectories[2].steps[0].action["text"] = f"{OWN_WORDS} Mail jane.doe@example.com."
+    _, (made,) = await exemplars(result)
     assert made.text.startswith(f'{HEAD} "{OWN_WORDS}') and "jane.doe" not in made.text and "1234567" not in made.text
     assert (made.status, made.taught_by, made.group) == ("proposed", ("3/0/2",), "3/0")
-    assert (await exemplars(found, exemplars=0))[1] == []
-    assert len(made.text.split()) <= 32 and len((await exemplars(found, max_words=14))[1][0].text.split()) <= 14
+    assert (await exemplars(result, exemplars=0))[1] == []
+    assert len(made.text.split()) <= 32 and len((await exemplars(result, max_words=14))[1][0].text.split()) <= 14
 
 
 async def test_an_exemplar_holds_neither_the_query_nor_its_answer() -> None:
@@ -495,15 +495,15 @@ def _with_odd(inner: Any, rng: random.Random) -> Any:
 
 @pytest.mark.slow(reason="ten thousand answers")
 async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted_with_its_reason() -> None:
-    rng, said = random.Random(20), ""
-    model = ScriptedModel(lambda _: said)
+    rng, result = random.Random(20), ""
+    model = ScriptedModel(lambda _: result)
     asker, kept = asker_of(model)
     messages, reasons = [Message("user", "?")], Counter[str]()
     for number in range(10_000):
         stage = rng.choice(list(STAGES))
         schema, value = STAGES[stage]
-        said = spoiled(value, rng)
-        assert await asker.ask(schema, messages, key=f"{stage}/{number}", stage=stage) is None, said[:300]
+        result = spoiled(value, rng)
+        assert await asker.ask(schema, messages, key=f"{stage}/{number}", stage=stage) is None, result[:300]
         one = kept[-1]
         assert (one.stage, one.usable, one.reply, one.repaired) == (stage, False, None, True) and one.reason
         reasons[one.reason.split(":")[0]] += 1

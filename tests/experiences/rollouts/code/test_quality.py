@@ -59,8 +59,8 @@ def test_good_code_is_better_than_bad() -> None:
 
 @isolated
 def test_code_that_can_not_be_parsed_is_a_finding_of_the_linter() -> None:
-    found = code_quality("def area(:\n", ["pass"])
-    assert found["lint"] == 0 and found["tests_passed"] == 0 and "security" not in found
+    result = code_quality("def area(:\n", ["pass"])
+    assert result["lint"] == 0 and result["tests_passed"] == 0 and "security" not in result
 
 
 @isolated
@@ -87,9 +87,9 @@ def test_each_test_begins_with_fresh_state() -> None:
 
 def test_without_isolation_the_check_of_code_is_off_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sandbox, "unavailable", lambda: "unshare: Operation not permitted")
-    found = code_quality(GOOD, ["assert False"])
-    assert found == {"off": "unshare: Operation not permitted"}
-    assert signals.code_quality({"code_quality": found}) is None
+    result = code_quality(GOOD, ["assert False"])
+    assert result == {"off": "unshare: Operation not permitted"}
+    assert signals.code_quality({"code_quality": result}) is None
 
 
 def test_the_trial_reports_the_kernels_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,8 +109,8 @@ class Says:
         self.text = text
 
     async def play(self, attempt: RolloutAttempt) -> bool:
-        said = await attempt.episode.say(self.text)  # type: ignore[attr-defined]
-        attempt.record(Step({}, said.action, said.result))
+        reply = await attempt.episode.say(self.text)  # type: ignore[attr-defined]
+        attempt.record(Step({}, reply.action, reply.result))
         return True
 
 
@@ -124,10 +124,10 @@ async def played(text: str, metadata: dict[str, Any], runtime: type[Says] = Says
 @isolated
 async def test_a_rollouts_code_is_checked_where_a_reward_counts_quality() -> None:
     text, tests = f"Here:\n```python\n{GOOD}```", {"tests": ["assert area(1) == 3", "assert area(1) == 4"]}
-    found = await played(text, tests)
-    assert found.error == "" and found.evidence["code_quality"]["tests_passed"] == 1
-    assert found.evidence["reward"]["raw"]["code_quality"] == pytest.approx((1 + 1 + 0.5) / 3)
-    assert found.evidence["reward"]["measured"]["code_quality"] is True
+    result = await played(text, tests)
+    assert result.error == "" and result.evidence["code_quality"]["tests_passed"] == 1
+    assert result.evidence["reward"]["raw"]["code_quality"] == pytest.approx((1 + 1 + 0.5) / 3)
+    assert result.evidence["reward"]["measured"]["code_quality"] is True
     assert "code_quality" not in (await played(text, tests, code_quality=0)).evidence
     without = await played("area is 3 r r", tests)
     assert "code_quality" not in without.evidence
@@ -142,6 +142,6 @@ class SaysAndBreaks(Says):
 
 async def test_the_code_of_a_rollout_that_failed_is_not_checked() -> None:
     """Such a rollout earns nothing, so that no process is spent on its code."""
-    found = await played(f"```python\n{GOOD}```", {"tests": ["assert area(1) == 3"]}, runtime=SaysAndBreaks)
-    assert "broke after its answer" in found.error and found.steps
-    assert "code_quality" not in found.evidence
+    result = await played(f"```python\n{GOOD}```", {"tests": ["assert area(1) == 3"]}, runtime=SaysAndBreaks)
+    assert "broke after its answer" in result.error and result.steps
+    assert "code_quality" not in result.evidence

@@ -94,11 +94,11 @@ def started(environment: AgentGymEnvironment, number: int = 0) -> Any:
 @pytest.mark.parametrize("philosophy", ["react", "cot"])
 async def test_world_lets_a_model_craft_its_way_to_success(dialect: str, philosophy: str) -> None:
     with GymServer(dialect) as server:
-        found = await played(gym(server, action_format="action_line"), task(1), philosophy=philosophy)
-    assert (found.success, found.error, found.truncated) == (True, "", False)
+        result = await played(gym(server, action_format="action_line"), task(1), philosophy=philosophy)
+    assert (result.success, result.error, result.truncated) == (True, "", False)
     assert server.steps == PLANS["stick"]
-    assert [step.action["parameters"]["text"] for step in found.steps] == PLANS["stick"]
-    assert found.outcome == 1.0 and found.evidence["data_idx"] == 1 and found.evidence["done"]
+    assert [step.action["parameters"]["text"] for step in result.steps] == PLANS["stick"]
+    assert result.outcome == 1.0 and result.evidence["data_idx"] == 1 and result.evidence["done"]
     assert not server.sessions and server.opened == 1
 
 
@@ -217,17 +217,17 @@ async def test_world_reports_an_error_under_http_200_as_a_failed_result() -> Non
     with GymServer() as server:
         episode = started(gym(server))
         await episode.opening()
-        said = await episode.say("explode now")
-        assert not said.done
-        assert said.result == {"success": False, "output": "", "error": "this world can't explode"}
+        reply = await episode.say("explode now")
+        assert not reply.done
+        assert reply.result == {"success": False, "output": "", "error": "this world can't explode"}
         await episode.close()
 
 
 async def test_world_does_not_send_a_message_without_an_action() -> None:
     with GymServer() as server:
         episode = started(gym(server, action_format="action_line"))
-        said = await episode.say("I wonder what to do.")
-        assert 'after "Action:"' in said.result["error"] and not said.done and not server.steps
+        reply = await episode.say("I wonder what to do.")
+        assert 'after "Action:"' in reply.result["error"] and not reply.done and not server.steps
         await episode.close()
 
 
@@ -242,8 +242,8 @@ async def test_an_action_is_cleaned_as_agentgyms_own_client_of_textcraft_does() 
     with GymServer() as server:
         episode = started(gym(server, **keep))
         await episode.opening()
-        said = await episode.say("Action: get 1 oak log\nAction: get 2 sticks")
-        assert "only one" in said.result["error"] and not said.done and not server.steps
+        reply = await episode.say("Action: get 1 oak log\nAction: get 2 sticks")
+        assert "only one" in reply.result["error"] and not reply.done and not server.steps
         await episode.close()
 
 
@@ -258,17 +258,17 @@ def test_the_pattern_of_actions_has_to_be_a_class_of_characters(keep: Any) -> No
 async def test_world_fails_the_rollout_at_the_environment_when_a_step_is_unreadable(fault: str) -> None:
     with GymServer() as server:
         server.will("/step", "", fault)
-        found = await played(gym(server, action_format="action_line"), task(1))
-        assert found.error.startswith("environment: GymError"), found.error
-        assert not found.success and found.outcome == 0 and len(found.steps) == 1
+        result = await played(gym(server, action_format="action_line"), task(1))
+        assert result.error.startswith("environment: GymError"), result.error
+        assert not result.success and result.outcome == 0 and len(result.steps) == 1
         assert not server.sessions
 
 
 async def test_world_fails_when_a_step_is_not_answered_in_time() -> None:
     with GymServer() as server:
         server.will("/step", "hang")
-        found = await played(gym(server, action_format="action_line", timeout_s=0.3), task(1))
-        assert "no answer within 0.3 s" in found.error and not server.sessions
+        result = await played(gym(server, action_format="action_line", timeout_s=0.3), task(1))
+        assert "no answer within 0.3 s" in result.error and not server.sessions
 
 
 @pytest.mark.parametrize("fault", ["crash", "hang_up", "bad_json", "huge"])
@@ -276,8 +276,8 @@ async def test_world_fails_when_a_step_is_not_answered_in_time() -> None:
 async def test_world_fails_at_the_environment_when_a_session_can_not_be_had(path: str, fault: str) -> None:
     with GymServer() as server:
         server.will(path, fault)
-        found = await played(gym(server), task(0))
-    assert found.error.startswith("environment: ") and not found.steps
+        result = await played(gym(server), task(0))
+    assert result.error.startswith("environment: ") and not result.steps
     assert path == "/create" or not server.sessions
 
 
@@ -297,8 +297,8 @@ async def test_world_survives_a_crash_but_not_three_in_a_row() -> None:
 async def test_world_says_so_when_no_server_is_there() -> None:
     with GymServer() as server:
         url = server.url
-    found = await played(gym(url), task(0))
-    assert "environment: GymError: /create: the environment server can't be used" in found.error
+    result = await played(gym(url), task(0))
+    assert "environment: GymError: /create: the environment server can't be used" in result.error
 
 
 # -- sessions are closed -----------------------------------------------------------------------------------------------
@@ -308,8 +308,8 @@ async def test_world_closes_the_session_of_a_rollout_that_ran_out_of_time() -> N
     with GymServer() as server:
         server.will("/step", "hang")
         limits = RolloutLimits(timeout_seconds=0.5)
-        found = await played(gym(server, action_format="action_line"), task(0), limits=limits)
-        assert found.error.startswith("timeout") and server.opened == 1 and not server.sessions
+        result = await played(gym(server, action_format="action_line"), task(0), limits=limits)
+        assert result.error.startswith("timeout") and server.opened == 1 and not server.sessions
 
 
 @pytest.mark.parametrize("path", ["/create", "/step"])
@@ -355,15 +355,15 @@ async def test_world_closes_the_session_when_the_model_fails() -> None:
         return ""
 
     with GymServer() as server:
-        found = await played(gym(server), task(0), brain=broken)
-        assert found.error.startswith("model:") and server.opened == 1 and not server.sessions
+        result = await played(gym(server), task(0), brain=broken)
+        assert result.error.startswith("model:") and server.opened == 1 and not server.sessions
 
 
 async def test_world_lets_a_rollout_end_when_closing_fails() -> None:
     with GymServer() as server:
         server.will("/close", "crash")
-        found = await played(gym(server, action_format="action_line"), task(0))
-    assert found.success
+        result = await played(gym(server, action_format="action_line"), task(0))
+    assert result.success
 
 
 # -- scenarios and options ---------------------------------------------------------------------------------------------
@@ -458,7 +458,7 @@ async def test_world_can_not_be_played_by_choosing_actions() -> None:
             raise AssertionError
 
     with GymServer() as server:
-        found = await run_rollout(
+        rollout = await run_rollout(
             task(0),
             RolloutKey(0, 0, 0),
             RolloutPlan(
@@ -469,7 +469,7 @@ async def test_world_can_not_be_played_by_choosing_actions() -> None:
                 limits=RolloutLimits(),
             ),
         )
-        assert "give the agent a language model" in found.error and server.opened == 0
+        assert "give the agent a language model" in rollout.error and server.opened == 0
 
 
 @pytest.mark.django_db
@@ -538,7 +538,7 @@ def test_the_recipe_of_an_environment_works_word_for_word(higher_lower: None) ->
 
 async def test_an_agent_that_chooses_actions_is_refused_since_a_world_is_a_conversation(higher_lower: None) -> None:
     world = environments.get("higher_lower")({})
-    found = await run_rollout(
+    rollout = await run_rollout(
         world.scenarios("train", 1, 0)[0],
         RolloutKey(0, 0, 0),
         RolloutPlan(
@@ -549,4 +549,4 @@ async def test_an_agent_that_chooses_actions_is_refused_since_a_world_is_a_conve
             limits=RolloutLimits(),
         ),
     )
-    assert found.error == "environment: this environment is a conversation in text: give the agent a language model"
+    assert rollout.error == "environment: this environment is a conversation in text: give the agent a language model"

@@ -127,9 +127,9 @@ async def test_a_rows_metadata_names_its_type_of_task() -> None:
         episode = environment.start(scenario, np.random.default_rng(0))
         unanswered = episode.outcome().evidence
         await episode.say("4")
-        found = episode.outcome()
-        assert found.success and unanswered.get("task_type") == found.evidence.get("task_type")
-        types.append(signals.task_type(found.evidence))
+        outcome = episode.outcome()
+        assert outcome.success and unanswered.get("task_type") == outcome.evidence.get("task_type")
+        types.append(signals.task_type(outcome.evidence))
     assert types == ["sums", "math"]
 
 

@@ -76,9 +76,9 @@ def _item(scenario: Scenario) -> tuple[Any, ...]:
 def test_environment_shares_no_text_between_splits_of_different_seeds_either(environment: Any) -> None:
     """So a fresh test under another seed can't contain a question that some run was trained on."""
     trained = {s.query for seed in range(20) for s in environment.scenarios("train", 96, seed)}
-    asked = {s.query for seed in range(20) for s in environment.scenarios("held_out", 96, seed)}
+    values = {s.query for seed in range(20) for s in environment.scenarios("held_out", 96, seed)}
     selected = {s.query for seed in range(20) for s in environment.scenarios("selection", 48, seed)}
-    assert not trained & asked and not trained & selected and not asked & selected
+    assert not trained & values and not trained & selected and not values & selected
 
 
 def test_environment_shares_nothing_with_neighbouring_seeds_where_there_is_enough_to_draw_from(

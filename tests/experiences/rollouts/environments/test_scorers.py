@@ -66,10 +66,10 @@ def test_an_answer_passes_or_fails_with_the_evidence(
     target = float(str(target).replace(",", "")) if scorer == "numeric" else target  # 4.0 is 4
     for answers, success in ((right, True), (wrong, False)):
         for answer in answers:
-            found = check(answer)
-            assert (found.score, found.success) == (float(success), success), answer
-            assert found.evidence["scorer"] == scorer and found.evidence["expected"] == target
-            assert answer.startswith(found.evidence["answer"]) and len(found.evidence["answer"]) <= MAX_MATCHED
+            result = check(answer)
+            assert (result.score, result.success) == (float(success), success), answer
+            assert result.evidence["scorer"] == scorer and result.evidence["expected"] == target
+            assert answer.startswith(result.evidence["answer"]) and len(result.evidence["answer"]) <= MAX_MATCHED
 
 
 @pytest.mark.parametrize(

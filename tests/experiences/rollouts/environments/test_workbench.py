@@ -22,9 +22,9 @@ MANY = 25
 
 
 def made(*families: str) -> WorkbenchEnvironment:
-    found: Any = environments.get("workbench")({"families": list(families)} if families else {})
-    assert isinstance(found, WorkbenchEnvironment)
-    return found
+    environment: Any = environments.get("workbench")({"families": list(families)} if families else {})
+    assert isinstance(environment, WorkbenchEnvironment)
+    return environment
 
 
 def tasks(family: str, n: int = MANY) -> list[tuple[Scenario, WorkEpisode]]:
@@ -110,8 +110,8 @@ def caller(episode: Any) -> Call:
     tools = {one.spec.name: one for one in episode.tools}
 
     async def call(name: str, **arguments: str) -> str:
-        found = await tools[name].run(arguments)
-        return found.output if found.ok else f"error: {found.error}"
+        result = await tools[name].run(arguments)
+        return result.output if result.ok else f"error: {result.error}"
 
     return call
 
@@ -125,11 +125,11 @@ async def test_an_archive_is_searched_read_and_its_correction_believed() -> None
             for key in re.findall(r"D\d{3}", await call("search_archive", text=word)):
                 notes[key] = await call("read_document", document=key)
         head = next(note.split()[0] for note in notes.values() if f"lives in {town}" in note)
-        found = re.findall(r"D\d{3}", await call("search_archive", text=f"The head of {head}"))
-        notes |= {key: await call("read_document", document=key) for key in found}
+        matches = re.findall(r"D\d{3}", await call("search_archive", text=f"The head of {head}"))
+        notes |= {key: await call("read_document", document=key) for key in matches}
         firm = next(note.split()[3] for note in notes.values() if f"is {head}," in note)
-        found = re.findall(r"D\d{3}", await call("search_archive", text=f"{firm} founded register shows Correction"))
-        notes |= {key: await call("read_document", document=key) for key in found}
+        matches = re.findall(r"D\d{3}", await call("search_archive", text=f"{firm} founded register shows Correction"))
+        notes |= {key: await call("read_document", document=key) for key in matches}
         about = {key: note for key, note in notes.items() if f"{firm} was founded" in note}
         fixed = {key: note for key, note in about.items() if note.startswith("Correction")}
         key, note = next(iter((fixed or about).items()))

@@ -366,8 +366,8 @@ def test_the_designs_formulas_pay_partial_work_stars_and_code_by_its_letter() ->
     outcomes = {0.0: 0.0, 0.25: 0.625, 0.9: 0.95, 1.0: 1.0}
     assert {one: raw_of(by_design(), trajectory(one))["completion"] for one in outcomes} == outcomes
     assert raw_of(by_design(), trajectory(0.6, success=True))["completion"] == 1.0
-    said = {"stars": [1, 3, 5]}, {"stars": 1}, {"stars": 3}, {"thumbs": "down"}, {"implicit": "correction"}, {}
-    paid_for = [raw_of(by_design(), trajectory(evidence={"feedback": one}))["feedback"] for one in said]
+    values = {"stars": [1, 3, 5]}, {"stars": 1}, {"stars": 3}, {"thumbs": "down"}, {"implicit": "correction"}, {}
+    paid_for = [raw_of(by_design(), trajectory(evidence={"feedback": one}))["feedback"] for one in values]
     assert paid_for == pytest.approx([0.6, 0.2, 0.6, 0.0, 0.2, 0.5])
     codes: list[tuple[Any, float | None]] = [
         ({"linter_score": 8.5}, 0.85),

@@ -95,19 +95,19 @@ async def test_judge_reward_pays_what_the_judge_says_in_any_environment(name: st
     environment = None if name == "dataset" else environments.get("reasoning_gym")({"families": ["gcd"]})
     meter = Purposes()
     with ModelServer(brain=acting) as server:
-        found = await lived(server, judge(), environment=environment, meter=meter)
-    assert (found.reward, found.components, found.error) == (0.9, {"judge": 0.9}, "")
+        result = await lived(server, judge(), environment=environment, meter=meter)
+    assert (result.reward, result.components, result.error) == (0.9, {"judge": 0.9}, "")
     assert meter.purposes == ["training", "judge"]
-    verdict = found.evidence["verdict"]
+    verdict = result.evidence["verdict"]
     assert (verdict["score"], verdict["judge"]["scores"], verdict["judge"]["reason"]) == (0.9, [9.0], "manners")
-    assert found.spent_micros == meter.spent_micros > found.cost_micros > 0
-    assert found.steps[-1].reward == 0.9 and found.evidence["reward"]["score"] == 0.9
+    assert result.spent_micros == meter.spent_micros > result.cost_micros > 0
+    assert result.steps[-1].reward == 0.9 and result.evidence["reward"]["score"] == 0.9
 
 
 async def test_success_and_the_median_of_several_calls() -> None:
     with ModelServer(brain=acting) as server:
-        found = await lived(server, judge(pays="success", threshold=0.95, calls=3))
-    assert found.reward == 0.0 and len(found.evidence["verdict"]["judge"]["scores"]) == 3
+        result = await lived(server, judge(pays="success", threshold=0.95, calls=3))
+    assert result.reward == 0.0 and len(result.evidence["verdict"]["judge"]["scores"]) == 3
 
 
 async def test_the_reference_is_shown_unless_the_setting_hides_the_reference() -> None:
@@ -125,8 +125,8 @@ async def test_an_answer_that_grades_itself_is_data() -> None:
         return acting(messages)
 
     with ModelServer(brain=cheating) as server:
-        found = await lived(server, judge())
-    assert found.reward == 0.1
+        result = await lived(server, judge())
+    assert result.reward == 0.1
 
 
 async def test_a_slow_judge_is_not_the_agents_time_and_one_without_end_leaves_no_reward() -> None:
@@ -153,9 +153,9 @@ async def test_a_rows_own_judge_that_takes_too_long_leaves_the_answer_unscored()
     rows = [{"query": "Say hello.", "expected_outcome": {"judge": RUBRIC}}]
     with ModelServer(brain=slow) as server:
         outcome = rewards.get("outcome")({})
-        found = await lived(server, outcome, environment=dataset_environment(rows, {}), seconds=0.6, limit_s=0.3)
-    assert math.isnan(found.reward) and found.error == ""
-    assert found.evidence["judge_error"] == "no verdict within 0.3 s"
+        result = await lived(server, outcome, environment=dataset_environment(rows, {}), seconds=0.6, limit_s=0.3)
+    assert math.isnan(result.reward) and result.error == ""
+    assert result.evidence["judge_error"] == "no verdict within 0.3 s"
 
 
 async def test_without_money_for_the_judge_the_run_halts() -> None:
@@ -216,10 +216,10 @@ class Conversation:
 
 async def test_of_a_conversation_the_whole_is_judged() -> None:
     with ModelServer(brain=acting) as server:
-        found = await lived(server, judge(), environment=Chat())  # type: ignore[arg-type]
+        result = await lived(server, judge(), environment=Chat())  # type: ignore[arg-type]
         [asked] = [one.body["messages"][1]["content"] for one in server.requests if "RUBRIC" in str(one.body)]
     assert "the door says 1" in asked and "the door says 2" in asked and "please, hello" in asked
-    assert found.reward == 0.9
+    assert result.reward == 0.9
 
 
 @pytest.mark.parametrize(

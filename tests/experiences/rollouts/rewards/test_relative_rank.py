@@ -63,11 +63,11 @@ def test_z_has_mean_0_and_spread_1() -> None:
 
 @given(st.lists(st.floats(0, 1), min_size=2, max_size=16))
 def test_places_lie_in_0_to_1_with_mean_half_and_keep_the_order(outcomes: list[float]) -> None:
-    found = of(*outcomes)
-    assert all(0 <= one <= 1 for one in found)
-    assert sum(found) / len(found) == pytest.approx(0.5)
-    for a, one in zip(outcomes, found, strict=True):
-        for b, other in zip(outcomes, found, strict=True):
+    result = of(*outcomes)
+    assert all(0 <= one <= 1 for one in result)
+    assert sum(result) / len(result) == pytest.approx(0.5)
+    for a, one in zip(outcomes, result, strict=True):
+        for b, other in zip(outcomes, result, strict=True):
             assert (one > other) == (a > b)
 
 
@@ -82,8 +82,8 @@ def test_less_is_better_but_only_among_successes() -> None:
 
 def test_rank_reward_ranks_by_another_reward() -> None:
     group = [lived(1.0, steps=9), lived(1.0, steps=2), lived(0.0)]
-    found = ranked(group, by="reward", of="shaped", of_options={"step": -0.05})
-    assert found == pytest.approx([0.5, 1, 0])
+    result = ranked(group, by="reward", of="shaped", of_options={"step": -0.05})
+    assert result == pytest.approx([0.5, 1, 0])
     kept = group[0].evidence["reward"]
     assert kept["measure"] == pytest.approx(1 - 0.45)
     assert kept["components"]["step"] == pytest.approx(-0.45)
@@ -94,16 +94,16 @@ def test_a_timed_out_rollout_is_last_and_a_broken_one_takes_no_part() -> None:
     late = lived(0.0, error="timeout: over 3 s")
     broken = lived(0.0, error="environment: gone")
     unjudged = lived(0.0, evidence={"judge_error": "none"})
-    found = ranked([lived(1.0), late, lived(0.0), broken, unjudged])
-    assert found[:3] == [1.0, 0.0, 0.5]
-    assert math.isnan(found[3]) and math.isnan(found[4])
+    result = ranked([lived(1.0), late, lived(0.0), broken, unjudged])
+    assert result[:3] == [1.0, 0.0, 0.5]
+    assert math.isnan(result[3]) and math.isnan(result[4])
     assert late.error and late.evidence["reward"]["measure"] is None
 
 
 @pytest.mark.parametrize("outcome", [math.nan, math.inf])
 def test_a_measure_that_is_no_number_takes_no_part(outcome: float) -> None:
-    found = of(1.0, outcome, 0.0)
-    assert (found[0], found[2]) == (1.0, 0.0) and math.isnan(found[1])
+    result = of(1.0, outcome, 0.0)
+    assert (result[0], result[2]) == (1.0, 0.0) and math.isnan(result[1])
 
 
 def test_one_alone_is_not_ranked() -> None:

@@ -47,9 +47,9 @@ def test_a_sample_is_read_with_all_its_fields() -> None:
 
 
 def test_a_sample_without_fields_is_a_rollout_of_the_same_query() -> None:
-    found = sample_trajectory({}, 5)
-    assert repr(found) == repr(Trajectory(RolloutKey(0, 0, 5), "", []))
-    assert not found.success and not found.truncated and found.outcome == found.duration_ms == 0.0
+    trajectory = sample_trajectory({}, 5)
+    assert repr(trajectory) == repr(Trajectory(RolloutKey(0, 0, 5), "", []))
+    assert not trajectory.success and not trajectory.truncated and trajectory.outcome == trajectory.duration_ms == 0.0
     [step] = sample_trajectory({"steps": [{}]}, 0).steps
     assert repr(step) == repr(Step({}, {}, {})) and step.tokens == step.cost_micros == step.duration_ms == 0
 
@@ -66,8 +66,8 @@ def test_a_sample_without_fields_is_a_rollout_of_the_same_query() -> None:
     ],
 )
 def test_success_and_outcome_follow_from_each_other(given: dict[str, Any], success: bool, outcome: float) -> None:
-    found = sample_trajectory(given, 0)
-    assert (found.success, found.outcome) == (success, outcome)
+    trajectory = sample_trajectory(given, 0)
+    assert (trajectory.success, trajectory.outcome) == (success, outcome)
 
 
 @pytest.mark.parametrize(
@@ -234,13 +234,13 @@ def test_a_rubric_is_a_text_of_bounded_length(rubric: Any) -> None:
 def test_each_faulty_option_is_named_once_with_its_message(
     name: str, options: dict[str, Any], faults: dict[str, str]
 ) -> None:
-    found = option_errors(name, options)
+    errors = option_errors(name, options)
     if name == "composite" and "options" in faults:
-        assert list(found.values()) == list(faults.values())
+        assert list(errors.values()) == list(faults.values())
     else:
-        assert found == faults
-    assert reward_faults(name, options) == found
-    fields = {f"reward_{field}": text for field, text in found.items()}
+        assert errors == faults
+    assert reward_faults(name, options) == errors
+    fields = {f"reward_{field}": text for field, text in errors.items()}
     assert reward_fields(name, options, has_model=True) == fields
 
 
@@ -336,8 +336,8 @@ def test_a_trial_ranks_each_group_by_itself() -> None:
         for scenario, outcomes in ((0, (0.1, 0.9)), (1, (0.8, 0.2, 0.5)))
         for rollout, outcome in enumerate(outcomes)
     ]
-    found = {one.id: one.paid.reward for one in tried(rewards.get("relative_rank")({}), lived)}
-    assert found == {"00": 0.0, "01": 1.0, "10": 1.0, "11": 0.0, "12": 0.5}
+    values = {one.id: one.paid.reward for one in tried(rewards.get("relative_rank")({}), lived)}
+    assert values == {"00": 0.0, "01": 1.0, "10": 1.0, "11": 0.0, "12": 0.5}
 
 
 def test_a_reward_that_runs_out_of_time_leaves_its_rollout_unscored() -> None:

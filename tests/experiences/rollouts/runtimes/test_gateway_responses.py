@@ -46,33 +46,33 @@ async def test_its_responses_are_steps_paid_for_like_chat_completions() -> None:
 
     meter = FreeMeter()
     with ModelServer(brain=lambda _: "Answer: 391") as model, AgentServer(asks) as agent:
-        found = await rolled(agent, model, meter=meter)
+        result = await rolled(agent, model, meter=meter)
         sent = model.requests[0].body
-    assert found.success, (found.error, answers)
+    assert result.success, (result.error, answers)
     assert sent["messages"] == [
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": agent.asked[0]["query"]},
     ]
     assert (sent["model"], sent["max_tokens"], sent["temperature"]) == ("small", 50, 0)
-    assert [step.action["type"] for step in found.steps] == ["message", "message", "answer"]
-    assert found.steps[0].state["observation"] == agent.asked[0]["query"]
+    assert [step.action["type"] for step in result.steps] == ["message", "message", "answer"]
+    assert result.steps[0].state["observation"] == agent.asked[0]["query"]
     assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
-    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
+    assert result.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
     answer = answers[0]
     assert (answer["object"], answer["status"], answer["error"]) == ("response", "completed", None)
     used = answer["usage"]
-    assert used["input_tokens"] + used["output_tokens"] == used["total_tokens"] == found.steps[0].tokens
+    assert used["input_tokens"] + used["output_tokens"] == used["total_tokens"] == result.steps[0].tokens
     assert used["input_tokens_details"] == {"cached_tokens": 0} and answer["instructions"] == "Be brief."
 
 
 async def test_functions_are_called_and_their_outputs_read() -> None:
     def agentic(asked: dict[str, Any], ask: Ask) -> str:
         items: list[Any] = [{"role": "user", "content": [{"type": "input_text", "text": asked["query"]}]}]
-        said = ask.response(items, tools=[TIMES], tool_choice={"type": "function", "name": "times"})
-        call = said["output"][-1]
+        answer = ask.response(items, tools=[TIMES], tool_choice={"type": "function", "name": "times"})
+        call = answer["output"][-1]
         given = json.loads(call["arguments"])
         result = {"type": "function_call_output", "call_id": call["call_id"], "output": str(given["a"] * given["b"])}
-        items += [{"type": "reasoning", "id": "rs_1", "summary": []}, *said["output"], result]
+        items += [{"type": "reasoning", "id": "rs_1", "summary": []}, *answer["output"], result]
         return text_of(ask.response(items, tools=[TIMES]))
 
     with ModelServer(brain=calculates) as model, AgentServer(agentic) as agent:
@@ -118,8 +118,8 @@ async def test_a_stream_is_the_same_response_in_events() -> None:
         return "Answer: 391" if messages[-1]["content"] == "say" else calculates(messages)
 
     with ModelServer(brain=brain) as model, AgentServer(streams) as agent:
-        found = await rolled(agent, model)
-    assert found.success, (found.error, seen)
+        result = await rolled(agent, model)
+    assert result.success, (result.error, seen)
     for events in seen:
         assert [event["sequence_number"] for event in events] == list(range(len(events)))
         assert events[-1]["type"] == "response.completed"
@@ -216,12 +216,12 @@ async def test_a_bad_request_gets_a_400_that_names_the_field(body: dict[str, Any
         return "Answer: 1"
 
     with ModelServer() as model, AgentServer(sends) as agent:
-        found = await rolled(agent, model)
+        result = await rolled(agent, model)
         assert not model.requests
     ((status, error),) = answers
     assert status == 400 and error["message"] and error["type"] == "invalid_request_error"
     assert error["param"] is None if param is None else str(error["param"]).startswith(param)
-    assert [step.action["type"] for step in found.steps] == ["answer"]
+    assert [step.action["type"] for step in result.steps] == ["answer"]
 
 
 async def test_limits_and_what_the_model_refuses_are_errors_of_openai() -> None:
@@ -234,10 +234,10 @@ async def test_limits_and_what_the_model_refuses_are_errors_of_openai() -> None:
     too_long = {"message": "This model's maximum context length is 10 tokens.", "code": "context_length_exceeded"}
     with ModelServer() as model, AgentServer(asks) as agent:
         model.will(act("status", code=400, error=too_long))
-        found = await rolled(agent, model, limits=RolloutLimits(max_steps=3))
+        result = await rolled(agent, model, limits=RolloutLimits(max_steps=3))
     assert [one["status"] for one in seen] == [400, "completed", 429]
     assert [one["error"]["code"] for one in (seen[0], seen[2])] == ["context_length_exceeded", "step_limit"]
-    assert [step.action["type"] for step in found.steps] == ["refused", "message", "answer"] and found.success
+    assert [step.action["type"] for step in result.steps] == ["refused", "message", "answer"] and result.success
 
 
 async def test_no_money_halts_the_run() -> None:

@@ -78,12 +78,12 @@ async def rolled(
 async def test_its_calls_are_steps_and_its_answer_is_scored() -> None:
     meter = FreeMeter()
     with ModelServer(brain=lambda _: "391") as model, AgentServer(plain) as agent:
-        found = await rolled(agent, model, meter=meter)
-    assert (found.success, found.error) == (True, "")
-    assert [step.action["type"] for step in found.steps] == ["message", "message", "answer"]
-    assert found.steps[0].state["observation"] == ROWS[0]["query"]
+        result = await rolled(agent, model, meter=meter)
+    assert (result.success, result.error) == (True, "")
+    assert [step.action["type"] for step in result.steps] == ["message", "message", "answer"]
+    assert result.steps[0].state["observation"] == ROWS[0]["query"]
     assert list(meter.bills) == ["j/1/0/0/1/1", "j/1/0/0/2/1"]
-    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
+    assert result.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0
     assert model.requests[0].model == "small"  # the agent may name another; the job's model answers
     assert agent.asked[0]["query"] == ROWS[0]["query"]
 
@@ -123,8 +123,8 @@ async def test_steps_record_the_parameters_of_each_call_and_its_early_end() -> N
 
     with ModelServer(brain=lambda _: "Answer: 391") as model, AgentServer(asks) as agent:
         model.will(act("answer", finish="length"))
-        found = await rolled(agent, model)
-    first, second, *_ = found.steps
+        result = await rolled(agent, model)
+    first, second, *_ = result.steps
     assert first.call == {"temperature": 0.2, "max_tokens": 50, "finish": "length"}
     assert second.call == {"temperature": 0.7, "max_tokens": 1024}
 
@@ -143,10 +143,10 @@ async def test_tools_and_streams_pass_through() -> None:
     def agentic(asked: dict[str, Any], ask: Ask) -> str:
         tools = [{"type": "function", "function": {"name": "times", "parameters": {"type": "object"}}}]
         user = {"role": "user", "content": [{"type": "text", "text": asked["query"]}]}
-        said = ask(user, tools=tools)["choices"][0]["message"]
-        arguments = json.loads(said["tool_calls"][0]["function"]["arguments"])
+        answer = ask(user, tools=tools)["choices"][0]["message"]
+        arguments = json.loads(answer["tool_calls"][0]["function"]["arguments"])
         result = {"role": "tool", "tool_call_id": "c", "content": str(arguments["a"] * arguments["b"])}
-        chunks = ask(user, said, result, tools=tools, stream=True)["chunks"]
+        chunks = ask(user, answer, result, tools=tools, stream=True)["chunks"]
         return "".join(c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"])
 
     with ModelServer(brain=brain) as model, AgentServer(agentic) as agent:
@@ -180,10 +180,10 @@ async def test_the_first_words_are_through_before_the_last_are_made(path: str) -
     with ModelServer(brain=lambda _: "Answer: 391") as model, AgentServer(reads) as agent:
         model.will(act("in_two", go=go))
         meter = Purse(10**9)
-        found = await rolled(agent, model, meter=meter)
-    assert found.success, (found.error, seen)
+        result = await rolled(agent, model, meter=meter)
+    assert result.success, (result.error, seen)
     assert go.is_set() and words_of(seen) == "Answer: 391"
-    assert found.steps[0].result["output"] == "Answer: 391" and found.steps[0].tokens > 0
+    assert result.steps[0].result["output"] == "Answer: 391" and result.steps[0].tokens > 0
 
 
 @pytest.mark.parametrize(("fault", "begun"), [("cut_stream", True), ("error_500", False)])
@@ -219,9 +219,9 @@ async def test_more_calls_than_steps_are_refused_and_the_agent_may_still_answer(
         return "Answer: 391"
 
     with ModelServer() as model, AgentServer(greedy) as agent:
-        found = await rolled(agent, model, limits=RolloutLimits(max_steps=4))
+        result = await rolled(agent, model, limits=RolloutLimits(max_steps=4))
     assert seen == [200, 200, 200, 429, 429, 429]
-    assert found.success and len(found.steps) == 4 and not found.truncated
+    assert result.success and len(result.steps) == 4 and not result.truncated
 
 
 @pytest.mark.parametrize(
@@ -235,8 +235,8 @@ async def test_more_calls_than_steps_are_refused_and_the_agent_may_still_answer(
 )
 async def test_the_agents_mistake_is_the_trajectorys_error(said: Any, error: str) -> None:
     with ModelServer() as model, AgentServer(lambda *_: said) as agent:
-        found = await rolled(agent, model)
-    assert not found.success and found.error.startswith(error)
+        result = await rolled(agent, model)
+    assert not result.success and result.error.startswith(error)
 
 
 async def test_an_agent_that_is_not_there_and_one_that_never_answers() -> None:
@@ -309,10 +309,10 @@ async def test_a_bad_call_gets_a_400_that_says_why(body: dict[str, Any] | bytes)
         return "Answer: 1"
 
     with ModelServer() as model, AgentServer(sends) as agent:
-        found = await rolled(agent, model)
+        result = await rolled(agent, model)
         assert not model.requests
     assert answers[0]["status"] == 400 and answers[0]["error"]["message"]
-    assert [step.action["type"] for step in found.steps] == ["answer"]
+    assert [step.action["type"] for step in result.steps] == ["answer"]
 
 
 async def test_a_number_that_is_none_of_json_is_a_400() -> None:
@@ -328,9 +328,9 @@ async def test_a_number_that_is_none_of_json_is_a_400() -> None:
         return "Answer: 1"
 
     with ModelServer() as model, AgentServer(sends) as agent:
-        found = await rolled(agent, model)
+        result = await rolled(agent, model)
     assert seen[0]["status"] == 400 and "not finite" in seen[0]["error"]["message"]
-    assert [step.action["type"] for step in found.steps] == ["answer"]  # what can't be read is no step
+    assert [step.action["type"] for step in result.steps] == ["answer"]  # what can't be read is no step
 
 
 async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -> None:
@@ -343,13 +343,13 @@ async def test_a_refusal_of_the_model_reaches_the_agent_and_is_a_failed_step() -
     too_long = {"message": "This model's maximum context length is 10 tokens.", "code": "context_length_exceeded"}
     with ModelServer() as model, AgentServer(asks) as agent:
         model.will(act("status", code=400, error=too_long), act("status", code=400, error={"message": "no such knob"}))
-        found = await rolled(agent, model)
+        result = await rolled(agent, model)
         assert len(model.requests) == 2
     assert [one["status"] for one in seen] == [400, 400]
     assert "maximum context length" in seen[0]["error"]["message"]
     assert [one["error"]["code"] for one in seen] == ["context_length_exceeded", "invalid_request_error"]
-    assert [step.action["type"] for step in found.steps] == ["refused", "refused", "answer"]
-    assert "maximum context length" in found.steps[0].result["error"] and found.success
+    assert [step.action["type"] for step in result.steps] == ["refused", "refused", "answer"]
+    assert "maximum context length" in result.steps[0].result["error"] and result.success
 
 
 async def test_options_of_an_agents_request_are_passed_on() -> None:
@@ -378,7 +378,7 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
     context = PromptContext("Multiply by parts.", {"lessons": ["L1"], "logprob": -0.5})
     with ModelServer() as model, AgentServer(drops) as agent:
         given = {"system": "Be exact.", "context": lambda _key, _query: context}
-        found = await rolled(agent, model, inject=True, **given)
+        result = await rolled(agent, model, inject=True, **given)
         said = [one.body["messages"] for one in model.requests]
         sent = await rolled(agent, model, **given)
     head = "Be exact.\n\nMultiply by parts."
@@ -388,7 +388,7 @@ async def test_the_gateway_puts_the_context_into_the_calls_of_an_agent_that_drop
     ]
     assert [len(messages) for messages in said] == [2, 2, 2] and agent.asked[0]["system"] == ""
     assert (
-        found.steps[0].state["told"] == dict(context.note) and found.steps[0].state["observation"] == ROWS[0]["query"]
+        result.steps[0].state["told"] == dict(context.note) and result.steps[0].state["observation"] == ROWS[0]["query"]
     )
     assert agent.asked[1]["system"] == head and "dropped_context" in sent.steps[-1].state
 
@@ -403,8 +403,8 @@ async def test_address_of_a_rollout_lists_the_one_model() -> None:
         return "Answer: 1"
 
     with ModelServer() as model, AgentServer(lists) as agent:
-        found = await rolled(agent, model)
-    assert [one["id"] for one in listed[0]["data"]] == ["small"] and len(found.steps) == 1
+        result = await rolled(agent, model)
+    assert [one["id"] for one in listed[0]["data"]] == ["small"] and len(result.steps) == 1
 
 
 # -- the end of a rollout is the end of its calls ---------------------------------------------------------------------
@@ -431,7 +431,7 @@ async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
     environment, gateway, meter = dataset_environment(ROWS, {}), RolloutGateway(), FreeMeter()
     with ModelServer() as model, AgentServer(leaves) as agent:
         async with client_of(model, meter) as client:
-            found = await run_rollout(
+            rollout = await run_rollout(
                 environment.scenarios("all", 1, 0)[0],
                 RolloutKey(1, 0, 0),
                 RolloutPlan(
@@ -448,7 +448,7 @@ async def test_a_request_that_ends_after_the_rollout_calls_no_model() -> None:
             sock.close()
             await gateway.aclose()
         assert b" 401 " in status and not model.requests
-    assert meter.spent_micros == 0 and [step.action["type"] for step in found.steps] == ["answer"]
+    assert meter.spent_micros == 0 and [step.action["type"] for step in rollout.steps] == ["answer"]
 
 
 async def test_calls_under_way_when_the_agent_answers_are_waited_for_and_kept() -> None:
@@ -461,11 +461,11 @@ async def test_calls_under_way_when_the_agent_answers_are_waited_for_and_kept() 
 
     meter = FreeMeter()
     with ModelServer(latency_s=0.6) as model, AgentServer(hasty) as agent:
-        found = await rolled(agent, model, meter=meter)
+        result = await rolled(agent, model, meter=meter)
         assert model.owed.answered == 3
-    assert [step.action["type"] for step in found.steps] == ["message"] * 3 + ["answer"]
-    assert {step.state["observation"] for step in found.steps[:3]} == {"call 0", "call 1", "call 2"}
-    assert found.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0 and found.success
+    assert [step.action["type"] for step in result.steps] == ["message"] * 3 + ["answer"]
+    assert {step.state["observation"] for step in result.steps[:3]} == {"call 0", "call 1", "call 2"}
+    assert result.cost_micros == meter.spent_micros > 0 and meter.reserved_micros == 0 and result.success
 
 
 async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_afterwards() -> None:
@@ -476,8 +476,8 @@ async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_after
         return "late"
 
     with ModelServer(latency_s=1.0) as model, AgentServer(hangs) as agent:
-        found = await rolled(agent, model, limits=RolloutLimits(timeout_seconds=0.5))
-        steps = len(found.steps)
+        result = await rolled(agent, model, limits=RolloutLimits(timeout_seconds=0.5))
+        steps = len(result.steps)
         await asyncio.sleep(1.0)
         assert len(model.requests) == 1
-    assert found.error.startswith("timeout:") and len(found.steps) == steps == 1
+    assert result.error.startswith("timeout:") and len(result.steps) == steps == 1

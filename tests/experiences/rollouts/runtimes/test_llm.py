@@ -110,9 +110,9 @@ def paid(trajectory: Trajectory) -> Any:
 async def test_react_calls_a_tool_reads_its_result_and_answers() -> None:
     meter = FreeMeter()
     with ModelServer(brain=calculating) as server:
-        found = await rolled(server, meter=meter, system="You are careful.")
-    assert (found.success, found.error, found.truncated) == (True, "", False)
-    first, last = found.steps
+        result = await rolled(server, meter=meter, system="You are careful.")
+    assert (result.success, result.error, result.truncated) == (True, "", False)
+    first, last = result.steps
     assert first.action == {
         "type": "tool",
         "tool": "int_calc",
@@ -123,36 +123,36 @@ async def test_react_calls_a_tool_reads_its_result_and_answers() -> None:
     assert last.action["type"] == "answer" and last.result["output"] == "391"
     assert (first.call, last.call) == ({"temperature": 0.7, "max_tokens": 1024}, {})
     assert list(meter.bills) == ["j/3/0/1/1/1", "j/3/0/1/2/1"]
-    assert found.cost_micros == meter.spent_micros > 0 and found.tokens > 0
+    assert result.cost_micros == meter.spent_micros > 0 and result.tokens > 0
     assert server.requests[0].body["messages"][0]["content"].startswith("You are careful.")
 
 
 async def test_chain_of_thought_answers_without_tools() -> None:
     with ModelServer(brain=lambda _: "17*20 is 340, 17*3 is 51.\n**Answer: 391**") as server:
-        found = await rolled(server, philosophy="cot")
-    assert found.success and len(found.steps) == 1
+        result = await rolled(server, philosophy="cot")
+    assert result.success and len(result.steps) == 1
     assert "tools" not in server.requests[0].body
 
 
 @pytest.mark.parametrize("philosophy", ["autonomous", "multi_agent"])
 async def test_plans_acts_and_verifies(philosophy: str) -> None:
     with ModelServer(brain=calculating) as server:
-        found = await rolled(server, philosophy=philosophy)
-    assert found.success, found.steps
-    kinds = [step.action["type"] for step in found.steps]
+        result = await rolled(server, philosophy=philosophy)
+    assert result.success, result.steps
+    kinds = [step.action["type"] for step in result.steps]
     assert kinds[0] == "plan" and "tool" in kinds and "verify" in kinds and kinds[-1] == "answer"
 
 
 @pytest.mark.parametrize("philosophy", ["autonomous", "multi_agent"])
 async def test_a_check_that_fails_sends_the_agent_back_to_work(philosophy: str) -> None:
     def hasty(messages: list[dict[str, Any]]) -> Any:
-        said = calculating(messages)
-        return "Answer: 400" if isinstance(said, dict) else said
+        reply = calculating(messages)
+        return "Answer: 400" if isinstance(reply, dict) else reply
 
     with ModelServer(brain=hasty) as server:
-        found = await rolled(server, philosophy=philosophy)
-    assert found.success, found.steps
-    assert any(step.result["output"].startswith("VERDICT: wrong") for step in found.steps)
+        result = await rolled(server, philosophy=philosophy)
+    assert result.success, result.steps
+    assert any(step.result["output"].startswith("VERDICT: wrong") for step in result.steps)
 
 
 @pytest.mark.parametrize(
@@ -165,9 +165,9 @@ async def test_a_check_that_fails_sends_the_agent_back_to_work(philosophy: str) 
 async def test_a_bad_tool_call_is_a_failed_result_that_the_model_reads(name: str, said: str) -> None:
     with ModelServer(brain=calculating) as server:
         server.will(name)
-        found = await rolled(server)
+        result = await rolled(server)
         received = server.requests[1].body["messages"][-1]
-    assert said in found.steps[0].result["error"] and not found.steps[0].result["success"]
+    assert said in result.steps[0].result["error"] and not result.steps[0].result["success"]
     assert received["role"] == "tool" and said in received["content"]
 
 
@@ -179,34 +179,34 @@ async def test_an_unusable_answer_is_a_step_with_its_reason_and_is_asked_again(w
     meter = FreeMeter()
     with ModelServer(brain=calculating) as server:
         server.will(what)
-        found = await rolled(server, meter=meter)
-    assert found.success
-    assert found.steps[0].action["type"] == "malformed" and found.steps[0].result["error"]
-    assert found.steps[0].cost_micros > 0 and found.cost_micros == meter.spent_micros
+        result = await rolled(server, meter=meter)
+    assert result.success
+    assert result.steps[0].action["type"] == "malformed" and result.steps[0].result["error"]
+    assert result.steps[0].cost_micros > 0 and result.cost_micros == meter.spent_micros
 
 
 async def test_a_step_costs_what_all_attempts_of_its_call_came_to() -> None:
     meter = FreeMeter()
     with ModelServer(brain=calculating) as server:
         server.will(act("error_500"))
-        found = await rolled(server, meter=meter, retries=1)
-    assert found.success and len(meter.bills) == 1 + len(found.steps)
-    assert found.cost_micros == found.spent_micros == meter.spent_micros
+        result = await rolled(server, meter=meter, retries=1)
+    assert result.success and len(meter.bills) == 1 + len(result.steps)
+    assert result.cost_micros == result.spent_micros == meter.spent_micros
 
 
 async def test_answers_that_stay_unusable_end_the_rollout() -> None:
     with ModelServer(brain=calculating) as server:
         server.will(*["empty_choices"] * 3)
-        found = await rolled(server)
-    assert not found.success and found.error.startswith("model: 3 unusable answers in a row")
-    assert len(found.steps) == 3
+        result = await rolled(server)
+    assert not result.success and result.error.startswith("model: 3 unusable answers in a row")
+    assert len(result.steps) == 3
 
 
 async def test_an_endless_conversation_is_cut_at_the_step_limit() -> None:
     with ModelServer() as server:
         server.will(*["tool_calls"] * 50)
-        found = await rolled(server, limits=RolloutLimits(max_steps=5))
-    assert found.truncated and len(found.steps) == 5 and not found.success
+        result = await rolled(server, limits=RolloutLimits(max_steps=5))
+    assert result.truncated and len(result.steps) == 5 and not result.success
 
 
 async def test_no_money_halts_the_run_and_says_so() -> None:
@@ -239,8 +239,8 @@ async def test_a_service_that_is_away_or_refuses_halts_the_run(what: Any, reason
 async def test_waiting_for_a_rate_limit_is_not_the_agents_time() -> None:
     with ModelServer(brain=calculating) as server:
         server.will("answer", act("rate_limited", retry_after=2))
-        found = await rolled(server, limits=RolloutLimits(timeout_seconds=1.8), retries=2)
-    assert found.success and not found.error and found.duration_ms > 2000
+        result = await rolled(server, limits=RolloutLimits(timeout_seconds=1.8), retries=2)
+    assert result.success and not result.error and result.duration_ms > 2000
 
 
 async def test_an_endpoint_that_hangs_halts_the_run_and_costs_the_agent_nothing() -> None:
@@ -257,9 +257,9 @@ async def test_a_model_that_answers_slowly_uses_the_agents_time_up() -> None:
         return calculating(messages)
 
     with ModelServer(brain=slowly) as server:
-        found = await rolled(server, limits=RolloutLimits(timeout_seconds=0.1))
-    assert found.error.startswith("timeout:") and found.reward == -1
-    assert len(found.steps) == 1 and found.steps[0].cost_micros > 0  # what was paid for is recorded
+        result = await rolled(server, limits=RolloutLimits(timeout_seconds=0.1))
+    assert result.error.startswith("timeout:") and result.reward == -1
+    assert len(result.steps) == 1 and result.steps[0].cost_micros > 0  # what was paid for is recorded
 
 
 async def test_when_money_runs_out_rollouts_under_way_end_and_none_is_begun() -> None:

@@ -140,18 +140,18 @@ async def test_fetch_asks_for_the_name_and_sends_nothing_of_ours(pages: Pages) -
     ],
 )
 async def test_fetch_says_why_a_page_can_not_be_read(pages: Pages, path: str, said: str) -> None:
-    found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
-    assert not found.ok and said in found.error and "secret" not in found.error
+    result = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
+    assert not result.ok and said in result.error and "secret" not in result.error
 
 
 async def test_fetch_stops_reading_at_its_limit(pages: Pages) -> None:
-    found = await tool(max_bytes=100_000).run({"url": f"http://pages.test:{pages.port}/endless"})
-    assert found.output == "x" * 100_000 + "\n[cut: only 100,000 bytes were read]"
+    result = await tool(max_bytes=100_000).run({"url": f"http://pages.test:{pages.port}/endless"})
+    assert result.output == "x" * 100_000 + "\n[cut: only 100,000 bytes were read]"
 
 
 async def test_fetch_stops_reading_when_its_time_is_over(pages: Pages) -> None:
-    found = await fetched(tool(max_bytes=2**40, timeout=0.3), f"http://pages.test:{pages.port}/endless")
-    assert found == ToolResult(False, "", "timeout: no page within 0.3 s")
+    result = await fetched(tool(max_bytes=2**40, timeout=0.3), f"http://pages.test:{pages.port}/endless")
+    assert result == ToolResult(False, "", "timeout: no page within 0.3 s")
 
 
 async def test_fetch_takes_another_address_of_a_name_where_one_can_not_be_reached(pages: Pages, names: Names) -> None:
@@ -160,8 +160,8 @@ async def test_fetch_takes_another_address_of_a_name_where_one_can_not_be_reache
 
 
 async def test_fetch_reports_a_server_that_does_not_answer(pages: Pages) -> None:
-    found = await fetched(tool(), "http://pages.test:1/")
-    assert not found.ok and found.error.startswith("it can't be reached")
+    result = await fetched(tool(), "http://pages.test:1/")
+    assert not result.ok and result.error.startswith("it can't be reached")
 
 
 # -- refusing ---------------------------------------------------------------------------------------------------------
@@ -190,15 +190,15 @@ async def test_fetch_reports_a_server_that_does_not_answer(pages: Pages) -> None
     ],
 )
 async def test_fetch_refuses_what_is_not_on_the_list(pages: Pages, names: Names, url: Any, said: str) -> None:
-    found = await fetched(tool(), url)
-    assert not found.ok and said in found.error, found
+    result = await fetched(tool(), url)
+    assert not result.ok and said in result.error, result
     assert not pages.asked and not names.asked  # not even the name is looked up
 
 
 @pytest.mark.parametrize("path", ["/there", "/away", "/inside", "/file", "/as", "/round"])
 async def test_fetch_follows_no_redirect_and_names_its_target(pages: Pages, path: str) -> None:
-    found = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
-    assert not found.ok and found.error.startswith("the page redirects to ")
+    result = await fetched(tool(), f"http://pages.test:{pages.port}{path}")
+    assert not result.ok and result.error.startswith("the page redirects to ")
     assert [path for path, _ in pages.asked] == [path]
 
 
@@ -211,15 +211,15 @@ async def test_fetch_refuses_a_name_that_leads_inside(
 ) -> None:
     settings.OUTBOUND_ALLOW = ()
     names.names["pages.test"] = [addresses]
-    found = await fetched(tool(), f"http://pages.test:{pages.port}/")
-    assert not found.ok and ("never called" if "169" in addresses else INSIDE) in found.error and not pages.asked
+    result = await fetched(tool(), f"http://pages.test:{pages.port}/")
+    assert not result.ok and ("never called" if "169" in addresses else INSIDE) in result.error and not pages.asked
 
 
 @pytest.mark.parametrize("host", ["localhost", "127.0.0.1"])
 async def test_fetch_refuses_this_host_by_the_systems_own_resolver(pages: Pages, settings: Any, host: str) -> None:
     settings.OUTBOUND_ALLOW = ()
-    found = await fetched(FetchTool((host,)), f"http://{host}:{pages.port}/")
-    assert INSIDE in found.error and not pages.asked
+    result = await fetched(FetchTool((host,)), f"http://{host}:{pages.port}/")
+    assert INSIDE in result.error and not pages.asked
 
 
 async def test_fetch_connects_to_the_checked_address(pages: Pages, names: Names) -> None:
@@ -235,8 +235,8 @@ def test_fetch_takes_no_host_of_the_wrong_form(host: str) -> None:
 
 
 async def test_fetch_fetches_nothing_where_no_host_is_listed(pages: Pages) -> None:
-    found = await fetched(tool(allowed_hosts=()), f"http://pages.test:{pages.port}/")
-    assert found.error.endswith("allowed: none") and not pages.asked
+    result = await fetched(tool(allowed_hosts=()), f"http://pages.test:{pages.port}/")
+    assert result.error.endswith("allowed: none") and not pages.asked
 
 
 def test_fetch_names_the_allowed_hosts_to_the_model() -> None:
@@ -272,9 +272,9 @@ async def test_fetch_checks_the_certificate_against_the_name(
     context.load_cert_chain(path)
     settings.OUTBOUND_CA_FILE = str(path)
     with Pages({"/": (200, {}, b"hello")}, tls=context) as pages:
-        found = await fetched(tool(), f"https://pages.test:{pages.port}/")
-    assert found.ok is good
-    assert good or "certificate" in found.error.lower()
+        result = await fetched(tool(), f"https://pages.test:{pages.port}/")
+    assert result.ok is good
+    assert good or "certificate" in result.error.lower()
 
 
 # -- HTML -------------------------------------------------------------------------------------------------------------

@@ -221,7 +221,7 @@ def test_a_tool_with_named_arguments_is_no_tool_of_the_embedded_environment(monk
 
     monkeypatch.setitem(tools._items, "named", Named())
     assert ("named", "takes two") in list(offers())
-    found = asyncio.run(Toolset(python_tools(["named"])).call("named", {"a": 1, "b": 2}))
-    assert found.output == "3"
+    result = asyncio.run(Toolset(python_tools(["named"])).call("named", {"a": 1, "b": 2}))
+    assert result.output == "3"
     with pytest.raises(ValueError, match="has named arguments"):
         toolbox(["named"])
