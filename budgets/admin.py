@@ -39,7 +39,7 @@ from budgets.models import (
     Scope,
 )
 from budgets.presenters.naming import all_agents, name_of
-from budgets.presenters.price_list import price_changes
+from budgets.presenters.price_list import price_changes, price_lines
 from budgets.services import ShownLimit, budget_settings_set, limit_change, limit_owner, owner_of, price_save, priced
 
 DOLLARS: dict[str, Any] = {
@@ -253,10 +253,10 @@ class ModelPriceAdmin(ServiceAdmin):
     list_filter = ["free", "valid_from", "organization"]
     autocomplete_fields = ["organization"]
     fields = [
-        "organization", "model", "valid_from", "free", "input_usd", "cached_usd", "output_usd", "call_usd", "source",
-        "history",
+        "organization", "model", "valid_from", "free", "input_usd", "cached_usd", "output_usd", "call_usd", "others",
+        "source", "history",
     ]  # fmt: skip
-    readonly_fields = ["history"]
+    readonly_fields = ["others", "history"]
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Any]:
         rows = self.model._default_manager.all().order_by(*self.get_ordering(request) or ["model", "-valid_from"])
@@ -273,6 +273,13 @@ class ModelPriceAdmin(ServiceAdmin):
     def save_model(self, request: HttpRequest, obj: Any, form: Any, change: bool) -> None:
         stored = ModelPrice.objects.filter(pk=obj.pk).first() if change else None
         price_save(actor_at(request), obj, before=priced(stored) if stored else None)
+
+    @admin.display(description="other tokens and long prompts")
+    def others(self, obj: ModelPrice) -> str:
+        if obj is None or obj.pk is None:
+            return "as they are in force"
+        [line] = price_lines([obj])
+        return "; ".join([*line.kinds, *line.tiers]) or "as above"
 
     @admin.display(description="history of the price")
     def history(self, obj: ModelPrice) -> str:

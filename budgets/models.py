@@ -15,7 +15,7 @@ from django.utils import timezone
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import Job
 from agentcore_site.tenancy.models import Organization, Scoped, ScopedManager
-from budgets.pricing import Price
+from budgets.pricing import Price, Tier, TokenRates
 
 # When the period of a total begins: one row for ever.
 EVER: Final = date(1970, 1, 1)
@@ -263,6 +263,16 @@ class ModelPrice(models.Model):
     per_call_micros = models.BigIntegerField(
         "per call", db_column="per_call", default=0, help_text="Micro-dollars for each call."
     )
+    rates = models.JSONField(
+        default=dict,
+        blank=True,
+        help_text="Micro-dollars per million tokens of other kinds, by the names of ``pricing.TokenRates``.",
+    )
+    tiers = models.JSONField(
+        default=list,
+        blank=True,
+        help_text="Prices of long prompts: objects with above_tokens, input_micros, output_micros and rates.",
+    )
     free = models.BooleanField(default=False, help_text="Declared free: calls are counted and cost nothing.")
     source = models.CharField(max_length=200, blank=True)
     by_hand = models.BooleanField(
@@ -299,7 +309,15 @@ class ModelPrice(models.Model):
         """As the model client knows it."""
         if self.free:
             return Price(self.model, 0, 0, 0, 0)
-        return Price(self.model, self.input_micros, self.output_micros, self.cached_input_micros, self.per_call_micros)
+        return Price(
+            self.model,
+            self.input_micros,
+            self.output_micros,
+            self.cached_input_micros,
+            self.per_call_micros,
+            TokenRates(**self.rates),
+            tuple(map(Tier.of_row, self.tiers)),
+        )
 
 
 class BudgetSettings(models.Model):

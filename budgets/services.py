@@ -33,6 +33,7 @@ from budgets.ledger.posting import THRESHOLDS, Alert, Balance, alerts_raise, loc
 from budgets.ledger.values import MOST_MICROS
 from budgets.models import Budget, BudgetLimit, BudgetSettings, ModelPrice, Scope
 from budgets.presenters.naming import agent_is_of
+from budgets.pricing import HIGHEST, KINDS, MOST_TIERS
 
 # Attributes by their names in the audit log.
 SETTINGS = {
@@ -46,6 +47,8 @@ PRICED = {
     "cached_input": "cached_input_micros",
     "output": "output_micros",
     "per_call": "per_call_micros",
+    "rates": "rates",
+    "tiers": "tiers",
     "free": "free",
     "source": "source",
 }
@@ -200,13 +203,16 @@ def price_set(
     output_micros: int = 0,
     cached_input_micros: int | None = None,
     per_call_micros: int = 0,
+    rates: dict[str, int] | None = None,
+    tiers: list[dict[str, Any]] | None = None,
     free: bool = False,
     source: str = "",
 ) -> ModelPrice:
     """Sets what a model costs from a day on (from today), for an organisation or, by a superuser, for all.
 
     Prices are micro-dollars per million tokens. Another day is another row; the same day corrects its row, and the
-    audit log keeps what it was.
+    audit log keeps what it was. ``rates`` of other kinds of tokens and ``tiers`` by the length of the prompt (as
+    ``ModelPrice`` keeps them) stay as they are in force where they are None.
 
     Raises:
         Missing, Forbidden: the actor may not edit prices there.
@@ -219,8 +225,33 @@ def price_set(
     before = priced(row) if row.pk else None
     row.input_micros, row.cached_input_micros, row.output_micros = input_micros, cached_input_micros, output_micros
     row.per_call_micros, row.free, row.source = per_call_micros, free, source[:200]
+    in_force = _in_force(row)
+    row.rates = {} if free else in_force.rates if rates is None else rates
+    row.tiers = [] if free else in_force.tiers if tiers is None else tiers
     price_save(actor, row, before=before)
     return row
+
+
+def _in_force(row: ModelPrice) -> ModelPrice:
+    """The price that a new one follows: the organisation's own, else that for all; itself where there is none."""
+    rows = ModelPrice.objects.filter(model=row.model, valid_from__lte=row.valid_from)
+    own = rows.filter(organization=row.organization).order_by("-valid_from").first()
+    return own or rows.filter(organization=None).order_by("-valid_from").first() or row
+
+
+def price_fault(row: ModelPrice) -> str:
+    """The fault of a price's rates and tiers, as a sentence; "" without one."""
+    try:
+        price = row.value()
+    except (TypeError, KeyError, ValueError) as error:
+        return f"Its rates or tiers are not as price files have them ({error})."
+    starts = [tier.above_tokens for tier in price.tiers]
+    if len(set(starts)) < len(starts) or 0 in starts or len(starts) > MOST_TIERS:
+        return f"At most {MOST_TIERS} tiers, each above another number of tokens from 1."
+    amounts = [getattr(tier.rates, kind) or 0 for tier in price.steps for kind in KINDS]
+    if max(amounts) > HIGHEST:
+        return "A price is beyond reason."
+    return ""
 
 
 def priced(row: ModelPrice) -> dict[str, Any]:
@@ -241,6 +272,9 @@ def price_save(actor: Actor, row: ModelPrice, *, before: dict[str, Any] | None) 
             f"All prices of {row.model!r} are zero. If that is meant, declare the model free.",
             fields={"free": "Declare it free, or give its prices."},
         )
+    fault = price_fault(row)
+    if fault:
+        raise Invalid(f"The price is not right: {fault}", fields={"tiers": fault})
     try:
         row.full_clean(validate_unique=False, validate_constraints=True)
     except ValidationError as error:

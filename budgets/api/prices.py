@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -23,6 +24,40 @@ from budgets.presenters.shapes import PriceOut
 from budgets.services import price_set
 
 
+class TokenRatesIn(Strict):
+    """Per million tokens; what is left out is priced as the prompt or the answer."""
+
+    cache_write_usd = UsdIn(required=False, help_text="Prompt tokens that are written to the cache.")
+    cache_write_1h_usd = UsdIn(required=False, help_text="Those that stay in the cache for an hour.")
+    audio_input_usd = UsdIn(required=False)
+    image_input_usd = UsdIn(required=False)
+    reasoning_usd = UsdIn(required=False)
+    audio_output_usd = UsdIn(required=False)
+    image_output_usd = UsdIn(required=False)
+
+    def to_internal_value(self, data: Any) -> Any:
+        return _micros(super().to_internal_value(data))
+
+
+class PriceTierIn(Strict):
+    """Prices of calls whose prompt has more than ``above_tokens`` tokens."""
+
+    above_tokens = serializers.IntegerField(min_value=1, max_value=10**9)
+    input_usd = UsdIn()
+    output_usd = UsdIn()
+    cached_input_usd = UsdIn(required=False)
+    rates = TokenRatesIn(required=False)
+
+    def to_internal_value(self, data: Any) -> Any:
+        found = _micros(super().to_internal_value(data))
+        cached = {name: found.pop(name) for name in ("cached_input_micros",) if name in found}
+        return found | {"rates": dict(found.get("rates") or {}) | cached}
+
+
+def _micros(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.replace("_usd", "_micros"): value for name, value in values.items()}
+
+
 class PriceIn(Strict):
     model = serializers.CharField(max_length=200)
     free = serializers.BooleanField(default=False, help_text="Its calls are counted and cost nothing.")
@@ -30,6 +65,10 @@ class PriceIn(Strict):
     cached_input_usd = UsdIn(required=False, allow_null=True, help_text="Of cached ones; null: priced as input.")
     output_usd = UsdIn(required=False, help_text="Per million answer tokens; needed unless the model is free.")
     per_call_usd = UsdIn(default=0, help_text="For each call.")
+    rates = TokenRatesIn(required=False, help_text="Of other kinds of tokens; omitted: as they are in force.")
+    tiers = PriceTierIn(
+        many=True, required=False, help_text="Of long prompts; omitted: as they are in force, []: none."
+    )
     valid_from = serializers.DateField(required=False, help_text="From today on, unless given.")
     price_source = serializers.CharField(
         max_length=200, required=False, allow_blank=True, help_text="Where the price is published."
@@ -99,5 +138,5 @@ class PriceViewSet(ScopedViewSet):
         organization = current_organization(self.actor)
         require(self.actor, "price.edit", organization)
         asked = parsed(PriceIn, request.data)
-        values = {name.replace("_usd", "_micros").removeprefix("price_"): value for name, value in asked.items()}
+        values = {name.removeprefix("price_"): value for name, value in _micros(asked).items()}
         return self.made(request, lambda: price_set(self.actor, organization=organization, **values))

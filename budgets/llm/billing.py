@@ -11,6 +11,8 @@ by one answer a call, and the circuit breaker and the pause of the job bound how
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from budgets.llm import tokens
 from budgets.llm.errors import BrokenAnswer, LLMError
 from budgets.llm.types import Answer, ReportedUsage
@@ -26,11 +28,11 @@ def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int
     usage = _usage(reported)
     if usage is None:
         guess = tokens.estimate(prompt, _generated(answer))
-        usage = Usage(
-            input_tokens=guess.input_tokens if reported.input_tokens is None else reported.input_tokens,
-            output_tokens=guess.output_tokens if reported.output_tokens is None else reported.output_tokens,
-            cached_tokens=reported.cached_tokens,
-            reasoning_tokens=reported.reasoning_tokens,
+        usage = replace(
+            reported.tokens(
+                guess.input_tokens if reported.input_tokens is None else reported.input_tokens,
+                guess.output_tokens if reported.output_tokens is None else reported.output_tokens,
+            ),
             estimated=True,
         )
     if reported.cost_micros is not None:
@@ -64,7 +66,7 @@ def bill_of_break(*, sent: bool, hold_micros: int, latency_ms: int, why: str) ->
 def _usage(reported: ReportedUsage) -> Usage | None:
     if reported.input_tokens is None or reported.output_tokens is None:
         return None
-    return Usage(reported.input_tokens, reported.output_tokens, reported.cached_tokens, reported.reasoning_tokens)
+    return reported.tokens(reported.input_tokens, reported.output_tokens)
 
 
 def _measured(reported: ReportedUsage, prompt: str, received: int) -> Usage:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, TypedDict
 
 from agentcore_site.outbound import AddressRefused, parsed
@@ -138,6 +138,17 @@ class ReportedUsage:
     cached_tokens: int = 0
     reasoning_tokens: int = 0
     cost_micros: int | None = None
+    cache_write_tokens: int = 0
+    cache_write_1h_tokens: int = 0
+    audio_input_tokens: int = 0
+    image_input_tokens: int = 0
+    audio_output_tokens: int = 0
+    image_output_tokens: int = 0
+
+    def tokens(self, input_tokens: int, output_tokens: int) -> Usage:
+        """As usage that can be priced, with these totals."""
+        parts = {one.name: getattr(self, one.name) for one in fields(self) if one.name.endswith("_tokens")}
+        return Usage(**(parts | {"input_tokens": input_tokens, "output_tokens": output_tokens}))
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,9 @@ the provider reports wins over our table, where it can be believed at all.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from agentcore_site.lib.money import micros
@@ -16,6 +17,35 @@ from budgets.llm.types import ReportedUsage
 
 MOST_TOKENS: Final = 10**9
 MOST_DOLLARS: Final = 100_000.0  # dearer than any call: above it the number is a mistake
+# Where providers report tokens: details of the prompt and of the answer, and fields beside the totals.
+INPUT_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details", "prompt_token_details", "input_token_details")
+OUTPUT_DETAILS: Final = (
+    *("completion_tokens_details", "output_tokens_details"),
+    *("completion_token_details", "output_token_details"),
+)
+CACHED: Final = (
+    "prompt_cache_hit_tokens",  # DeepSeek
+    "cached_tokens",  # Kimi
+    "cache_read_input_tokens",  # Anthropic
+    "num_cached_tokens",  # Mistral
+    "cachedContentTokenCount",  # Gemini
+    "cacheReadInputTokens",  # Bedrock
+    "cached_prompt_tokens",
+    "cache_read_tokens",
+)
+CACHED_DETAILS: Final = tuple(
+    (place, of) for place in INPUT_DETAILS for of in ("cached_tokens", "cache_read_tokens", "cache_read")
+)
+REASONING_DETAILS: Final = tuple((place, of) for place in OUTPUT_DETAILS for of in ("reasoning_tokens", "reasoning"))
+WRITTEN: Final = ("cache_creation_input_tokens", "cacheWriteInputTokens", "cache_write_tokens", "cache_creation_tokens")
+WRITTEN_DETAILS: Final = tuple(
+    (place, of)
+    for place in INPUT_DETAILS
+    for of in ("cache_creation_tokens", "cache_write_tokens", "cache_creation_input_tokens", "cache_creation")
+)
+OWN_FORM: Final = ("cache_read_input_tokens", "cache_creation_input_tokens", "cacheReadInputTokens")  # of Anthropic
+COSTS: Final = ("cost", "total_cost", "estimated_cost")
+TICKS: Final = 10**10  # of xAI's cost in a dollar
 
 
 def read_usage(value: object, notes: list[str]) -> ReportedUsage:
@@ -30,25 +60,29 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
         notes.append(f"usage is {kind(value)}")
         return ReportedUsage()
     read = _UsageReader(value, notes)
-    prompt = read.count("prompt_tokens", "input_tokens")
-    output = read.count("completion_tokens", "output_tokens")
-    total = read.count("total_tokens")
+    prompt = read.count("prompt_tokens", "input_tokens", "promptTokenCount", "inputTokens")
+    output = read.count("completion_tokens", "output_tokens", "candidatesTokenCount", "outputTokens")
+    total = read.count("total_tokens", "totalTokenCount", "totalTokens")
+    cached = read.first(CACHED, CACHED_DETAILS)
+    written, hour = read.written()
+    if prompt is not None and read.leaves_cache_out(prompt, cached + written):
+        prompt += cached + written  # Anthropic's own form: input_tokens are what came neither from nor to the cache
     if prompt is not None and output is not None and total is not None and total > prompt + output:
         notes.append("usage.total_tokens is more than its parts: the rest counts as output")
         output = total - prompt
-    cached = read.count("prompt_cache_hit_tokens")
-    cached = (
-        cached
-        if cached is not None
-        else read.detail("prompt_tokens_details", "input_tokens_details", of="cached_tokens")
-    )
-    reasoning = read.detail("completion_tokens_details", "output_tokens_details", of="reasoning_tokens")
+    most, most_output = prompt or 0, output or 0
     return ReportedUsage(
         input_tokens=prompt,
         output_tokens=output,
-        cached_tokens=min(cached, prompt) if prompt is not None else 0,
-        reasoning_tokens=min(reasoning, output) if output is not None else 0,
+        cached_tokens=min(cached, most),
+        reasoning_tokens=min(read.first(("thoughtsTokenCount",), REASONING_DETAILS), most_output),
         cost_micros=read.cost_micros(),
+        cache_write_tokens=min(written, most),
+        cache_write_1h_tokens=min(hour, written, most),
+        audio_input_tokens=min(read.detail(*INPUT_DETAILS, of="audio_tokens"), most),
+        image_input_tokens=min(read.detail(*INPUT_DETAILS, of="image_tokens"), most),
+        audio_output_tokens=min(read.detail(*OUTPUT_DETAILS, of="audio_tokens"), most_output),
+        image_output_tokens=min(read.detail(*OUTPUT_DETAILS, of="image_tokens"), most_output),
     )
 
 
@@ -85,9 +119,35 @@ class _UsageReader:
                 return count or 0
         return 0
 
+    def first(self, names: Sequence[str], details: Sequence[tuple[str, str]]) -> int:
+        """The first count above zero of these fields, and of these fields of details."""
+        found = (self.count(name) for name in names)
+        beside = (self.detail(name, of=of) for name, of in details)
+        return next((count for count in chain(found, beside) if count), 0)
+
+    def written(self) -> tuple[int, int]:
+        """(tokens that were written to the cache, those of them that stay for an hour)."""
+        parts = self._value.get("cache_creation")
+        parts = parts if isinstance(parts, Mapping) else {}
+        five, hour = (as_count(parts.get(f"ephemeral_{name}_input_tokens")) or 0 for name in ("5m", "1h"))
+        return max(self.first(WRITTEN, WRITTEN_DETAILS), five + hour), hour
+
+    def leaves_cache_out(self, prompt: int, through_cache: int) -> bool:
+        """Whether the count of the prompt leaves out what went through the cache: in Anthropic's own form, and where
+        the parts are more than the whole."""
+        own = "prompt_tokens" not in self._value and any(self._value.get(name) for name in OWN_FORM)
+        details = any(isinstance(self._value.get(name), Mapping) for name in INPUT_DETAILS)
+        return (own and not details) or (prompt < through_cache and any(self._value.get(name) for name in OWN_FORM))
+
     def cost_micros(self) -> int | None:
-        """Micro-dollars. With a key of one's own OpenRouter's ``cost`` is its fee; the provider's bill comes on top."""
-        found = self._value.get("cost")
+        """Micro-dollars. With a key of one's own OpenRouter's ``cost`` is its fee; the provider's bill comes on top.
+        Perplexity's ``cost`` has a ``total_cost``; DeepInfra estimates; xAI counts ticks."""
+        ticks = as_number(self._value.get("cost_in_usd_ticks"))
+        if ticks is not None and 0 <= ticks / TICKS <= MOST_DOLLARS:
+            return micros(ticks / TICKS)
+        found = next((self._value[name] for name in COSTS if self._value.get(name) is not None), None)
+        if isinstance(found, Mapping):
+            found = found.get("total_cost")
         if found is None:
             return None
         cost = as_dollars(found)

@@ -76,14 +76,7 @@ class Block:
         self.latency_ms += bill.latency_ms
         self.source = max(self.source, bill.source, key=SOURCES.index)
         if one := bill.usage:
-            total = self.usage
-            self.usage = Usage(
-                total.input_tokens + one.input_tokens,
-                total.output_tokens + one.output_tokens,
-                total.cached_tokens + one.cached_tokens,
-                total.reasoning_tokens + one.reasoning_tokens,
-                total.estimated or one.estimated,
-            )
+            self.usage = self.usage + one
 
     @property
     def bill(self) -> Bill:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import Any, Final
@@ -17,6 +17,16 @@ from budgets.models import ModelPrice
 from budgets.selectors import prices_visible
 
 OLD: Final = timedelta(days=183)  # half a year: providers change their prices more often
+KIND_NAMES: Final = {  # of the rates of a price, for people
+    "cached_input_micros": "cached",
+    "cache_write_micros": "cache write",
+    "cache_write_1h_micros": "cache write for an hour",
+    "audio_input_micros": "audio in",
+    "image_input_micros": "image in",
+    "reasoning_micros": "reasoning",
+    "audio_output_micros": "audio out",
+    "image_output_micros": "image out",
+}
 OWN_FIRST = Case(When(organization=None, then=Value(1)), default=Value(0), output_field=IntegerField())
 
 
@@ -40,13 +50,16 @@ def price_history(actor: Actor, organization_id: UUID, model: str) -> QuerySet[M
 
 @dataclass(frozen=True, slots=True)
 class PriceLine:
-    """A price in dollars to the last digit: a price that is rounded is another price. "": as the prompt, or none."""
+    """A price in dollars to the last digit: a price that is rounded is another price. "": as the prompt, or none.
+    ``kinds`` are prices of other kinds of tokens, ``tiers`` those of long prompts, each as a sentence."""
 
     row: ModelPrice
     input: str
     cached_input: str
     output: str
     per_call: str
+    kinds: list[str]
+    tiers: list[str]
 
 
 def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
@@ -57,9 +70,21 @@ def price_lines(rows: Iterable[ModelPrice]) -> list[PriceLine]:
             "" if row.cached_input_micros is None else exact(row.cached_input_micros),
             exact(row.output_micros),
             exact(row.per_call_micros) if row.per_call_micros else "",
+            kind_words(row.rates),
+            [_tier_words(tier) for tier in row.tiers],
         )
         for row in rows
     ]
+
+
+def kind_words(rates: Mapping[str, int]) -> list[str]:
+    """Prices of kinds of tokens: "cache write $1.56"."""
+    return [f"{KIND_NAMES[kind]} {exact(rates[kind])}" for kind in KIND_NAMES if rates.get(kind) is not None]
+
+
+def _tier_words(tier: Mapping[str, Any]) -> str:
+    amounts = [f"{exact(tier['input_micros'])} prompt", f"{exact(tier['output_micros'])} answer"]
+    return f"above {tier['above_tokens']:,} tokens: {', '.join([*amounts, *kind_words(tier['rates'])])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +113,10 @@ def _moved(before: dict[str, Any] | None, after: dict[str, Any]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "as input"
+    if isinstance(value, dict):
+        return " + ".join(kind_words(value)) or "none"
+    if isinstance(value, list):
+        return " + ".join(map(_tier_words, value)) or "none"
     return exact(value) if isinstance(value, int) and not isinstance(value, bool) else str(value) or "none"
 
 

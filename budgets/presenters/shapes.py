@@ -32,6 +32,28 @@ class BudgetOut(Shape):
         return row.period_start if row.period == Period.MONTH else None
 
 
+class TokenRatesOut(Shape):
+    """Prices of other kinds of tokens, per million; null: as the prompt or the answer."""
+
+    cache_write = Money(allow_null=True, help_text="Prompt tokens that are written to the cache.")
+    cache_write_1h = Money(allow_null=True, help_text="Those that stay in the cache for an hour.")
+    audio_input = Money(allow_null=True)
+    image_input = Money(allow_null=True)
+    reasoning = Money(allow_null=True)
+    audio_output = Money(allow_null=True)
+    image_output = Money(allow_null=True)
+
+
+class PriceTierOut(Shape):
+    """Prices of calls whose prompt has more than ``above_tokens`` tokens: of all their tokens."""
+
+    above_tokens = serializers.IntegerField()
+    input = Money()
+    cached_input = Money(allow_null=True, source="rates.cached_input_micros")
+    output = Money()
+    rates = TokenRatesOut()
+
+
 class PriceOut(Shape):
     """Prices are per million tokens."""
 
@@ -44,7 +66,13 @@ class PriceOut(Shape):
     cached_input = Money(allow_null=True, help_text="Null: priced as input.")
     output = Money()
     per_call = Money()
+    rates = TokenRatesOut()
+    tiers = PriceTierOut(many=True, help_text="Prices of long prompts.")
     price_source = serializers.CharField(source="source")
     updated_at = serializers.DateTimeField()
 
-    computed = {"own": lambda price: price.organization_id is not None}
+    computed = {
+        "own": lambda price: price.organization_id is not None,
+        "rates": lambda price: price.value().rates,
+        "tiers": lambda price: price.value().tiers,
+    }

@@ -1,58 +1,22 @@
-"""Prices from a file: our own format (``prices.json``) or LiteLLM's (``model_prices_and_context_window.json``).
-
-Numbers are read as decimals, so that nothing is lost on the way to micro-dollars; what is left over is rounded up.
-Where a model has tiers, the most expensive counts: a hold has to cover the call in any tier.
-"""
+"""Prices from a file (``formats``) or from the shipped book go into the table."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import date
-from decimal import ROUND_CEILING, Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from django.db import transaction
 
 from agentcore_site.audit.services import record
-from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.money import MICROS
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
-from budgets.ledger.values import storable
 from budgets.models import ModelPrice
+from budgets.prices.formats import BOOK, PriceFileLine, book_source, lines_of, parse
 
 SEED: Final = Path(__file__).with_name("prices.json")
-CHAT: Final = ("chat", "completion", "responses")  # LiteLLM's modes of what is paid by tokens in and out
-HIGHEST: Final = 10**12  # a million dollars per million tokens
-
-
-@dataclass(frozen=True, slots=True)
-class PriceFileLine:
-    """A price of a file, in micro-dollars per million tokens, or the reason ``why`` it can't be used."""
-
-    model: str
-    valid_from: date | None = None
-    input_micros: int = 0
-    output_micros: int = 0
-    cached_input_micros: int | None = None
-    per_call_micros: int = 0
-    free: bool = False
-    source: str = ""
-    why: str = ""
-
-    @property
-    def values(self) -> dict[str, Any]:
-        """The values that make two prices equal: their source is not compared."""
-        return {
-            "input_micros": self.input_micros,
-            "cached_input_micros": self.cached_input_micros,
-            "output_micros": self.output_micros,
-            "per_call_micros": self.per_call_micros,
-            "free": self.free,
-        }
+__all__ = ["BOOK", "SEED", "Loaded", "PriceFileLine", "book_is_loaded", "parse", "prices_load"]
 
 
 @dataclass(slots=True)
@@ -66,9 +30,15 @@ class Loaded:
     skipped: dict[str, str] = field(default_factory=dict)
 
 
+def book_is_loaded(organization: Organization | None) -> bool:
+    """Whether the prices of the installed version of the book are in the table."""
+    rows = ModelPrice.objects.filter(organization=organization)
+    return rows.filter(source__startswith=f"{book_source()},").exists()
+
+
 @transaction.atomic
 def prices_load(
-    raw: bytes,
+    raw: bytes | None,
     *,
     name: str,
     valid_from: date,
@@ -76,7 +46,7 @@ def prices_load(
     actor: Actor | None = None,
     replace: bool = False,
 ) -> Loaded:
-    """Adds the prices of a file to the table; the same file twice changes nothing.
+    """Adds the prices of a file, or without one those of the shipped book, to the table; twice changes nothing.
 
     ``valid_from`` is for files that don't say; ``name`` is in the source of such prices. A price that differs from
     the one that is valid on its day is a new row of that day, or corrects the row of that very day. Where the valid one
@@ -89,14 +59,15 @@ def prices_load(
     known: dict[str, list[ModelPrice]] = {}
     for row in ModelPrice.objects.filter(organization=organization).order_by("valid_from"):
         known.setdefault(row.model, []).append(row)
-    seen: set[str] = set()
-    for line in parse(raw, name=name):
-        why = line.why or ("it is in the file twice" if line.model in seen else "")
+    made: list[ModelPrice] = []
+    seen: set[tuple[str, date]] = set()
+    for line in lines_of(raw, name=name, today=valid_from):
+        why = line.why or ("it is in the file twice" if (line.model, line.valid_from or valid_from) in seen else "")
         if why:
             loaded.skipped[line.model] = why
             continue
-        seen.add(line.model)
         day = line.valid_from or valid_from
+        seen.add((line.model, day))
         past = [row for row in known.get(line.model, []) if row.valid_from <= day]
         newest = past[-1] if past else None
         if newest is not None and all(getattr(newest, key) == value for key, value in line.values.items()):
@@ -111,123 +82,16 @@ def prices_load(
         for key, value in line.values.items():
             setattr(row, key, value)
         row.source, row.by_hand = line.source[:200], False
-        row.save()
-        if before is not None:  # a new day's row is its own history
+        if before is None:  # a new day's row is its own history
+            made.append(row)
+            known.setdefault(line.model, []).append(row)
+        else:
+            row.save()
             after = {key.removesuffix("_micros"): value for key, value in line.values.items()}
             record(actor, "price.changed", row, before=before, after=after | {"source": row.source})
         (loaded.new if newest is None else loaded.changed).append(line.model)
+    ModelPrice.objects.bulk_create(made, batch_size=500)
     if loaded.new or loaded.changed:
         counts = {"file": name, "new": len(loaded.new), "changed": loaded.changed[:100]}
         record(actor, "prices.loaded", organization=organization, after=counts)
     return loaded
-
-
-def parse(raw: bytes, *, name: str) -> Iterator[PriceFileLine]:
-    """The lines of a file of either format.
-
-    Raises:
-        Invalid: as for ``prices_load``.
-    """
-    try:
-        value = json.loads(raw, parse_float=Decimal, parse_int=Decimal, parse_constant=_refuse)
-    except (ValueError, RecursionError) as error:
-        raise Invalid(f"{name} is no JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise Invalid(f"{name} is a list or a bare value, not an object of models.")
-    return _own(value, name) if isinstance(value.get("providers"), list) else _litellm(value, name)
-
-
-def _own(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
-    try:
-        day = date.fromisoformat(str(value["as_of"]))
-    except (KeyError, ValueError) as error:
-        raise Invalid(f"{name} needs as_of, a date like 2025-08-15.") from error
-    try:
-        entries = [
-            (provider["source"], entry, model)
-            for provider in value["providers"]
-            for entry in provider["models"]
-            for model in (entry["model"], *entry.get("aliases", ()))
-        ]
-    except (KeyError, TypeError, AttributeError) as error:
-        raise Invalid(f"{name} is not of our format: see budgets/prices/prices.json.") from error
-    for source, entry, model in entries:
-        note = f"; {entry['note']}" if entry.get("note") else ""
-        price = _Amounts(
-            input_micros=_scaled(entry.get("input"), MICROS),
-            output_micros=_scaled(entry.get("output"), MICROS),
-            cached_input_micros=_scaled(entry.get("cached_input"), MICROS),
-            per_call_micros=_scaled(entry.get("per_call", 0), MICROS),
-        )
-        yield _line(model, day, f"{source} as of {day}, approximate{note}", price)
-
-
-def _litellm(value: Mapping[str, Any], name: str) -> Iterator[PriceFileLine]:
-    for model, entry in value.items():
-        if model == "sample_spec":
-            continue  # the file's own documentation
-        if not isinstance(entry, dict):
-            yield PriceFileLine(model, why="it is no object")
-            continue
-        mode = entry.get("mode", "chat")
-        if mode not in CHAT:
-            yield PriceFileLine(model, why=f"its mode is {mode!r}, not paid by tokens in and out")
-            continue
-        price = _Amounts(
-            input_micros=_highest(entry, "input_cost_per_token"),
-            output_micros=_highest(entry, "output_cost_per_token", "output_cost_per_reasoning_token"),
-            cached_input_micros=_highest(entry, "cache_read_input_token_cost"),
-            per_call_micros=_scaled(entry.get("input_cost_per_request", 0), MICROS),
-        )
-        yield _line(model, None, str(entry.get("source") or f"LiteLLM: {name}"), price)
-
-
-def _highest(entry: Mapping[str, Any], *names: str) -> int | None:
-    """The highest of a price and of its tiers by length (``…_above_200k_tokens``), from dollars per token."""
-    known = [key for key in entry if key in names or key.startswith(f"{names[0]}_above_")]
-    found = [amount for key in known if (amount := _scaled(entry[key], MICROS * MICROS)) is not None]
-    return max(found, default=None) if names[0] in entry else None
-
-
-@dataclass(frozen=True, slots=True)
-class _Amounts:
-    """The prices of a model as its file has them; None where a price is missing or no number."""
-
-    input_micros: int | None
-    output_micros: int | None
-    cached_input_micros: int | None
-    per_call_micros: int | None
-
-
-def _line(model: str, day: date | None, source: str, price: _Amounts) -> PriceFileLine:
-    name = storable(str(model).strip())
-    if not name or len(name) > 200:
-        return PriceFileLine(str(model)[:60], why="its name is empty or longer than 200 characters")
-    if price.input_micros is None or price.output_micros is None:
-        return PriceFileLine(name, why="the price of a token in or out is missing or no number")
-    known = (price.input_micros, price.output_micros, price.cached_input_micros, price.per_call_micros)
-    amounts = [amount for amount in known if amount is not None]
-    if min(amounts) < 0 or max(amounts) > HIGHEST:
-        return PriceFileLine(name, why="a price is negative or beyond reason")
-    if not any(amounts):
-        return PriceFileLine(name, why="all its prices are zero: declare it free by hand if it is")
-    return PriceFileLine(
-        name,
-        day,
-        price.input_micros,
-        price.output_micros,
-        price.cached_input_micros,
-        price.per_call_micros or 0,
-        source=storable(source),
-    )
-
-
-def _scaled(value: Any, factor: int) -> int | None:
-    """A decimal of the file times ``factor``, rounded up; None where it is no number."""
-    if not isinstance(value, Decimal) or not value.is_finite():
-        return None
-    return int((value * factor).to_integral_value(rounding=ROUND_CEILING)) if value.adjusted() < 20 else HIGHEST + 1
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is no price")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import uuid
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -19,6 +20,7 @@ from budgets.meter_port import PriceBook
 from budgets.metering.price_book import DatabasePriceBook
 from budgets.models import ModelPrice
 from budgets.presenters.price_list import ListAge, list_age, price_changes
+from budgets.prices.formats import book
 from budgets.prices.loading import SEED, parse, prices_load
 from budgets.pricing import Price, UnknownPrice
 from budgets.selectors import prices_visible
@@ -59,7 +61,11 @@ def test_loader_reads_the_format_of_litellm_exactly() -> None:
     loaded = load(LITELLM)
     assert loaded.new == ["gpt-x", "tiered", "fraction", "per-request"]
     assert row("gpt-x") == (2_500_000, 1_250_000, 10_000_000, 0)
-    assert row("tiered") == (2_500_000, None, 30_000_000, 0)  # the most expensive tier that a call may fall into
+    assert row("tiered") == (1_250_000, None, 10_000_000, 0)
+    tiered = ModelPrice.objects.get(model="tiered")
+    assert tiered.rates == {"reasoning_micros": 30_000_000}
+    tier = {"above_tokens": 200_000, "input_micros": 2_500_000, "output_micros": 10_000_000, "rates": tiered.rates}
+    assert tiered.tiers == [tier]  # and none of the priority processing
     assert row("fraction") == (100_001, None, 0, 0)  # rounded up
     assert row("per-request") == (0, None, 0, 5_000)
     assert ModelPrice.objects.get(model="gpt-x").source == "https://example.com/prices"
@@ -116,12 +122,13 @@ def test_the_command_loads_the_seed_or_a_file_and_reports(tmp_path: Path, acme: 
         call_command("load_prices", *args, stdout=out)
         return out.getvalue()
 
-    assert " 0 changed, 0 unchanged, 0 kept, 0 skipped." in said()
-    assert said().startswith("0 new, 0 changed,")
+    first = said()
+    assert "prices.json: " in first and "genai-prices: " in first
+    assert said().startswith("prices.json: 0 new, 0 changed,")  # and the book is not read again
     path = tmp_path / "litellm.json"
     path.write_text(json.dumps(LITELLM))
     report = said(str(path), "--from", "2026-02-01", "--organization", "acme")
-    assert report.startswith("4 new, 0 changed, 0 unchanged, 0 kept, 7 skipped.")
+    assert report.startswith("litellm.json: 4 new, 0 changed, 0 unchanged, 0 kept, 7 skipped.")
     assert "skipped 2: a price is negative or beyond reason (negative …)" in report
     assert ModelPrice.objects.filter(organization=acme, valid_from=date(2026, 2, 1)).count() == 4
     with pytest.raises(CommandError, match="can't be read"):
@@ -208,14 +215,14 @@ def test_a_start_keeps_what_an_admin_corrected_and_the_report_says_so(adam: Any)
         return out.getvalue()
 
     start()
-    seeded = ModelPrice.objects.get(model="gpt-4o-mini")
+    seeded = ModelPrice.objects.filter(model="gpt-4o-mini").earliest("valid_from")
     day = seeded.valid_from
     price_set(adam, model="gpt-4o-mini", input_micros=1, output_micros=2, valid_from=day, source=seeded.source)
     price_set(adam, model="gpt-4o", free=True, valid_from=day)
     report = start()
     assert "kept: edited by hand: gpt-4o-mini" in report and " 2 kept," in report
     assert row("gpt-4o-mini") == (1, None, 2, 0) and ModelPrice.objects.get(model="gpt-4o").free
-    assert AuditEvent.objects.filter(action="prices.loaded").count() == 1
+    assert AuditEvent.objects.filter(action="prices.loaded").count() == 2  # the file and the book
     assert " 2 changed," in start("--replace")
     assert row("gpt-4o-mini")[0] == seeded.input_micros and " 0 kept," in start()
     texts = [one.text for one in price_changes(seeded)]  # newest first: the file, the admin
@@ -236,3 +243,76 @@ def test_a_list_is_old_after_half_a_year(adam: Any) -> None:
     load({"m": {"input_cost_per_token": 3e-06, "output_cost_per_token": 1e-05}}, day=DAY)
     assert list_age(today=date(2026, 6, 30)) == ListAge(DAY, False)
     assert list_age(today=date(2026, 7, 30)) == ListAge(DAY, True)
+
+
+SUFFIXES = ("priority", "flex", "batches", "regional_priority")
+TIERED = {
+    "m": {
+        "mode": "chat",
+        "input_cost_per_token": 1.25e-06,
+        "input_cost_per_token_above_200k_tokens": 2.5e-06,
+        "output_cost_per_token": 1e-05,
+        "output_cost_per_token_above_200k_tokens": 1.5e-05,
+        "cache_read_input_token_cost": 1.25e-07,
+        "cache_read_input_token_cost_above_200k_tokens": 2.5e-07,
+        "cache_creation_input_token_cost": 1.5625e-06,
+        "cache_creation_input_token_cost_above_1hr": 2.5e-06,
+        "cache_creation_input_token_cost_above_200k_tokens": 3.125e-06,
+        "cache_creation_input_token_cost_above_1hr_above_200k_tokens": 5e-06,
+        "input_cost_per_audio_token": 4e-06,
+        "output_cost_per_image_token": 3e-05,
+        **{f"input_cost_per_token_above_200k_tokens_{one}": 9e-05 for one in SUFFIXES},
+        **{f"output_cost_per_token_{one}": 9e-05 for one in SUFFIXES},
+        **{f"cache_read_input_token_cost_{one}": 9e-05 for one in SUFFIXES},
+    }
+}
+
+
+def test_tiers_are_rows_by_length_and_other_processing_is_none() -> None:
+    load(TIERED)
+    stored = ModelPrice.objects.get(model="m")
+    assert stored.rates == {"cache_write_micros": 1_562_500, "cache_write_1h_micros": 2_500_000,
+                            "audio_input_micros": 4_000_000, "image_output_micros": 30_000_000}  # fmt: skip
+    assert stored.tiers == [
+        {"above_tokens": 200_000, "input_micros": 2_500_000, "output_micros": 15_000_000,
+         "rates": stored.rates | {"cached_input_micros": 250_000, "cache_write_micros": 3_125_000,
+                                  "cache_write_1h_micros": 5_000_000}}
+    ]  # fmt: skip
+    assert load(TIERED).same == ["m"]
+    assert DatabasePriceBook.load(uuid.uuid4()).price("m").tier_of(200_001).input_micros == 2_500_000
+
+
+def test_ranges_of_a_file_are_tiers() -> None:
+    ranges = [
+        {"range": [0, 32000.0], "input_cost_per_token": 1e-06, "output_cost_per_token": 5e-06},
+        {"range": [32000.0, 128000.0], "input_cost_per_token": 2e-06, "output_cost_per_token": 1e-05},
+    ]
+    load({"q": {"mode": "chat", "tiered_pricing": ranges}})
+    stored = ModelPrice.objects.get(model="q")
+    assert (stored.input_micros, stored.output_micros) == (1_000_000, 5_000_000)
+    assert [(one["above_tokens"], one["input_micros"]) for one in stored.tiers] == [(32_000, 2_000_000)]
+
+
+def test_an_own_price_keeps_the_tiers_in_force_unless_it_says_otherwise(acme: Organization, adam: Any) -> None:
+    load(TIERED)
+    kept = price_set(adam, organization=acme, model="m", input_micros=1, output_micros=2)
+    assert kept.tiers[0]["above_tokens"] == 200_000 and kept.rates["cache_write_micros"] == 1_562_500
+    assert price_set(adam, organization=acme, model="m", input_micros=1, output_micros=2, tiers=[]).tiers == []
+    tier = {"above_tokens": 5, "input_micros": 1, "output_micros": 1, "rates": {}}
+    for wrong in (
+        [{"above_tokens": 5}],
+        [tier, tier],
+        [tier | {"rates": {"nonsense": 1}}],
+        [tier | {"input_micros": -1}],
+    ):
+        with pytest.raises(Invalid, match="price is not right"):
+            price_set(adam, organization=acme, model="m", input_micros=1, output_micros=2, tiers=wrong)
+
+
+def test_the_book_has_tiers_cache_writes_and_days_and_reads_the_highest_hour() -> None:
+    lines = {line.model: line for line in book(DAY)}
+    assert all(not line.why for line in lines.values()) and len(lines) > 1_000
+    gemini = lines["gemini-2.5-pro"]
+    assert (gemini.input_micros, [one["input_micros"] for one in gemini.tiers]) == (1_250_000, [2_500_000])
+    assert lines["claude-sonnet-4-5"].rates["cache_write_1h_micros"] == 6_000_000
+    assert lines["deepseek-chat"].output_micros == 1_100_000
