@@ -214,7 +214,7 @@ def _dated(model: Any, source: str, today: date) -> Iterator[PriceFileLine]:
 
 
 def _answers(prices: Any) -> Decimal:
-    """What answers cost, to find the most expensive hour of a day."""
+    """The price of answers, to find the most expensive hour of a day."""
     amount = getattr(prices.output_mtok, "base", prices.output_mtok)
     return Decimal(0) if amount is None else amount
 
