@@ -198,6 +198,7 @@ CONSOLE_WRITES = {
     "trajectories/<uuid:trajectory_id>/annotate/": "annotation.edit",
     "datasets/annotated/": "dataset.edit",
     "datasets/new/": "dataset.edit",
+    "datasets/preview/": "dataset.edit",
     "datasets/<uuid:dataset_id>/edit/": "dataset.edit",
     "datasets/<uuid:dataset_id>/archive/": "dataset.edit",
     "datasets/<uuid:dataset_id>/restore/": "dataset.edit",

@@ -28,7 +28,9 @@ def jsonl_rows(text: str, *, like: str, fault: Callable[[Any], str | None] = lam
         Invalid: a line is not a JSON object; the first few wrong lines are named.
     """
     rows, lines, wrong = [], [], []
-    for number, line in enumerate(text.splitlines(), start=1):
+    if "\n" not in text:
+        text = text.replace("\r", "\n")
+    for number, line in enumerate(text.split("\n"), start=1):  # other characters that end lines may be in its texts
         if not line.strip():
             continue
         row, problem = _object(line, like)

@@ -180,3 +180,22 @@ def test_rest_says_and_does_the_same(operator: Actor, olivia: Any) -> None:
     assert caller.post(f"datasets/{one['id']}/archive").json()["archived_at"]
     assert [row["id"] for row in caller.get("datasets", archived="true").json()["results"]] == [one["id"]]
     assert [row["id"] for row in caller.get("datasets", archived="false").json()["results"]] == [two["id"]]
+
+
+def test_a_file_is_shown_before_it_is_uploaded_and_its_mapping_is_remembered(console: Client) -> None:
+    def shown(**more: str) -> str:
+        file = SimpleUploadedFile("own.csv", b"Frage,Loesung,id\nWhat is 2 + 2?,4,7\n")
+        return text(console.post("/datasets/preview/", {"file": file, **more}).content.decode())
+
+    assert "No column is named like a query" in shown()
+    chosen = {"query_column": "Frage", "answer_column": "Loesung"}
+    assert "Answers are graded by math (1)" in shown(**chosen)
+    file = SimpleUploadedFile("own.csv", b"Frage,Loesung,id\nWhat is 2 + 2?,4,7\n")
+    assert "has 1 queries" in text(
+        console.post("/datasets/new/", {"file": file, **chosen}, follow=True).content.decode()
+    )
+    row = DatasetRow.objects.get()
+    assert (row.query, row.expected_outcome, row.metadata) == ("What is 2 + 2?", {"answer": 4}, {"id": "7"})
+    assert "Answers are graded by math (1)" in shown()
+    broken = SimpleUploadedFile("own.parquet", b"PAR1")
+    assert "not Parquet" in console.post("/datasets/preview/", {"file": broken}).content.decode()

@@ -28,6 +28,7 @@ from experiences.trajectories.filters import TrajectoryFilters
 from training.config.validation import MAX_QUERIES
 from training.data.annotated import dataset_from_annotated
 from training.data.kept_checks import checks_of
+from training.data.mapping import ColumnMapping
 from training.data.uploads import clean_rows, read_rows
 from training.presenters.dataset_files import DatasetOut, RowIn, RowOut, dataset_file
 
@@ -71,7 +72,13 @@ class DatasetFile(Strict):
         max_length=60, required=False, allow_blank=True, help_text="As prompt packs name it."
     )
     follows = serializers.UUIDField(required=False, help_text="The dataset of which this is the next version.")
-    file = serializers.FileField(help_text="A .jsonl file, or a .csv file with the columns query and expected_outcome.")
+    query_column = serializers.CharField(
+        max_length=200, required=False, help_text="The column of queries; guessed from the names of columns."
+    )
+    answer_column = serializers.CharField(
+        max_length=200, required=False, allow_blank=True, help_text="The column of answers; with query_column only."
+    )
+    file = serializers.FileField(help_text="JSONL, JSON, CSV, TSV or Parquet, each also in gzip.")
 
 
 class AnnotatedIn(Strict):
@@ -215,7 +222,9 @@ def read_request(request: Request) -> dict[str, Any]:
     if isinstance(data, QueryDict):
         form = parsed(DatasetFile, data.dict())
         upload = form["file"]
-        rows = read_rows(upload.name, upload.read())
+        query = form.get("query_column", "")
+        mapping = ColumnMapping(query, form.get("answer_column", "")) if query else None
+        rows = read_rows(upload.name, upload.read(), mapping)
         given = {"domain": form.get("domain", ""), "follows": form.get("follows")}
         return given | {
             "name": form.get("name") or ("" if form.get("follows") else upload.name),

@@ -6,12 +6,23 @@ from typing import Any
 
 from django import forms
 from django.db.models import QuerySet
+from django.urls import reverse_lazy
 
 from agentcore_site.console.forms import ServiceForm
 from experiences.agents.services.datasets import LONGEST_DOMAIN, LONGEST_NAME
 from experiences.models import Dataset
 
 ABOUT = "Topic of its queries, as named by a prompt pack; may be empty."
+
+
+# Attributes of what shows the file's columns and first rows again when it changes.
+PREVIEWED = {
+    "hx-post": reverse_lazy("training:dataset_preview"),
+    "hx-encoding": "multipart/form-data",
+    "hx-include": "closest form",
+    "hx-target": "#preview",
+    "hx-trigger": "change",
+}
 
 
 class DatasetForm(ServiceForm):
@@ -27,9 +38,11 @@ class DatasetForm(ServiceForm):
 
 class UploadForm(ServiceForm):
     file = forms.FileField(
-        help_text='JSONL with {"query": "...", "expected_outcome": {...}} in each line, or CSV with these columns; at '
-        "most 10,000 rows and 64 MB.",
+        help_text="JSONL, JSON, CSV, TSV or Parquet, each also in gzip; at most 10,000 rows and 64 MB.",
+        widget=forms.ClearableFileInput(attrs=PREVIEWED),
     )
+    query_column = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
+    answer_column = forms.CharField(max_length=200, required=False, widget=forms.HiddenInput)
     name = forms.CharField(max_length=LONGEST_NAME, required=False, help_text="Empty: the file's name.")
     domain = forms.CharField(max_length=LONGEST_DOMAIN, required=False, help_text=ABOUT)
 

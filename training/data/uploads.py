@@ -1,36 +1,72 @@
-"""Dataset files from people: JSONL or CSV, refused with the number of the line that is wrong."""
+"""Dataset files from people, read (``tables``) and mapped (``mapping``), refused with the place of what is wrong."""
 
 from __future__ import annotations
 
-import csv
-import io
 import json
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Final
 
 from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.lib.storable import unstorable
-from agentcore_site.lib.text_uploads import file_text, jsonl_rows, refused
-from training.config.validation import MAX_QUERIES, ConfigError, parse_queries, row_problem
+from agentcore_site.lib.text_uploads import refused
+from training.config.validation import MAX_QUERIES, ConfigError, parse_queries
+from training.data.mapping import ColumnMapping, graded_by, guessed, mapped, never_right
+from training.data.tables import MAX_BYTES, Table, read_table
 
-MAX_BYTES = 64 * 1024 * 1024
-LIKE = '{"query": "...", "expected_outcome": {...}}'
+__all__ = ["MAX_BYTES", "Preview", "clean_rows", "preview", "read_rows", "shown_cell"]
+
+SHOWN: Final = 5  # rows of a preview, and faults that a message names
+CELL: Final = 200  # characters
 
 
-def read_rows(filename: str, content: bytes) -> list[dict[str, Any]]:
-    """The cleaned rows of a ``.jsonl`` or ``.csv`` file.
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A file before it becomes a dataset. ``fault``: the reason why it can't, under this mapping."""
 
-    A JSONL line is ``{"query": "...", "expected_outcome": {...}, "metadata": {...}}``. A CSV needs the columns
-    ``query`` and ``expected_outcome`` (an answer, or a JSON object); every other column becomes metadata.
+    columns: list[str]
+    mapping: ColumnMapping
+    first: list[dict[str, Any]]
+    rows: list[dict[str, Any]]
+    size: int
+    graders: list[tuple[str, int]]
+    fault: str = ""
+
+
+def read_rows(filename: str, content: bytes, mapping: ColumnMapping | None = None) -> list[dict[str, Any]]:
+    """The cleaned rows of a file (JSONL, JSON, CSV, TSV, Parquet, each also in gzip).
+
+    A row has "query", "expected_outcome" and "metadata", or the columns that ``mapping`` names; without one it is
+    guessed. Every other column becomes metadata.
 
     Raises:
         TooLarge: more than 64 MB or 10,000 queries.
-        Invalid: the first lines that are wrong, with their numbers.
+        Invalid: the first rows that are wrong, with their numbers.
     """
-    if len(content) > MAX_BYTES:
-        raise TooLarge(f"The file has {len(content) / 2**20:.0f} MB; at most {MAX_BYTES // 2**20} MB are taken.")
-    text = file_text(content)
-    rows = _csv(text) if filename.lower().endswith(".csv") else jsonl_rows(text, like=LIKE, fault=row_problem)
-    return clean_rows(rows)
+    table = read_table(filename, content)
+    return clean_rows(_mapped(table, mapping))
+
+
+def preview(filename: str, content: bytes, mapping: ColumnMapping | None = None) -> Preview:
+    """The columns and first rows of a file, and what it becomes under a mapping.
+
+    Raises:
+        Invalid, TooLarge: the file can't be read.
+    """
+    table = read_table(filename, content)
+    columns = table.columns
+    chosen = mapping or guessed(columns, table.rows) or ColumnMapping("")
+    rows, fault = [], ""
+    try:
+        rows = clean_rows(_mapped(table, chosen))
+    except (Invalid, TooLarge) as error:
+        fault = error.message
+    return Preview(columns, chosen, table.rows[:SHOWN], rows[:SHOWN], len(table.rows), graded_by(rows), fault)
+
+
+def shown_cell(value: Any) -> str:
+    """The beginning of a cell, for people."""
+    text = value if isinstance(value, str) else "" if value is None else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= CELL else f"{text[:CELL]}…"
 
 
 def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
@@ -45,36 +81,26 @@ def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
         if reason := unstorable(row):
             raise refused(f"Row {number} can't be stored: {reason}.")
     try:
-        return parse_queries(rows)
+        clean = parse_queries(rows)
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
+    wrong = [f"Row {number}: {reason}" for number, row in enumerate(clean, start=1) if (reason := never_right(row))]
+    if wrong:
+        more = f" {len(wrong) - SHOWN:,} more rows are like that." if len(wrong) > SHOWN else ""
+        raise refused(" ".join(wrong[:SHOWN]) + more)
+    return clean
 
 
-def _csv(text: str) -> list[dict[str, Any]]:
-    reader = csv.DictReader(io.StringIO(text))
-    try:
-        return _csv_rows(reader)
-    except csv.Error as error:  # a NUL, or a cell beyond the reader's limit
-        raise refused(f"Line {reader.line_num} is not CSV: {error}.") from error
-
-
-def _csv_rows(reader: csv.DictReader[str]) -> list[dict[str, Any]]:
-    if not reader.fieldnames or not {"query", "expected_outcome"} <= set(reader.fieldnames):
-        raise refused("Line 1 must name the columns query and expected_outcome.")
-    rows = []
-    for row in reader:
-        if None in row or None in row.values():
-            raise refused(f"Line {reader.line_num} has another number of columns than line 1.")
-        metadata = {name: value for name, value in row.items() if name not in {"query", "expected_outcome"} and value}
-        rows.append(
-            {"query": row["query"], "expected_outcome": _expected(row["expected_outcome"]), "metadata": metadata}
+def _mapped(table: Table, mapping: ColumnMapping | None) -> list[Any]:
+    columns = table.columns
+    if not table.rows:
+        return []
+    chosen = mapping or guessed(columns, table.rows)
+    if chosen is None or not chosen.query:
+        raise refused(
+            f"No column is named like a query. Columns: {', '.join(columns)[:300]}. Choose the column of the query and"
+            " the one of the answer, or name them query and expected_outcome."
         )
-    return rows
-
-
-def _expected(value: str) -> dict[str, Any]:
-    try:
-        parsed = json.loads(value)
-    except (ValueError, RecursionError):
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"answer": value}
+    if chosen.ours and not table.flat and all(isinstance(row.get("query"), str) for row in table.rows):
+        return list(table.rows)  # of our own form nothing is dropped in silence
+    return mapped(table, chosen)

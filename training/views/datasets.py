@@ -19,9 +19,10 @@ from experiences.agents.selectors import dataset_get, dataset_rows_visible, data
 from experiences.agents.services.datasets import dataset_archive, dataset_create, dataset_restore, dataset_update
 from experiences.models import Dataset, DatasetRow
 from experiences.models.trajectories import DatasetOrigin
-from training.data.forms import DatasetForm, UploadForm
+from training.data.forms import PREVIEWED, DatasetForm, UploadForm
 from training.data.kept_checks import checks_of
-from training.data.uploads import read_rows
+from training.data.mapping import ColumnMapping
+from training.data.uploads import preview, read_rows, shown_cell
 from training.presenters.dataset_files import DatasetOut, dataset_file
 from training.selectors.runs import runs_visible
 from training.splits import split_counts
@@ -39,6 +40,9 @@ FLAGS: Final = {
     "injection": "Possible attacks",
 }
 JOBS_SHOWN: Final = 10
+COLUMNS_SHOWN: Final = 12  # of a file
+MAPPINGS: Final = "dataset_mappings"  # in the session
+MAPPINGS_KEPT: Final = 20
 
 
 @page
@@ -62,14 +66,63 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     [of] = query_params(request, "of")
     before = dataset_get(actor, of) if of else None
     form = UploadForm(sent(request), request.FILES or None)
+    chosen = _chosen(request)
     if before is not None:
         form.fields["name"].help_text = f"Empty: {before.name}, as before."
     if made := form.applied(_uploaded, actor, before=before):
+        _remember(request, chosen)
         messages.success(request, f"{made.name}, version {made.version}, has {made.size:,} queries.")
         return redirect("training:dataset", dataset_id=made.pk)
     back = reverse("training:dataset", args=[before.pk]) if before is not None else reverse("training:datasets")
     context = {"form": form, "before": before, "back": back}
     return render(request, "training/dataset_new.html", context, status=form.status)
+
+
+@post_page
+def preview_file(request: HttpRequest, actor: Actor) -> HttpResponse:
+    """The columns and first rows of a chosen file, what they become, and how answers will be graded: a part of the
+    form."""
+    require(actor, "dataset.edit", current_organization(actor))
+    upload = request.FILES.get("file")
+    context: dict[str, Any] = {}
+    if upload is not None:
+        try:
+            content = upload.read()
+            found = preview(str(upload.name), content, _chosen(request))
+            known = _remembered(request, found.columns)
+            if known is not None and _chosen(request) is None:
+                found = preview(str(upload.name), content, known)
+            cells = [
+                [(name, shown_cell(row.get(name))) for name in found.columns[:COLUMNS_SHOWN]] for row in found.first
+            ]
+            context = {
+                "preview": found,
+                "cells": cells,
+                "columns": found.columns[:COLUMNS_SHOWN],
+                "attributes": PREVIEWED,
+            }
+        except DomainError as error:
+            context = {"fault": error.message}
+    return render(request, "training/_dataset_preview.html", context)
+
+
+def _chosen(request: HttpRequest) -> ColumnMapping | None:
+    """The mapping that a person chose in the form; None: it is guessed."""
+    query = request.POST.get("query_column", "").strip()
+    return ColumnMapping(query, request.POST.get("answer_column", "").strip()) if query else None
+
+
+def _remember(request: HttpRequest, mapping: ColumnMapping | None) -> None:
+    """For the next file with these columns, in the session."""
+    if mapping is not None:
+        known = request.session.get(MAPPINGS, [])
+        pair = [mapping.query, mapping.answer]
+        request.session[MAPPINGS] = [pair, *(one for one in known if one != pair)][:MAPPINGS_KEPT]
+
+
+def _remembered(request: HttpRequest, columns: list[str]) -> ColumnMapping | None:
+    known = request.session.get(MAPPINGS, [])
+    return next((ColumnMapping(*one) for one in known if set(one) - {""} <= set(columns)), None)
 
 
 @page
@@ -144,7 +197,16 @@ def download(request: HttpRequest, actor: Actor, dataset_id: Any) -> StreamingHt
     return rows
 
 
-def _uploaded(actor: Actor, *, file: Any, name: str = "", domain: str = "", before: Dataset | None = None) -> Dataset:
+def _uploaded(
+    actor: Actor,
+    *,  # the fields of the form
+    file: Any,
+    name: str = "",
+    domain: str = "",
+    query_column: str = "",
+    answer_column: str = "",
+    before: Dataset | None = None,
+) -> Dataset:
     """``file``: an ``UploadedFile``.
 
     Raises:
@@ -152,7 +214,8 @@ def _uploaded(actor: Actor, *, file: Any, name: str = "", domain: str = "", befo
         Conflict, Forbidden, Insufficient: as ``dataset_create``.
     """
     try:
-        rows = read_rows(str(file.name), file.read())
+        mapping = ColumnMapping(query_column, answer_column) if query_column else None
+        rows = read_rows(str(file.name), file.read(), mapping)
     except DomainError as error:
         raise Invalid(error.message, fields={"file": error.message}) from error
     own_name = "" if before is not None else str(file.name).rpartition(".")[0] or str(file.name)

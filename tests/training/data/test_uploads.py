@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
+import io
 import json
+from typing import Any, Final
 
 import pytest
 
 from agentcore_site.lib.errors import Invalid, TooLarge
-from training.data.uploads import MAX_BYTES, read_rows
+from training.data.mapping import NOTHING, ColumnMapping
+from training.data.uploads import MAX_BYTES, preview, read_rows
 
 GOOD = '{"query": " 2 + 2? ", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}\n'
 
@@ -21,7 +25,11 @@ def test_reader_reads_jsonl_and_trims() -> None:
 def test_reader_reads_csv_with_answers_or_objects() -> None:
     content = 'query,expected_outcome,source\n"2 + 2?",4,x\n"1, 2?","{""answer"": ""3""}",\n'
     rows = read_rows("q.csv", content.encode("utf-8-sig"))
-    assert rows[0] == {"query": "2 + 2?", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}
+    assert rows[0] == {
+        "query": "2 + 2?",
+        "expected_outcome": {"answer": "4"},
+        "metadata": {"source": "x"},
+    }  # one of the column is no number
     assert rows[1]["expected_outcome"] == {"answer": "3"}
 
 
@@ -33,7 +41,19 @@ def test_reader_reads_csv_with_answers_or_objects() -> None:
         ("q.jsonl", GOOD + '{"query": "   "}', "Row 2"),
         ("q.jsonl", GOOD + '{"query": "x", "colour": 1}', "Row 2: unknown key"),
         ("q.jsonl", "", "At least one query"),
-        ("q.csv", "question,answer\na,b\n", "Line 1 must name the columns"),
+        ("q.csv", "colour,size\na,b\n", "No column is named like a query. Columns: colour, size"),
+        ("q.csv", "query,query\na,b\n", "Line 1 must name each column once"),
+        ("q.json", '[{"query": "a"}, 3]', "Row 2 must be an object"),
+        ("q.json", '[{"query": "a"},\n{"query"]', "Line 2 is not JSON from its character 9"),
+        ("q.parquet", "PAR1 and more", "not Parquet that can be read"),
+        ("q.xlsx", "PK\x03\x04", "workbook of Excel"),
+        ("q.jsonl", '{"query": "n", "expected_outcome": {"answer": null}}', "Row 1: its answer is null"),
+        ("q.jsonl", '{"query": "n", "expected_outcome": {"answer": " "}}', "Row 1: its answer is empty"),
+        ("q.jsonl", '{"query": "n", "expected_outcome": {"answer": ["a", null]}}', "Row 1: its answer is null"),
+        ("q.jsonl", '{"question": "n", "answer": null}', "Row 1: its answer is null"),
+        ("q.csv", "query,expected_outcome\na,\n", "Row 1: its answer is empty"),
+        ("q.csv", "query,expected_outcome\na,\"{'answer': 4}\"\n", "is a Python value as text"),
+        ("q.csv", "query,expected_outcome\na,\"[None, 'x']\"\n", "is a Python value as text"),
         ("q.csv", "query,expected_outcome\na,b,c\n", "Line 2 has another number of columns"),
         ("q.csv", "query,expected_outcome\na\n", "Line 2 has another number of columns"),
     ],
@@ -54,3 +74,133 @@ def test_limits_on_size_and_number() -> None:
     many = "\n".join(json.dumps({"query": f"q{n}", "expected_outcome": {"answer": "1"}}) for n in range(10_001))
     with pytest.raises(TooLarge, match="10,001 queries"):
         read_rows("q.jsonl", many.encode())
+
+
+def csv_of(*answers: str) -> list[Any]:
+    lines = "".join(f"q{n},{answer}\n" for n, answer in enumerate(answers))
+    return [
+        row["expected_outcome"]["answer"] for row in read_rows("q.csv", f"query,expected_outcome\n{lines}".encode())
+    ]
+
+
+def test_a_column_of_numbers_holds_numbers_and_any_other_holds_text() -> None:
+    assert csv_of("18", "2.5", "-3", "1e3") == [18, 2.5, -3, 1000.0]
+    assert csv_of("18", "many") == ["18", "many"] and csv_of("007", "008") == ["007", "008"]
+    assert csv_of("12345678901234567") == [12345678901234567]
+
+
+def test_a_line_ends_at_a_line_feed_only() -> None:
+    text = '{"query": "first\u2028second", "expected_outcome": {"answer": 1}}\r\n{"query": "nel\u0085here"}\n'
+    assert [row["query"] for row in read_rows("q.jsonl", text.encode())] == ["first\u2028second", "nel\u0085here"]
+    assert len(read_rows("q.jsonl", b'{"query": "a"}\r{"query": "b"}')) == 2
+
+
+ROWS: Final = [{"query": "a", "expected_outcome": {"answer": 1}}, {"query": "b", "expected_outcome": {"answer": 2}}]
+
+
+def parquet_of(rows: list[dict[str, Any]]) -> bytes:
+    import pyarrow as arrow
+    from pyarrow import parquet
+
+    held = io.BytesIO()
+    parquet.write_table(arrow.Table.from_pylist(rows), held)
+    return held.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("q.json", json.dumps(ROWS).encode()),
+        ("q.jsonl", json.dumps(ROWS, indent=1).encode()),
+        ("q.json", json.dumps({"version": 1, "data": ROWS}).encode()),
+        ("q.json", "\n".join(map(json.dumps, ROWS)).encode()),
+        ("q.jsonl.gz", gzip.compress("\n".join(map(json.dumps, ROWS)).encode())),
+        ("q", gzip.compress(json.dumps(ROWS[0]).encode() + b"\n") + gzip.compress(json.dumps(ROWS[1]).encode())),
+        ("q.tsv", b"query\texpected_outcome\na\t1\nb\t2\n"),
+        ("q.csv.gz", gzip.compress(b"query,expected_outcome\na,1\nb,2\n")),
+        ("q.csv", b"query;expected_outcome\r\na;1\r\nb;2\r\n"),
+        ("q.parquet", parquet_of(ROWS)),
+    ],
+)
+def test_reader_reads_every_form_of_file(name: str, content: bytes) -> None:
+    assert [(row["query"], row["expected_outcome"]) for row in read_rows(name, content)] == [
+        ("a", {"answer": 1}),
+        ("b", {"answer": 2}),
+    ]
+
+
+CHAT: Final = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+SHARED: Final = [
+    {"from": "system", "value": "Be brief."},
+    {"from": "human", "value": "2 + 2?"},
+    {"from": "gpt", "value": "4"},
+]
+
+
+@pytest.mark.parametrize(
+    ("row", "query", "expected"),
+    [
+        ({"question": "q", "answer": "4"}, "q", {"answer": "4"}),
+        ({"Question": "q", "Answer": 4}, "q", {"answer": 4}),
+        ({"prompt": "q", "completion": "4"}, "q", {"answer": "4"}),
+        ({"prompt": CHAT[:1], "completion": CHAT[1:]}, "2 + 2?", {"answer": "4"}),
+        ({"messages": CHAT}, "2 + 2?", {"answer": "4"}),
+        ({"messages": json.dumps(CHAT)}, "2 + 2?", {"answer": "4"}),
+        ({"conversations": SHARED}, "System: Be brief.\n\nUser: 2 + 2?", {"answer": "4"}),
+        ({"input": CHAT[:1], "ideal": ["4", "four"]}, "2 + 2?", {"answer": ["4", "four"]}),
+        ({"instruction": "Add.", "input": "2 + 2", "output": "4"}, "Add.\n\n2 + 2", {"answer": "4"}),
+        ({"question": "q", "answer": "9 * 2 = <<9*2=18>>18\n#### 18"}, "q", {"answer": 18}),
+        ({"question": "q", "answer": "so\n#### 1,234"}, "q", {"answer": 1234}),
+        ({"problem": "q", "solution": "so $\\boxed{\\frac{1}{2}}$."}, "q", {"answer": "\\frac{1}{2}"}),
+        ({"prompt": CHAT[:1], "reward_model": {"style": "rule", "ground_truth": "4"}}, "2 + 2?", {"answer": "4"}),
+        ({"question": "q", "answer": "4", "info": {"unit": "kg"}, "task": "sums"}, "q", {"answer": "4"}),
+        ({"frage": "q", "query": "x", "expected_outcome": {"regex": "4"}}, "x", {"regex": "4"}),
+    ],
+)
+def test_columns_of_known_forms_are_mapped(row: dict[str, Any], query: str, expected: Any) -> None:
+    if "frage" in row:
+        with pytest.raises(Invalid, match="unknown key"):
+            read_rows("q.jsonl", json.dumps(row).encode())
+        row = {name: value for name, value in row.items() if name != "frage"}
+    [found] = read_rows("q.jsonl", json.dumps(row).encode())
+    assert (found["query"], found["expected_outcome"]) == (query, expected)
+
+
+def test_other_columns_become_metadata_and_a_mapping_is_chosen() -> None:
+    content = b"id,Frage,Loesung\n1,What is it?,4\n"
+    mapping = ColumnMapping("Frage", "Loesung")
+    [row] = read_rows("q.csv", content, mapping)
+    assert row == {"query": "What is it?", "expected_outcome": {"answer": 4}, "metadata": {"id": "1"}}
+    with pytest.raises(Invalid, match="There is no column 'Antwort'"):
+        read_rows("q.csv", content, ColumnMapping("Frage", "Antwort"))
+
+
+def test_images_stay_as_addresses_and_conversations_as_messages() -> None:
+    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+    row = {
+        "messages": [{"role": "system", "content": "Look."}, {"role": "user", "content": [image, {"text": "What?"}]}]
+    }
+    [found] = read_rows("q.jsonl", json.dumps(row).encode())
+    assert found["query"] == "System: Look.\n\nUser: Image: https://example.org/a.png\nWhat?"
+    assert [one["role"] for one in found["metadata"]["messages"]] == ["system", "user"]
+
+
+def test_preview_says_columns_rows_and_graders_or_the_fault() -> None:
+    found = preview("q.csv", b"question,answer\na,1\nb,2\n")
+    assert (found.columns, found.mapping, found.size) == (
+        ["question", "answer"],
+        ColumnMapping("question", "answer"),
+        2,
+    )
+    assert found.graders == [("math", 2)] and found.rows[0]["expected_outcome"] == {"answer": 1} and not found.fault
+    assert "No column is named" in preview("q.csv", b"a,b\n1,2\n").fault
+    assert preview("q.jsonl", b'{"query": "a"}').graders == [(NOTHING, 1)]
+
+
+def test_what_unpacks_to_too_much_is_refused() -> None:
+    with pytest.raises(TooLarge, match="unpacks to more than 64 MB"):
+        read_rows("q.jsonl.gz", gzip.compress(b" " * (MAX_BYTES + 1)))
+    with pytest.raises(Invalid, match="cut off"):
+        read_rows("q.jsonl.gz", gzip.compress(GOOD.encode() * 100)[:-20])
+    with pytest.raises(TooLarge, match="unpacks to more than 64 MB"):
+        read_rows("q.parquet", parquet_of([{"query": "x" * 1_000_000, "n": n} for n in range(80)]))

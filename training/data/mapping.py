@@ -1,0 +1,240 @@
+"""Columns of a file become queries and what is expected of their answers. Guessed from the forms that datasets have,
+and chosen by a person.
+
+Known forms: our own; question and answer in two columns under their usual names; GSM8K (the answer behind "####");
+conversations (``messages`` of fine-tuning, ShareGPT's ``conversations``, a ``prompt`` of messages), the last answer of
+which is expected; ``input`` and ``ideal`` of OpenAI's evals; verl's ``reward_model``; verifiers' ``info``.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from agentcore_site.lib.text_uploads import refused
+from experiences.rollouts.environments.answers import boxes_in
+from experiences.rollouts.environments.scorers import scorer_of
+from training.data.tables import Table
+
+OURS: Final = ("query", "expected_outcome", "metadata")
+QUERIES: Final = (
+    *("query", "question", "problem", "prompt", "messages", "conversations", "conversation", "instruction"),
+    *("input", "user_input", "task", "text", "user", "item"),
+)
+ANSWERS: Final = (
+    *("expected_outcome", "answer", "final_answer", "expected_answer", "expected_output", "expected", "ideal"),
+    *("ground_truth", "reward_model", "reference_answer", "reference", "target", "label", "gold", "solution"),
+    *("completion", "output", "response", "chosen"),
+)
+CONVERSATIONS: Final = ("messages", "conversations", "conversation", "prompt", "input", "question")
+ROLES: Final = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
+NOTHING: Final = "nothing: there is no answer to compare with"
+MAX_WRONG: Final = 5
+
+_NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][-+]?\d{1,2})?")
+_GSM8K: Final = re.compile(r"\n####\s*([^\n]+?)\s*\Z")
+_PYTHON: Final = re.compile(r"\s*[{\[]\s*(?:'|None\b|True\b|False\b|\w+\s*:)")
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnMapping:
+    """Columns of the query and of the answer; "" for none. The other columns become metadata."""
+
+    query: str
+    answer: str = ""
+
+    @property
+    def ours(self) -> bool:
+        return self.query == "query" and self.answer in ("", "expected_outcome")
+
+
+def guessed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]] = ()) -> ColumnMapping | None:
+    """The mapping that the names of columns suggest; None: none does."""
+    by_name = {re.sub(r"[\s-]+", "_", name.strip().casefold()): name for name in reversed(columns)}
+    query = next((by_name[name] for name in QUERIES if name in by_name), "")
+    if not query:
+        return None
+    answers = [by_name[name] for name in ANSWERS if name in by_name and by_name[name] != query]
+    first = rows[0] if rows else {}
+    if not answers and not _conversation(first.get(query)) and len(columns) == 2:
+        answers = [name for name in columns if name != query]
+    return ColumnMapping(query, answers[0] if answers else "")
+
+
+def mapped(table: Table, mapping: ColumnMapping) -> list[dict[str, Any]]:
+    """Rows of a dataset.
+
+    Raises:
+        Invalid: a column is missing, or rows can never be right; the first of them are named.
+    """
+    for name in (mapping.query, mapping.answer):
+        if name and name not in table.columns:
+            raise refused(f"There is no column {name!r}. Columns: {', '.join(table.columns)[:300]}.")
+    numbers = table.flat and bool(mapping.answer) and _all_numbers([row.get(mapping.answer) for row in table.rows])
+    rows, wrong = [], []
+    for number, row in enumerate(table.rows, start=1):
+        try:
+            rows.append(_row(row, mapping, numbers))
+        except ValueError as error:
+            wrong.append(f"Row {number}: {error}")
+    if wrong:
+        more = f" {len(wrong) - MAX_WRONG:,} more rows are wrong." if len(wrong) > MAX_WRONG else ""
+        raise refused(" ".join(wrong[:MAX_WRONG]) + more)
+    return rows
+
+
+def graded_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
+    """(scorer, number of rows), most first."""
+    counts = Counter(scorer_of(row["expected_outcome"]) if row.get("expected_outcome") else NOTHING for row in rows)
+    return counts.most_common()
+
+
+def never_right(row: Mapping[str, Any]) -> str:
+    """The reason why no answer to a row can be right, as a sentence; "" without one."""
+    expected = row.get("expected_outcome")
+    if not isinstance(expected, Mapping):
+        return ""
+    if "answer" in expected and not any(expected.get(name) for name in ("judge", "json_schema", "regex", "contains")):
+        answer = expected["answer"]
+        for one in answer if isinstance(answer, list) and answer else [answer]:
+            if one is None:
+                return "its answer is null; give the right answer, or leave the row out."
+            if one in ([], {}) or (isinstance(one, str) and not one.strip()):
+                return "its answer is empty; give the right answer, or leave the row out."
+    for one in expected.values():
+        if isinstance(one, str) and _is_python(one):
+            return f"{one[:40]!r} is a Python value as text, not JSON; write it with json.dumps."
+    return ""
+
+
+def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[str, Any]:
+    """Raises ValueError: it has no query."""
+    query, further = row.get(mapping.query), {}
+    messages = _conversation(query)
+    answer: Any = row.get(mapping.answer) if mapping.answer else None
+    if messages is not None:
+        if not mapping.answer and messages[-1]["role"] == "assistant":
+            answer = messages[-1]["content"]
+            messages = messages[:-1]
+        query = _as_text(messages)
+        further = {"messages": messages} if len(messages) > 1 else {}
+    if not isinstance(query, str) or not query.strip():
+        raise ValueError(f"column {mapping.query!r} has no text.")
+    context = row.get("input")
+    if mapping.query == "instruction" and isinstance(context, str) and context.strip() and mapping.answer != "input":
+        query = f"{query}\n\n{context}"
+    metadata = row.get("metadata") if isinstance(row.get("metadata"), Mapping) else {}
+    left = {
+        name: value
+        for name, value in row.items()
+        if name not in (mapping.query, mapping.answer, "metadata") and value not in (None, "")
+    }
+    found: dict[str, Any] = {"query": query, "metadata": {**left, **(metadata or {}), **further}}
+    if mapping.answer or answer is not None:
+        found["expected_outcome"] = _expected(answer, numbers)
+    return found
+
+
+def _expected(value: Any, numbers: bool) -> dict[str, Any]:
+    """What counts as success, from a cell."""
+    if isinstance(value, str):
+        value = _cell(value, numbers)
+    if isinstance(value, Mapping):
+        if "ground_truth" in value:  # verl's reward_model
+            return {"answer": _final(value["ground_truth"])}
+        return dict(value)
+    if (messages := _conversation(value)) is not None:
+        value = messages[-1]["content"]
+    return {"answer": _final(value)}
+
+
+def _cell(text: str, numbers: bool) -> Any:
+    """A cell of text: an object of JSON, a number where all of the column are, else the text."""
+    if numbers and _NUMBER.fullmatch(text.strip()):
+        return json.loads(text)
+    if text.lstrip()[:1] in ("{", "["):
+        try:
+            found = json.loads(text)
+        except (ValueError, RecursionError):
+            return text
+        return found if isinstance(found, dict | list) else text
+    return text
+
+
+def _final(value: Any) -> Any:
+    """The answer of a worked solution: behind "####" (GSM8K), or in the box of its end (MATH); a number as a number."""
+    if not isinstance(value, str):
+        return value
+    found = _GSM8K.search(f"\n{value}")
+    if found is not None:
+        number = found[1].replace(",", "").replace("$", "")
+        return json.loads(number) if _NUMBER.fullmatch(number) else found[1]
+    boxed = boxes_in(value) if "\\boxed" in value else None
+    return value if boxed is None else boxed
+
+
+def _all_numbers(cells: Sequence[Any]) -> bool:
+    """Whether all cells with text are numbers. A number with zeros before it is a name."""
+    texts = [cell.strip() for cell in cells if isinstance(cell, str) and cell.strip()]
+    return bool(texts) and all(_NUMBER.fullmatch(text) for text in texts)
+
+
+def _is_python(text: str) -> bool:
+    if not _PYTHON.match(text) or len(text) > 10_000:
+        return False
+    try:
+        json.loads(text)
+        return False
+    except (ValueError, RecursionError):
+        pass
+    try:
+        return isinstance(ast.literal_eval(text.strip()), dict | list)
+    except (ValueError, SyntaxError, RecursionError, MemoryError, TypeError):
+        return False
+
+
+def _conversation(value: Any) -> list[dict[str, Any]] | None:
+    """The messages of a conversation, ours or ShareGPT's, also as JSON in a text; None: it is none."""
+    if isinstance(value, str) and value.lstrip()[:1] == "[":
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if isinstance(value, Mapping):
+        value = value.get("messages") or value.get("input")
+    if not isinstance(value, list) or not value or not all(isinstance(one, Mapping) for one in value):
+        return None
+    messages = []
+    for one in value:
+        role, content = one.get("role") or one.get("from"), one.get("content", one.get("value"))
+        if not isinstance(role, str) or not isinstance(content, str | list | type(None)):
+            return None
+        messages.append({"role": ROLES.get(role, role), "content": _content(content)})
+    return messages
+
+
+def _content(content: Any) -> str:
+    """The text of a message; an image by its address."""
+    if not isinstance(content, list):
+        return content or ""
+    parts = []
+    for part in content:
+        if isinstance(part, Mapping):
+            image = part.get("image_url")
+            address = image.get("url") if isinstance(image, Mapping) else image
+            parts.append(str(part.get("text") or (f"Image: {address}" if isinstance(address, str) else "")))
+        else:
+            parts.append(str(part))
+    return "\n".join(part for part in parts if part)
+
+
+def _as_text(messages: Sequence[Mapping[str, Any]]) -> str:
+    """A conversation as one query: of a single user's message its text, else who said which."""
+    if len(messages) == 1:
+        return str(messages[0]["content"])
+    return "\n\n".join(f"{str(one['role']).capitalize()}: {one['content']}" for one in messages)
