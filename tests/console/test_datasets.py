@@ -18,7 +18,7 @@ from agentcore_site.rest import row_files
 from agentcore_site.tenancy.actors import Actor
 from evaluation.models import EvaluationRun
 from experiences.agents.services.datasets import dataset_archive, dataset_create
-from experiences.models import Agent, Dataset
+from experiences.models import Agent, Dataset, DatasetRow
 from tests.console.conftest import SignIn
 from tests.support.callers import Caller
 from tests.support.pages import html

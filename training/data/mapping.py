@@ -141,7 +141,7 @@ def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[
 
 
 def _expected(value: Any, numbers: bool) -> dict[str, Any]:
-    """What counts as success, from a cell."""
+    """The expectation of a cell."""
     if isinstance(value, str):
         value = _cell(value, numbers)
     if isinstance(value, Mapping):

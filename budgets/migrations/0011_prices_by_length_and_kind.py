@@ -5,7 +5,7 @@ from django.db import migrations, models
 
 class Migration(migrations.Migration):
     dependencies = [
-        ("budgets", "0009_plain_words"),
+        ("budgets", "0010_ids_in_turn"),
     ]
 
     operations = [
