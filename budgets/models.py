@@ -266,7 +266,7 @@ class ModelPrice(models.Model):
     rates = models.JSONField(
         default=dict,
         blank=True,
-        help_text="Micro-dollars per million tokens of other kinds, by the names of ``pricing.TokenRates``.",
+        help_text="Prices of other kinds of tokens per million, by the names of ``pricing.TokenRates``.",
     )
     tiers = models.JSONField(
         default=list,

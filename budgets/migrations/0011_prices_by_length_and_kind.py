@@ -15,7 +15,7 @@ class Migration(migrations.Migration):
             field=models.JSONField(
                 blank=True,
                 default=dict,
-                help_text="Micro-dollars per million tokens of other kinds, by the names of ``pricing.TokenRates``.",
+                help_text="Prices of other kinds of tokens per million, by the names of ``pricing.TokenRates``.",
             ),
         ),
         migrations.AddField(

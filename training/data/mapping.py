@@ -19,7 +19,7 @@ from typing import Any, Final
 from agentcore_site.lib.text_uploads import refused
 from experiences.rollouts.environments.answers import boxes_in
 from experiences.rollouts.environments.scorers import scorer_of
-from training.data.tables import Table
+from training.data.tables import RowTable
 
 OURS: Final = ("query", "expected_outcome", "metadata")
 QUERIES: Final = (
@@ -66,7 +66,7 @@ def guessed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]] = ()) -> C
     return ColumnMapping(query, answers[0] if answers else "")
 
 
-def mapped(table: Table, mapping: ColumnMapping) -> list[dict[str, Any]]:
+def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
     """Rows of a dataset.
 
     Raises:

@@ -25,7 +25,7 @@ LIKE: Final = '{"query": "...", "expected_outcome": {...}}'
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class RowTable:
     """Rows of a file as objects. ``flat``: cells are text (CSV, TSV)."""
 
     rows: list[dict[str, Any]]
@@ -41,7 +41,7 @@ class Table:
         return list(found)
 
 
-def read_table(filename: str, content: bytes) -> Table:
+def read_table(filename: str, content: bytes) -> RowTable:
     """The rows of a file, as they are in it.
 
     Raises:
@@ -80,14 +80,14 @@ def _unpacked(content: bytes) -> bytes:
     return found
 
 
-def _text(name: str, text: str) -> Table:
+def _text(name: str, text: str) -> RowTable:
     start = text.lstrip()[:1]
     if name.endswith((".tsv", ".tab")):
         return _separated(text, "\t")
     if name.endswith(".csv"):
         return _separated(text, _separator(text))
     rows = _json(text, whole=start == "[") if start == "[" or (start == "{" and name.endswith(".json")) else None
-    return Table(jsonl_rows(text, like=LIKE) if rows is None else rows, flat=False)
+    return RowTable(jsonl_rows(text, like=LIKE) if rows is None else rows, flat=False)
 
 
 def _json(text: str, *, whole: bool) -> list[dict[str, Any]] | None:
@@ -123,7 +123,7 @@ def _separator(text: str) -> str:
     return next((one for one in (",", ";", "\t") if one in head), ",")
 
 
-def _separated(text: str, separator: str) -> Table:
+def _separated(text: str, separator: str) -> RowTable:
     reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
     rows: list[dict[str, Any]] = []
     try:
@@ -138,10 +138,10 @@ def _separated(text: str, separator: str) -> Table:
                 raise TooLarge(f"More than {MAX_QUERIES:,} queries; at most so many are taken. Split the dataset.")
     except csv.Error as error:  # a NUL, or a cell beyond the reader's limit
         raise refused(f"Line {reader.line_num} is not CSV: {error}.") from error
-    return Table(rows, flat=True)
+    return RowTable(rows, flat=True)
 
 
-def _parquet(content: bytes) -> Table:
+def _parquet(content: bytes) -> RowTable:
     """Read in batches: a dictionary of long texts would unpack to a thousand times its size."""
     import pyarrow as arrow  # a third of a second, for those who upload Parquet
     from pyarrow import parquet
@@ -161,7 +161,7 @@ def _parquet(content: bytes) -> Table:
             rows += batch.to_pylist()
     except (arrow.ArrowException, OSError, ValueError, OverflowError) as error:
         raise refused(f"The file is not Parquet that can be read: {str(error)[:200]}") from error
-    return Table([{name: _plain(value) for name, value in row.items()} for row in rows], flat=False)
+    return RowTable([{name: _plain(value) for name, value in row.items()} for row in rows], flat=False)
 
 
 def _plain(value: Any) -> Any:

@@ -11,7 +11,7 @@ from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.text_uploads import refused
 from training.config.validation import MAX_QUERIES, ConfigError, parse_queries
 from training.data.mapping import ColumnMapping, graded_by, guessed, mapped, never_right
-from training.data.tables import MAX_BYTES, Table, read_table
+from training.data.tables import MAX_BYTES, RowTable, read_table
 
 __all__ = ["MAX_BYTES", "Preview", "clean_rows", "preview", "read_rows", "shown_cell"]
 
@@ -91,7 +91,7 @@ def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
     return clean
 
 
-def _mapped(table: Table, mapping: ColumnMapping | None) -> list[Any]:
+def _mapped(table: RowTable, mapping: ColumnMapping | None) -> list[Any]:
     columns = table.columns
     if not table.rows:
         return []
