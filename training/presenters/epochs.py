@@ -13,7 +13,7 @@ from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
 from experiences.lessons.selectors import experiences_visible
 from training.models import TrainingRun
-from training.selectors.failed_rollouts import failed_rollouts
+from training.selectors.failed_rollouts import failed_rollouts, unanswered
 from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
@@ -148,7 +148,8 @@ def nothing_changed(run: TrainingRun) -> str:
     if failed.verdict:
         return failed.verdict
     if not decided:
-        return f"{head} No useful lesson was found. {failed.sentence()}".rstrip()
+        found = unanswered(run) or "No useful lesson was found."
+        return f"{head} {found} {failed.sentence()}".rstrip()
     gate = decided[-1]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
-from experiences.models import TrajectoryRecord
+from experiences.models import Question, TrajectoryRecord
 from training.models import TrainingRun
 
 CLASSES: Final = {
@@ -84,3 +84,13 @@ def failed_rollouts(run: TrainingRun) -> FailedRollouts:
     largest = by_class.most_common(1)[0][0] if by_class else ""
     words = next((one["words"] for one in found if one["boundary"] == largest), "").partition(": ")[2]
     return FailedRollouts(sum(one["n"] for one in found), by_class, words[:WORDS])
+
+
+def unanswered(run: TrainingRun) -> str:
+    """A sentence about a run whose reflector gave no usable answer at all; "" for others."""
+    rows = Question.objects.filter(job_id=run.pk)
+    if rows.filter(usable=True).exists() or not (n := rows.count()):
+        return ""
+    latest = rows.order_by("-at").values_list("reason", flat=True).first()
+    asked = f"The model that reflects on attempts gave no usable answer to {n:,} question{'' if n == 1 else 's'}"
+    return f"{asked}, so that no lesson could be drawn. The latest reason: {latest}"

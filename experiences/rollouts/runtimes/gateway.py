@@ -29,6 +29,7 @@ from experiences.rollouts.runtimes.responses_body import Item, ResponsesBody, it
 if TYPE_CHECKING:
     import uvicorn
 
+MODELS: Final = "/v1/models"
 MAX_BODY: Final = 4 * 2**20
 REFUSALS: Final = (BadCall, Halted, LLMError)
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -141,11 +142,12 @@ class RolloutGateway:
     async def _served(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
         """Raises BadCall, Halted, LLMError."""
         session = self._of_key(scope)  # before the body: one without a key is not read
-        path, method = scope["path"], scope["method"]
-        if path == "/v1/models":
+        path, method = scope["path"].rstrip("/"), scope["method"]
+        if path in (MODELS, f"{MODELS}/{session.model}"):
             if method != "GET":
                 raise BadCall("Use GET.", 405)
-            return await _send(send, 200, _models(session.model))
+            found = _models(session.model)
+            return await _send(send, 200, found if path == MODELS else found["data"][0])
         answer = ANSWERS.get(path)
         if answer is None:
             raise BadCall(f"Only POST {', POST '.join(ANSWERS)} and GET /v1/models are served here.", 404)
@@ -157,7 +159,8 @@ class RolloutGateway:
 
     def _of_key(self, scope: dict[str, Any]) -> Session:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
-        key = headers.get("authorization", "").removeprefix("Bearer ").strip()
+        given = headers.get("authorization") or headers.get("api-key") or headers.get("x-api-key", "")
+        key = given.removeprefix("Bearer ").strip()
         session = self._sessions.get(key)
         if session is None:
             raise BadCall("This key is not valid, or its rollout is over.", 401, "authentication_error")
@@ -263,7 +266,8 @@ def _refused(error: Exception) -> tuple[int, dict[str, Any]]:
     if isinstance(error, Halted):
         return 503, _error(str(error), error.reason)
     assert isinstance(error, LLMError)
-    status = 502 if isinstance(error, Malformed) else error.status or 502
+    # An answer that came whole and can't be used was paid for: clients do not call again after a 424.
+    status = 424 if isinstance(error, Malformed) else error.status or 502
     return status, _error(error.message, "upstream_error")
 
 

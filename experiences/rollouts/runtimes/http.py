@@ -227,8 +227,12 @@ class _Calls:
             self.refused = failure
             cause = failure.__cause__
             failed_step("refused", str(failure), cause.spent_micros if isinstance(cause, LLMError) else 0)
-            kind = "context_length_exceeded" if isinstance(cause, ContextTooLong) else "invalid_request_error"
-            raise BadCall(str(failure), 400, kind) from failure
+            kind, param = "invalid_request_error", None
+            if isinstance(cause, LLMError):
+                kind, param = cause.code or kind, cause.param or None
+            if isinstance(cause, ContextTooLong):
+                kind = "context_length_exceeded"
+            raise BadCall(str(failure), 400, kind, param) from failure
         except ValueError as error:  # what can't be written as JSON, such as 1e999
             failed_step("refused", str(error), 0)
             raise BadCall(f"This request can't be passed on: {error}.") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -133,6 +134,24 @@ def test_a_run_of_which_all_rollouts_fail_says_that_nothing_could_be_learned(
     else:
         assert (job.status, job.status_reason) == (Status.PAUSED, "llm_refused")
         assert "filtered" in job.error
+
+
+def test_a_reflector_that_is_refused_is_no_run_without_a_useful_lesson(
+    operator: Actor, asked_agent: Agent, server: Moody
+) -> None:
+    server.refuses = lambda body: (400, {"detail": "not for you"}) if "lesson" in str(body).lower() else None
+    said = itertools.count()
+
+    def brain(messages: list[dict[str, Any]]) -> str:
+        a, b = map(int, re.findall(r"(\d+) \+ (\d+)", str(messages))[-1])
+        return f"Answer: {a + b + next(said) % 2}"  # right every other time
+
+    server.brain = brain
+    run = start(operator, asked_agent, context=CONFIG["context"] | {"propose": True})
+    assert run_to_end(run.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    assert "gave no usable answer" in run.verdict["verdict"] and "not for you" in run.verdict["verdict"]
+    assert "No useful lesson" not in run.verdict["verdict"]
 
 
 def test_a_prompt_that_the_service_cut_is_said_and_its_rollout_does_not_count(

@@ -481,3 +481,44 @@ async def test_a_time_out_waits_for_the_call_under_way_and_nothing_is_kept_after
         await asyncio.sleep(1.0)
         assert len(model.requests) == 1
     assert result.error.startswith("timeout:") and len(result.steps) == steps == 1
+
+
+async def test_an_agent_that_fails_without_its_model_was_refused_and_sees_the_services_code() -> None:
+    seen: list[dict[str, Any]] = []
+
+    def asks(asked: dict[str, Any], ask: Ask) -> Any:
+        seen.append(ask({"role": "user", "content": "hi"}))
+        return 500, b"no model"
+
+    with ModelServer() as model, AgentServer(asks) as agent:
+        model.will(
+            act("status", code=400, error={"message": "not this", "code": "content_filter", "param": "messages"})
+        )
+        result = await rolled(agent, model)
+        assert (seen[0]["status"], seen[0]["error"]["code"], seen[0]["error"]["param"]) == (
+            400,
+            "content_filter",
+            "messages",
+        )
+        assert result.error == "refused: 400: not this"
+        model.will(act("empty_choices"))
+        result = await rolled(agent, model)
+    assert seen[1]["status"] == 424  # a client would call again after a 502, and pay again
+    assert result.error.startswith("agent: ")
+
+
+async def test_other_programs_headers_and_addresses_reach_the_model_of_a_rollout() -> None:
+    def asks(asked: dict[str, Any], ask: Ask) -> str:
+        for header in ("api-key", "x-api-key"):
+            request = ask._request("chat/completions/", {"messages": [{"role": "user", "content": "hi"}]})
+            request.remove_header("Authorization")
+            request.add_header(header, ask.key)
+            with urllib.request.urlopen(request, timeout=20) as answer:
+                assert answer.status == 200
+        request = urllib.request.Request(f"{ask.base_url}/models/small", headers={"api-key": ask.key})
+        with urllib.request.urlopen(request, timeout=20) as answer:
+            return f"Answer: {json.loads(answer.read())['id']}"
+
+    with ModelServer() as model, AgentServer(asks) as agent:
+        result = await rolled(agent, model)
+    assert result.error == "" and result.steps[-1].action["parameters"]["text"].endswith("small")
