@@ -44,7 +44,8 @@ def remedies(error: LLMError, sent: Mapping[str, Any]) -> list[dict[str, Any]]:
         named -= {"temperature"}
     if named or back:
         return [{"leave_out": sorted(named) + back}]
-    if error.param or _says_something(text):
+    gone = any(name == error.param or _names(text, name) for name in (*USUAL, *LENGTHS) if name not in sent)
+    if not gone and (error.param or _says_something(text)):  # a parameter that is left out already is not the cause
         return []
     guesses: list[dict[str, Any]] = [{"system_as_user": True}] if _has_system(sent) else []
     guesses += [{"leave_out": [name]} for name in USUAL if name in sent]

@@ -51,6 +51,9 @@ def refusing(refuses: Any) -> DialectServer:
     [
         (lambda body: (400, None) if any(one["role"] == "system" for one in body["messages"]) else None,
          {"system_as_user": True}),
+        (lambda body: openai_error("temperature can only be 1 for this model", "temperature", "unsupported_value")
+         if "max_tokens" in body or body.get("temperature", 1) != 1 else None,
+         {"leave_out": ["temperature"], "max_tokens_field": "max_completion_tokens"}),
         (lambda body: (422, None) if "seed" in body else None, {"leave_out": ["seed"]}),
         (lambda body: (422, {"detail": "nope"}) if "temperature" in body else None, {"leave_out": ["temperature"]}),
         (lambda body: older("Unsupported role: system") if body["messages"][0]["role"] == "system" else None,
