@@ -17,6 +17,7 @@ from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
 from agentcore_site.lib.connection_handover import is_gateway  # noqa: E402
 from agentcore_site.lib.large_bodies import LargeBodies  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
+from agentcore_site.placed import Placed  # noqa: E402
 from agentcore_site.request_bodies import BoundedBodies  # noqa: E402
 from agentcore_site.routing import websocket_application  # noqa: E402
 from agentcore_site.secret_key import require_same_or_exit  # noqa: E402
@@ -45,8 +46,8 @@ async def lifespan(scope: object, receive: Receive, send: Send) -> None:
 application = ProtocolTypeRouter(
     {
         "lifespan": lifespan,
-        "http": gateway,
-        "websocket": websocket_application,
+        "http": Placed(gateway),
+        "websocket": Placed(websocket_application),
     }
 )
 

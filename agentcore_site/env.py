@@ -10,6 +10,7 @@ from __future__ import annotations
 import difflib
 import json
 import os
+import re
 import secrets
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
@@ -102,9 +103,9 @@ def choice(name: str, default: str, allowed: Collection[str]) -> str:
     return value
 
 
-def origin(name: str) -> str:
+def origin(name: str, given: str | None = None) -> str:
     """``https://host`` or ``http://host:port``, without a path; "" if none is given."""
-    value = text(name).rstrip("/")
+    value = text(name).rstrip("/") if given is None else given
     if value:
         parts = urlsplit(value)
         if parts.scheme not in {"http", "https"} or not parts.hostname or value != f"{parts.scheme}://{parts.netloc}":
@@ -112,6 +113,20 @@ def origin(name: str) -> str:
         if "@" in parts.netloc:
             raise BadEnvironment(f"{name} must name no user.")
     return value
+
+
+def address(name: str, *, own: Collection[str]) -> tuple[str, str]:
+    """An ``origin``, and the path behind it ("" or "/agentcore") under which a proxy serves the site. Its first part is
+    none of the site's ``own``: the two could not be told apart."""
+    value = text(name).rstrip("/")
+    path = urlsplit(value).path
+    if not path or not value.endswith(path):
+        return origin(name, value), ""
+    if not re.fullmatch(r"(/[A-Za-z0-9_-][A-Za-z0-9._~-]*)+", path) or path.split("/")[1] in own:
+        raise BadEnvironment(
+            f"{name} must end in a path that is none of the site's, such as /agentcore; got {value!r}."
+        )
+    return origin(name, value.removesuffix(path)), path
 
 
 def host_of(url: str) -> list[str]:

@@ -45,6 +45,8 @@ class RequestId:
         finally:
             request_id.reset(token)
         response["X-Request-Id"] = value
+        if response.streaming:
+            response["X-Accel-Buffering"] = "no"  # a proxy passes it on as it comes
         return response
 
     @contextmanager
@@ -72,7 +74,7 @@ class AskedByAddress:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        asked = request.path == "/metrics" or request.path.startswith("/health/")
+        asked = request.path_info == "/metrics" or request.path_info.startswith("/health/")
         if asked and _is_address(request.META.get("HTTP_HOST", "")):
             host = settings.ALLOWED_HOSTS[0].removeprefix(".") if settings.ALLOWED_HOSTS else "localhost"
             request.META["HTTP_HOST"] = "localhost" if host == "*" else host
@@ -96,7 +98,8 @@ class StorableQuery:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponse:
-        given = [[name, *values] for name, values in request.GET.lists()] if request.path.startswith("/admin/") else []
+        admins = request.path_info.startswith("/admin/")
+        given = [[name, *values] for name, values in request.GET.lists()] if admins else []
         if unstorable(given):
             return bad_request(request, SuspiciousOperation())
         return self.get_response(request)
@@ -122,7 +125,7 @@ class DatabaseUnavailable:
 def away(request: HttpRequest, error: BaseException) -> HttpResponse:
     """503 as every interface says it."""
     message, busy = away_message(request, error), crossed(error)
-    if request.path.startswith(("/api/", "/internal/", "/health/", "/metrics")):
+    if request.path_info.startswith(("/api/", "/internal/", "/health/", "/metrics")):
         body = {
             "type": "about:blank",
             "title": "Database busy" if busy else "Database away",

@@ -57,7 +57,7 @@ class BoundedBodies(ASGIHandler):
             )
         length = body_file.tell()
         body_file.seek(0)
-        request, refused = super().create_request(scope, body_file)
+        request, refused = super().create_request({**scope, "path": f"{settings.SUB_PATH}{scope['path']}"}, body_file)
         if request is not None and length:
             request.META["CONTENT_LENGTH"] = str(length)
         return request, refused

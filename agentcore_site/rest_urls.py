@@ -141,7 +141,7 @@ def fallback(request: HttpRequest, rest: str = "") -> HttpResponseBase:
 
 def bad_request(request: HttpRequest, exception: Exception) -> HttpResponse:
     """400 from outside of any view, e.g. for a host that is not ours."""
-    if not request.path.startswith(("/api/", "/internal/")):
+    if not request.path_info.startswith(("/api/", "/internal/")):
         return defaults.bad_request(request, exception)
     detail = "The request can't be understood: its host or its form is not accepted here."
     body = body_of(400, "Invalid request", detail, request_id=getattr(request, "request_id", ""))

@@ -22,7 +22,9 @@ DEBUG = env.boolean("DEBUG")
 SECRET_KEY = env.secret_key()
 SECRET_KEY_FALLBACKS = env.listed("SECRET_KEY_FALLBACKS")
 # Where people find the site: what follows from that needs no setting of its own.
-PUBLIC_URL = env.origin("PUBLIC_URL")
+OWN_PATHS = ("api", "v1", "mcp", "ws", "internal", "shared", "webhooks", "reviews")
+PUBLIC_URL, SUB_PATH = env.address("PUBLIC_URL", own=OWN_PATHS)
+FORCE_SCRIPT_NAME = SUB_PATH or None  # in front of every address that is made here
 ALLOWED_HOSTS = env.listed("ALLOWED_HOSTS", "localhost,127.0.0.1,[::1]") + env.host_of(PUBLIC_URL)
 CSRF_TRUSTED_ORIGINS = env.listed("CSRF_TRUSTED_ORIGINS", PUBLIC_URL)
 TLS_CERT_FILE, TLS_KEY_FILE = env.certificate()  # where `manage.py up` itself is the end of TLS, and no proxy
@@ -169,7 +171,7 @@ STORAGES: dict[str, dict[str, Any]] = {
     },
     "staticfiles": {"BACKEND": "agentcore_site.static.ConsoleStaticFiles"},
 }
-STATIC_URL = "/static/"
+STATIC_URL = f"{SUB_PATH}/static/"
 STATIC_ROOT = Path(env.text("STATIC_ROOT", str(DATA_DIR / "static")))
 STATICFILES_DIRS = [BASE_DIR / "static"]
 DOCUMENTS = BASE_DIR / "docker" / "docs" / "site"  # what `make docs` builds, shown at /docs/
@@ -221,9 +223,8 @@ GATEWAY_PROCESSES = env.integer("GATEWAY_PROCESSES", 1, low=0, high=64)
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 # Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.
 WORKER_NICENESS = env.integer("WORKER_NICENESS", 5, low=0, high=19)
-LOGIN_URL = "/sign-in/"
-LOGIN_REDIRECT_URL = "/"
-LOGOUT_REDIRECT_URL = "/sign-in/"
+LOGIN_URL = LOGOUT_REDIRECT_URL = f"{SUB_PATH}/sign-in/"
+LOGIN_REDIRECT_URL = SESSION_COOKIE_PATH = CSRF_COOKIE_PATH = f"{SUB_PATH}/"
 LANGUAGE_CODE = "en-us"
 TIME_ZONE = "UTC"
 USE_TZ = True
@@ -234,7 +235,9 @@ CSRF_FAILURE_VIEW = "agentcore_site.views.errors.csrf_failure"
 SESSION_COOKIE_HTTPONLY = True
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
-SECURE_HSTS_INCLUDE_SUBDOMAINS = SECURE_HSTS_PRELOAD = HTTPS
+# Of other sites under this host, and of browsers' own lists, only who asks for it decides.
+SECURE_HSTS_INCLUDE_SUBDOMAINS = HTTPS and env.boolean("HSTS_SUBDOMAINS")
+SECURE_HSTS_PRELOAD = SECURE_HSTS_INCLUDE_SUBDOMAINS and env.boolean("HSTS_PRELOAD")
 SECURE_REDIRECT_EXEMPT = [r"^health/", r"^metrics$"]  # asked within the cluster, by the address of a process
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 X_FRAME_OPTIONS = "DENY"
@@ -295,6 +298,7 @@ SPECTACULAR_SETTINGS = {
     "VERSION": "1",
     "SERVE_INCLUDE_SCHEMA": False,
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    **({"SERVERS": [{"url": SUB_PATH}]} if SUB_PATH else {}),
     "COMPONENT_SPLIT_REQUEST": True,
     "SERVE_PERMISSIONS": ["rest_framework.permissions.AllowAny"],  # it is in the repository anyway
     "POSTPROCESSING_HOOKS": [
@@ -565,4 +569,6 @@ EMAIL_BACKEND = f"django.core.mail.backends.{'smtp' if EMAIL_HOST else 'filebase
 EMAIL_FILE_PATH = DATA_DIR / "run" / "mails"
 # Of a private site without TLS these would lock all users out.
 PLAIN = ["security.W004", "security.W008", "security.W012", "security.W016"]
-SILENCED_SYSTEM_CHECKS = PLAIN if PRIVATE_SITE and not HTTPS else []
+# HSTS for more than this host is a choice, not a fault.
+HSTS_ALONE = ["security.W005", "security.W021"]
+SILENCED_SYSTEM_CHECKS = HSTS_ALONE if HTTPS else PLAIN if PRIVATE_SITE else []

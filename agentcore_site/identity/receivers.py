@@ -16,7 +16,7 @@ from agentcore_site.tenancy.addresses import client_address
 def _actor(user: Any, request: Any) -> Actor:
     if request is None:
         return Actor(user, interface="console")
-    return Actor(user, ip=client_address(request), interface=_interface(request.path))
+    return Actor(user, ip=client_address(request), interface=_interface(request.path_info))
 
 
 def _interface(path: str) -> str:

@@ -8,8 +8,15 @@ from django.conf import settings
 from django.http.request import split_domain_port
 
 
+def placed(path: str) -> str:
+    """A path of ours behind the one of PUBLIC_URL; ``reverse`` has put it there already."""
+    place = settings.SUB_PATH
+    return path if not place or path == place or path.startswith(f"{place}/") else f"{place}{path}"
+
+
 def absolute(request: Any, path: str) -> str:
     """Under PUBLIC_URL, else the address of the request, which may differ behind a proxy."""
+    path = placed(path)
     return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else str(request.build_absolute_uri(path))
 
 
@@ -25,7 +32,7 @@ def absolute_by_socket(request: Any, path: str) -> str:
 
 def link_in_mail(path: str) -> str:
     """A line of a mail that leads to a page. Without PUBLIC_URL the site does not know its own address."""
-    return f"{settings.PUBLIC_URL}{path}" if settings.PUBLIC_URL else f"On this site: {path}"
+    return f"{settings.PUBLIC_URL}{placed(path)}" if settings.PUBLIC_URL else f"On this site: {path}"
 
 
 def site_of(request: Any) -> str:

@@ -15,6 +15,7 @@ from django.conf import settings
 from django.db import transaction
 from django.utils import timezone
 
+from agentcore_site.lib.links import placed
 from agentcore_site.notices.catalogue import CHOSEN
 from agentcore_site.notices.models import (
     Notice,
@@ -112,4 +113,4 @@ def _mail(event: SiteEvent, user: Any) -> None:
 
 def link_of(event: SiteEvent) -> str:
     """The address of the page about it; without PUBLIC_URL the site does not know its own, and it is a path."""
-    return f"{settings.PUBLIC_URL}{event.path}" if event.path else ""
+    return f"{settings.PUBLIC_URL}{placed(event.path)}" if event.path else ""

@@ -11,6 +11,7 @@ from django.db import models
 from django.utils import timezone
 
 from agentcore_site.ids import uuid7
+from agentcore_site.lib.links import placed
 from agentcore_site.notices.catalogue import BELL, EVENT_TYPES
 from agentcore_site.tenancy.models import Scoped
 from agentcore_site.vault import opened
@@ -46,6 +47,11 @@ class SiteEvent(Scoped):
 
     def __str__(self) -> str:
         return f"{self.type}: {self.text}"
+
+    @property
+    def address(self) -> str:
+        """That of the page, for links of the console."""
+        return placed(self.path)
 
     @property
     def title(self) -> str:

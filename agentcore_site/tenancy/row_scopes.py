@@ -40,7 +40,7 @@ class RequestScope:
             return
         self._known = asking  # first: what is read to find out asks again
         with row_scope.everything():
-            if request.path.startswith("/admin/") and request.user.is_active and request.user.is_superuser:
+            if request.path_info.startswith("/admin/") and request.user.is_active and request.user.is_superuser:
                 self.text = row_scope.EVERYTHING
             else:
                 self.text = row_scope.scope_of([*actor_of(request).organization_ids, *self._let_in])

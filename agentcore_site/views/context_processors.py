@@ -35,7 +35,7 @@ def console(request: HttpRequest) -> dict[str, Any]:
 
 
 def _menu(request: HttpRequest, may: Any, waiting: Callable[[], int]) -> list[list[ShownEntry]]:
-    return menu(request.path, may, staff=bool(getattr(request.user, "is_staff", False)), waiting=waiting)
+    return menu(request.path_info, may, staff=bool(getattr(request.user, "is_staff", False)), waiting=waiting)
 
 
 def _may(actor: Actor, membership: Any) -> frozenset[str]:

@@ -43,7 +43,7 @@ def _answer(
     request: HttpRequest, status: int, title: str, detail: str, *, context: dict[str, Any] | None = None
 ) -> HttpResponse:
     """JSON for programs, a notice where htmx asked, a page for people."""
-    if request.path.startswith(PROGRAMS):
+    if request.path_info.startswith(PROGRAMS):
         request_id = getattr(request, "request_id", "")
         body = {"type": "about:blank", "title": title, "status": status, "detail": detail, "request_id": request_id}
         return JsonResponse(body, status=status, content_type=PROBLEM)

@@ -6,6 +6,7 @@ from typing import Final
 
 from django.conf import settings
 
+from agentcore_site.lib.links import placed
 from training.models import PolicyCheckpoint
 
 GATEWAY: Final = "/v1/chat/completions"
@@ -13,7 +14,7 @@ GATEWAY: Final = "/v1/chat/completions"
 
 def address_of(path: str) -> str:
     """A path of this site, whole where its address is known (PUBLIC_URL)."""
-    return f"{settings.PUBLIC_URL}{path}"
+    return f"{settings.PUBLIC_URL}{placed(path)}"
 
 
 def checkpoint_address(checkpoint: PolicyCheckpoint) -> str:

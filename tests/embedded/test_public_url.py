@@ -20,19 +20,20 @@ from agentcore_site import env
 from agentcore_site.checks import plain_http, tls_is_somewhere
 from agentcore_site.embedded.management.commands.up import Command
 from agentcore_site.embedded.ports import free_port
-from agentcore_site.lib.links import absolute
+from agentcore_site.lib.links import absolute, site_of
 from tests.support.workers import environment, eventually
 
 NAMES = ("ALLOWED_HOSTS", "CSRF_TRUSTED_ORIGINS", "HTTPS", "SESSION_COOKIE_SECURE", "SECURE_SSL_REDIRECT",
          "SILENCED_SYSTEM_CHECKS")  # fmt: skip
-REPORT = f"import json; from agentcore_site import settings as s; print(json.dumps([getattr(s, n) for n in {NAMES!r}]))"
+REPORT = "import json; from agentcore_site import settings as s; print(json.dumps([getattr(s, n) for n in {!r}]))"
 
 
-def settings_with(**variables: str) -> dict[str, Any]:
+def settings_with(*names: str, **variables: str) -> dict[str, Any]:
+    names = names or NAMES
     kept = {name: value for name, value in os.environ.items() if name not in {*NAMES, "PUBLIC_URL"}}
-    command = [sys.executable, "-c", REPORT]
+    command = [sys.executable, "-c", REPORT.format(names)]
     done = subprocess.run(command, cwd=env.ROOT, env=kept | variables, capture_output=True, text=True, check=True)
-    return dict(zip(NAMES, json.loads(done.stdout), strict=True))
+    return dict(zip(names, json.loads(done.stdout), strict=True))
 
 
 def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
@@ -40,14 +41,14 @@ def test_one_address_gives_hosts_origins_and_secure_cookies() -> None:
     assert result["ALLOWED_HOSTS"][-1] == "agentcore.example.org" and "localhost" in result["ALLOWED_HOSTS"]
     assert result["CSRF_TRUSTED_ORIGINS"] == ["https://agentcore.example.org"]
     assert result["HTTPS"] and result["SESSION_COOKIE_SECURE"] and result["SECURE_SSL_REDIRECT"]
-    assert result["SILENCED_SYSTEM_CHECKS"] == []
+    assert result["SILENCED_SYSTEM_CHECKS"] == ["security.W005", "security.W021"]  # HSTS for this host alone
     plain = settings_with(PUBLIC_URL="http://intranet:8080")
     assert plain["CSRF_TRUSTED_ORIGINS"] == ["http://intranet:8080"] and not plain["HTTPS"]
     assert settings_with(PUBLIC_URL="https://a.example", HTTPS="0")["HTTPS"] is False  # what is said counts
     assert settings_with()["CSRF_TRUSTED_ORIGINS"] == [] and settings_with()["SILENCED_SYSTEM_CHECKS"] == []
     assert (
         settings_with(PRIVATE_SITE="1")["SILENCED_SYSTEM_CHECKS"]
-        and not settings_with(HTTPS="1", PRIVATE_SITE="1")["SILENCED_SYSTEM_CHECKS"]
+        and settings_with(HTTPS="1", PRIVATE_SITE="1")["SILENCED_SYSTEM_CHECKS"] == result["SILENCED_SYSTEM_CHECKS"]
     )
 
 
@@ -103,6 +104,29 @@ def test_links_lead_to_where_people_find_the_site(settings: Any) -> None:
     assert absolute(request, "/shared/x/") == "http://localhost/shared/x/"
     settings.PUBLIC_URL = "https://agentcore.example.org"
     assert absolute(request, "/shared/x/") == "https://agentcore.example.org/shared/x/"
+
+
+def test_a_path_of_the_address_is_in_front_of_all_that_is_made_here(settings: Any) -> None:
+    names = ("PUBLIC_URL", "SUB_PATH", "STATIC_URL", "LOGIN_URL", "SESSION_COOKIE_PATH", "CSRF_COOKIE_PATH")
+    found = settings_with(*names, PUBLIC_URL="https://example.org/agentcore/")
+    place = ["/agentcore", "/agentcore/static/", "/agentcore/sign-in/", "/agentcore/", "/agentcore/"]
+    assert [found[name] for name in names] == ["https://example.org", *place]
+    request = RequestFactory().get("/", headers={"host": "localhost"})
+    settings.SUB_PATH = "/agentcore"
+    for path in ("/shared/x/", "/agentcore/shared/x/"):
+        assert absolute(request, path) == "http://localhost/agentcore/shared/x/"
+    assert site_of(request) == "http://localhost/agentcore"
+
+
+def test_hsts_is_for_this_host_unless_more_is_asked_for() -> None:
+    names = ("SECURE_HSTS_SECONDS", "SECURE_HSTS_INCLUDE_SUBDOMAINS", "SECURE_HSTS_PRELOAD")
+    for given, expected in (
+        ({}, [31_536_000, False, False]),
+        ({"HSTS_PRELOAD": "1"}, [31_536_000, False, False]),
+        ({"HSTS_SUBDOMAINS": "1"}, [31_536_000, True, False]),
+        ({"HSTS_SUBDOMAINS": "1", "HSTS_PRELOAD": "1"}, [31_536_000, True, True]),
+    ):
+        assert list(settings_with(*names, HTTPS="1", **given).values()) == expected
 
 
 @pytest.mark.thorough(reason="a site is started")

@@ -277,6 +277,19 @@ async def endless_stream(call: Call, options: dict[str, Any]) -> None:
 
 
 @named
+async def words(call: Call, options: dict[str, Any]) -> None:
+    """Streams six words, with a ``pause`` in seconds before each."""
+    call.bill()
+    await call.open_stream()
+    for word in ("One ", "two ", "three ", "four ", "five ", "six."):
+        await asyncio.sleep(options.get("pause", 0.25))
+        await call.event({"choices": [{"index": 0, "delta": {"content": word}}]})
+    await call.event({"choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+    await call._chunk(b"data: [DONE]\n\n")
+    await call.end_of_chunks()
+
+
+@named
 async def no_usage(call: Call, options: dict[str, Any]) -> None:
     await call.say(call.think(), usage=None)
 

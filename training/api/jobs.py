@@ -15,6 +15,7 @@ from rest_framework.response import Response
 
 from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
+from agentcore_site.lib.links import placed
 from agentcore_site.rest.parsing import parsed
 from agentcore_site.rest.views import ScopedViewSet
 from agentcore_site.tenancy.permissions import require
@@ -271,7 +272,7 @@ class TrainingJobViewSet(ScopedViewSet):
         return self._job(pk)
 
     def _job(self, pk: UUID, status: int = 200) -> Response:
-        headers = {"Location": f"/api/v1/training-jobs/{pk}"} if status == 201 else None
+        headers = {"Location": placed(f"/api/v1/training-jobs/{pk}")} if status == 201 else None
         return Response(JobOut(run_get(self.actor, pk)).data, status=status, headers=headers)
 
 

@@ -38,7 +38,7 @@ from agentcore_site.jobs.services import (
     share_revoke_all,
 )
 from agentcore_site.lib.errors import Invalid
-from agentcore_site.lib.links import absolute, site_of
+from agentcore_site.lib.links import absolute, placed, site_of
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.members import who_may
@@ -124,7 +124,7 @@ def job(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
         "tab": tab,
         "tabs": tabs,
         "series_url": reverse("training:series", args=[run.pk]),
-        "socket": f"/ws/jobs/{run.pk}/",
+        "socket": placed(f"/ws/jobs/{run.pk}/"),
         "comments": comments_of(actor, run),
         "me": actor.user.pk,
         "pinned": run.pk in pinned_jobs(actor),

@@ -9,6 +9,7 @@ from django.shortcuts import render
 from django.urls import reverse
 
 from agentcore_site.jobs.selectors import shared_job
+from agentcore_site.lib.links import placed
 from agentcore_site.lib.money import dollars
 from training.models import TrainingRun
 from training.presenters import panel
@@ -26,7 +27,7 @@ def job(request: HttpRequest, token: str) -> HttpResponse:
         "shared": True,
         "token": token,
         "series_url": reverse("training:shared_series", args=[token]),
-        "socket": f"/ws/shared/{token}/",
+        "socket": placed(f"/ws/shared/{token}/"),
         "watching": panel.watching(run),
         "budget_usd": dollars(run.limit_micros),
     }

@@ -17,6 +17,7 @@ from django.conf import settings
 
 from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import trouble_in
+from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.request_bodies import BodyRefused, body_of
 from agentcore_site.tenancy.addresses import lies_in, socket_address
 from evaluation.serving.gateway.calls import Calls, GatewayCall
@@ -219,7 +220,7 @@ async def _stream(calls: Calls, call: GatewayCall, answer: StreamedAnswer | Stre
         nonlocal begun
         if not begun:
             begun = True
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache"), *call.headers]
+            headers = [*EVENT_STREAM, *call.headers]
             await send({"type": "http.response.start", "status": 200, "headers": headers})
         await send({"type": "http.response.body", "body": body, "more_body": True})
 

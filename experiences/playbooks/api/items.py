@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from agentcore_site.lib.errors import Missing
+from agentcore_site.lib.links import placed
 from agentcore_site.rest.parsing import Strict, parsed
 from experiences.agents.api.versions import AgentVersions
 from experiences.learning.playbooks.items import CATEGORIES, MAX_CONTENT, PlaybookItem, section_of
@@ -86,7 +87,7 @@ class PlaybookItemViewSet(AgentVersions):
 
         def work() -> Response:
             made = playbook_edit(self.actor, playbook, type="add", **values)
-            headers = {"Location": f"/api/v1/playbooks/{playbook.agent.slug}/items/{made.section}"}
+            headers = {"Location": placed(f"/api/v1/playbooks/{playbook.agent.slug}/items/{made.section}")}
             return Response(_detail(playbook, made.section), status=201, headers=headers)
 
         return self.once(request, work)

@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mappin
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.request_bodies import BodyRefused, body_of
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.transport import OnDelta
@@ -229,8 +230,7 @@ async def _send_stream(
         nonlocal begun
         if not begun:
             begun = True
-            headers = [(b"content-type", b"text/event-stream"), (b"cache-control", b"no-cache")]
-            await send({"type": "http.response.start", "status": 200, "headers": headers})
+            await send({"type": "http.response.start", "status": 200, "headers": EVENT_STREAM})
             await send_all(events.begin())
         body = b"".join(map(written, found))
         await send({"type": "http.response.body", "body": body, "more_body": True})

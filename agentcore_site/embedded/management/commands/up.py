@@ -109,7 +109,7 @@ class Command(BaseCommand):
             if "web" in ROLES[role]:
                 scheme = "https" if settings.TLS_CERT_FILE else "http"
                 here = f"{scheme}://{options['bind']}:{port}"
-                self.say(f"console: {settings.PUBLIC_URL or here}/", sys.stdout)
+                self.say(f"console: {settings.PUBLIC_URL or here}{settings.SUB_PATH}/", sys.stdout)
             last_line, status = self._stay(stack, options, stopping, port)
         except (CannotStart, env.BadEnvironment) as error:
             raise CommandError(str(error)) from error
