@@ -117,7 +117,7 @@ def origin(name: str, given: str | None = None) -> str:
 
 def address(name: str, *, own: Collection[str]) -> tuple[str, str]:
     """An ``origin``, and the path behind it ("" or "/agentcore") under which a proxy serves the site. Its first part is
-    none of the site's ``own``: the two could not be told apart."""
+    none of the site's ``own``."""
     value = text(name).rstrip("/")
     path = urlsplit(value).path
     if not path or not value.endswith(path):
