@@ -9,6 +9,7 @@ import re
 import shutil
 import ssl
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ from tests.support.examples import example
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
 from tests.support.rows import queued_run
-from tests.support.workers import Fleet
+from tests.support.workers import Fleet, environment
 
 pytestmark = [
     pytest.mark.django_db(transaction=True),
@@ -52,9 +53,13 @@ def front(
     made += f" -addext subjectAltName=DNS:localhost -keyout {key} -out {cert}"
     subprocess.run(made.split(), check=True, capture_output=True)
     address = f"https://localhost:{port}{path.rstrip('/')}"
+    static = str(tmp_path / "static")
+    collect = [sys.executable, str(env.ROOT / "manage.py"), "collectstatic", "--noinput", "--verbosity", "0"]
+    subprocess.run(collect, env=environment() | {"STATIC_ROOT": static}, check=True)
     with ModelServer() as server:
         server.will(act("words", pause=PAUSE))
-        shop = production(fleet, Actor(adam), server, acme, PUBLIC_URL=address, TRUSTED_PROXIES="127.0.0.1")
+        given = {"PUBLIC_URL": address, "TRUSTED_PROXIES": "127.0.0.1", "STATIC_ROOT": static}
+        shop = production(fleet, Actor(adam), server, acme, **given)
         block = example("nginx", "nginx", env.ROOT / "docs" / "proxies.md")
         for shown, here in (
             ("127.0.0.1:8000", f"127.0.0.1:{shop.port}"),
