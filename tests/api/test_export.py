@@ -31,6 +31,7 @@ pytestmark = [
 def test_export_streams_jsonl_with_advantages(api: Caller, run: TrainingRun) -> None:
     response = api.get("trajectories/export", job=str(run.job_id))
     assert response.streaming and response.is_async and response["Content-Type"] == "application/x-ndjson"
+    assert response["X-Accel-Buffering"] == "no"
     rows = [json.loads(line) for line in body_of(response).splitlines()]
     places = [(row["iteration"], row["scenario"], row["rollout"]) for row in rows]
     assert places == sorted(places) and len(set(places)) == 24

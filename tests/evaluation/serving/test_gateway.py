@@ -176,6 +176,7 @@ def test_a_plain_model_goes_by_its_name_under_the_same_budget(shop: Production, 
     answer = shop.ask(model="small", stream=True, stream_options={"include_usage": True})
     events = [line for line in answer.text.splitlines() if line.startswith("data: ")]
     assert events[-1] == "data: [DONE]" and '"usage"' in events[-2]
+    assert answer.headers["x-accel-buffering"] == "no"
     assert server.requests[-1].body["messages"] == ASKED  # nothing beside it
     [trace] = shop.traces(1)
     assert (trace.agent_id, trace.release_id, trace.arm) == (None, None, "")
