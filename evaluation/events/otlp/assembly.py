@@ -84,9 +84,12 @@ def _joined(found: Sequence[AgentSpan]) -> list[AgentSpan]:
 def _once(models: Sequence[AgentSpan]) -> list[AgentSpan]:
     """Each call once, where two instrumentations report it side by side. What one does not say is the other's."""
     found: list[AgentSpan] = []
+    running: list[int] = []  # places of those that had not ended when the last one began
     for model in models:
-        at = next((at for at, other in enumerate(found) if _is_same(other, model)), None)
+        running = [at for at in running if found[at].ended > model.began or found[at].began == model.began]
+        at = next((at for at in running if _is_same(found[at], model)), None)
         if at is None:
+            running.append(len(found))
             found.append(model)
         else:
             found[at] = _filled(found[at], model)
@@ -94,10 +97,8 @@ def _once(models: Sequence[AgentSpan]) -> list[AgentSpan]:
 
 
 def _is_same(first: AgentSpan, second: AgentSpan) -> bool:
-    """By the provider's id of the answer, else by tokens and words. A server may give all answers one id, so both have
-    to be under way at the same time."""
-    if second.began >= first.ended and second.began > first.began:
-        return False
+    """By the provider's id of the answer, else by tokens and words, of two that run at the same time: a server may give
+    all answers one id."""
     if first.response_id and second.response_id:
         return first.response_id == second.response_id
     tokens = (first.input_tokens, first.output_tokens)
