@@ -68,6 +68,8 @@ def _joined(found: Sequence[AgentSpan]) -> list[AgentSpan]:
     for one in found:
         if one.kind is SpanKind.MESSAGES:
             said.setdefault(one.parent, []).append(one)
+    if not said:
+        return list(found)
     return [
         replace(
             span,

@@ -210,7 +210,10 @@ def _with_details(span: OtlpSpan) -> Mapping[str, Any]:
 
 
 def _first(about: Mapping[str, Any], *names: str) -> Any:
-    return next((about[name] for name in names if about.get(name) is not None), None)
+    for name in names:
+        if (found := about.get(name)) is not None:
+            return found
+    return None
 
 
 def _text(about: Mapping[str, Any], *names: str) -> str:

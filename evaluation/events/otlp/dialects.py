@@ -30,6 +30,8 @@ CLAUDE_SPANS: Final = {"llm_request": MODEL, "tool": TOOL, "interaction": AGENT}
 
 
 def as_genai(attributes: Attributes) -> Attributes:
+    if attributes.keys().isdisjoint(DIALECTS):
+        return attributes
     for sign, translate in DIALECTS.items():
         if sign in attributes:
             found = {name: value for name, value in translate(attributes).items() if value not in (None, "")}

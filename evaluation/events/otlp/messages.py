@@ -20,6 +20,7 @@ CALLS: Final = frozenset({"tool_call", "tool-call", "tool_use", "function_call",
 RESULTS: Final = frozenset(
     {"tool_call_response", "tool-result", "tool_result", "function_call_output", "functionResponse"}
 )
+WORDS: Final = frozenset({"text", "output_text", "input_text"})
 HOLDERS: Final = (
     "messages", "choices", "generations", "candidates", "message", "kwargs", "data", "contents", "content", "input",
     "output",
@@ -48,7 +49,7 @@ def listed(value: Any, role: str) -> list[SpanMessage]:
     for one in found:
         if (held := _held(one, role, 1)) is not None:
             made += held
-        elif isinstance(one, Mapping):
+        elif isinstance(one, dict):
             made.append(message_of(one))
     return made
 
@@ -62,7 +63,7 @@ def _held(value: Any, role: str, depth: int) -> list[SpanMessage] | None:
         return (
             None if not parts or any(part is None for part in parts) else [one for part in parts for one in part or ()]
         )
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return None
     if _is_message(value):
         return [message_of(value, role)]
@@ -98,19 +99,33 @@ def _is_message(value: Mapping[str, Any]) -> bool:
 
 def message_of(message: Mapping[str, Any], role: str = "") -> SpanMessage:
     parts = sequence(message.get("parts") or message.get("content") or message.get("contents"))
-    calls = [*map(_call_of, filter(_is_call, parts)), *openai_calls(message.get("tool_calls"))]
-    answers = [part for part in parts if isinstance(part, Mapping) and _kind(part) in RESULTS]
-    text = joined(parts)
-    if not any(isinstance(part, Mapping) for part in parts) and "parts" not in message:
+    texts: list[str] = []
+    calls: list[SpanToolCall] = []
+    answers: list[Mapping[str, Any]] = []
+    for part in parts:
+        if isinstance(part, str):
+            texts.append(part)
+        elif isinstance(part, dict):
+            kind = _kind(part)
+            if kind in WORDS:
+                found = part.get("content") or part.get("text")
+                texts += [found] if isinstance(found, str) else []
+            elif kind in CALLS:
+                calls.append(_call_of(part))
+            elif kind in RESULTS:
+                answers.append(part)
+    text = "\n".join(filter(None, texts))
+    if "parts" not in message and not any(isinstance(part, dict) for part in parts):
         text = text_of(message.get("content"))
     elif answers and not text:
         text = "\n".join(map(_result_of, answers))
+    if "tool_calls" in message:
+        calls += openai_calls(message["tool_calls"])
     said = str(message.get("role") or message.get("type") or role)
-    answered = message.get("tool_call_id") or (
-        _field(answers[0], "id", "toolCallId", "tool_use_id", "call_id") if answers else ""
-    )
-    if answers and said == "user":
-        said = "tool"  # Anthropic and Gemini have no other role for results
+    answered = message.get("tool_call_id")
+    if answers:
+        answered = answered or _field(answers[0], "id", "toolCallId", "tool_use_id", "call_id")
+        said = "tool" if said == "user" else said  # Anthropic and Gemini have no other role for results
     return SpanMessage(ROLES.get(said, said), text, tuple(calls), str(answered or ""))
 
 
@@ -119,7 +134,7 @@ def joined(parts: Iterable[Any]) -> str:
     texts = (
         part if isinstance(part, str) else part.get("content") or part.get("text")
         for part in parts
-        if isinstance(part, str) or (isinstance(part, Mapping) and _kind(part) in ("text", "output_text", "input_text"))
+        if isinstance(part, str) or (isinstance(part, dict) and _kind(part) in WORDS)
     )
     return "\n".join(text for text in texts if isinstance(text, str) and text)
 
@@ -127,9 +142,9 @@ def joined(parts: Iterable[Any]) -> str:
 def openai_calls(value: Any) -> list[SpanToolCall]:
     """Calls of tools beside the content: OpenAI's ``function``, or the name itself (LangChain)."""
     return [
-        _call_of({**one, **inner} if isinstance(inner := one.get("function"), Mapping) else one)
+        _call_of({**one, **inner} if isinstance(inner := one.get("function"), dict) else one)
         for one in sequence(value)
-        if isinstance(one, Mapping) and (isinstance(one.get("function"), Mapping) or "name" in one)
+        if isinstance(one, dict) and (isinstance(one.get("function"), dict) or "name" in one)
     ]
 
 
@@ -140,13 +155,9 @@ def _kind(part: Mapping[str, Any]) -> str:
     )
 
 
-def _is_call(part: Any) -> bool:
-    return isinstance(part, Mapping) and _kind(part) in CALLS
-
-
 def _call_of(part: Mapping[str, Any]) -> SpanToolCall:
     inner = part.get("functionCall")
-    call = inner if isinstance(inner, Mapping) else part
+    call = inner if isinstance(inner, dict) else part
     arguments = parsed(_field(call, "arguments", "input", "args"))
     return SpanToolCall(
         str(_field(call, "name", "toolName") or ""), arguments, str(_field(call, "id", "toolCallId", "call_id") or "")
@@ -155,15 +166,15 @@ def _call_of(part: Mapping[str, Any]) -> SpanToolCall:
 
 def _result_of(part: Mapping[str, Any]) -> str:
     inner = part.get("functionResponse")
-    found = _field(inner if isinstance(inner, Mapping) else part, "response", "result", "output", "content")
-    if isinstance(found, Mapping) and "value" in found:  # the AI SDK's {"type": "text", "value": …}
+    found = _field(inner if isinstance(inner, dict) else part, "response", "result", "output", "content")
+    if isinstance(found, dict) and "value" in found:  # the AI SDK's {"type": "text", "value": …}
         found = found["value"]
     return joined(found) if isinstance(found, list) and joined(found) else text_of(found)
 
 
 def _only_text(value: Any) -> Any:
     """The text of an object that has one and little else; another value unchanged."""
-    if not isinstance(value, Mapping):
+    if not isinstance(value, dict):
         return value
     full = {name: one for name, one in value.items() if one not in (None, "", [], {})}
     if set(full) == {"args"} and isinstance(full["args"], list) and len(full["args"]) == 1:
