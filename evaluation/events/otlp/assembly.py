@@ -271,7 +271,9 @@ def _parameters(arguments: Any) -> dict[str, Any]:
 def _cost_micros(model: AgentSpan, cost_of: CostOf) -> int | None:
     if model.cost_usd is not None:
         return round(model.cost_usd * 1e6)
-    usage = Usage(model.input_tokens, model.output_tokens, cached_tokens=min(model.cached_tokens, model.input_tokens))
+    cached = min(model.cached_tokens, model.input_tokens)
+    written = min(model.cache_written_tokens, model.input_tokens - cached)
+    usage = Usage(model.input_tokens, model.output_tokens, cached_tokens=cached, cache_write_tokens=written)
     return cost_of(model.model, usage)
 
 

@@ -238,6 +238,20 @@ def test_langfuse_and_claude_count_what_the_cache_read_and_wrote_beside_the_inpu
     assert (claude.input_tokens, claude.cached_tokens, claude.cache_written_tokens) == (15, 8, 4)
 
 
+def test_what_was_written_to_the_cache_is_priced_as_such() -> None:
+    about = {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": 32_003, "gen_ai.usage.output_tokens": 10}
+    about |= {"gen_ai.usage.cache_read.input_tokens": 20_000, "gen_ai.usage.cache_creation.input_tokens": 12_000}
+    priced: list[Usage] = []
+
+    def noted(model: str, usage: Usage) -> int:
+        priced.append(usage)
+        return 7
+
+    calls = trajectory_of([read(OtlpSpan("t", "s", "", "chat", 1, 2, "", about))], 0, cost_of=noted)
+    assert priced == [Usage(32_003, 10, cached_tokens=20_000, cache_write_tokens=12_000)]
+    assert calls.steps[0].cost_micros == 7
+
+
 def test_an_agent_whose_calls_are_unknown_has_its_answer() -> None:
     about = {"langfuse.observation.type": "agent", "langfuse.observation.input": '{"q": "Why?"}'}
     span = OtlpSpan("t", "s", "", "agent", 1, 2, "", about | {"langfuse.observation.output": '"Because."'})
