@@ -6,7 +6,7 @@ SHELL := /bin/bash
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1)
+run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1 or smollm2)
 	@.ci/setup run
 	@$(if $(WEIGHTS),.ci/setup weights)
 	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
@@ -74,7 +74,7 @@ openapi: ## Write docs/openapi.yaml from the code
 lock: ## Resolve the dependencies into docker/requirements*.txt
 	@.ci/setup dev
 	.venv/bin/uv pip compile pyproject.toml --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements.txt
-	printf 'transformers==5.23.0\npeft==0.21.2\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
+	printf 'transformers==5.23.0\npeft==0.21.2\ngguf==0.19.0\ntrl==1.16.0\n' | .venv/bin/uv pip compile - --override .ci/without-torch.txt -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-weights.txt
 	echo 'chdb-core==26.9.0' | .venv/bin/uv pip compile - --no-deps --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-warehouse.txt
 	printf 'opentelemetry-sdk==1.45.2\nopentelemetry-exporter-otlp-proto-http==1.45.2\n' | .venv/bin/uv pip compile - -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-telemetry.txt
 	printf 'uv==0.13.8\ncyclonedx-bom==7.5.0\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-build.txt

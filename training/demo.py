@@ -19,7 +19,8 @@ from experiences.agents.services.datasets import dataset_create
 from experiences.agents.services.demo_agent import demo_agent
 from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import Agent, Dataset, ModelEndpoint
-from training.weights.random_model import LETTERS
+from training.weights.one_digit_sums import SYSTEM_PROMPT, sums_rows
+from training.weights.random_model import LETTERS, RANDOM
 
 PEOPLE: Final = {
     "olivia": Role.OPERATOR,
@@ -30,6 +31,8 @@ PEOPLE: Final = {
 ORGANIZATION, OTHER = ("Acme Research", "acme"), ("Elsewhere Ltd", "elsewhere")
 LOOP_SLUG: Final = "helper"
 WEIGHTS_SLUG: Final = "letters"
+SUMS_SLUG: Final = "sums"
+SUMS_NAME: Final = "Sums"
 FORMER_ENDPOINT_NAME: Final = "Door of weights"  # of demos that an earlier release made
 ENDPOINT_NAME, LETTERS_NAME = "Model server", "Letters"
 
@@ -60,19 +63,12 @@ def seed() -> Agent:
 
 @transaction.atomic
 def seed_weights(base_url: str, model: str, key: str) -> Agent:
-    """An agent at a model server and queries for it, in the demo's organisation; the endpoint gets the server's present
-    address."""
-    beside = seed()
-    home, olivia = beside.organization, Actor(beside.created_by, interface="command")
-    adam = Actor(get_user_model().objects.get(username="adam"), interface="command")
-    given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
-    names = (ENDPOINT_NAME, FORMER_ENDPOINT_NAME)
-    endpoint = ModelEndpoint.objects.filter(organization=home, name__in=names).first()
-    if endpoint is None:
-        price_set(adam, model=model, organization=home, free=True)
-        endpoint = endpoint_create(adam, name=ENDPOINT_NAME, **given)
-    else:
-        endpoint_update(adam, endpoint, **given)
+    """An agent at a model server, in the demo's organisation; the endpoint gets the server's present address. The model
+    made at random gets queries that it can learn, and any other sums of one-digit numbers."""
+    endpoint, olivia = _model_server(base_url, model, key)
+    if model != RANDOM:
+        return _sums(olivia, endpoint)
+    home = endpoint.organization
     if not Dataset.objects.filter(organization=home, name=LETTERS_NAME).exists():
         dataset_create(olivia, name=LETTERS_NAME, rows=LETTERS)
     found = Agent.objects.filter(organization=home, slug=WEIGHTS_SLUG).first()
@@ -86,6 +82,37 @@ def seed_weights(base_url: str, model: str, key: str) -> Agent:
         philosophy="cot",
         environment="dataset",
         max_tokens=4,
+    )
+
+
+def _model_server(base_url: str, model: str, key: str) -> tuple[ModelEndpoint, Actor]:
+    beside = seed()
+    home, olivia = beside.organization, Actor(beside.created_by, interface="command")
+    adam = Actor(get_user_model().objects.get(username="adam"), interface="command")
+    given = {"kind": "weights", "base_url": base_url, "model": model, "api_key": key}
+    price_set(adam, model=model, organization=home, free=True)
+    endpoint = ModelEndpoint.objects.filter(organization=home, name__in=(ENDPOINT_NAME, FORMER_ENDPOINT_NAME)).first()
+    if endpoint is None:
+        return endpoint_create(adam, name=ENDPOINT_NAME, **given), olivia
+    endpoint_update(adam, endpoint, **given)
+    return endpoint, olivia
+
+
+def _sums(actor: Actor, endpoint: ModelEndpoint) -> Agent:
+    if not Dataset.objects.filter(organization=endpoint.organization, name=SUMS_NAME).exists():
+        dataset_create(actor, name=SUMS_NAME, rows=sums_rows())
+    found = Agent.objects.filter(organization=endpoint.organization, slug=SUMS_SLUG).first()
+    return found or agent_create(
+        actor,
+        name=SUMS_NAME,
+        slug=SUMS_SLUG,
+        description="A pretrained language model, whose weights learn to answer sums of one-digit numbers.",
+        runtime="llm",
+        endpoint=endpoint,
+        philosophy="cot",
+        environment="dataset",
+        system_prompt=SYSTEM_PROMPT,
+        max_tokens=20,
     )
 
 

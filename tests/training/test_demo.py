@@ -24,3 +24,10 @@ def test_the_demo_of_an_earlier_release_keeps_its_endpoint() -> None:
     ModelEndpoint.objects.update(name=demo.FORMER_ENDPOINT_NAME)
     assert demo.seed_weights("http://127.0.0.1:8301/v1", "random", "key-2") == first
     assert ModelEndpoint.objects.get().base_url == "http://127.0.0.1:8301/v1"
+
+
+def test_a_pretrained_model_gets_a_task_of_its_own_and_is_not_called_random() -> None:
+    sums = demo.seed_weights("http://127.0.0.1:8300/v1", "SmolLM2-135M-Instruct", "key-1")
+    assert (sums.name, sums.max_tokens, Dataset.objects.get().name) == ("Sums", 20, "Sums")
+    assert "random" not in sums.description and not Agent.objects.filter(slug="letters").exists()
+    assert demo.seed_weights("http://127.0.0.1:8300/v1", "SmolLM2-135M-Instruct", "key-1") == sums

@@ -10,6 +10,7 @@ TEMPLATE: Final = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}<|end|>{% endfor %}"
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
+RANDOM: Final = "random"  # its name at a model server
 END: Final = "<|end|>"
 SPECIAL: Final = [END, "<|system|>", "<|user|>", "<|assistant|>", "<|tool|>"]
 

@@ -8,15 +8,14 @@ import signal
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from aiohttp import web
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError, CommandParser
 
 from agentcore_site import env
-
-RANDOM: Final = "random"
+from training.weights.random_model import RANDOM, random_model
 
 
 class Command(BaseCommand):
@@ -53,8 +52,6 @@ class Command(BaseCommand):
             from training.weights.model_server import ModelServer
 
             if model == RANDOM and not folder.is_dir():
-                from training.weights.random_model import random_model
-
                 random_model(folder)
             chat = ChatTokens(folder)
             if trainer:

@@ -46,6 +46,7 @@ ROLES = {
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
+MODEL_SECONDS = 300.0  # until a model server is ready: torch loads, then the model
 RANDOM_MODEL = "random"  # created by `model_server` itself
 DEMOS_OF_A_SITE = ("demo_loop", "demo_ace")  # commands that call the site, and end
 DEMOS = ("demo", *DEMOS_OF_A_SITE)
@@ -149,10 +150,21 @@ class Command(BaseCommand):
             if process.name.partition("-")[0] in names:
                 stack.supervisor.start(process)
         if options["role"] == ALL and (model := env.text("WEIGHTS")):
-            stack.supervisor.start(self._model_server(stack, RANDOM_MODEL if model == "1" else model))
+            stack.supervisor.start(self._model_server(stack, self._model(model)))
         self._reporter = Reporter(urls["database_url"], stack.data_dir, stack.role, stack.supervisor.states)
         self._reporter.start()
         return port
+
+    def _model(self, wanted: str) -> str:
+        """The folder of a model that is set up by then. Raises CannotStart: it can't be."""
+        if wanted == "1":
+            return RANDOM_MODEL
+        if not Path(wanted).is_dir():
+            self.say("sets up the language model; at the first time it is downloaded and converted")
+            if (done := self._ran("model_setup", wanted)).returncode:
+                raise _failed(done)
+            wanted = done.stdout.strip().splitlines()[-1]
+        return wanted
 
     def _model_server(self, stack: Stack, model: str) -> Process:
         """Starts a model server (docs/weights.md), whose address the demo gets. torch loads in some ten seconds."""
@@ -165,8 +177,17 @@ class Command(BaseCommand):
         os.environ.update(known)
         self.say(f"model server: {known['WEIGHTS_URL']} (its key: {key})")
         command = [*_manage(), "model_server", model, "--port", str(port)]
-        lean = {"OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1"}
-        return Process("weights", command, ready=lambda: answers(port), environment=lean, cwd=str(env.ROOT))
+        # The model made at random is too small for threads; with one its sums repeat bit for bit.
+        threads = 1 if model == RANDOM_MODEL else os.cpu_count() or 1
+        lean = {"OMP_NUM_THREADS": str(threads), "HF_HUB_OFFLINE": "1"}
+        return Process(
+            "weights",
+            command,
+            ready=lambda: answers(port),
+            ready_seconds=MODEL_SECONDS,
+            environment=lean,
+            cwd=str(env.ROOT),
+        )
 
     def _web_port(self, options: dict[str, Any]) -> int:
         """A port that was set must be free; the default port may be replaced."""
