@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Final
+from typing import Final, TypedDict
 from uuid import UUID
 
 from django.db.models import Avg, Count, Q, Sum, Window
@@ -41,6 +41,19 @@ SHOWN: Final = 6  # gains of an agent, the latest
 PARTS: Final = ("improvement", "low", "high")  # of a verdict
 LATELY: Final = timedelta(days=30)  # of which queries the price of 1,000 is known, and of which jobs how they ended
 FEWEST: Final = 10  # answered queries, of which that price says something
+FAILED: Final = Q(status__in=(TraceStatus.FAILED, TraceStatus.INTERRUPTED))
+TO_USERS: Final = ~Q(arm=ArmName.SHADOW)
+
+
+class Lately(TypedDict):
+    """Figures of an agent's production in the last 30 days, as ``AgentSummary`` has them."""
+
+    answers: int
+    failed_share: float | None
+    per_1000_micros: int | None
+
+
+NOTHING_LATELY: Final = Lately(answers=0, failed_share=None, per_1000_micros=None)
 
 
 @dataclass(frozen=True)
@@ -78,14 +91,16 @@ class ProvenGain:
 
 @dataclass(frozen=True)
 class AgentSummary:
-    """``gains``: the latest first. ``per_1000_micros``: what 1,000 queries cost lately; None where too few were
-    answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is
+    """``gains``: the latest first. ``answers``: of its users' queries of the last 30 days; ``failed_share``: of these, which
+    failed; None: there was none. ``per_1000_micros``: cost of 1,000 of them; None where too few were answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is
     on its way, and which share of the queries it has. ``returned``: this month's return on its learning."""
 
     agent: Agent
     gains: list[ProvenGain]
     spent_micros: int
     spent_this_month_micros: int
+    answers: int
+    failed_share: float | None
     per_1000_micros: int | None
     release: int | None
     coming: tuple[int, float] | None
@@ -134,8 +149,7 @@ def work_summary(actor: Actor) -> WorkSummary:
     jobs = ended.aggregate(n=Count("pk"), completed=Count("pk", filter=Q(status=Status.COMPLETED)))
     # Counts alone: no text of a trace is read, which needs another right.
     traces = ProductionTrace.objects.filter(agent__in=agents_visible(actor).values("pk"), created_at__gt=since)
-    failed = Q(status__in=(TraceStatus.FAILED, TraceStatus.INTERRUPTED))
-    found = traces.exclude(arm=ArmName.SHADOW).aggregate(n=Count("pk"), failed=Count("pk", filter=failed))
+    found = traces.filter(TO_USERS).aggregate(n=Count("pk"), failed=Count("pk", filter=FAILED))
     return WorkSummary(
         jobs["n"],
         jobs["completed"] / jobs["n"] if jobs["n"] else None,
@@ -148,7 +162,7 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
     """A handful of queries for all of them."""
     ids = [agent.pk for agent in agents]
     gains = _gains(ids)
-    spent, this_month, per_1000 = _spent(ids), _spent(ids, this_month=True), _per_1000(ids)
+    spent, this_month, lately = _spent(ids), _spent(ids, this_month=True), _lately(ids)
     serving = dict(
         AgentServing.objects.filter(agent_id__in=ids).exclude(release=None).values_list("agent_id", "release__number")
     )
@@ -159,7 +173,7 @@ def agent_summaries(agents: Sequence[Agent]) -> list[AgentSummary]:
             gains=gains.get(agent.pk, []),
             spent_micros=spent.get(agent.pk, 0),
             spent_this_month_micros=this_month.get(agent.pk, 0),
-            per_1000_micros=per_1000.get(agent.pk),
+            **lately.get(agent.pk, NOTHING_LATELY),
             release=serving.get(agent.pk),
             coming=coming.get(agent.pk),
             returned=next(iter(returned.get(agent.pk, {}).values()), None),
@@ -186,10 +200,22 @@ def _spent(ids: Iterable[UUID], *, this_month: bool = False) -> dict[UUID, int]:
     return dict(rows.order_by().values_list("agent_id").annotate(Sum("spent_micros")))
 
 
-def _per_1000(ids: Iterable[UUID]) -> dict[UUID, int]:
-    lately = ProductionTrace.objects.filter(agent_id__in=list(ids), created_at__gt=timezone.now() - LATELY)
-    rows = lately.order_by().values_list("agent_id").annotate(Avg("cost_micros"), Count("pk"))
-    return {agent_id: round(1000 * mean) for agent_id, mean, n in rows if n >= FEWEST}
+def _lately(ids: Iterable[UUID]) -> dict[UUID, Lately]:
+    traces = ProductionTrace.objects.filter(agent_id__in=list(ids), created_at__gt=timezone.now() - LATELY)
+    rows = traces.order_by().values_list("agent_id").annotate(
+        mean=Avg("cost_micros"),
+        answers=Count("pk", filter=TO_USERS),
+        failed=Count("pk", filter=TO_USERS & FAILED),
+        n=Count("pk"),
+    )
+    return {
+        agent_id: Lately(
+            answers=answers,
+            failed_share=failed / answers if answers else None,
+            per_1000_micros=round(1000 * mean) if n >= FEWEST else None,
+        )
+        for agent_id, mean, answers, failed, n in rows
+    }
 
 
 def _coming(ids: Iterable[UUID]) -> dict[UUID, tuple[int, float]]:

@@ -9,6 +9,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 
+from agentcore_site.agent_summaries import agent_summaries
 from agentcore_site.console.pages import Listing, Sort, allowed, listing, matching, page, query_params
 from agentcore_site.tenancy.actors import Actor
 from evaluation.selectors import evaluations_visible
@@ -53,9 +54,13 @@ def agent(request: HttpRequest, actor: Actor, ref: str) -> HttpResponse:
     runs = list(runs_visible(actor).filter(agent=found).order_by("-job__created_at")[:SHOWN])
     sparks = success_sparks(runs)
     proven = [run for run in runs if run.verdict.get("verdict")]
+    may, [summary] = allowed(actor, found.organization_id), agent_summaries([found])
+    unreleased = summary.release is None and summary.coming is None and found.archived_at is None
     context = {
         "agent": found,
-        "may": allowed(actor, found.organization_id),
+        "summary": summary,
+        "next_release": "deployment.edit" in may and unreleased and any(gain.proven for gain in summary.gains[:1]),
+        "may": may,
         "runs": [{"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk]} for run in runs],
         "n_runs": runs_visible(actor).filter(agent=found).count(),
         "active": next((run for run in runs if run.job.active), None),

@@ -294,7 +294,7 @@ def test_another_agent_moves_the_presets_and_a_preset_that_does_not_fit_is_refus
 ) -> None:
     form = {"agent": str(agent.pk), "preset": "tfgrpo", "source": "environment"}
     shown = html(console.post("/launch/data/", form))
-    assert '<fieldset id="presets" class="card" hx-swap-oob="true">' in shown
+    assert '<details id="presets" class="card" hx-swap-oob="true"' in shown
     assert 'value="tfgrpo"' not in shown and 'value="recommended" checked' in shown
     refused = console.post("/launch/", form)
     assert refused.status_code == 400 and "algorithm tfgrpo puts its lessons" in html(refused)

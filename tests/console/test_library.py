@@ -91,6 +91,8 @@ def test_the_empty_list_teaches_the_next_step(console: Client, stella: Any, sign
     )
     assert 'class="button primary"' not in page_of(signed_in(stella), "/experiences/")
     assert 'href="/prompt-packs/new/"' in page_of(console, "/prompt-packs/")
+    assert "No lesson yet" not in page_of(console, f"/agents/{agent.pk}/")  # a policy of actions never has one
+    Agent.objects.filter(pk=agent.pk).update(runtime="llm")
     assert "No lesson yet" in page_of(console, f"/agents/{agent.pk}/")
 
 

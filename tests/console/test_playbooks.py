@@ -177,6 +177,8 @@ def test_a_list_of_many_costs_as_many_queries_as_one_of_few(console: Client, ope
 def test_one_is_made_by_a_button_that_says_what_for(console: Client, agent: Agent) -> None:
     address = f"/agents/{agent.pk}/playbook/"
     assert "No playbook yet" in page_of(console, address)
+    assert "No playbook yet" not in page_of(console, f"/agents/{agent.pk}/")  # a policy of actions needs none
+    Agent.objects.filter(pk=agent.pk).update(runtime="llm")
     assert "No playbook yet" in page_of(console, f"/agents/{agent.pk}/")
     assert console.post(f"{address}create/").status_code == 302
     assert "The playbook is empty" in page_of(console, address)

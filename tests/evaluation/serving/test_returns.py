@@ -84,3 +84,4 @@ def test_page_rest_and_summary_show_the_return_of_an_agent(
     trace.pk, trace.status, trace._state.adding = uuid7(), "failed", True
     trace.save()
     assert "9.1 % of 11 answers to users failed" in html(console.get("/summary/"))
+    assert "9.1 % failed" in html(console.get(f"/agents/{agent.pk}/"))
