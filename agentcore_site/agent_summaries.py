@@ -91,9 +91,10 @@ class ProvenGain:
 
 @dataclass(frozen=True)
 class AgentSummary:
-    """``gains``: the latest first. ``answers``: of its users' queries of the last 30 days; ``failed_share``: of these, which
-    failed; None: there was none. ``per_1000_micros``: cost of 1,000 of them; None where too few were answered. ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is
-    on its way, and which share of the queries it has. ``returned``: this month's return on its learning."""
+    """``gains``: the latest first. ``answers``: to its users, in the last 30 days. ``failed_share``: their share that
+    failed; None: there was none. ``per_1000_micros``: cost of 1,000 of them; None where too few were given.
+    ``release``: the number of what serves it; None: nothing does. ``coming``: the number of a release that is on its
+    way, and its share of the queries. ``returned``: this month's return on its learning."""
 
     agent: Agent
     gains: list[ProvenGain]
@@ -202,11 +203,15 @@ def _spent(ids: Iterable[UUID], *, this_month: bool = False) -> dict[UUID, int]:
 
 def _lately(ids: Iterable[UUID]) -> dict[UUID, Lately]:
     traces = ProductionTrace.objects.filter(agent_id__in=list(ids), created_at__gt=timezone.now() - LATELY)
-    rows = traces.order_by().values_list("agent_id").annotate(
-        mean=Avg("cost_micros"),
-        answers=Count("pk", filter=TO_USERS),
-        failed=Count("pk", filter=TO_USERS & FAILED),
-        n=Count("pk"),
+    rows = (
+        traces.order_by()
+        .values_list("agent_id")
+        .annotate(
+            mean=Avg("cost_micros"),
+            answers=Count("pk", filter=TO_USERS),
+            failed=Count("pk", filter=TO_USERS & FAILED),
+            n=Count("pk"),
+        )
     )
     return {
         agent_id: Lately(
