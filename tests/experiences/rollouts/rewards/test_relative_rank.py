@@ -212,6 +212,9 @@ def test_ground_truth_keeps_the_compared_answers() -> None:
     assert (kept["name"], kept["score"], kept["scorer"]) == ("ground_truth", 0.5, "exact")
     assert len(kept["answer"]) == 501 and kept["expected"] == "['Paris', 'Lutetia']" and "else" not in kept
     assert one.evidence["answer"] == evidence["answer"]
+    longest = lived(0.5, evidence={"answer": "x" * 500})
+    pay(rewards.get("ground_truth")({}), longest)
+    assert longest.evidence["reward"]["answer"] == "x" * 500
 
 
 @pytest.mark.parametrize("score", [1.1, -0.1, math.nan, math.inf])
