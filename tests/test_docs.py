@@ -123,11 +123,16 @@ def functions_of(path: Path) -> frozenset[str]:
 
 
 def promises(name: str) -> list[list[str]]:
-    """The rows of a document's table, without its head, cell by cell."""
-    lines = (ROOT / "docs" / name).read_text(encoding="utf-8").splitlines()
-    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("| ")]
-    assert len({len(row) for row in rows}) == 1
-    return rows[1:]
+    """The rows of a document's first table, and of those with as many columns, without heads, cell by cell."""
+    text = (ROOT / "docs" / name).read_text(encoding="utf-8")
+    tables = [
+        [[cell.strip() for cell in line.strip("|").split("|")] for line in block.splitlines() if line.startswith("| ")]
+        for block in re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
+    ]
+    columns = len(tables[0][0])
+    mine = [table for table in tables if len(table[0]) == columns]
+    assert all(len(row) == columns for table in mine for row in table)
+    return [row for table in mine for row in table[1:]]
 
 
 @pytest.mark.parametrize("name", ["security.md", "reliability.md"])
