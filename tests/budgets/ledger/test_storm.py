@@ -14,7 +14,7 @@ from tests.support.rounds import rounds
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.rounds]
 
-ROUNDS = rounds(25, 100)  # the bench runs 1,000
+ROUNDS = rounds(50, 100)  # the bench runs 1,000
 
 
 def test_64_spenders_that_are_killed_at_random_never_overspend(job: Job, agent: Any) -> None:
