@@ -21,6 +21,7 @@ MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 2**63
 MOST_VALUES: Final = 2_000_000  # of a body in JSON: a value takes up to 70 bytes where its text takes two
 MOST_BITS: Final = 3_000  # of a whole number that is kept as text
+HALF: Final = "it has half of a surrogate pair"
 T = TypeVar("T")
 
 
@@ -108,5 +109,5 @@ def _unstorable_text(text: str) -> str:
     try:
         text.encode("utf-8")
     except UnicodeEncodeError:
-        return "it has half of a surrogate pair"
+        return HALF
     return ""

@@ -3,10 +3,11 @@
 Where it can't be known, the whole hold is the bill: a time-out after the request was sent, a cancelled task, a lost
 connection, an answer above the limit. It may be more than the provider's bill and is never less.
 
-A broken answer (cut, empty, a page) is billed at what can be measured: the prompt and what came or was announced of the
-answer, each counted high, at most the hold. The hold would be many times that, and a proxy that breaks every answer
-would use up a budget in minutes. It may fall short of the bill of a provider that went on generating after the cut:
-by one answer a call, and the circuit breaker and the pause of the job bound how many such calls there are.
+A broken answer (cut, empty, a page, an error in it) is billed at what can be measured: the prompt and what came or
+was announced of the answer, each counted high, at most the hold. The hold would be many times that, and a proxy that
+breaks every answer would use up a budget in minutes. It may fall short of the bill of a provider that went on
+generating after the cut: by one answer a call, and the circuit breaker and the pause of the job bound how many such
+calls there are.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from budgets.llm import tokens
-from budgets.llm.errors import BrokenAnswer, LLMError
+from budgets.llm.errors import LLMError
 from budgets.llm.types import Answer, ReportedUsage
 from budgets.meter_port import Bill
 from budgets.pricing import Price, Usage, cost_micros
@@ -52,7 +53,7 @@ def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold_micros: in
         return Bill(cost_micros(price, usage), usage, "table", latency_ms, message)
     if error.unbilled:
         return Bill(0, None, "none", latency_ms, message)
-    if isinstance(error, BrokenAnswer):
+    if error.received is not None:
         measured = _measured(reported, prompt, error.received)
         return Bill(min(hold_micros, cost_micros(price, measured)), measured, "estimate", latency_ms, message)
     return Bill(hold_micros, None, "estimate", latency_ms, message)

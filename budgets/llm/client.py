@@ -155,9 +155,13 @@ class MeteredChatClient:
             bill = bill_of_error(price, outcome, prompt=request.prompt, hold_micros=hold_micros, latency_ms=latency)
             await self._meter.settle(key, bill)
             outcome.spent_micros = bill.amount_micros
+            if exchange.failure is not None:
+                raise exchange.failure
             return outcome
         bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
         await self._meter.settle(key, bill)
+        if exchange.failure is not None:
+            raise exchange.failure
         return _completion(outcome, bill, usage, exchange, self.endpoint)
 
     def _report_to_breaker(self, outcome: Completion | LLMError) -> None:
@@ -186,4 +190,5 @@ def _completion(answer: Answer, bill: Bill, usage: Any, exchange: Exchange, endp
         reasoning=answer.reasoning,
         notes=answer.notes,
         tokens=answer.tokens,
+        opaque=answer.opaque,
     )

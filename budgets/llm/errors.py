@@ -52,6 +52,7 @@ class LLMError(Exception):
         self.unbilled = False  # certain that nothing was billed
         self.final = False  # a part of the answer was handed on: another attempt would repeat it
         self.usage: ReportedUsage | None = None  # what a failed answer still said of its tokens
+        self.received: int | None = None  # bytes of an answer that broke off; None: it is not known
 
 
 class Transient(LLMError):
@@ -75,9 +76,7 @@ class ConnectionLost(Transient):
 
 
 class BrokenAnswer(Transient):
-    """``received``: bytes of the model's answer that came or were announced, as far as that is known."""
-
-    received = 0
+    pass
 
 
 class Permanent(LLMError):

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Final, Protocol
+
+import orjson
 
 from agentcore_site.lib import trace_context
 from agentcore_site.lib.loop_turns import LoopTurns
@@ -23,13 +26,15 @@ from agentcore_site.outbound import (
     Target,
 )
 from budgets.llm.errors import BadAddress, BadRequest, BrokenAnswer, ConnectionLost, LLMError, Malformed, Timeout
+from budgets.llm.events import Event, EventReader, begins_stream
 from budgets.llm.refusals import refusal, refusal_in_answer
 from budgets.llm.request import ModelRequest
 from budgets.llm.secret import Secret
-from budgets.llm.stream import Assembly, EventReader
+from budgets.llm.standard import standard_body
+from budgets.llm.stream import Assembly, StreamDelta
 from budgets.llm.types import Answer, Endpoint
 from budgets.llm.usage import read_usage
-from budgets.llm.wire import load, read
+from budgets.llm.wire import dumped_json, load, read
 
 OnDelta = Callable[[str], None]
 
@@ -37,14 +42,14 @@ OnDelta = Callable[[str], None]
 class Listener(Protocol):
     """Receives an answer as it comes. A call whose listener passed on a part of a stream is not made again.
 
-    An exception of the listener ends the call, as cancelling does.
+    An exception of the listener ends the call: what came until then is settled, and the exception is raised.
     """
 
-    def event(self, data: str, text: str) -> bool:
-        """One event of a stream, and the text that it added. Returns whether a part of the answer was passed on."""
+    def event(self, delta: StreamDelta) -> bool:
+        """An event of a stream. Returns whether a part of the answer was passed on."""
 
-    def whole(self, body: bytes, text: str) -> None:
-        """An answer that came in one piece, good as it is."""
+    def whole(self, body: bytes, answer: Answer) -> None:
+        """An answer that came in one piece; ``body`` is as OpenAI writes it."""
 
 
 class TextListener:
@@ -53,31 +58,34 @@ class TextListener:
     def __init__(self, on_delta: OnDelta) -> None:
         self._on_delta, self._passed_on = on_delta, False
 
-    def event(self, data: str, text: str) -> bool:
-        if text:
+    def event(self, delta: StreamDelta) -> bool:
+        if delta.text:
             self._passed_on = True
-            self._on_delta(text)
+            self._on_delta(delta.text)
         return self._passed_on
 
-    def whole(self, body: bytes, text: str) -> None:
-        if text:
-            self._on_delta(text)
+    def whole(self, body: bytes, answer: Answer) -> None:
+        if answer.text:
+            self._on_delta(answer.text)
 
 
 ERROR_BYTES: Final = 64 * 1024
 ENVELOPE: Final = 240
+HEAD: Final = 4_096  # bytes of a body that are looked at for its kind
+FEW: Final = 6  # characters that show it
 PLAIN: Final = ("identity", "")  # codings of a body
 PACKED: Final = ("gzip", "x-gzip", "deflate")
 
 
 class Exchange:
     """One attempt: ``sent`` says whether it can have reached the provider (one that has not got the body can't have
-    worked on it), ``request_id`` is the provider's."""
+    worked on it), ``request_id`` is the provider's, ``failure`` what the listener raised."""
 
     def __init__(self, request: ModelRequest) -> None:
         self.request = request
         self.sent = False
         self.request_id = ""
+        self.failure: Exception | None = None
 
     def sending(self) -> None:
         self.sent = True
@@ -158,23 +166,26 @@ class _Reading:
                 body = await _beginning(response, ERROR_BYTES)
                 return refusal(response.status, headers, body, self._endpoint.safe)
             self._succeeding = True
-            if exchange.request.stream and "text/event-stream" in headers.get("content-type", ""):
-                return await self._streamed(response)
-            body = await self._whole(response)
-            answer = read(load(body))
-            if self._listener is not None:
-                self._passed_on = True
-                self._listener.whole(body, answer.text)
-            return answer
+            answer = _AnswerBody(response, self._endpoint.max_answer_bytes)
+            if exchange.request.stream:
+                labelled = "text/event-stream" in headers.get("content-type", "")
+                head = await self._head(answer, labelled)
+                if begins_stream(head, labelled=labelled):
+                    return await self._streamed(answer, head)
+            await self._whole(answer, headers.get("content-length", ""))
+            return self._answered(bytes(self._found))
         except Malformed as error:
             return self._malformed(error)
         finally:
             response.close()
 
-    def lost(self, error: LLMError) -> LLMError:
-        """``error`` where no answer had begun; else the answer was cut."""
+    def lost(self, error: LLMError) -> Answer | LLMError:
+        """``error`` where no answer had begun; else the answer was cut, unless all of it came."""
         if self._succeeding:
-            return self._malformed(Malformed(f"The answer was cut. {error.message}", broken=True))
+            try:  # a server that announced a byte more than it sent
+                return self._answered(bytes(self._found), cut=True)
+            except Malformed:
+                return self._malformed(Malformed(f"The answer was cut. {error.message}", broken=True))
         error.unbilled = not self._exchange.sent
         return error
 
@@ -183,52 +194,121 @@ class _Reading:
         error.unbilled = True
         return error
 
-    async def _whole(self, response: Response) -> bytes:
-        limit = self._endpoint.max_answer_bytes
-        announced = response.headers.get("content-length", "")
-        if announced.isdigit() and int(announced) > limit:
-            raise Malformed(f"The answer is larger than {limit:,} bytes.")
-        found, self._announced = self._found, int(announced) if announced.isdigit() else 0
-        body = _AnswerBody(response, limit)
+    async def _head(self, body: _AnswerBody, labelled: bool) -> bytes:
+        """The beginning of a body, enough to see whether it is a stream. It counts as found."""
+        found = self._found
         while (chunk := await body.piece()) is not None:
             found += chunk
-            if len(found) > limit:
-                raise Malformed(f"The answer is larger than {limit:,} bytes.")
+            start = found[:HEAD].lstrip()
+            if len(found) >= HEAD or len(start) >= FEW or (start and labelled):
+                break
         return bytes(found)
 
-    async def _streamed(self, response: Response) -> Answer:
+    async def _whole(self, body: _AnswerBody, announced: str) -> None:
+        limit, found = self._endpoint.max_answer_bytes, self._found
+        self._announced = int(announced) if announced.isdigit() else 0
+        while max(len(found), self._announced) <= limit and (chunk := await body.piece()) is not None:
+            found += chunk
+        if max(len(found), self._announced) > limit:
+            raise Malformed(f"The answer is larger than {limit:,} bytes.")
+
+    def _answered(self, body: bytes, *, cut: bool = False) -> Answer:
+        """The answer in a whole body. Raises Malformed; of a ``cut`` one nothing is passed on before it is good."""
+        try:
+            value, strict = orjson.loads(body), True
+        except orjson.JSONDecodeError:
+            if not cut and (events := _events_in(body, self._endpoint.max_answer_bytes)):
+                return self._assembled(events)
+            value, strict = load(body), False
+        answer = read(value)
+        if self._listener is not None:
+            self._pass_on_whole(standard_body(body, value, strict=strict), answer)
+        return answer
+
+    def _assembled(self, events: Iterable[Event]) -> Answer:
+        """The answer of a stream that came with another label, or though none was requested."""
+        self._assembly = assembly = Assembly(self._endpoint.max_answer_bytes)
+        streamed = self._exchange.request.stream
+        for event in events:
+            for delta in assembly.add(event):
+                if streamed:
+                    self._pass_on(delta)
+        answer = self._end(assembly)
+        if not streamed and self._listener is not None:
+            value = {"object": "chat.completion", **assembly.value()}
+            self._pass_on_whole(standard_body(dumped_json(value), value, strict=True), answer)
+        return answer
+
+    async def _streamed(self, body: _AnswerBody, head: bytes) -> Answer:
         limit = self._endpoint.max_answer_bytes
         reader, assembly, turns = EventReader(limit), Assembly(limit), LoopTurns()
         self._assembly = assembly
-        lost = ""
+        lost, chunk = "", head or None
         try:
-            body = _AnswerBody(response, limit)
-            while (chunk := await body.piece()) is not None:
-                for data in reader.feed(chunk):
-                    self._pass_on(data, assembly.add(data))
-                    await turns.worked(len(data))
+            while chunk is not None or (chunk := await body.piece()) is not None:
+                for event in reader.feed(chunk):
+                    for delta in assembly.add(event):
+                        self._pass_on(delta)
+                    await turns.worked(len(event.data))
+                chunk = None
         except ConnectionBroken as error:
             lost = f" {error}"
         if not lost:
-            for data in reader.end():
-                self._pass_on(data, assembly.add(data))
+            for event in reader.end():
+                for delta in assembly.add(event):
+                    self._pass_on(delta)
+        return self._end(assembly, lost)
+
+    def _end(self, assembly: Assembly, lost: str = "") -> Answer:
+        """Raises Malformed."""
         if not assembly.ended:
             raise Malformed(f"The stream was cut.{lost}", broken=True)
         return read(assembly.value())
 
     def _malformed(self, error: Malformed) -> LLMError:
-        if error.usage is None and self._assembly is not None:
-            error.usage = read_usage(self._assembly.usage, [])
+        assembly = self._assembly
+        if error.usage is None and assembly is not None:
+            error.usage = read_usage(assembly.usage, [])
+            if error.broken and assembly.usage_is_late:  # it counts the beginning of the answer only
+                error.usage = replace(error.usage, output_tokens=None, cost_micros=None)
         found = refusal_in_answer(error, self._endpoint.safe)
         found.final = self._passed_on
-        if isinstance(found, BrokenAnswer):
-            read = _written(self._found, self._announced)
-            found.received = read if self._assembly is None else self._assembly.size
+        if error.broken and (assembly is not None or isinstance(found, BrokenAnswer)):
+            found.received = _written(self._found, self._announced) if assembly is None else assembly.size
         return found
 
-    def _pass_on(self, data: str, text: str) -> None:
-        if self._listener is not None and self._listener.event(data, text):
-            self._passed_on = True
+    def _pass_on(self, delta: StreamDelta) -> None:
+        """Raises Malformed: the listener failed, so that the answer ends here."""
+        if self._listener is None:
+            return
+        try:
+            self._passed_on = self._listener.event(delta) or self._passed_on
+        except Exception as error:
+            self._exchange.failure = error
+            raise Malformed(f"The caller failed: {type(error).__name__}.", broken=True) from None
+
+    def _pass_on_whole(self, body: bytes, answer: Answer) -> None:
+        assert self._listener is not None
+        self._passed_on = True
+        try:
+            self._listener.whole(body, answer)
+        except Exception as error:
+            self._exchange.failure = error
+
+
+def _events_in(body: bytes, limit: int) -> list[Event]:
+    """The events of a stream under another label, or of lines of JSON; none where it is neither."""
+    if begins_stream(body, labelled=False):
+        reader = EventReader(limit)
+        return [*reader.feed(body), *reader.end()]
+    first, _, rest = body.strip().partition(b"\n")
+    try:
+        orjson.loads(first)
+    except orjson.JSONDecodeError:
+        return []
+    if not rest.lstrip().startswith(b"{"):
+        return []
+    return [Event(line.decode("utf-8", "replace")) for line in body.split(b"\n") if line.strip()]
 
 
 def _written(found: bytearray, announced: int) -> int:

@@ -97,6 +97,7 @@ class ToolCall:
 
     ``arguments`` is the parsed JSON object. What is no JSON object stays in ``raw`` and ``arguments_error`` says why;
     ``arguments`` is empty then. ``name`` is what the model said: the runtime decides whether there is such a tool.
+    ``opaque``: further fields, which only the service understands and wants back as they came.
     """
 
     id: str
@@ -104,13 +105,15 @@ class ToolCall:
     arguments: Mapping[str, Any] = field(default_factory=dict)
     raw: str = ""
     arguments_error: str = ""
+    opaque: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Message:
     """One turn. ``role`` is "system", "user", "assistant" or "tool" (then with ``tool_call_id``).
 
-    Text only: the tokens of an image have no bound in bytes, so that its cost could not be held.
+    Text only: the tokens of an image have no bound in bytes, so that its cost could not be held. ``opaque``: further
+    fields of an answer, which go back to the service as they came; they win over ours.
     """
 
     role: str
@@ -118,6 +121,7 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
     tool_call_id: str = ""
     name: str = ""
+    opaque: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +168,7 @@ class Answer:
     usage: ReportedUsage = ReportedUsage()
     notes: tuple[str, ...] = ()
     tokens: AnswerTokens | None = None
+    opaque: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,6 +204,12 @@ class Completion:
     reasoning: str = ""
     notes: tuple[str, ...] = ()
     tokens: AnswerTokens | None = None
+    opaque: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def message(self) -> Message:
+        """The answer as the next request repeats it."""
+        return Message("assistant", self.text, tool_calls=self.tool_calls, opaque=self.opaque)
 
 
 def left_out_check(names: object) -> None:

@@ -16,6 +16,7 @@ from agentcore_site.lib.money import micros
 from budgets.llm.types import ReportedUsage
 
 MOST_TOKENS: Final = 10**9
+MOST_FIELDS: Final = 200  # of a usage
 MOST_DOLLARS: Final = 100_000.0  # dearer than any call: above it the number is a mistake
 # Where providers report tokens: details of the prompt and of the answer, and fields beside the totals.
 INPUT_DETAILS: Final = ("prompt_tokens_details", "input_tokens_details", "prompt_token_details", "input_token_details")
@@ -84,6 +85,26 @@ def read_usage(value: object, notes: list[str]) -> ReportedUsage:
         audio_output_tokens=min(read.detail(*OUTPUT_DETAILS, of="audio_tokens"), most_output),
         image_output_tokens=min(read.detail(*OUTPUT_DETAILS, of="image_tokens"), most_output),
     )
+
+
+def usage_in(value: Mapping[str, Any]) -> object:
+    """The usage of an answer or of a chunk of one, wherever its provider puts it: at the top, in Groq's own object, in
+    the choice (Kimi) or in its message. None without one."""
+    beside = value.get("x_groq")
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    places: list[object] = [value, beside, choice]
+    if isinstance(choice, Mapping):
+        places += [choice.get("message"), choice.get("delta")]
+    found = (place.get("usage") for place in places if isinstance(place, Mapping))
+    return next((one for one in found if one), None) or value.get("usage")
+
+
+def merged_usage(before: object, further: object) -> object:
+    """The usage of a stream after one more report: a later one counts, but no zero takes a count away."""
+    if not (isinstance(before, Mapping) and isinstance(further, Mapping)) or len(before) > MOST_FIELDS:
+        return further
+    return {**before, **{name: one for name, one in further.items() if one or not before.get(name)}}
 
 
 def without_zeros(usage: ReportedUsage, notes: list[str]) -> ReportedUsage:

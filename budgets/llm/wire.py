@@ -2,25 +2,31 @@
 
 Usable parts are used, and their oddities are noted: parts of content are joined, tool arguments that are no
 JSON are kept as text. Names of unknown tools are kept too, because the runtime decides what to do about them.
-NUL and lone surrogates become U+FFFD, since no database takes them.
+NUL and lone surrogates become U+FFFD, since no database takes them; NaN becomes null. Fields that only the service
+understands are kept as ``opaque``.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 import orjson
 
+from budgets.llm.content import content_in
 from budgets.llm.error_bodies import read_error
 from budgets.llm.errors import Malformed
+from budgets.llm.finish import BROKEN, finish_of
+from budgets.llm.halves import REPLACEMENT, all_paired, paired
+from budgets.llm.opaque import opaque_of_call, opaque_of_message
 from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
-from budgets.llm.usage import as_number, kind, read_usage, without_zeros
+from budgets.llm.usage import as_number, kind, read_usage, usage_in, without_zeros
 
 NAME_LENGTH: Final = 200  # of names and ids, which end in columns and in pages
 QUOTED: Final = 64 * 1024  # characters of an API's own message that are looked through before a few are quoted
-REPLACEMENT: Final = "\ufffd"
+DONE: Final = "[DONE]"  # the last event of a stream; some servers write it behind a whole answer, too
+CODES: Final = ("code", "status_code", "status")  # of an error
 
 
 def parse(body: bytes) -> Answer:
@@ -29,16 +35,33 @@ def parse(body: bytes) -> Answer:
 
 
 def load(body: bytes | str) -> Any:
-    """JSON of any depth and with any escapes, or Malformed."""
+    """JSON of any depth and with any escapes, or Malformed. Halves of surrogate pairs are joined or replaced."""
     try:
         return orjson.loads(body)
     except orjson.JSONDecodeError:
         pass
+    value = load_halves(body)
+    try:
+        return all_paired(value)
+    except RecursionError:
+        raise Malformed("The answer is no JSON.", broken=True) from None
+
+
+def load_halves(body: bytes | str, constant: Callable[[str], Any] = lambda _: None) -> Any:
+    """``load`` that leaves halves of surrogate pairs as they are: the next event of a stream may have the other one.
+    ``constant`` reads NaN and Infinity, which are no JSON."""
+    try:
+        return orjson.loads(body)
+    except orjson.JSONDecodeError:
+        pass
+    text = body if isinstance(body, str) else body.decode("utf-8-sig", "replace")
     try:  # orjson refuses lone surrogates, which some servers write when a stream cuts an emoji in two
-        return json.loads(body, parse_constant=_refuse_constant)
+        return json.loads(text, parse_constant=constant)
     except (ValueError, RecursionError):
         pass
-    if not body.strip():
+    if text.rstrip().endswith(DONE):
+        return load_halves(text.rstrip().removesuffix(DONE).rstrip().removesuffix("data:"), constant)
+    if not text.strip():
         raise Malformed("The answer is empty.", broken=True)
     raise Malformed("The answer is no JSON.", broken=True)  # it may be a page of somewhere else: it is not quoted
 
@@ -52,16 +75,18 @@ def read(value: object) -> Answer:
     notes: list[str] = []
     if not isinstance(value, Mapping):
         raise Malformed(f"The answer is {kind(value)}, not an object.", broken=True)
-    usage = read_usage(value.get("usage"), notes)
+    usage = read_usage(usage_in(value), notes)
     try:
         choice = _choice(value, notes)
         message = _message(choice, notes)
-        text = _text(message, notes)
+        text, reasoning, opaque = _said(message, notes)
         calls = _tool_calls(message, notes)
+        finish = _name(choice.get("finish_reason"), "finish_reason", notes)
+        if finish.lower() in BROKEN:
+            raise Malformed("The service broke its answer off: {}", quoted=f"finish_reason is {finish}", broken=True)
     except Malformed as error:
         error.usage = usage
         raise
-    reasoning = _reasoning(message)
     if not text and not calls:
         notes.append("the answer is empty")
     if text or calls or reasoning:
@@ -69,22 +94,37 @@ def read(value: object) -> Answer:
     return Answer(
         text=text,
         tool_calls=calls,
-        finish_reason=_name(choice.get("finish_reason"), "finish_reason", notes),
+        finish_reason=finish_of(finish),
         reasoning=reasoning,
         model=_name(value.get("model"), "model", notes),
         id=_name(value.get("id"), "id", notes),
         usage=usage,
         notes=tuple(notes),
         tokens=_tokens(value, choice),
+        opaque=opaque,
     )
+
+
+def dumped_json(value: object) -> bytes:
+    """JSON that every reader takes. Raises Malformed: it is nested too deeply."""
+    try:
+        try:
+            return orjson.dumps(value)
+        except TypeError:  # halves of surrogate pairs, whole numbers of more than 64 bits
+            return json.dumps(all_paired(value)).encode()
+    except RecursionError:
+        raise Malformed("The answer is nested too deeply.") from None
 
 
 def error_in(value: object) -> Malformed:
     """The error in a body or a stream of status 200; ``status`` is its code where that is one of HTTP's."""
+    status = None
+    for name in CODES:
+        number = as_number(value.get(name)) if isinstance(value, Mapping) else None
+        if number is not None and 400 <= number <= 599:
+            status = int(number)
+            break
     found = read_error({"error": value})
-    given = value.get("code") if isinstance(value, Mapping) else None
-    number = as_number(given)
-    status = int(number) if number is not None and 400 <= number <= 599 else None
     return Malformed(
         "The answer is an error: {}",
         status=status,
@@ -96,22 +136,30 @@ def error_in(value: object) -> Malformed:
     )
 
 
+def error_beside(value: Mapping[str, Any], kind: str = "") -> Malformed | None:
+    """The error that a body or an event without choices is, in any form; ``kind``: the event's name."""
+    if value.get("error"):
+        inner = value["error"]
+        if isinstance(inner, Mapping) or not read_error({**value, "error": None}).message:
+            return error_in(inner)
+        return error_in(value)  # {"error": true, "message": …}
+    named = "error" in (kind, value.get("object"), value.get("type"))
+    worded = any(isinstance(value.get(name), str | list) for name in ("message", "detail", "msg"))
+    bare = value.get("choices") is None and worded and any(name in value for name in CODES)
+    return error_in(value) if named or bare else None
+
+
 def clean(text: str) -> str:
     """``text`` without NUL and lone surrogates."""
     if "\0" in text:
         text = text.replace("\0", REPLACEMENT)
-    if not text.isascii():
-        try:
-            text.encode()
-        except UnicodeEncodeError:
-            text = "".join(REPLACEMENT if "\ud800" <= one <= "\udfff" else one for one in text)
-    return text
+    return paired(text)
 
 
 def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
     choices = value.get("choices")
-    if not choices and value.get("error"):
-        raise error_in(value["error"])
+    if not choices and (error := error_beside(value)) is not None:
+        raise error
     if not isinstance(choices, list):
         if choices is None:  # of a model API, or of a proxy that says something else
             raise Malformed("The answer has no choices.", broken=read_usage(value.get("usage"), []) == ReportedUsage())
@@ -138,35 +186,24 @@ def _message(choice: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:
     raise Malformed(f"choices[0].message is {kind(message)}.")
 
 
-def _text(message: Mapping[str, Any], notes: list[str]) -> str:
-    content = message.get("content")
-    if isinstance(content, list):
-        content = "".join(_part(part, notes) for part in content)
-    if content is None or content == "":
-        refusal = message.get("refusal")
-        if isinstance(refusal, str) and refusal:
-            notes.append("the model refused")
-            return clean(refusal)
-        return ""
-    if not isinstance(content, str):
-        raise Malformed(f"content is {kind(content)}.")
-    return clean(content)
-
-
-def _part(part: object, notes: list[str]) -> str:
-    if isinstance(part, str):
-        return part
-    if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
-        return text
-    notes.append("a part of content is no text")
-    return ""
-
-
-def _reasoning(message: Mapping[str, Any]) -> str:
+def _said(message: Mapping[str, Any], notes: list[str]) -> tuple[str, str, dict[str, Any]]:
+    """(text, thoughts, opaque fields) of a message. ``content`` is among the fields where it is more than the text."""
+    found = content_in(message.get("content"))
+    if found is None:
+        raise Malformed(f"content is {kind(message.get('content'))}.")
+    notes += found.notes
+    text, reasoning, opaque = clean(found.text), clean(found.reasoning), opaque_of_message(message)
+    if found.apart:
+        opaque["content"] = message.get("content")
+    refusal = message.get("refusal")
+    if not text and isinstance(refusal, str) and refusal:
+        notes.append("the model refused")
+        opaque["content"] = None
+        return clean(refusal), reasoning, opaque
     for name in ("reasoning_content", "reasoning"):
-        if isinstance(text := message.get(name), str):
-            return clean(text)
-    return ""
+        if not reasoning and isinstance(thoughts := message.get(name), str):
+            reasoning = clean(thoughts)
+    return text, reasoning, opaque
 
 
 def _tool_calls(message: Mapping[str, Any], notes: list[str]) -> tuple[ToolCall, ...]:
@@ -175,6 +212,8 @@ def _tool_calls(message: Mapping[str, Any], notes: list[str]) -> tuple[ToolCall,
         listed = [{"function": message["function_call"]}]  # what it was called before tools
     if listed is None:
         return ()
+    if isinstance(listed, Mapping):
+        listed = [listed]
     if not isinstance(listed, list):
         notes.append(f"tool_calls is {kind(listed)}")
         return ()
@@ -182,9 +221,17 @@ def _tool_calls(message: Mapping[str, Any], notes: list[str]) -> tuple[ToolCall,
     return tuple(call for call in calls if call is not None)
 
 
-def _tool_call(index: int, entry: object, notes: list[str]) -> ToolCall | None:
-    function = entry.get("function") if isinstance(entry, Mapping) else None
-    if not isinstance(entry, Mapping) or not isinstance(function, Mapping):
+def function_in(entry: object) -> Mapping[str, Any] | None:
+    """The name and arguments of a call, which some servers write beside its id."""
+    if not isinstance(entry, Mapping):
+        return None
+    function = entry.get("function", entry if isinstance(entry.get("name"), str) else None)
+    return function if isinstance(function, Mapping) else None
+
+
+def _tool_call(index: int, entry: Any, notes: list[str]) -> ToolCall | None:
+    function = function_in(entry)
+    if function is None:
         notes.append(f"tool_calls[{index}] names no function")
         return None
     name = function.get("name")
@@ -194,28 +241,34 @@ def _tool_call(index: int, entry: object, notes: list[str]) -> ToolCall | None:
     given = entry.get("id")
     # An answer to a call needs an id to refer to; servers that give none accept any.
     identity = clean(given)[:NAME_LENGTH] if isinstance(given, str) and given else f"call_{index}"
-    arguments, raw, error = _arguments(function.get("arguments"))
+    arguments, raw, error = arguments_read(function.get("arguments"))
     if error:
         notes.append(f"tool_calls[{index}]: {error}")
-    return ToolCall(identity, clean(name)[:NAME_LENGTH], arguments, raw, error)
+    return ToolCall(identity, clean(name)[:NAME_LENGTH], arguments, raw, error, opaque_of_call(entry))
 
 
-def _arguments(value: object) -> tuple[Mapping[str, Any], str, str]:
+def arguments_read(value: object) -> tuple[Mapping[str, Any], str, str]:
     """(arguments, their text, what is wrong with them)."""
-    if value is None or value == "":
-        return {}, "", ""
     if isinstance(value, Mapping):  # Ollama's own shape
         value = json.dumps(value)
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}, "", ""
     if not isinstance(value, str):
         return {}, json.dumps(value), f"the arguments are {kind(value)}, not an object"
     text = clean(value).replace("\\u0000", "\\ufffd")
     try:
-        parsed = load(text)
-    except Malformed:
+        parsed = load_halves(text, _refuse_constant)
+        while isinstance(parsed, str) and parsed.lstrip()[:1] in ("{", '"', "n"):  # encoded twice, or more often
+            text = clean(parsed)
+            parsed = load_halves(text, _refuse_constant)
+        if parsed is None or parsed == "":
+            return {}, "", ""
+        whole = all_paired(parsed)
+    except (Malformed, RecursionError):
         return {}, text, "the arguments are no JSON"
-    if not isinstance(parsed, Mapping):
-        return {}, text, f"the arguments are {kind(parsed)}, not an object"
-    return parsed, text, ""
+    if not isinstance(whole, Mapping):
+        return {}, text, f"the arguments are {kind(whole)}, not an object"
+    return whole, text if whole == parsed else json.dumps(whole), ""
 
 
 def _tokens(value: Mapping[str, Any], choice: Mapping[str, Any]) -> AnswerTokens | None:

@@ -21,8 +21,9 @@ from agentcore_site.lib.row_scope import everything
 from agentcore_site.lib.storable import storable
 from budgets.llm.errors import BadRequest, ContextTooLong, LLMError
 from budgets.llm.request import ModelRequest
+from budgets.llm.stream import StreamDelta
 from budgets.llm.transport import Listener
-from budgets.llm.types import Completion
+from budgets.llm.types import Answer, Completion
 from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
 from budgets.pricing import worst_case_micros
 from evaluation.serving.gateway.calls_at_once import CallsAtOnce
@@ -192,6 +193,9 @@ class Calls:
             raise
         except asyncio.CancelledError:
             row = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": "the caller went away"}
+            raise
+        except Exception as error:
+            row = {"status": TraceStatus.FAILED, "http_status": 500, "error": f"{type(error).__name__} at the gateway"}
             raise
         finally:
             self._store(call, known | row, begun)
@@ -368,10 +372,10 @@ class Calls:
 class DiscardedAnswer:
     """Ignores the answer of a shadow."""
 
-    def event(self, data: str, text: str) -> bool:
+    def event(self, delta: StreamDelta) -> bool:
         return False
 
-    def whole(self, body: bytes, text: str) -> None:
+    def whole(self, body: bytes, answer: Answer) -> None:
         return None
 
 

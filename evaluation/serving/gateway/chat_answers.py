@@ -1,4 +1,4 @@
-"""An upstream's chat completion passed to the caller unchanged: whole or as a stream."""
+"""An upstream's chat completion passed to the caller, whole or as a stream: unchanged where it has OpenAI's form."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from typing import Any
 
 import orjson
 
-from budgets.llm.stream import DONE
+from budgets.llm.stream import StreamDelta
+from budgets.llm.types import Answer
+from budgets.llm.wire import DONE
 from evaluation.serving.gateway.calls import GatewayCall
 from evaluation.serving.gateway.pieces import Pieces
 from evaluation.serving.gateway.request import object_in, request_of
@@ -28,15 +30,15 @@ class ChatInterface:
 
 
 class WholeAnswer:
-    """The upstream's answer, byte for byte."""
+    """The upstream's answer, byte for byte where it has OpenAI's form."""
 
     def __init__(self, call: GatewayCall) -> None:
         self._call, self._body = call, b""
 
-    def event(self, data: str, text: str) -> bool:
+    def event(self, delta: StreamDelta) -> bool:
         raise AssertionError("no stream was requested")
 
-    def whole(self, body: bytes, text: str) -> None:
+    def whole(self, body: bytes, answer: Answer) -> None:
         self._call.token_received()
         self._body = body
 
@@ -52,18 +54,19 @@ class StreamedAnswer:
         self._call = call
         self.pieces = Pieces()
 
-    def event(self, data: str, text: str) -> bool:
-        if data.strip() == DONE:
+    def event(self, delta: StreamDelta) -> bool:
+        data = delta.data.strip()
+        if data == DONE:
             return True
         if not self._call.request.wants_usage and '"usage"' in data:
             data = _without_usage(data)
         if data:
-            if text:
+            if delta.text:
                 self._call.token_received()
-            self.pieces.put(b"data: " + data.encode() + b"\n\n")
+            self.pieces.put(b"data: " + data.replace("\n", "\ndata: ").encode() + b"\n\n")
         return True
 
-    def whole(self, body: bytes, text: str) -> None:
+    def whole(self, body: bytes, answer: Answer) -> None:
         self._call.token_received()
         self.pieces.put(as_events(orjson.loads(body), usage=self._call.request.wants_usage))
 

@@ -5,13 +5,14 @@ A field without an equivalent in chat completions is refused, never dropped: the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
 
 import orjson
 
-from budgets.llm.stream import DONE
-from budgets.llm.types import Completion
+from budgets.llm.stream import StreamDelta
+from budgets.llm.streamed_calls import CallPiece
+from budgets.llm.types import Answer, Completion
 from budgets.meter_port import Bill
 from budgets.pricing import Usage
 from evaluation.serving.gateway.calls import GatewayCall
@@ -82,10 +83,10 @@ class WholeResponse:
     def __init__(self, call: GatewayCall, begun: dict[str, Any]) -> None:
         self._call, self._begun = call, begun
 
-    def event(self, data: str, text: str) -> bool:
+    def event(self, delta: StreamDelta) -> bool:
         raise AssertionError("no stream was asked for")
 
-    def whole(self, body: bytes, text: str) -> None:
+    def whole(self, body: bytes, answer: Answer) -> None:
         self._call.token_received()
 
     def sent(self, done: dict[str, Any] | None) -> bytes:
@@ -101,13 +102,12 @@ class StreamedResponse:
         self._named: set[int] = set()  # calls of tools, by their number in the answer
         self.pieces = Pieces()
 
-    def event(self, data: str, text: str) -> bool:
-        if data.strip() != DONE:
-            self._send(text, _calls_in(data) if '"tool_calls"' in data else ())
+    def event(self, delta: StreamDelta) -> bool:
+        self._send(delta.text, delta.calls)
         return True
 
-    def whole(self, body: bytes, text: str) -> None:
-        self._send(text)
+    def whole(self, body: bytes, answer: Answer) -> None:
+        self._send(answer.text)
 
     def rest(self, done: dict[str, Any] | None) -> bytes:
         whole = response_json(self._begun, _completion(self._call, done))
@@ -137,25 +137,6 @@ class StreamedResponse:
             return b""
         self._begin_sent = True
         return _written(self._events.begin())
-
-
-class CallPiece(NamedTuple):
-    """A chunk's addition to a tool call; id and name come with the first one."""
-
-    number: int
-    id: str
-    name: str
-    arguments: str
-
-
-def _calls_in(data: str) -> Iterator[CallPiece]:
-    """The pieces of tool calls in a chunk, which is valid JSON."""
-    for choice in orjson.loads(data).get("choices") or ():
-        if choice.get("index") in (0, None):
-            for position, part in enumerate((choice.get("delta") or {}).get("tool_calls") or ()):
-                number, function = part.get("index"), part.get("function") or {}
-                sent = (part.get("id") or "", function.get("name") or "", function.get("arguments") or "")
-                yield CallPiece(position if number is None else number, *sent)
 
 
 def _written(events: Iterable[Mapping[str, Any]]) -> bytes:

@@ -9,7 +9,8 @@ from typing import Annotated, Any, Final, Literal, NoReturn, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from agentcore_site.lib.json_values import most_values
-from agentcore_site.lib.storable import unstorable
+from agentcore_site.lib.storable import HALF, unstorable
+from budgets.llm.halves import all_paired
 from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.rollouts.runtimes.llm.calls import CallOptions
 
@@ -155,11 +156,17 @@ def body_in(read: bytes, kind: type[Body]) -> Body:
 
 
 def loaded(text: str | bytes) -> Any:
-    """Raises ValueError: it is no JSON, has numbers that JSON does not know, too many values, or can't be stored."""
+    """JSON from outside; halves of surrogate pairs are joined or replaced.
+
+    Raises:
+        ValueError: it is no JSON, has numbers that JSON does not know, too many values, or can't be stored.
+    """
     if isinstance(text, bytes) and most_values(text) > MOST_VALUES:
         raise ValueError(f"it may have more than {MOST_VALUES:,} values")
     try:
         found = json.loads(text, parse_constant=_refused)
+        if unstorable(found) == HALF:
+            found = all_paired(found)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
     if reason := unstorable(found):

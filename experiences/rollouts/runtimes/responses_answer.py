@@ -104,9 +104,11 @@ class ResponseStream:
             else:
                 number = next(numbers, None)
                 if number is None:
-                    number = len(self._items)
+                    number = max((*self._calls, len(self._items))) + 1
                     yield from self.called(number, item["arguments"], call_id=item["call_id"], name=item["name"])
-                self._calls[number]["status"] = item["status"]  # and its arguments to the letter
+                elif not self._calls[number]["arguments"]:
+                    yield from self.called(number, item["arguments"])
+                self._calls[number] |= {name: item[name] for name in ("status", "name", "arguments")}
         whole["output"] = self._items
         for item in self._items:
             if item is self._message:

@@ -76,7 +76,7 @@ STREAM_FAILURES: list[tuple[Act | str, type[errors.LLMError], str, str]] = [
     ("polite_cut", errors.BrokenAnswer, "The stream was cut.", MEASURED),
     ("usage_then_cut", errors.BrokenAnswer, "The stream was cut", USAGE),
     ("empty_choices", errors.Malformed, "choices is empty", USAGE),
-    ("error_in_200", errors.Overloaded, "upstream failed", HOLD),
+    ("error_in_200", errors.Overloaded, "upstream failed", MEASURED),
     ("endless_stream", errors.Malformed, "larger than 1,048,576 characters", HOLD),
     ("reset", errors.ConnectionLost, "connection failed", HOLD),
 ]
@@ -344,10 +344,10 @@ async def test_a_cancelled_call_pays_its_hold_before_the_task_ends(
         assert (await one.complete(SAY, max_tokens=64, key=key())).text  # and its place is free again
 
 
-async def test_an_error_of_the_callers_own_passes_and_the_hold_is_paid(server: ModelServer, meter: FreeMeter) -> None:
+async def test_an_error_of_the_callers_own_passes_and_what_came_is_paid(server: ModelServer, meter: FreeMeter) -> None:
     def broken(text: str) -> None:
         raise RuntimeError("the page is gone")
 
     with pytest.raises(RuntimeError, match="the page is gone"):
         await ask(client(server, meter), on_delta=broken)
-    check_bill(meter, server, HOLD)
+    check_bill(meter, server, MEASURED)

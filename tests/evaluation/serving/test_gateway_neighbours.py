@@ -19,6 +19,7 @@ from redis import Redis
 from agentcore_site.lib.loop_turns import EVENT_BYTES, TURN_BYTES
 from agentcore_site.tenancy.actors import Actor
 from budgets.llm.request import ModelRequest
+from budgets.llm.stream import StreamDelta
 from budgets.llm.transport import Connection, Exchange
 from budgets.llm.types import Answer, Endpoint
 from evaluation.serving.gateway.calls_at_once import NAME, AtOnceFull, CallsAtOnce, CallSource
@@ -42,11 +43,11 @@ def test_streams_whose_events_are_all_there_leave_turns_to_others() -> None:
     turn, by_turn = 0, Counter[int]()
 
     class Counting:
-        def event(self, data: str, text: str) -> bool:
+        def event(self, delta: StreamDelta) -> bool:
             by_turn[turn] += 1
             return True
 
-        def whole(self, body: bytes, text: str) -> None:
+        def whole(self, body: bytes, answer: Answer) -> None:
             raise AssertionError("a stream was requested")
 
     async def others() -> None:
