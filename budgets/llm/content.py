@@ -51,7 +51,7 @@ def _add(found: Content, part: Any) -> None:
         found.text += part
         return
     if isinstance(part, Mapping):
-        if part.get("type") in THOUGHTS:
+        if str(part.get("type")) in THOUGHTS:
             found.apart = True
             found.reasoning += _words(part)
             return

@@ -32,6 +32,11 @@ def opaque_of_call(call: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
+def opaque_shown(opaque: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields beside those that every message or call has."""
+    return {name: value for name, value in opaque.items() if name not in ("content", "function")}
+
+
 def weight(value: Any) -> int:
     """Characters of a value, about as many as its JSON has. Iterative, for values of any depth."""
     total, left = 0, [value]

@@ -9,6 +9,8 @@ from typing import Any, Final, Literal, Unpack
 
 from budgets.llm import tokens
 from budgets.llm.fitting import fitted, messages_fitted
+from budgets.llm.halves import all_paired
+from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import Endpoint, Message, RequestOptions, ToolSpec
 from budgets.llm.wire import clean
 
@@ -92,14 +94,16 @@ def _message(message: Message) -> dict[str, Any]:
     if message.tool_calls:
         sent["content"] = sent["content"] or None
         sent["tool_calls"] = [
-            {
-                "id": call.id,
-                "type": "function",
-                "function": {"name": call.name, "arguments": call.raw or json.dumps(dict(call.arguments))},
+            {"id": call.id, "type": "function"}
+            | opaque_shown(call.opaque)
+            | {
+                "function": {"name": call.name, "arguments": call.raw or json.dumps(dict(call.arguments))}
+                | dict(call.opaque.get("function", {}))
             }
             for call in message.tool_calls
         ]
-    return sent
+    # The service's own fields, as they came; its content, where that is more than the text.
+    return sent | all_paired(dict(message.opaque))
 
 
 def _tool(tool: ToolSpec) -> dict[str, Any]:

@@ -70,7 +70,7 @@ class _StreamedCall:
 
 
 class StreamedCalls:
-    """All calls of one answer. ``grow`` is told the size of each addition, and raises Malformed at the limit."""
+    """All calls of one answer. ``grow`` is given the size of each addition, and raises Malformed at the limit."""
 
     def __init__(self, grow: Callable[[int], None]) -> None:
         self._grow = grow
@@ -171,7 +171,7 @@ class StreamedCalls:
         return call
 
     def _named(self, call: _StreamedCall, name: str) -> str:
-        """What a part adds to the call's name: nothing where the server repeats it in each chunk."""
+        """The addition of a part to its call's name: nothing where the server repeats it in each chunk."""
         if not name or name == call.name:
             return ""
         added = name.removeprefix(call.name)

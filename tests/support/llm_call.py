@@ -191,13 +191,16 @@ def _texts(message: Mapping[str, Any]) -> str:
 
 
 def _deltas(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """A message as the chunks of a stream: text in pieces of 8 characters, arguments in halves."""
+    """A message as the chunks of a stream: text in pieces of 8 characters, arguments in halves, other fields first."""
     text = message.get("content") or ""
     deltas: list[dict[str, Any]] = [{"content": text[at : at + 8]} for at in range(0, len(text), 8)]
+    if beside := {name: one for name, one in message.items() if name not in ("role", "content", "tool_calls")}:
+        deltas.insert(0, beside)
     for index, call in enumerate(message.get("tool_calls") or []):
         name, arguments = call["function"]["name"], call["function"]["arguments"]
         half = len(arguments) // 2
-        first = {"index": index, "id": call["id"], "function": {"name": name, "arguments": arguments[:half]}}
+        function = {**call["function"], "name": name, "arguments": arguments[:half]}
+        first = {"index": index, **call, "function": function}
         deltas += [
             {"tool_calls": [first]},
             {"tool_calls": [{"index": index, "function": {"arguments": arguments[half:]}}]},

@@ -19,7 +19,7 @@ WORDS = ("Käse ", "two", " 🧀", "\n", "data: x", "[DONE]", " 日本", '"', "\
 
 @dataclass
 class Truth:
-    """What the model said, before a server wrote it."""
+    """The words of a model, before a server wrote them."""
 
     text: str
     thoughts: str = ""

@@ -59,6 +59,11 @@ BY_KIND: Final[Mapping[Kind, Shape]] = {
 NOTHING: Final[Mapping[str, Sequence[Any]]] = {
     "n": (1,), "best_of": (1,), "service_tier": ("auto", "default"), "modalities": (["text"],), "store": (False,)
 }  # fmt: skip
+NESTED: Final = frozenset({"content", "tool_calls", "function", "function_call"})
+# Fields that no answer has: results of client libraries, marks for caches and prefixes, and audio.
+ADDED: Final = frozenset({
+    "parsed", "parsed_arguments", "cache_control", "prefix", "partial", "prefill", "audio", "agentcore_steps", "cache",
+})  # fmt: skip
 TOOLS: Final = frozenset({"function", "custom"})  # others run at the service, and are billed or call addresses
 OWN_SERVERS: Final = frozenset({"vllm", "ollama", "weights"})  # kinds that run within an operator's network
 INLINE: Final = "data:"
@@ -115,16 +120,32 @@ def _sorted_out(body: Mapping[str, Any], endpoint: Endpoint) -> tuple[dict[str, 
     given = {name: value for name, value in body.items() if value not in NOTHING.get(name, ())}
     messages = given.pop("messages")
     found: dict[str, Any] = _kept(given, shape, more, "", others)
-    # Further fields of an assistant's message came with the answer that it repeats: they are left out.
+    # Further fields of an assistant's message came with the answer that it repeats: the service wants them back.
     found["messages"] = [
-        _kept(message, MESSAGE, more, f"messages.{at}", [] if message.get("role") == "assistant" else others)
-        for at, message in enumerate(messages)
+        _given_back(one, more)
+        if one.get("role") == "assistant"
+        else _kept(one, MESSAGE, more, f"messages.{at}", others)
+        for at, one in enumerate(messages)
     ]
     tools = found.get("tools")
     for at, tool in enumerate(tools if isinstance(tools, list) else ()):
         if not isinstance(tool, dict) or str(tool.get("type")) not in TOOLS | more:
             others.append(f"tools.{at}.type")
     return found, others
+
+
+def _given_back(value: Any, more: frozenset[str]) -> Any:
+    """A model's message without what its caller or a client's library added."""
+    if isinstance(value, list):
+        return [_given_back(part, more) for part in value]
+    if not isinstance(value, dict):
+        return value
+    # Objects of the service's own are not looked into: they go back as they came.
+    return {
+        name: _given_back(part, more) if name in NESTED else part
+        for name, part in value.items()
+        if name not in ADDED or name in more
+    }
 
 
 def _kept(value: Any, shape: Shape | None, more: frozenset[str], place: str, others: list[str]) -> Any:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm import tokens
+from budgets.llm.content import THOUGHTS
 from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.request import CAPTURE, ModelRequest, dumped
 from budgets.llm.types import DEARER, Endpoint
@@ -21,7 +22,6 @@ MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the releas
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 TOOL_LISTS: Final = ("tools", "functions")
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
-THOUGHTS: Final = frozenset({"thinking", "redacted_thinking", "reasoning"})  # parts of an answer that is repeated
 MOST_METADATA: Final = 16
 
 
@@ -166,9 +166,8 @@ def _images(messages: Any) -> list[str]:
             raise BadCall("It is a text or a list of parts.", param=f"messages.{at}.content")
         for part in content if isinstance(content, list) else ():
             kind = part.get("type") if isinstance(part, dict) else None
-            if message["role"] == "assistant" and kind in THOUGHTS:
-                continue
-            if kind not in ("text", "refusal", "image_url"):
+            thought = message["role"] == "assistant" and str(kind) in THOUGHTS
+            if kind not in ("text", "refusal", "image_url") and not thought:
                 why = f"A part of kind {kind!r} can't be priced in advance: send text and images."
                 raise BadCall(why, param=f"messages.{at}.content")
             if kind == "image_url":

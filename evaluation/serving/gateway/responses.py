@@ -37,6 +37,7 @@ PARTS: Final[Mapping[str, frozenset[str]]] = {
     "reasoning": frozenset({"effort"}),
     "stream_options": frozenset({"include_obfuscation"}),  # padding of a stream's events, which are never padded here
 }
+THOUGHTS: Final = "reasoning.encrypted_content"  # what a model's service wants back is always included
 KEPT: Final = "Responses are not kept here: send the whole input, and leave store out or false."
 WHY: Final[Mapping[str, str]] = {"store": KEPT, "previous_response_id": KEPT, "conversation": KEPT}
 
@@ -65,7 +66,7 @@ class ResponsesInterface:
 
 def _carried(name: str, value: Any) -> None:
     """Raises BadCall: the field is not translated."""
-    if value is None or (name in NOTHING and value == NOTHING[name]):
+    if value is None or (name in NOTHING and value == NOTHING[name]) or (name == "include" and value == [THOUGHTS]):
         return
     if name in PARTS:
         if not isinstance(value, dict):

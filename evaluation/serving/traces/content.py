@@ -9,6 +9,8 @@ from typing import Any, Final
 
 import orjson
 
+from budgets.llm.opaque import opaque_shown
+from budgets.llm.stream import THOUGHTS
 from budgets.llm.types import Completion
 from experiences.privacy import redact, redact_value, redact_with_counts
 
@@ -76,6 +78,7 @@ def _without_images(message: Any) -> Any:
 def answered(completion: Completion) -> dict[str, Any]:
     """Columns of a trace, of the answer of a model."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.text}
+    message |= {name: one for name, one in opaque_shown(completion.opaque).items() if name not in THOUGHTS}
     if completion.reasoning:
         message["reasoning"] = completion.reasoning
     if completion.tool_calls:
@@ -83,7 +86,12 @@ def answered(completion: Completion) -> dict[str, Any]:
             {
                 "id": call.id,
                 "type": "function",
-                "function": {"name": call.name, "arguments": dict(call.arguments) or call.raw},
+                **opaque_shown(call.opaque),
+                "function": {
+                    "name": call.name,
+                    "arguments": dict(call.arguments) or call.raw,
+                    **call.opaque.get("function", {}),
+                },
             }
             for call in completion.tool_calls
         ]

@@ -8,12 +8,14 @@ import time
 from collections.abc import Iterator
 from typing import Any
 
+from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import Completion, ToolCall
 
 
 def completion_json(completion: Completion) -> dict[str, Any]:
-    """The answer in one piece."""
+    """``completion`` in one piece, with the fields that its service wants back."""
     message: dict[str, Any] = {"role": "assistant", "content": completion.text or None}
+    message |= opaque_shown(completion.opaque)
     if completion.tool_calls:
         message["tool_calls"] = [_call_json(call) for call in completion.tool_calls]
     usage = completion.usage
@@ -55,6 +57,8 @@ class ChatStream:
         choice = whole["choices"][0]
         if completion.text and not self._streamed:  # a model that sends its whole answer at once
             yield from self.piece(completion.text)
+        if opaque := opaque_shown(completion.opaque):
+            yield self._chunk(opaque)
         for at, call in enumerate(choice["message"].get("tool_calls", [])):
             yield self._chunk({"tool_calls": [{"index": at, **call}]})
         yield self._chunk({}, choice["finish_reason"])
@@ -70,4 +74,5 @@ def arguments_of(call: ToolCall) -> str:
 
 
 def _call_json(call: ToolCall) -> dict[str, Any]:
-    return {"id": call.id, "type": "function", "function": {"name": call.name, "arguments": arguments_of(call)}}
+    function = {"name": call.name, "arguments": arguments_of(call), **call.opaque.get("function", {})}
+    return {"id": call.id, "type": "function", **opaque_shown(call.opaque), "function": function}

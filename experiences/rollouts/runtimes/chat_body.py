@@ -10,7 +10,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from agentcore_site.lib.json_values import most_values
 from agentcore_site.lib.storable import HALF, unstorable
+from budgets.llm.content import Content, content_in
 from budgets.llm.halves import all_paired
+from budgets.llm.opaque import opaque_of_call, opaque_of_message
 from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.rollouts.runtimes.llm.calls import CallOptions
 
@@ -48,12 +50,18 @@ class ContentPart(BaseModel):
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
-class _CalledFunction(ContentPart):
+class OpenPart(ContentPart):
+    """Fields that only a model's service understands are kept: it wants them back."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+
+class _CalledFunction(OpenPart):
     name: str = ""
     arguments: str | dict[str, Any] | None = None
 
 
-class _Call(ContentPart):
+class _Call(OpenPart):
     id: str | None = None
     function: _CalledFunction
 
@@ -64,23 +72,35 @@ class _Call(ContentPart):
         except ValueError:
             found = None
         raw = given if isinstance(given, str) else ""
-        return ToolCall(self.id or "", self.function.name, found if isinstance(found, dict) else {}, raw)
+        opaque = opaque_of_call((self.model_extra or {}) | {"function": self.function.model_extra or {}})
+        return ToolCall(self.id or "", self.function.name, found if isinstance(found, dict) else {}, raw, opaque=opaque)
 
 
-class _MessageIn(ContentPart):
+def _content(content: Any) -> Any:
+    """Texts, and the thoughts of a model among them. Raises ValueError."""
+    found = content_in(content, whole=False) if isinstance(content, list) else None
+    return content if found is not None and found.reasoning and not found.notes else text_of(content)
+
+
+class _MessageIn(OpenPart):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: Annotated[str, BeforeValidator(text_of)] = ""
+    content: Annotated[str | list[Any], BeforeValidator(_content)] = ""
     tool_calls: list[_Call] | None = None
     tool_call_id: str | None = None
     name: str | None = None
 
     def value(self) -> Message:
+        opaque = opaque_of_message(self.model_extra or {}) if self.role == "assistant" else {}
+        content = self.content
+        if not isinstance(content, str):
+            opaque, content = {**opaque, "content": content}, (content_in(content) or Content()).text
         return Message(
             role="system" if self.role == "developer" else self.role,
-            content=self.content,
+            content=content,
             tool_calls=tuple(call.value() for call in self.tool_calls or ()),
             tool_call_id=self.tool_call_id or "",
             name=self.name or "",
+            opaque=opaque,
         )
 
 

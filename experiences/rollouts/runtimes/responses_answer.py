@@ -7,9 +7,10 @@ import time
 from collections.abc import Iterator
 from typing import Any, Final
 
+from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import Completion, ToolCall
 from experiences.rollouts.runtimes.chat_answer import arguments_of
-from experiences.rollouts.runtimes.responses_body import ResponsesBody
+from experiences.rollouts.runtimes.responses_body import ResponsesBody, sealed
 
 CUT: Final = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
@@ -50,7 +51,11 @@ def response_json(begun: dict[str, Any], completion: Completion) -> dict[str, An
         "status": state,
         "incomplete_details": {"reason": cut} if cut else None,
         "model": completion.model,
-        "output": [*_message(completion.text, state), *map(_call, completion.tool_calls)],
+        "output": [
+            *_thoughts(completion),
+            *_message(completion.text, state),
+            *map(_call, completion.tool_calls),
+        ],
         "usage": {
             "input_tokens": usage.input_tokens,
             "input_tokens_details": {"cached_tokens": usage.cached_tokens},
@@ -96,7 +101,9 @@ class ResponseStream:
         """``whole`` is the response; its items get the names and places that they had from the beginning."""
         numbers = iter(sorted(self._calls))
         for item in whole["output"]:
-            if item["type"] == "message":
+            if item["type"] == "reasoning":
+                yield self._added(item)
+            elif item["type"] == "message":
                 if self._message is None:  # a model that sends its whole answer at once
                     yield from self.piece(item["content"][0]["text"])
                 assert self._message is not None
@@ -108,14 +115,14 @@ class ResponseStream:
                     yield from self.called(number, item["arguments"], call_id=item["call_id"], name=item["name"])
                 elif not self._calls[number]["arguments"]:
                     yield from self.called(number, item["arguments"])
-                self._calls[number] |= {name: item[name] for name in ("status", "name", "arguments")}
+                self._calls[number] |= {name: one for name, one in item.items() if name not in ("id", "call_id")}
         whole["output"] = self._items
         for item in self._items:
             if item is self._message:
                 (part,) = item["content"]
                 yield self._part("output_text.done", text=part["text"], logprobs=[])
                 yield self._part("content_part.done", part=part)
-            else:
+            elif item["type"] == "function_call":
                 call = {"arguments": item["arguments"], "name": item["name"]}
                 yield self._event("function_call_arguments.done", **self._place(item), **call)
             yield self._event("output_item.done", output_index=self._place(item)["output_index"], item=item)
@@ -139,6 +146,16 @@ class ResponseStream:
         return {"type": f"response.{kind}", **values, "sequence_number": number}
 
 
+def _thoughts(completion: Completion) -> list[dict[str, Any]]:
+    """An item with the fields that the model's service wants back, where it gave any. A caller that sends its output
+    with the next input, as the API's own clients do, brings them back."""
+    opaque = opaque_shown(completion.opaque)
+    if not opaque:
+        return []
+    summary = [{"type": "summary_text", "text": completion.reasoning}] if completion.reasoning else []
+    return [{"id": _id("rs"), "type": "reasoning", "summary": summary, "encrypted_content": sealed(opaque)}]
+
+
 def _message(text: str, state: str, *, empty: bool = False) -> list[dict[str, Any]]:
     if not text and not empty:
         return []
@@ -156,6 +173,7 @@ def _call(call: ToolCall) -> dict[str, Any]:
         "name": call.name,
         "arguments": arguments_of(call),
         "status": "completed",
+        **call.opaque,
     }
 
 

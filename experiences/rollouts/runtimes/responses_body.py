@@ -3,14 +3,27 @@ what every model's server speaks."""
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, TypeAdapter, field_validator, model_validator
 
-from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, ChatBody, ContentPart, text_of
+from budgets.llm.opaque import opaque_of_message
+from budgets.llm.wire import dumped_json
+from experiences.rollouts.runtimes.chat_body import (
+    MAX_MESSAGES,
+    BadCall,
+    ChatBody,
+    ContentPart,
+    OpenPart,
+    loaded,
+    text_of,
+)
 
 TEXTS: Final = frozenset({"input_text", "output_text", "text"})
+OWN_OF_ITEM: Final = frozenset({"id", "type", "status", "caller", "namespace"})  # of the API, not of a model's service
+SEAL: Final = "agentcore:"
 FORMATS: Final = frozenset({"text", "json_object", "json_schema"})
 ChatMessage = dict[str, Any]  # of a chat completion's ``messages``
 
@@ -58,10 +71,15 @@ class MessageItem(ContentPart):
         return self
 
     def put(self, messages: list[ChatMessage]) -> None:
+        before = messages[-1] if messages else {}
+        fields = before.keys() - {"role", "content"}
+        if self.role == "assistant" and fields and "tool_calls" not in fields and not before["content"]:
+            messages[-1] = {**before, "content": self.content}  # its thoughts came first
+            return
         messages.append({"role": self.role, "content": self.content})
 
 
-class CallItem(ContentPart):
+class CallItem(OpenPart):
     """A function that the model called. A chat completion has all calls of one answer in one message."""
 
     call_id: str = Field(min_length=1)
@@ -71,8 +89,10 @@ class CallItem(ContentPart):
     def put(self, messages: list[ChatMessage]) -> None:
         if not messages or messages[-1]["role"] != "assistant":
             messages.append({"role": "assistant", "content": ""})
-        function = {"name": self.name, "arguments": self.arguments}
-        call = {"id": self.call_id, "type": "function", "function": function}
+        opaque = {name: value for name, value in (self.model_extra or {}).items() if name not in OWN_OF_ITEM}
+        within = opaque.pop("function", {})
+        function = {"name": self.name, "arguments": self.arguments, **(within if isinstance(within, dict) else {})}
+        call = {"id": self.call_id, "type": "function", **opaque, "function": function}
         messages[-1].setdefault("tool_calls", []).append(call)
 
 
@@ -87,9 +107,32 @@ class OutputItem(ContentPart):
 
 
 class ReasoningItem(ContentPart):
-    """Reasoning of a model before its answer. Chat completions have no field for it, so it is left out."""
+    """Reasoning of a model. Ours holds the fields that the model's service wants back; another's is left out."""
 
-    def put(self, messages: list[ChatMessage]) -> None: ...
+    encrypted_content: str | None = None
+
+    def put(self, messages: list[ChatMessage]) -> None:
+        opaque = opened(self.encrypted_content or "")
+        if not opaque:
+            return
+        if messages and messages[-1]["role"] == "assistant":  # a stream ends with it
+            messages[-1] = {**opaque, **messages[-1]}
+        else:
+            messages.append({**opaque, "role": "assistant", "content": ""})
+
+
+def sealed(opaque: Mapping[str, Any]) -> str:
+    """Fields of a message as text, for ``encrypted_content``: callers send it back as it is."""
+    return SEAL + base64.urlsafe_b64encode(dumped_json(opaque)).decode()
+
+
+def opened(text: str) -> dict[str, Any]:
+    """The fields in a ``sealed`` text; {} for any other one."""
+    try:
+        found = loaded(base64.urlsafe_b64decode(text.removeprefix(SEAL))) if text.startswith(SEAL) else {}
+    except ValueError:
+        return {}
+    return opaque_of_message(found) if isinstance(found, dict) else {}
 
 
 def _type_of(item: Any) -> str:

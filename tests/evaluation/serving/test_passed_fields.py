@@ -10,12 +10,17 @@ import orjson
 import pytest
 
 from agentcore_site.tenancy.actors import Actor
-from budgets.llm.types import DEARER, KINDS, NEVER_PASSED, Endpoint, Kind
+from budgets.llm.types import DEARER, KINDS, NEVER_PASSED, Completion, Endpoint, Kind, ToolCall
+from budgets.meter_port import Bill
+from budgets.pricing import Usage
 from evaluation.serving.gateway.passed_fields import BY_KIND, fields_check, images_check
 from evaluation.serving.gateway.request import request_of
+from evaluation.serving.gateway.responses import ResponsesInterface
+from evaluation.serving.traces.content import answered
 from experiences.agents.services.endpoints import endpoint_create, endpoint_update
 from experiences.models import ModelEndpoint
 from experiences.rollouts.runtimes.chat_body import BadCall
+from experiences.rollouts.runtimes.responses_answer import response_json
 from tests.evaluation.serving.production import ASKED, Production, production
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE
@@ -168,12 +173,12 @@ def test_images_are_fetched_by_public_services_from_public_addresses_alone() -> 
         assert refused({"messages": inline}, inside) is None
 
 
-def test_the_fields_of_a_repeated_answer_are_left_out_and_refuse_nothing() -> None:
+def test_the_fields_of_a_repeated_answer_go_back_without_those_of_a_library() -> None:
     answer = {"role": "assistant", "content": "!", "audio": None, "agentcore_steps": [], "provider_fields": {"a": 1}}
     body = {"model": "small", "messages": [*ASKED, answer, *ASKED]}
     assert refused(body, endpoint("openai")) is None
     sent = orjson.loads(request_of(body).for_model(endpoint("openai"), "", 40).body)
-    assert sent["messages"] == [*ASKED, {"role": "assistant", "content": "!"}, *ASKED]
+    assert sent["messages"] == [*ASKED, {"role": "assistant", "content": "!", "provider_fields": {"a": 1}}, *ASKED]
 
 
 def test_functions_count_in_the_hold_as_tools_do() -> None:
@@ -184,3 +189,20 @@ def test_functions_count_in_the_hold_as_tools_do() -> None:
 
     assert held(functions=[{"name": "add"}] * 50) - held(functions=[{"name": "add"}]) > 49 * len('{"name":"add"},')
     assert DEARER.keys() < NEVER_PASSED.keys()
+
+
+def test_fields_of_the_service_pass_through_both_interfaces_and_into_the_trace() -> None:
+    signed = {"extra_content": {"google": {"thought_signature": "c2ln"}}}
+    call = ToolCall("c1", "f", {}, "{}", opaque=signed)
+    bill = Bill(0, None, "none")
+    found = Completion("Well.", (call,), "tool_calls", Usage(1, 1), 0, "m", 0, "i", bill, opaque={"x_state": [1]})
+    row = answered(found)["response"]
+    assert row["x_state"] == [1] and row["tool_calls"][0]["extra_content"] == signed["extra_content"]
+    whole = response_json({}, found)["output"]
+    for output in (whole, [*whole[1:], whole[0]]):  # a stream has the thoughts at its end
+        result = {"type": "function_call_output", "call_id": "c1", "output": "1"}
+        read = orjson.dumps({"model": "small", "input": [{"role": "user", "content": "?"}, *output, result]})
+        sent = orjson.loads(ResponsesInterface(read).request.for_model(endpoint("openai"), "", 40).body)["messages"]
+        assert [one["role"] for one in sent] == ["user", "assistant", "tool"]
+        assert sent[1]["x_state"] == [1] and sent[1]["content"] == "Well."
+        assert sent[1]["tool_calls"][0]["extra_content"] == signed["extra_content"]

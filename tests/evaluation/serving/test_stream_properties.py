@@ -136,7 +136,7 @@ def check(found: Completion, said: Truth) -> None:
 
 
 def read_back(listening: str, listener: Any, said: Truth | None) -> None:
-    """What a caller of the gateway gets: JSON in OpenAI's form, which an ordinary client puts together."""
+    """The answer that a caller of the gateway gets: JSON in OpenAI's form, which an ordinary client puts together."""
     if listening.endswith("whole"):
         body = json.loads(listener.sent(None))
         message = body["choices"][0]["message"] if "choices" in body else None

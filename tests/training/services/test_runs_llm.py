@@ -28,6 +28,7 @@ from experiences.models import Agent, ModelEndpoint, TrajectoryRecord
 from experiences.playbooks.services.playbooks import playbook_create, playbook_edit
 from experiences.rollouts.rewards.base import Payment, rewards
 from experiences.rollouts.types import Trajectory
+from tests.experiences.rollouts.runtimes.test_what_comes_back import RULES, Strict
 from tests.support.agent_server import AgentServer, Ask
 from tests.support.llm_server import ModelServer
 from tests.support.mcp_server import MCPHTTP
@@ -557,3 +558,19 @@ def test_a_job_waits_at_its_organisations_spending_limit_per_minute(
     assert run_to_end(job).status == Status.COMPLETED
     assert not TrajectoryRecord.objects.filter(job_id=job.id).exclude(error="").exists()
     assert differences() == []
+
+
+@pytest.mark.parametrize("rule", ["Gemini", "DeepSeek"])
+def test_a_job_sends_back_what_its_service_wants_back(operator: Actor, model_agent: Agent, rule: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "calculator", "arguments": '{"text": "2+2"}'}}
+    said = RULES[rule] | {"tool_calls": [RULES[rule]["tool_calls"][0] | call]}
+    Agent.objects.filter(pk=model_agent.pk).update(philosophy="react", tools=["calculator"])
+    model_agent.refresh_from_db()
+    with ModelServer(brain=(brain := Strict(said)), prices={"small": PRICE}) as strict:
+        ModelEndpoint.objects.filter(pk=model_agent.endpoint_id).update(base_url=strict.base_url)
+        job = run_to_end(start(operator, model_agent, n_iterations=1).job)
+    assert (job.status, brain.refused) == (Status.COMPLETED, [])
+    steps = [one.steps for one in TrajectoryRecord.objects.filter(job_id=job.pk)]
+    assert steps and all(
+        one[0]["action"]["tool"] == "calculator" and one[0]["result"]["output"] == "4" for one in steps
+    )

@@ -186,7 +186,7 @@ class Conversation:
         A tool that is not there, arguments that are no JSON object, a tool that fails or takes too long: each is a
         failed result that the model reads, never a crash.
         """
-        messages = [Message("assistant", answer.text, tool_calls=answer.tool_calls)]
+        messages = [answer.message]
         for number, call in enumerate(answer.tool_calls):
             if number:
                 self.check()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from agentcore_site.lib.registry import Registry
@@ -31,6 +31,7 @@ class PhilosophyPlay:
     talk: Conversation
     episode: TextEpisode
     system: str
+    said: Message = field(default_factory=lambda: Message("assistant"))  # the loop's last answer, whole
 
     def prompt(self, *parts: str) -> Message:
         """The system message: the agent's own prompt and context, then what this part of the work adds."""
@@ -72,6 +73,7 @@ class PhilosophyPlay:
                 messages += added
                 seen = added[-1].content
                 continue
+            self.said = answer.message
             if until is not None and until(answer.text):
                 self.talk.step(note(role, answer.text), result_of(answer.text), seen=seen)
                 return answer.text
@@ -79,7 +81,7 @@ class PhilosophyPlay:
             if outcome.done:
                 return answer.text
             seen = str(outcome.result.get("output") or outcome.result.get("error") or "")
-            messages += [Message("assistant", answer.text), Message("user", seen)]
+            messages += [answer.message, Message("user", seen)]
 
     async def think(self, role: str, instructions: str, task: str) -> str:
         """One answer without tools, recorded as a step of its own kind."""
@@ -111,7 +113,7 @@ async def chain_of_thought(play: PhilosophyPlay) -> bool:
         if outcome.done:
             return True
         seen = str(outcome.result.get("output") or outcome.result.get("error") or "")
-        messages += [Message("assistant", answer.text), Message("user", seen)]
+        messages += [answer.message, Message("user", seen)]
 
 
 @PHILOSOPHIES.register("autonomous")
@@ -153,7 +155,7 @@ async def _checked(play: PhilosophyPlay, task: str, messages: list[Message], *, 
         verdict = await play.think("verifier", prompts.VERIFY, f"{task}\n\nProposed answer:\n{proposed}")
         if _RIGHT.search(verdict):
             break
-        messages += [Message("assistant", proposed), Message("user", prompts.AGAIN.format(why=verdict))]
+        messages += [play.said, Message("user", prompts.AGAIN.format(why=verdict))]
     return proposed
 
 
