@@ -98,6 +98,7 @@ def preview_file(request: HttpRequest, actor: Actor) -> HttpResponse:
             context = {
                 "preview": found,
                 "cells": cells,
+                "becomes": [(row["query"], shown_cell(row.get("expected_outcome"))) for row in found.rows],
                 "columns": found.columns[:COLUMNS_SHOWN],
                 "attributes": PREVIEWED,
             }
