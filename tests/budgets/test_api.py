@@ -248,3 +248,20 @@ def test_a_wrong_price_is_refused(body: dict[str, Any], admin: Caller) -> None:
     response = admin.post("prices", body)
     assert response.status_code == 400 and response.json()["detail"]
     assert not ModelPrice.objects.exists()
+
+
+def test_prices_of_long_prompts_and_cache_writes_are_set_and_read(admin: Caller) -> None:
+    tier = {"above_tokens": 200_000, "input_usd": 2.5, "output_usd": 15, "cached_input_usd": 0.25,
+            "rates": {"cache_write_1h_usd": 5}}  # fmt: skip
+    body = {"model": "long", "input_usd": 1.25, "output_usd": 10, "rates": {"cache_write_usd": 1.5}, "tiers": [tier]}
+    made = admin.post("prices", body)
+    assert made.status_code == 201, made.json()
+    found = made.json()
+    assert (found["rates"]["cache_write_micros"], found["rates"]["audio_input_usd"]) == (1_500_000, None)
+    [shown] = found["tiers"]
+    assert (shown["above_tokens"], shown["input_usd"], shown["cached_input_micros"]) == (200_000, 2.5, 250_000)
+    assert shown["rates"]["cache_write_1h_usd"] == 5
+    kept = admin.post("prices", {"model": "long", "input_usd": 1, "output_usd": 10}).json()
+    assert kept["tiers"] == found["tiers"] and kept["rates"] == found["rates"]
+    for wrong in ([tier | {"above_tokens": 0}], [tier, tier], [{"above_tokens": 5}], [tier | {"rates": {"x_usd": 1}}]):
+        assert admin.post("prices", body | {"tiers": wrong}).status_code == 400, wrong
