@@ -34,7 +34,7 @@ from evaluation.serving.gateway.refusals import CallRefused, refusal_of, spent_r
 from evaluation.serving.gateway.request import ChatRequest
 from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
 from evaluation.serving.models import ArmName, TraceStatus
-from evaluation.serving.traces.content import answered, kept, session_name
+from evaluation.serving.traces.content import answered, is_long, kept, session_name
 from evaluation.serving.traces.journal import Journal
 from evaluation.serving.traces.recovery import recover
 from evaluation.serving.traces.writing import PendingTrace, TraceWriter
@@ -323,6 +323,15 @@ class Calls:
         found["duration_ms"] = (time.perf_counter() - call.began) * 1e3
         found["first_token_ms"] = None if call.first is None else (call.first - call.began) * 1e3
         found["error"] = redact(found.get("error", ""))
+        if call.consumer.monthly_micros is not None:
+            self._spending.add(found)
+        if call.model.records and is_long(call.request.body, found.get("response")):
+            self._run_in_background(asyncio.to_thread(self._store_words, call, found, begun), self._ends)
+        else:
+            self._store_words(call, found, begun)
+
+    def _store_words(self, call: GatewayCall, found: dict[str, Any], begun: Any) -> None:
+        """Redacts what was said, and hands the trace to the thread that writes."""
         if call.model.records:
             found["metadata"] = redact_value(call.request.metadata)
             content = kept(call.request.body, call.request.query, found.get("response", {}))
@@ -332,8 +341,6 @@ class Calls:
         else:
             found["response"] = {}
         found = storable(found)
-        if call.consumer.monthly_micros is not None:
-            self._spending.add(found)
         self.journal.note({"t": "answer", "row": found})
         self._traces.put(PendingTrace(found, begun))
 

@@ -15,6 +15,7 @@ from budgets.llm.types import Completion
 from experiences.privacy import redact, redact_value, redact_with_counts
 
 MOST_KEPT: Final = 256 * 1024  # bytes of a conversation
+LONG: Final = 8 * 1024  # bytes of a conversation
 LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they have columns of their own
 
 
@@ -38,6 +39,12 @@ class KeptContent:
     response: Any
     safety: int | None
     whole: bool
+
+
+def is_long(body: Mapping[str, Any], answer: Any) -> bool:
+    """Whether redacting this conversation takes milliseconds, which an event loop has not."""
+    text = str(answer.get("content") or "") if answer else ""
+    return sum(len(orjson.dumps(message)) for message in body["messages"]) + len(text) > LONG
 
 
 def kept(body: Mapping[str, Any], query: str, answer: Any) -> KeptContent:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import threading
 import time
 import uuid
 from collections import Counter
@@ -132,6 +133,23 @@ async def test_calls_under_way_count_at_their_worst_case_in_all_processes(broker
     ]  # fmt: skip
     await alone.end(key, more[0], 1)
     assert await alone.take(key, more[5], 2_000, room_micros=5_000, read_at=now)
+
+
+@pytest.mark.parametrize("long", [True, False])
+async def test_a_long_conversation_is_redacted_beside_the_loop(long: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls, redacted, loop = Calls.__new__(Calls), [], threading.get_ident()
+    content = mock.Mock(request={}, response={}, safety=None, whole=False)
+    monkeypatch.setattr(
+        "evaluation.serving.gateway.calls.kept", lambda *_: redacted.append(threading.get_ident()) or content
+    )
+    calls._payers, calls._ends = mock.Mock(**{"paid.return_value": ("", 5)}), set()
+    calls.journal, calls._traces = mock.Mock(), mock.Mock()
+    call = mock.Mock(began=0.0, first=None, endpoint="", **{"consumer.monthly_micros": None, "completion": None})
+    call.request.body, call.request.metadata = {"messages": [{"role": "user", "content": "?"}]}, {}
+    calls._store(call, {"response": {"content": "jane@example.org " * (5_000 if long else 5)}}, object())
+    assert call.cost_micros == 5 and len(redacted) == (not long)
+    await asyncio.gather(*calls._ends)
+    assert len(redacted) == 1 and (redacted[0] == loop) == (not long) and calls._traces.put.call_count == 1
 
 
 @pytest.mark.django_db(transaction=True)
