@@ -18,7 +18,12 @@ def main() -> None:
 
     row_scope.outside(row_scope.EVERYTHING)  # an operator's command works across organisations
 
-    execute_from_command_line(sys.argv)
+    from agentcore_site.env import BadEnvironment
+
+    try:
+        execute_from_command_line(sys.argv)
+    except BadEnvironment as error:
+        sys.exit(str(error))
 
 
 if __name__ == "__main__":

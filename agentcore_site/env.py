@@ -241,9 +241,17 @@ def data_folder() -> Path:
 
     Only its owner may read it. If root owns it, others may traverse (not list) it: the embedded services run
     unprivileged.
+
+    Raises:
+        BadEnvironment: it can't be made.
     """
     folder = data_dir()
-    folder.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o711 if os.geteuid() == 0 else 0o700)
+    except OSError as error:
+        raise BadEnvironment(
+            f"DATA_DIR={folder} can't be made: {error.strerror}. Set it to a folder of yours."
+        ) from None
     return folder
 
 
@@ -277,6 +285,8 @@ def secret_key() -> str:
                 stream.write(secrets.token_urlsafe(48))
         except FileExistsError:
             pass  # another process was first; read its key
+        except OSError as error:
+            raise BadEnvironment(f"{path} can't be written: {error.strerror}. Set DATA_DIR or SECRET_KEY.") from None
     return path.read_text(encoding="utf-8").strip()
 
 

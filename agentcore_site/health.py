@@ -39,6 +39,7 @@ from agentcore_site.tenancy.authentication import actor_of
 
 OK, DEGRADED, DOWN = "ok", "degraded", "down"
 DEADLINE: Final = 1.5
+CLOCK_SECONDS: Final = 5.0  # leases and expiries of tasks are of seconds
 KEPT_SECONDS: Final = 5.0
 
 
@@ -73,7 +74,11 @@ def status(request: HttpRequest) -> JsonResponse:
 
 def database() -> HealthFinding:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
+        cursor.execute("SELECT extract(epoch FROM clock_timestamp())::float8")
+        [ours] = cursor.fetchone()
+    if abs(ahead := time.time() - ours) > CLOCK_SECONDS:
+        how = f"{abs(ahead):,.0f} s {'ahead of' if ahead > 0 else 'behind'}"
+        return HealthFinding(DEGRADED, f"the clock of this host is {how} the database's: set both by NTP")
     return HealthFinding(OK, "answers")
 
 

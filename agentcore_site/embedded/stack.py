@@ -40,7 +40,13 @@ class Stack:
         any_port: bool = False,
         role: str = "",
     ) -> None:
-        """``role``: of several processes that share the folder, each with a role of its own and no service."""
+        """``role``: of several processes that share the folder, each with a role of its own and no service.
+
+        Raises:
+            CannotStart: the folder can't be written.
+        """
+        if not os.access(data_dir, os.W_OK):
+            raise CannotStart(f"{data_dir} can't be written. Make it writable, or set DATA_DIR to a folder of yours.")
         self.data_dir, self.say, self.tuning, self.any_port = data_dir, say, tuning, any_port
         self.place = place_for(data_dir)
         self.run_folder = data_dir / "run"

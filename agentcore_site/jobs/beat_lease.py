@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from datetime import timedelta
 from typing import Any, Final
 
 from celery.beat import PersistentScheduler
@@ -20,6 +21,7 @@ log = logging.getLogger(__name__)
 FACT: Final = "beat_lease"
 SECONDS: Final = 10.0  # after so long without a renewal another beat may take the lease
 RENEWED: Final = 3.0
+AHEAD: Final = timedelta(seconds=2)  # of the clock: a task that ran later than now
 
 # A row and not an advisory lock, which would not outlive a transaction behind a pooler. The row's value: the holder, a
 # space, and the end of the lease by the database's clock.
@@ -74,4 +76,16 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
     def tick(self, *args: Any, **options: Any) -> float:
         """Celery calls this method again and again. Returns the seconds until the next task is due."""
         heartbeat()
-        return float(super().tick(*args, **options)) if self._lease.held() else 1.0
+        if not self._lease.held():
+            return 1.0
+        self._follow_clock()
+        return float(super().tick(*args, **options))
+
+    def _follow_clock(self) -> None:
+        """Where the clock went back, tasks would wait until it is where it was: for a day, after a jump of a day."""
+        ahead = [entry for entry in self.schedule.values() if entry.last_run_at > entry.default_now() + AHEAD]
+        if ahead:
+            log.warning("the clock went back: %d tasks are planned by the new time", len(ahead))
+            for entry in ahead:
+                entry.last_run_at = entry.default_now()
+            self._heap = None  # made again by the next tick

@@ -19,7 +19,7 @@ from agentcore_site.lib.json_values import most_values
 
 MAX_DEPTH: Final = 64
 MAX_INTEGER: Final = 2**63
-MOST_VALUES: Final = 2_000_000  # of a body in JSON: a value takes up to 70 bytes where its text takes two
+MOST_VALUES: Final = 2_000_000  # of a body in JSON
 MOST_BITS: Final = 3_000  # of a whole number that is kept as text
 HALF: Final = "it has half of a surrogate pair"
 T = TypeVar("T")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
@@ -39,6 +40,9 @@ WAIT_SECONDS: Final = 1.0
 TROUBLE_SECONDS: Final = 1.0
 DISK_SECONDS: Final = 5.0
 MOST_TRIES: Final = 5
+# Where all of a block is refused, the next block waits so many times as long as this one took: an organisation whose
+# programs send nothing that can be read leaves the processor to others, and its stream fills.
+DEAD_REST: Final = 4.0
 BACKOFF: Final = (1.0, 5.0, 30.0, 120.0)  # seconds before the next try
 
 
@@ -92,8 +96,11 @@ class EventConsumer:
                 theirs.append(message)
         # A message that was delivered before is handled alone: if it kills this process, no other counts as the cause.
         fresh = [one for one in theirs if _tries(one) == 1]
+        began, dead = time.monotonic(), 0
         for block in filter(None, [fresh, *([one] for one in theirs if _tries(one) > 1)]):
-            await self._settle(block, await self._outcomes(block))
+            dead += await self._settle(block, await self._outcomes(block))
+        if theirs and dead == len(theirs):
+            await pause(self._stopping, min(DEAD_REST * (time.monotonic() - began), TROUBLE_SECONDS))
         return len(messages)
 
     async def _subscribed(self) -> JetStreamContext.PullSubscription:
@@ -137,8 +144,9 @@ class EventConsumer:
             except TROUBLE:
                 continue
 
-    async def _settle(self, block: Sequence[Msg], outcomes: Sequence[Outcome]) -> None:
-        """Acknowledges committed messages. Dead letters are published before the ack; their ids drop duplicates."""
+    async def _settle(self, block: Sequence[Msg], outcomes: Sequence[Outcome]) -> int:
+        """Acknowledges committed messages. Dead letters are published before the ack; their ids drop duplicates.
+        Returns the number of dead letters."""
         dead: dict[int, tuple[Msg, DeadLetter]] = {}
         for message, outcome in zip(block, outcomes, strict=True):
             if isinstance(outcome, Exception):
@@ -162,6 +170,7 @@ class EventConsumer:
             message, letter = dead[number]
             await message.ack()
             metrics.consumed.labels(self._plan.family, letter.reason).inc()
+        return len(dead)
 
     def _stored(self, message: Msg) -> StoredMessage:
         about = message.metadata

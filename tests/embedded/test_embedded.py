@@ -6,6 +6,8 @@ import contextlib
 import os
 import pwd
 import random
+import re
+import shlex
 import shutil
 import signal
 import socket
@@ -37,7 +39,9 @@ from evaluation.warehouse.clickhouse.client import ClickHouseStore
 from evaluation.warehouse.clickhouse.schema import schema_apply
 from evaluation.warehouse.clickhouse.transports import HttpTransport, WarehouseRefused, WarehouseUnavailable
 from experiences.rollouts.code.isolation import UNPRIVILEGED_ID
-from tests.support.up import GIVEN
+from tests.support.up import GIVEN, environment
+
+as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its services users of their own, and mounts")
 
 
 def quiet(message: str) -> None: ...
@@ -121,6 +125,34 @@ def test_a_second_up_on_the_same_data_says_so(folder: Path) -> None:
     Stack(folder, quiet).lock()
 
 
+@as_root
+@pytest.mark.thorough(reason="each case starts a process that imports Django")
+@pytest.mark.parametrize("given", ["no folder can be made", "its key can't be written", "read-only"])
+def test_a_data_folder_that_can_not_be_written_is_one_sentence(folder: Path, given: str) -> None:
+    where, more = {
+        "no folder can be made": ("/proc/agentcore", {}),
+        "its key can't be written": ("/sys/kernel", {"SECRET_KEY": ""}),
+        "read-only": (str(folder), {}),
+    }[given]
+    asked = environment(Path(where), **more)
+    command = [sys.executable, str(env.ROOT / "manage.py"), "up", "--port", str(free_port(0))]
+    if given == "read-only":
+        (folder / "secret_key").write_text("k" * 40)
+        Stack(folder, quiet).lock()
+        read_only = f"mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && exec {shlex.join(command)}"
+        command = ["unshare", "--mount", "sh", "-c", read_only]
+    done = subprocess.run(command, env=asked, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 1 and "Traceback" not in done.stderr
+    said = re.search(rf"{where}\S* can't be (made|written|used).* (Set DATA_DIR|Set it to|set DATA_DIR)", done.stderr)
+    assert said, done.stderr
+
+
+def test_a_folder_that_its_user_may_not_write_is_named(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("agentcore_site.embedded.stack.os.access", lambda *_: False)
+    with pytest.raises(CannotStart, match=f"{folder} can't be written. Make it writable"):
+        Stack(folder, quiet)
+
+
 def test_a_busy_default_port_gives_way_and_is_named(
     folder: Path, own_services: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,9 +183,6 @@ def test_a_full_disk_is_a_clear_message(folder: Path, monkeypatch: pytest.Monkey
     monkeypatch.setattr(service_paths.shutil, "disk_usage", lambda path: usage)
     with pytest.raises(CannotStart, match="is full"):
         place_for(folder)
-
-
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root gives its services users of their own")
 
 
 def readable(user: int, folder: Path) -> list[str]:

@@ -21,7 +21,7 @@ _SCALARS = "scalars.json"
 _STAMP = (1980, 1, 1, 0, 0, 0)
 MOST_UNPACKED: Final = 2**30  # bytes: a few kilobytes of zip can say that they unpack to petabytes
 MOST_SCALARS: Final = 16 * 2**20  # bytes of JSON
-MOST_VALUES: Final = 1_000_000  # of that JSON: two bytes of text can be an object of seventy
+MOST_VALUES: Final = 1_000_000  # of that JSON
 PIECE: Final = 2**18
 _HEADERS: Final = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 

@@ -17,7 +17,7 @@ from budgets.llm.types import Message, ToolCall, ToolSpec
 from experiences.rollouts.runtimes.llm.calls import CallOptions
 
 MAX_MESSAGES: Final = 1_000
-MOST_VALUES: Final = 500_000  # of a body: a value takes up to 70 bytes where its text takes two
+MOST_VALUES: Final = 500_000  # of a body
 Body = TypeVar("Body", bound=BaseModel)
 
 

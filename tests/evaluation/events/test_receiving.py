@@ -6,8 +6,11 @@ import asyncio
 import copy
 import json
 import secrets
+import uuid
 from datetime import timedelta
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import nats
 import pytest
@@ -462,3 +465,28 @@ def test_received_rewards_dead_letters_and_requests_age_as_their_rules_say(acme:
     assert {name: age() for name, age in aged.items() if age is not None} == dict.fromkeys(aged, 1)
     assert ReceivedReward.objects.get().reward_id == "29" and DeadLetter.objects.get().sequence == 29
     assert set(TrainingRequest.objects.values_list("training_job_id", flat=True)) == {"new", "at work"}
+
+
+@pytest.mark.parametrize(("dead", "rests"), [(3, True), (2, False), (0, False)])
+async def test_who_sends_nothing_readable_leaves_the_processor_to_others(
+    dead: int, rests: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Four fifths of the time where all of a block becomes dead letters."""
+    waited: list[float] = []
+
+    async def wait(_: asyncio.Event, seconds: float) -> None:
+        waited.append(seconds)
+
+    async def took(*_: object, found: Any = None, **__: object) -> Any:
+        await asyncio.sleep(0.02)
+        return found
+
+    monkeypatch.setattr(consuming, "pause", wait)
+    monkeypatch.setattr(consuming.disk, "shortage", lambda: "")
+    consumer = EventConsumer(mock.Mock(), InboxPlan(uuid.uuid4()), asyncio.Event())
+    messages = [mock.Mock(headers={}, **{"metadata.num_delivered": 1}) for _ in range(3)]
+    consumer._subscription = mock.Mock(fetch=partial(took, found=messages))
+    monkeypatch.setattr(consumer, "_outcomes", partial(took, found=[]))
+    monkeypatch.setattr(consumer, "_settle", partial(took, found=dead))
+    assert await consumer.once() == 3
+    assert len(waited) == rests and all(0.16 <= one <= 1 for one in waited)
