@@ -82,7 +82,7 @@ class LeasedScheduler(PersistentScheduler):  # type: ignore[misc]  # Celery has 
         return float(super().tick(*args, **options))
 
     def _follow_clock(self) -> None:
-        """Where the clock went back, tasks would wait until it is where it was: for a day, after a jump of a day."""
+        """Plans tasks by the new time where the clock went back: they would wait for as long as it went back."""
         ahead = [entry for entry in self.schedule.values() if entry.last_run_at > entry.default_now() + AHEAD]
         if ahead:
             log.warning("the clock went back: %d tasks are planned by the new time", len(ahead))

@@ -12,6 +12,7 @@ from datetime import timedelta
 from typing import Final
 
 from django.db import connection
+from django.db.models.functions import Now
 from django.utils import timezone
 from nats.aio.client import Client
 from nats.errors import Error as NatsError
@@ -61,7 +62,7 @@ def batch_settle(sent: Mapping[int, int], withheld: Sequence[OutgoingMessage], f
         for message in withheld:
             OutboxEvent.objects.filter(id=message.row).update(settled_at=timezone.now(), withheld=message.withheld[:60])
         if failed:
-            soon = timezone.now() + timedelta(seconds=TROUBLE_SECONDS)
+            soon = Now() + timedelta(seconds=TROUBLE_SECONDS)  # leases are by the database's clock
             OutboxEvent.objects.filter(id__in=failed).update(try_after=soon)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +23,9 @@ from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.models import EventPublisher
 
 
-@pytest.fixture(scope="session")
-def nats_server() -> Iterator[NatsServer]:
+@contextmanager
+def nats_running() -> Iterator[tuple[NatsServer, Supervisor]]:
+    """A server with its files, started again by its supervisor's ``watch`` when it has ended."""
     with tempfile.TemporaryDirectory(prefix="agentcore-nats-") as name:
         folder = Path(name)
         folder.chmod(0o711)
@@ -34,8 +36,16 @@ def nats_server() -> Iterator[NatsServer]:
         supervisor = Supervisor(folder / "log", lambda message: None)
         user, stop = server.place.user(server.name), signal.SIGTERM
         supervisor.start(Process(server.name, server.command(), server.ready, user=user, stop_signal=stop))
+        try:
+            yield server, supervisor
+        finally:
+            supervisor.stop()
+
+
+@pytest.fixture(scope="session")
+def nats_server() -> Iterator[NatsServer]:
+    with nats_running() as (server, _):
         yield server
-        supervisor.stop()
 
 
 Spoken = Callable[[Client, JetStreamContext], Awaitable[Any]]

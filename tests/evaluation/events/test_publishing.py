@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import random
+import time
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.db import transaction
+from django.db.models.functions import Now
+from django.utils import timezone
 from nats.aio.client import Client
 from nats.js import JetStreamContext
 
@@ -18,7 +23,7 @@ from agentcore_site.lib.retention import rows_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from evaluation.events.models import EventKind, OutboxEvent
-from evaluation.events.relay import Relay, batch_take
+from evaluation.events.relay import Relay, batch_settle, batch_take
 from evaluation.events.retention import settled
 from evaluation.events.subjects import DEPLOYED, REWARD, STATUS, TRAJECTORY
 from evaluation.serving.deployments.services import deployment_roll_back, deployment_start, serving_change
@@ -28,9 +33,10 @@ from experiences.models import TrajectoryRecord
 from experiences.rollouts.types import RolloutKey, Step, Trajectory
 from experiences.trajectories.storage import trajectories_write
 from tests import factories
-from tests.evaluation.events.conftest import Bus
+from tests.evaluation.events.conftest import Bus, nats_running
 from tests.support.events import exact, stored
 from tests.support.rows import lived_run, owner_of, queued_run
+from tests.support.workers import Fleet, eventually
 from training.services.runs import run_verdict_set
 
 pytestmark = pytest.mark.django_db
@@ -189,6 +195,52 @@ def test_the_streams_are_made_by_one_command_as_the_design_has_them(bus: Bus) ->
         "RL_REWARDS": (30 * day, 500_000, "file"),
         "RL_TRAINING": (7 * day, 10_000, "file"),
     }
+
+
+def test_a_failed_row_is_tried_again_by_the_databases_clock(
+    published: Organization, operator: Actor, agent: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queued_run(operator, agent)
+    monkeypatch.setattr(timezone, "now", lambda: datetime.now(UTC) + timedelta(days=1))
+    batch_settle({}, [], [row.id for row in batch_take()])
+    assert not OutboxEvent.objects.filter(try_after__gt=Now() + timedelta(seconds=5)).exists()
+
+
+@pytest.mark.thorough(reason="a server is killed, and stays away")
+@pytest.mark.django_db(transaction=True)
+def test_while_nats_is_away_events_wait_and_each_comes_once(
+    fleet: Fleet, published: Organization, operator: Actor, agent: Any, settings: Any
+) -> None:
+    draw = random.Random(seed := random.randrange(10**6))
+    print("seed", seed)
+    with nats_running() as (server, keeper):
+        settings.NATS_URL = server.url()
+        fleet.feedback_loop("--only", "relay", NATS_URL=server.url())
+        for away in range(3):
+            lived_run(operator, agent)
+            time.sleep(draw.uniform(0, 2))
+            keeper.running[0].handle.kill()
+            keeper.running[0].handle.wait()
+            lived_run(operator, factories.AgentFactory(organization=published))
+            time.sleep(draw.uniform(0, 5))
+            board().forget()
+            found = board().found()["nats"]
+            assert (found["status"], found["detail"]) == ("degraded", "away: events wait in the outbox")
+            waiting = OutboxEvent.objects.filter(settled_at=None)
+            waiting.update(created_at=timezone.now() - timedelta(days=40 * away))  # however long it is away
+            count = waiting.count()
+            assert count >= 24
+            rows_delete(settled(), raw=True)
+            assert waiting.count() == count
+            eventually(lambda: keeper.watch() or server.ready(), seconds=30)
+            eventually(lambda: not OutboxEvent.objects.filter(settled_at=None).exists(), seconds=60)
+
+        async def ids(_: Client, js: JetStreamContext) -> list[str]:
+            return [payload["trajectory_id"] for _, payload in await stored(js, "RL_TRAJECTORIES")]
+
+        came = Bus(server).speak(ids)
+    assert len(came) == len(set(came)) == 6 * 24
+    assert set(came) == set(map(str, TrajectoryRecord.objects.values_list("id", flat=True)))
 
 
 def test_health_names_nats_and_each_part(bus: Bus) -> None:

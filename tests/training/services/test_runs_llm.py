@@ -223,6 +223,19 @@ def test_an_outage_pauses_a_run_which_resumes_by_itself(
     assert run_to_end(job).status == Status.COMPLETED
 
 
+def test_a_run_waits_while_no_name_is_resolved(operator: Actor, model_agent: Agent, server: ModelServer) -> None:
+    mine = ModelEndpoint.objects.filter(pk=model_agent.endpoint_id)
+    run = start(operator, model_agent)
+    mine.update(base_url="http://models.invalid/v1")
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.PAUSED, "waiting_for_llm") and not server.requests
+    assert "host's name is not known" in job.error and Budget.objects.get(job_id=job.id).spent_micros == 0
+    mine.update(base_url=server.base_url)
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    assert lifecycle.resume_waiting() == 1
+    assert run_to_end(job).status == Status.COMPLETED
+
+
 def test_a_key_that_is_refused_pauses_the_run_with_the_reason(
     operator: Actor, model_agent: Agent, server: ModelServer
 ) -> None:
