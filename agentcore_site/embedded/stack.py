@@ -45,7 +45,8 @@ class Stack:
         Raises:
             CannotStart: the folder can't be written.
         """
-        if not os.access(data_dir, os.W_OK):
+        place = next(one for one in (data_dir, *data_dir.parents) if one.exists())
+        if not os.access(place, os.W_OK):
             raise CannotStart(f"{data_dir} can't be written. Make it writable, or set DATA_DIR to a folder of yours.")
         self.data_dir, self.say, self.tuning, self.any_port = data_dir, say, tuning, any_port
         self.place = place_for(data_dir)

@@ -78,6 +78,7 @@ OF_THE_REQUEST: Final = frozenset(
         *("unsupported_parameter", "model_not_found", "insufficient_quota", "string_above_max_length"),
     }
 )
+OF_A_READ_REQUEST: Final = frozenset({400, 402, 409, 413, 422, 429})
 BY_STATUS: Final[Mapping[int, type[LLMError]]] = {
     401: AuthFailed,
     402: NoCredit,
@@ -98,7 +99,10 @@ def refusal(status: int, headers: Mapping[str, str], body: bytes, safe: Safe) ->
     except Malformed:
         value = None
     found = read_error(value)
-    shown = safe(found.message)[:MESSAGE_LENGTH]
+    # Another service's answer is not ours to pass on: words outside of a model API's error object are shown where the
+    # status says that the request itself was read and refused.
+    readable = found.own or status in OF_A_READ_REQUEST
+    shown = safe(found.message)[:MESSAGE_LENGTH] if readable else ""
     message = f"{status}: {shown or 'the answer holds no error message of a model API'}"
     error = _type(status, found.code, found.message)(message, status=status, retry_after=_retry_after(headers))
     error.code, error.param = found.code, found.param

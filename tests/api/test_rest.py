@@ -105,7 +105,7 @@ def test_a_dataset_comes_from_rows_jsonl_or_csv(api: Caller) -> None:
         ("a.jsonl", b'{"query": "a", "x": ' + b"[" * 3000 + b"]" * 3000 + b"}", "Line 1"),
         ("a.jsonl", b"", "is empty"),
         ("a.jsonl", b"\n\n", "At least one query"),
-        ("a.csv", b"query\nx\n", "must name the columns"),
+        ("a.csv", b"alpha\nx\n", "No column is named like a query"),
         ("a.csv", b"query,expected_outcome\nx\n", "another number of columns"),
         ("a.csv", b"query,expected_outcome\n" + b"x" * 200_000 + b",1\n", "not CSV"),
     ],

@@ -72,7 +72,7 @@ def test_a_mistake_keeps_everything_that_was_typed_and_the_upload(console: Clien
     ("name", "content", "message"),
     [
         ("bad.jsonl", b'{"query": "a", "expected_outcome": {"answer": "b"}}\nnope', "Line 2 is not JSON"),
-        ("bad.csv", b"question,answer\n1,2\n", "Line 1 must name the columns query and expected_outcome"),
+        ("bad.csv", b"alpha,beta\n1,2\n", "No column is named like a query"),
         ("bad.jsonl", b'{"query": "  "}', "Row 1"),
         ("bad.jsonl", b"", "At least one query"),
         ("bad.jsonl", b"\xff\xfe", "not UTF-8"),

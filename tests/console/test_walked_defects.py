@@ -103,10 +103,10 @@ def test_a_form_lists_all_its_errors_at_its_head(
 
 
 def test_an_upload_names_each_line_that_is_wrong_in_plain_words(console: Client, agent: Agent) -> None:
-    lines = b'{"query": "ok?", "expected_outcome": {}}\nnot json\n{"query": 7, "expected_outcome": {}}\n'
+    lines = b'{"query": "ok?", "expected_outcome": {}}\nnot json\n["query", 7]\n'
     answer = console.post("/launch/upload/", {"agent": agent.pk, "file": SimpleUploadedFile("bad.jsonl", lines)})
     shown = text(answer)
-    assert "Line 2 is not JSON from its character 1 on" in shown and "Line 3: " in shown
+    assert "Line 2 is not JSON from its character 1 on" in shown and "Line 3 must be an object" in shown
     assert "Expecting value" not in shown and "char 0" not in shown
 
 

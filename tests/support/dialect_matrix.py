@@ -34,8 +34,6 @@ async def row(dialect: Dialect) -> str:
         refused = server.refused
         fitted = await tried(server, **profile_options(dialect.address, dialect.model, dialect.kind))
         parts = ["yes" if part.ok else "**no**" for part in fitted.parts]
-        if dialect.wants_fields_back:
-            parts[1] = "wants fields back"
     options = "; ".join(f"`{name}`: `{json.dumps(value)}`" for name, value in sorted(found.items())) or "none needed"
     return f"| {dialect.name} ({dialect.model}) | {refused or 'nothing'} | {options} | {' | '.join(parts)} |"
 

@@ -170,11 +170,6 @@ class Dialect:
     signs: Mapping[str, Any] = field(default_factory=dict)
     key_header: str = "authorization"
 
-    @property
-    def wants_fields_back(self) -> bool:
-        """Whether a conversation with tools needs fields of its answers, which only it understands."""
-        return self.refuses in (gemini, thinking_back, kimi)
-
 
 SIGNED = {"extra_content": {"google": {"thought_signature": "c2ln"}}}
 THOUGHT = {"reasoning_content": "The user wants a product."}

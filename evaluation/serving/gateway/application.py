@@ -63,7 +63,7 @@ class Gateway:
         headers = {name.lower(): value for name, value in scope["headers"]}
         begun = False
         send = crossing(send, headers)
-        if scope["method"] == "OPTIONS":
+        if scope.get("method") == "OPTIONS":
             await preflight(send)
             return
 

@@ -59,15 +59,14 @@ def served(
         yield openai.OpenAI(base_url=f"http://127.0.0.1:{port}/v1", api_key=key, max_retries=0), servers
 
 
-def answered_as_it_should(client: openai.OpenAI, model: str, *, tools: bool = True) -> None:
+def answered_as_it_should(client: openai.OpenAI, model: str) -> None:
     """Chat, tools in two turns, JSON, a stream and Responses, as any program calls them."""
     completions: Any = client.chat.completions
     sampling = {"temperature": 0.7, "seed": 7, "top_p": 0.9}
     plain = completions.create(model=model, messages=TALK, max_tokens=60, **sampling)
     assert plain.choices[0].message.content == "I am ready." and plain.usage.total_tokens > 0
 
-    if tools:
-        tools_used(completions, model, sampling)
+    tools_used(completions, model, sampling)
 
     shaped = completions.create(model=model, messages=TALK, response_format=SHAPE, max_tokens=60)
     assert json.loads(shaped.choices[0].message.content) == {"ready": True}
@@ -110,5 +109,5 @@ def test_programs_reach_services_of_a_few_dialects(adam: Any, fleet: Fleet, jour
 def test_programs_reach_services_of_all_dialects(adam: Any, fleet: Fleet, journal: str) -> None:
     with served(adam, fleet, journal, DIALECTS) as (client, servers):
         for name, server in servers.items():
-            answered_as_it_should(client, f"{name}/{server.dialect.model}", tools=not server.dialect.signs)
+            answered_as_it_should(client, f"{name}/{server.dialect.model}")
             assert not server.refused, name

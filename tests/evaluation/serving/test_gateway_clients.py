@@ -176,7 +176,7 @@ def test_responses_of_the_openai_package(shop: Production, server: ModelServer) 
         ({"store": True}, "store"),
         ({"previous_response_id": "resp_1"}, "previous_response_id"),
         ({"background": True}, "background"),
-        ({"include": ["reasoning.encrypted_content"]}, "include"),
+        ({"include": ["file_search_call.results"]}, "include"),
         ({"reasoning": {"summary": "auto"}}, "reasoning.summary"),
         ({"max_tool_calls": 3}, "max_tool_calls"),
         ({"service_tier": "priority"}, "service_tier"),

@@ -102,7 +102,7 @@ def test_a_run_shows_the_score_of_the_agent_with_interval_cost_and_rows(
     assert run.cost_micros == server.owed.micros == Budget.objects.get(job_id=run.pk).spent_micros > 0
     assert run.tokens == server.owed.prompt_tokens + server.owed.completion_tokens
     wrong = SuiteResult.objects.get(run=run, category="small", scenario=0)
-    assert wrong.failed and (wrong.query, wrong.answer, wrong.why) == ("What is 0 + 4?", "Answer: 5", "Expected: 4.0")
+    assert wrong.failed and (wrong.query, wrong.answer, wrong.why) == ("What is 0 + 4?", "Answer: 5", "Expected: 4")
     (behind,) = trajectories_of([wrong], run)[wrong.pk]
     assert TrajectoryRecord.objects.get(pk=behind).query == wrong.query
 

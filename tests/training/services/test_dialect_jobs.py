@@ -40,7 +40,6 @@ THOROUGH = pytest.mark.thorough(reason="a job for each of eighteen servers")
 @pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=THOROUGH) for name in DIALECTS])
 def test_a_job_of_24_rollouts_is_taken_by_each_service(operator: Actor, adam: Any, name: str) -> None:
     dialect, admin = DIALECTS[name], Actor(adam)
-    tools = not dialect.wants_fields_back
     organization = adam.memberships.get().organization
     price_set(admin, model=dialect.model, organization=organization, input_micros=10**6, output_micros=10**6)
     with DialectServer(dialect, prices={dialect.model: (10**6, 10**6)}) as server:
@@ -58,18 +57,18 @@ def test_a_job_of_24_rollouts_is_taken_by_each_service(operator: Actor, adam: An
             admin,
             name="Adder",
             runtime="llm",
-            philosophy="react" if tools else "cot",
+            philosophy="react",
             environment="dataset",
             endpoint=endpoint,
             max_tokens=200,
-            tools=["calculator"] if tools else [],
+            tools=["calculator"],
         )
         run = run_start(operator, agent=agent, rows=ROWS, config=CONFIG)
         job = run_to_end(run.job)
         assert (job.status, job.error) == (Status.COMPLETED, "")
         kept = TrajectoryRecord.objects.filter(job_id=job.id, purpose="training")
         assert kept.count() == 24 and not kept.exclude(error="").exists()
-        assert kept.filter(n_steps__gte=2 if tools else 1, success=True).count() == 24
+        assert kept.filter(n_steps__gte=2, success=True).count() == 24
         budget = Budget.objects.get(job_id=job.id)
         assert not server.refused and (budget.reserved_micros, budget.debt_micros) == (0, 0)
         assert budget.spent_micros == server.owed.micros > 0
