@@ -147,7 +147,8 @@ def routes(patterns: Any, before: str = "") -> Iterator[tuple[str, Any]]:
 def served() -> dict[tuple[str, ...], Any]:
     """All views of the site, by the segments of their addresses."""
     values = {}
-    in_front = [(one, None) for one in (*INTERFACES, "/v1/models", "/v1/models/<id>", mcp_path.PATH)]  # ASGI applications of their own
+    # ASGI applications of their own.
+    in_front = [(one, None) for one in (*INTERFACES, "/v1/models", "/v1/models/<id>", mcp_path.PATH)]
     for route, view in [*routes([*get_resolver().url_patterns, *websocket_urlpatterns]), *in_front]:
         values.setdefault(tuple(ANY if "<" in part else part for part in route.strip("/").split("/")), view)
     return values
