@@ -22,6 +22,8 @@ OURS: Final = frozenset(
         "auth.Permission.name", "auth.Permission.codename", "auth.Group.name", "contenttypes.ContentType.app_label",
         "contenttypes.ContentType.model", "sessions.Session.session_key", "sessions.Session.session_data",
         "auth.User.password", "admin.LogEntry.object_id",
+        # Numbers by length and kind.
+        "budgets.ModelPrice.tiers", "budgets.ModelPrice.rates",
         "site_roof.TableSize.name", "experiences.TrajectoryArchive.sha256",
         "experiences.TrajectoryExport.format", "experiences.TrajectoryExport.mark",
         "experiences.TrajectoryExport.archives", "experiences.ExportPart.path", "experiences.ExportPart.sha256",
