@@ -70,7 +70,7 @@ def test_a_job_is_launched_at_one_host_and_done_at_another(hosts: Hosts, olivia:
     eventually(lambda: Job.objects.get(pk=run.job_id).status == Status.COMPLETED, seconds=120, why="the job is done")
     health = httpx.get(f"http://127.0.0.1:{port}/health/").json()
     assert health["status"] == "ok", health
-    eventually(lambda: ticking("web", "worker", "helper", "beat"), seconds=30, why="the loop of each turns")
+    eventually(lambda: ticking("web", "gateway", "worker", "helper", "beat"), seconds=30, why="the loop of each turns")
     assert not any((one.data / "run" / "services.json").exists() for one in hosts.running)
 
 

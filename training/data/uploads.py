@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -10,7 +11,7 @@ from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.text_uploads import refused
 from training.config.validation import MAX_QUERIES, ConfigError, parse_queries
-from training.data.mapping import ColumnMapping, graded_by, guessed, mapped, never_right
+from training.data.mapping import ColumnMapping, graded_by, guessed, mapped, never_right, written_by_python
 from training.data.tables import MAX_BYTES, RowTable, read_table
 
 __all__ = ["MAX_BYTES", "Preview", "clean_rows", "preview", "read_rows", "shown_cell"]
@@ -43,7 +44,7 @@ def read_rows(filename: str, content: bytes, mapping: ColumnMapping | None = Non
         Invalid: the first rows that are wrong, with their numbers.
     """
     table = read_table(filename, content)
-    return clean_rows(_mapped(table, mapping))
+    return _rows_of(table, mapping)
 
 
 def preview(filename: str, content: bytes, mapping: ColumnMapping | None = None) -> Preview:
@@ -57,7 +58,7 @@ def preview(filename: str, content: bytes, mapping: ColumnMapping | None = None)
     chosen = mapping or guessed(columns, table.rows) or ColumnMapping("")
     rows, fault = [], ""
     try:
-        rows = clean_rows(_mapped(table, chosen))
+        rows = _rows_of(table, chosen)
     except (Invalid, TooLarge) as error:
         fault = error.message
     return Preview(columns, chosen, table.rows[:SHOWN], rows[:SHOWN], len(table.rows), graded_by(rows), fault)
@@ -84,11 +85,23 @@ def clean_rows(rows: list[Any]) -> list[dict[str, Any]]:
         clean = parse_queries(rows)
     except ConfigError as error:
         raise Invalid(str(error), fields={one.field: one.message for one in error.errors}) from error
-    wrong = [f"Row {number}: {reason}" for number, row in enumerate(clean, start=1) if (reason := never_right(row))]
+    _refuse_where(never_right, clean)
+    return clean
+
+
+def _refuse_where(reason_of: Callable[[Mapping[str, Any]], str], rows: list[dict[str, Any]]) -> None:
+    """Raises Invalid with the first rows that there is a reason against."""
+    wrong = [f"Row {number}: {reason}" for number, row in enumerate(rows, start=1) if (reason := reason_of(row))]
     if wrong:
         more = f" {len(wrong) - SHOWN:,} more rows are like that." if len(wrong) > SHOWN else ""
         raise refused(" ".join(wrong[:SHOWN]) + more)
-    return clean
+
+
+def _rows_of(table: RowTable, mapping: ColumnMapping | None) -> list[dict[str, Any]]:
+    rows = clean_rows(_mapped(table, mapping))
+    if table.flat:
+        _refuse_where(written_by_python, rows)
+    return rows
 
 
 def _mapped(table: RowTable, mapping: ColumnMapping | None) -> list[Any]:
