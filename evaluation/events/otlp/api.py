@@ -25,7 +25,7 @@ from agentcore_site.tenancy.permissions import require_somewhere
 from evaluation.events.models import WaitingSpan
 from evaluation.events.otlp.logs import LOGS
 from evaluation.events.otlp.protobuf import from_protobuf
-from evaluation.events.otlp.span_intake import SpansTaken, spans_receive
+from evaluation.events.otlp.span_intake import spans_receive
 from evaluation.events.otlp.spans import ExportTooLarge, NotOtlp, ResourceSpans, from_json
 
 PROTOBUF: Final = "application/x-protobuf"
@@ -68,9 +68,14 @@ class _OtlpViewSet(ScopedViewSet):
     throttle_classes = (KeyThrottle, BytesThrottle)
     blind = ("create",)
 
-    def _received(self, request: Request, *, logs: bool) -> SpansTaken:
+    def _received(self, request: Request, answer: Any, count: str, *, logs: bool = False) -> HttpResponse:
+        """Stores an export. ``count``: the field of the answer for the number of rejected records."""
         exports = _exports(self._body(request), binary=_is_binary(request), logs=logs)
-        return spans_receive(self.actor, exports, agent=request.headers.get("x-agentcore-agent", ""), logs=logs)
+        taken = spans_receive(self.actor, exports, agent=request.headers.get("x-agentcore-agent", ""), logs=logs)
+        if taken.rejected or taken.why:
+            setattr(answer.partial_success, count, taken.rejected)
+            answer.partial_success.error_message = taken.why
+        return _answer(answer, binary=_is_binary(request))
 
     def _body(self, request: Request) -> bytes:
         body = request.data if isinstance(request.data, bytes) else b""
@@ -91,12 +96,7 @@ class OtlpTraceViewSet(_OtlpViewSet):
         **EXPORT,
     )
     def create(self, request: Request) -> HttpResponse:
-        taken = self._received(request, logs=False)
-        answer = ExportTraceServiceResponse()
-        if taken.rejected or taken.why:
-            answer.partial_success.rejected_spans = taken.rejected
-            answer.partial_success.error_message = taken.why
-        return _answer(answer, binary=_is_binary(request))
+        return self._received(request, ExportTraceServiceResponse(), "rejected_spans")
 
 
 class OtlpLogViewSet(_OtlpViewSet):
@@ -109,12 +109,7 @@ class OtlpLogViewSet(_OtlpViewSet):
         **EXPORT,
     )
     def create(self, request: Request) -> HttpResponse:
-        taken = self._received(request, logs=True)
-        answer = ExportLogsServiceResponse()
-        if taken.rejected or taken.why:
-            answer.partial_success.rejected_log_records = taken.rejected
-            answer.partial_success.error_message = taken.why
-        return _answer(answer, binary=_is_binary(request))
+        return self._received(request, ExportLogsServiceResponse(), "rejected_log_records", logs=True)
 
 
 class OtlpMetricViewSet(_OtlpViewSet):
