@@ -11,7 +11,7 @@ from typing import Final
 
 from experiences.rollouts.environments.answers import MAX_ANSWER, one_form
 from experiences.rollouts.tools.base import ToolError
-from experiences.rollouts.tools.expression import parsed
+from experiences.rollouts.tools.expression import applied, folded, parsed
 
 MAX_DIGITS: Final = 400
 MAX_BITS: Final = 20_000
@@ -200,28 +200,19 @@ def _value(written: str) -> tuple[Fraction | None, str]:
 
 
 def _exact(tree: ast.expr, source: str) -> Fraction:
-    match tree:
-        case ast.Constant(value=int() | float()):
-            return Fraction(Decimal(ast.get_source_segment(source, tree) or "NaN"))
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_exact(operand, source)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return _exact(operand, source)
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _applied(operator, _exact(left, source), _exact(right, source))
-    raise ToolError("not an expression of numbers")
+    def number(node: ast.expr) -> Fraction:
+        match node:
+            case ast.Constant(value=int() | float()):
+                return Fraction(Decimal(ast.get_source_segment(source, node) or "NaN"))
+        raise ToolError("not an expression of numbers")
+
+    return folded(tree, number, _with_powers)
 
 
-def _applied(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction:
+def _with_powers(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction:
     match operator:
-        case ast.Add():
-            return left + right
-        case ast.Sub():
-            return left - right
-        case ast.Mult():
-            return left * right
-        case ast.Div():
-            return left / right
+        case ast.Add() | ast.Sub() | ast.Mult() | ast.Div():
+            return applied(operator, left, right)
         case ast.Pow():
             size = max(left.numerator.bit_length(), left.denominator.bit_length())
             if right.denominator == 1 and size * abs(right) <= MAX_BITS:

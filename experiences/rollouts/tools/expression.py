@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 from decimal import Decimal, DivisionByZero, InvalidOperation, localcontext
 from fractions import Fraction
 
@@ -55,19 +56,35 @@ def evaluated(tree: ast.expr) -> Fraction:
     Raises:
         ToolError: a division by zero, something that is not arithmetic, or a value beyond the limits.
     """
+    return folded(tree, _integer, lambda operator, left, right: _limited(applied(operator, left, right)))
+
+
+def folded(
+    tree: ast.expr,
+    leaf: Callable[[ast.expr], Fraction],
+    operation: Callable[[ast.operator, Fraction, Fraction], Fraction],
+) -> Fraction:
+    """The value of a tree of signs and binary operators. ``leaf`` gets each other node, and raises for what has no
+    value."""
     match tree:
+        case ast.UnaryOp(op=ast.USub(), operand=operand):
+            return -folded(operand, leaf, operation)
+        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
+            return folded(operand, leaf, operation)
+        case ast.BinOp(left=left, op=operator, right=right):
+            return operation(operator, folded(left, leaf, operation), folded(right, leaf, operation))
+    return leaf(tree)
+
+
+def _integer(node: ast.expr) -> Fraction:
+    match node:
         case ast.Constant(value=int(value)) if not isinstance(value, bool):
             return Fraction(value)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -evaluated(operand)
-        case ast.UnaryOp(op=ast.UAdd(), operand=operand):
-            return evaluated(operand)
-        case ast.BinOp(left=left, op=operator, right=right):
-            return _limited(_applied(operator, evaluated(left), evaluated(right)))
     raise ToolError("not an integer expression")
 
 
-def _applied(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction:
+def applied(operator: ast.operator, left: Fraction, right: Fraction) -> Fraction:
+    """Raises ToolError: a division by zero, a shift that is too far, or an operator that is none of + - * / << >>."""
     match operator:
         case ast.Add():
             return left + right
