@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import orjson
 
+from budgets.llm.halves import clean
+
 MOST_PARTS: Final = 8  # of a list of errors
 MOST_DEPTH: Final = 6
 WORDS: Final = (
@@ -89,9 +91,7 @@ def _words(value: Any, depth: int) -> str:
         return ""
     if isinstance(value, str):
         found = _loaded(value)
-        return (_words(found, depth + 1) if found is not None else "") or value.encode(
-            "utf-8", "replace"
-        ).decode().replace("\0", "\ufffd").strip()
+        return (_words(found, depth + 1) if found is not None else "") or clean(value).strip()
     if isinstance(value, list):
         parts = (_words(part, depth + 1) for part in value[:MOST_PARTS])
         return "; ".join(dict.fromkeys(filter(None, parts)))

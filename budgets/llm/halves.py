@@ -20,6 +20,11 @@ def paired(text: str) -> str:
     return text
 
 
+def clean(text: str) -> str:
+    """``text`` without NUL and lone surrogates."""
+    return paired(text.replace("\0", REPLACEMENT) if "\0" in text else text)
+
+
 def all_paired(value: Any) -> Any:
     """A JSON value of which each text and name is ``paired`` and each number finite, else null. Raises
     RecursionError."""

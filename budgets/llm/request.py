@@ -9,10 +9,9 @@ from typing import Any, Final, Literal, Unpack
 
 from budgets.llm import tokens
 from budgets.llm.fitting import fitted, messages_fitted
-from budgets.llm.halves import all_paired
+from budgets.llm.halves import all_paired, clean
 from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import Endpoint, Message, RequestOptions, ToolSpec
-from budgets.llm.wire import clean
 
 CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang return their tokens
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from budgets.llm.content import content_in
-from budgets.llm.wire import arguments_read, clean, dumped_json, function_in
+from budgets.llm.halves import clean
+from budgets.llm.wire import arguments_read, dumped_json, function_in
 
 
 def standard_body(body: bytes, value: Any, *, strict: bool) -> bytes:

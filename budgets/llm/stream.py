@@ -15,11 +15,11 @@ from budgets.llm.content import content_in
 from budgets.llm.errors import Malformed
 from budgets.llm.events import Event
 from budgets.llm.finish import BROKEN, ends
-from budgets.llm.halves import Halves, all_paired
+from budgets.llm.halves import Halves, all_paired, clean
 from budgets.llm.opaque import merge, opaque_of_message, weight
 from budgets.llm.streamed_calls import CallPiece, StreamedCalls
 from budgets.llm.usage import kind, merged_usage, usage_in
-from budgets.llm.wire import DONE, clean, dumped_json, error_beside, error_in, load_halves
+from budgets.llm.wire import DONE, dumped_json, error_beside, error_in, load_halves
 
 THOUGHTS: Final = ("reasoning_content", "reasoning")
 

@@ -18,7 +18,7 @@ from budgets.llm.content import content_in
 from budgets.llm.error_bodies import read_error
 from budgets.llm.errors import Malformed
 from budgets.llm.finish import BROKEN, finish_of
-from budgets.llm.halves import REPLACEMENT, all_paired, paired
+from budgets.llm.halves import all_paired, clean
 from budgets.llm.opaque import opaque_of_call, opaque_of_message
 from budgets.llm.types import Answer, AnswerTokens, ReportedUsage, ToolCall
 from budgets.llm.usage import as_number, kind, read_usage, usage_in, without_zeros
@@ -147,13 +147,6 @@ def error_beside(value: Mapping[str, Any], kind: str = "") -> Malformed | None:
     worded = any(isinstance(value.get(name), str | list) for name in ("message", "detail", "msg"))
     bare = value.get("choices") is None and worded and any(name in value for name in CODES)
     return error_in(value) if named or bare else None
-
-
-def clean(text: str) -> str:
-    """``text`` without NUL and lone surrogates."""
-    if "\0" in text:
-        text = text.replace("\0", REPLACEMENT)
-    return paired(text)
 
 
 def _choice(value: Mapping[str, Any], notes: list[str]) -> Mapping[str, Any]:

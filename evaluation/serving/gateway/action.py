@@ -9,7 +9,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from budgets.llm.wire import clean
+from budgets.llm.halves import clean
 from experiences.rollouts.environments.base import Environment
 from experiences.rollouts.runtimes.action import ActionRuntime
 from experiences.rollouts.runtimes.base import ActionSelector, RolloutAttempt
