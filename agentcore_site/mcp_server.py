@@ -32,7 +32,7 @@ from agentcore_site.lib.async_db import in_thread
 from agentcore_site.lib.database import TROUBLE, crossed, error_type
 from agentcore_site.lib.error_metrics import errors
 from agentcore_site.lib.errors import DomainError
-from agentcore_site.lib.request_bodies import BodyRefused, body_of
+from agentcore_site.lib.packed_bodies import BodyRefused, body_of
 from agentcore_site.middleware import BUSY, wait_seconds
 from agentcore_site.rest.jsonrpc import NO_METHOD, Call, Method, RpcError, allowed, failure, method_run
 from agentcore_site.rest.openrpc import DISCOVER

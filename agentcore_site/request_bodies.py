@@ -13,7 +13,7 @@ from django.core.handlers.asgi import ASGIHandler
 from django.http import HttpRequest, HttpResponse, JsonResponse
 
 from agentcore_site.lib.errors import Invalid, TooLarge
-from agentcore_site.lib.request_bodies import BodyRefused, UnpackedStream
+from agentcore_site.lib.packed_bodies import BodyRefused, UnpackedStream
 from agentcore_site.rest.parsing import too_large
 from agentcore_site.rest.problems import body_of
 

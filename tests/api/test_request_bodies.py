@@ -16,7 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from asgiref.sync import async_to_sync
 
-from agentcore_site.lib.request_bodies import BodyRefused, UnpackedStream, body_of
+from agentcore_site.lib.packed_bodies import BodyRefused, UnpackedStream, body_of
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.roles import SCOPES
 from agentcore_site.tenancy.services import api_key_create

@@ -18,7 +18,7 @@ from django.conf import settings
 from agentcore_site.lib import trace_context
 from agentcore_site.lib.database import trouble_in
 from agentcore_site.lib.event_stream import EVENT_STREAM
-from agentcore_site.lib.request_bodies import BodyRefused, body_of
+from agentcore_site.lib.packed_bodies import BodyRefused, body_of
 from agentcore_site.tenancy.addresses import lies_in, socket_address
 from evaluation.serving.gateway.calls import Calls, GatewayCall
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource

@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from agentcore_site.lib.event_stream import EVENT_STREAM
-from agentcore_site.lib.request_bodies import BodyRefused, body_of
+from agentcore_site.lib.packed_bodies import BodyRefused, body_of
 from budgets.llm.errors import LLMError, Malformed
 from budgets.llm.transport import OnDelta
 from budgets.llm.types import Completion
