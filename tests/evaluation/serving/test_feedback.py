@@ -12,13 +12,14 @@ from django.utils import timezone
 from agentcore_site.audit.models import AuditEvent
 from agentcore_site.ids import uuid7
 from agentcore_site.lib.errors import Forbidden, Missing
+from agentcore_site.lib.exclusive_lock import exclusive_lock
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.feedback.scoring import traces_score
 from evaluation.serving.feedback.selectors import trace_of
 from evaluation.serving.feedback.services import feedback_give, feedback_withdraw
 from evaluation.serving.feedback.sweep import BATCH, sessions_close, sweep
 from evaluation.serving.models import Feedback, ProductionTrace
-from evaluation.serving.tasks import feedback
+from evaluation.serving.tasks import SWEEPING, feedback
 from experiences.models import Agent
 from tests.support.callers import Caller
 
@@ -235,14 +236,9 @@ def test_all_that_waits_is_scored_in_one_sweep_and_by_one_worker(
         answered(agent)
     with django_assert_max_num_queries(40):
         assert feedback()["scored"] == BATCH + 20
-    from django.core.cache import cache
-
-    from evaluation.serving.tasks import SWEEPING
-
-    cache.add(SWEEPING, "")
     answered(agent)
-    assert feedback() == {}
-    cache.delete(SWEEPING)
+    with exclusive_lock(SWEEPING):
+        assert feedback() == {}
     assert feedback()["scored"] == 1
 
 
