@@ -35,11 +35,7 @@ pytestmark = [
 ]
 
 CALLERS, KILLS, SECONDS = 6, 4, 240
-
-
-def answer(messages: list[dict[str, Any]]) -> str:
-    """The worse release names a person."""
-    return "Write to jane.doe@example.org." if "worse" in str(messages) else "On Monday."
+BEFORE = 2  # kills before the worse release gives itself away, so that its evidence outlives them
 
 
 def test_a_canary_is_decided_while_web_processes_are_killed(
@@ -47,7 +43,14 @@ def test_a_canary_is_decided_while_web_processes_are_killed(
 ) -> None:
     draw = random.Random(seed := random.randrange(10**6))
     print("seed", seed)
-    admin = Actor(adam, interface="test")
+    admin, kills = Actor(adam, interface="test"), 0
+
+    def answer(messages: list[dict[str, Any]]) -> str:
+        """The worse release names a person."""
+        if "worse" not in str(messages):
+            return "On Monday."
+        return "On Tuesday. Write to jane.doe@example.org." if kills >= BEFORE else "On Tuesday."
+
     with ModelServer(brain=answer, prices={"small": PRICE}) as server:
         agent = model_agent(admin, server)
         serving_change(admin, agent, fallbacks=[], while_away_usd=0, gate=GateRule(safety=False))
@@ -76,12 +79,13 @@ def test_a_canary_is_decided_while_web_processes_are_killed(
                         found = httpx.post(address, json=body, headers=head, timeout=60)
                         statuses[found.status_code] += 1
                         if found.status_code == 200:
-                            answers[session].add(found.json()["choices"][0]["message"]["content"])
+                            answers[session].add(found.json()["choices"][0]["message"]["content"][:8])
 
         callers = [threading.Thread(target=call, args=(seed + n,)) for n in range(CALLERS)]
         for one in callers:
             one.start()
-        ends, kills, due = time.monotonic() + SECONDS, 0, time.monotonic()
+        due = time.monotonic()
+        ends = due + SECONDS
         try:
             while deployment.state == "running" and time.monotonic() < ends:
                 keeper.watch()
@@ -99,7 +103,7 @@ def test_a_canary_is_decided_while_web_processes_are_killed(
             keeper.stop()
     print(f"{kills} kills, answers by status {dict(statuses)}")
     assert deployment.state == "rolled_back" and "safety" in deployment.reason, deployment.state
-    assert kills >= 2 and not [status for status in statuses if status >= 500], statuses
+    assert kills >= BEFORE and not [status for status in statuses if status >= 500], statuses
     # No session sees both releases, but for those under way at the moment when the canary is taken back.
     assert sum(len(found) > 1 for found in answers.values()) <= CALLERS < len(answers) / 2
     assert ProductionTrace.objects.filter(organization=acme).count() >= statuses[200]
