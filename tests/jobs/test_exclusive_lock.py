@@ -1,4 +1,4 @@
-"""A lock outlasts its work, and a worker that was killed keeps nobody waiting."""
+"""A lock outlasts its work, and a worker that was killed delays others for one lease only."""
 
 from __future__ import annotations
 
