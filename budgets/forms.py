@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from datetime import date
+from collections.abc import Mapping, Sequence
+from datetime import date, tzinfo
 from decimal import Decimal
 from typing import Any, Final
 from uuid import UUID
@@ -17,11 +18,16 @@ from agentcore_site.lib.money import MICROS, micros
 from agentcore_site.lib.money_format import exact
 from budgets.ledger.values import MOST_MICROS
 from budgets.models import BudgetSettings, ModelPrice
+from budgets.presenters.price_list import KIND_NAMES
+from budgets.usage_files.comparison import zone_of
 
 # 1,000 and 1,000.50, but not 0,50: a comma that could be a decimal point must not multiply the amount by a hundred.
 THOUSANDS: Final = re.compile(r"^\d{1,3}(,\d{3})+(\.\d*)?$")
 
 AMOUNTS: Final = ("input", "cached_input", "output", "per_call")  # the fields of a price
+TIER_NAMES: Final = {"prompt": "input_micros", "answer": "output_micros"} | {
+    name: kind for kind, name in KIND_NAMES.items()
+}
 NO_NUMBER: Final = "Give dollars as a number, e.g. 20 or 0.50."
 
 
@@ -93,6 +99,53 @@ class NewLimitForm(NoteForm):
         return {"agent_id": agent_id, "limit_micros": given["limit"], "note": given["note"]}
 
 
+class TiersField(forms.CharField):
+    """Prices of long prompts, a line each ("200000: prompt 6, answer 22.50, cached 0.60"); cleaned to the tiers of
+    ``ModelPrice``."""
+
+    widget = forms.Textarea(attrs={"rows": 3, "spellcheck": "false", "class": "code"})
+
+    def clean(self, value: Any) -> list[dict[str, Any]]:
+        lines = str(super().clean(value) or "").splitlines()
+        return [self._tier(number, line) for number, line in enumerate(lines, start=1) if line.strip()]
+
+    def _tier(self, number: int, line: str) -> dict[str, Any]:
+        start, _, rest = line.partition(":")
+        start = start.strip().replace(",", "")
+        amounts: dict[str, int] = {}
+        for part in rest.split(", "):
+            name, _, amount = part.strip().rpartition(" ")
+            kind = TIER_NAMES.get(name.strip().casefold())
+            if kind is None or kind in amounts:
+                names = ", ".join(TIER_NAMES)
+                raise ValidationError(f"Line {number}: give each price once, by one of the names {names}.")
+            try:
+                amounts[kind] = DollarsField().clean(amount)
+            except ValidationError as error:
+                raise ValidationError(f"Line {number}: {' '.join(error.messages)}") from error
+        if not (start.isascii() and start.isdigit() and len(start) <= 9) or not {"input_micros", "output_micros"} <= {
+            *amounts
+        }:
+            raise ValidationError(f"Line {number} is not like 200000: prompt 6, answer 22.50, cached 0.60.")
+        input_micros, output_micros = amounts.pop("input_micros"), amounts.pop("output_micros")
+        return {
+            "above_tokens": int(start),
+            "input_micros": input_micros,
+            "output_micros": output_micros,
+            "rates": amounts,
+        }
+
+    @staticmethod
+    def typed(tiers: Sequence[Mapping[str, Any]]) -> str:
+        """Tiers as a person would type them."""
+        lines = []
+        for tier in tiers:
+            amounts = {**tier["rates"], **{kind: tier[kind] for kind in ("input_micros", "output_micros")}}
+            named = (f"{name} {typed(amounts[kind])}" for name, kind in TIER_NAMES.items() if kind in amounts)
+            lines.append(f"{tier['above_tokens']}: {', '.join(named)}")
+        return "\n".join(lines)
+
+
 class PriceForm(ServiceForm):
     """An organisation's own price of a model."""
 
@@ -108,6 +161,12 @@ class PriceForm(ServiceForm):
     )
     output = DollarsField(required=False, label="Answer", help_text="Dollars per million tokens, reasoning included.")
     per_call = DollarsField(required=False, label="Per call", help_text="Additional dollars per call, if any.")
+    tiers = TiersField(
+        required=False,
+        label="Long prompts",
+        help_text="A line for each tier, with the tokens above which it counts, e.g. 200000: prompt 6, answer 22.50,"
+        " cached 0.60, cache write 7.50.",
+    )
     valid_from = forms.DateField(
         required=False,
         label="From",
@@ -116,12 +175,33 @@ class PriceForm(ServiceForm):
     )
     source = forms.CharField(required=False, max_length=200, help_text="Source of the price.")
 
+    def __init__(self, *args: Any, shown: str = "", **kwargs: Any) -> None:
+        """``shown``: the model whose price the form began with. Of another one, empty tiers and prices of kinds of
+        tokens stay as they are in force: the person has not seen them."""
+        super().__init__(*args, **kwargs)
+        self.shown = shown
+        for kind, name in KIND_NAMES.items():
+            if kind != "cached_input_micros":
+                self.fields[kind] = DollarsField(required=False, label=name.capitalize())
+
     @classmethod
     def of(cls, price: ModelPrice | None, model: str) -> PriceForm:
         if price is None:
             return cls(initial={"model": model})
         amounts = {name: typed(getattr(price, f"{name}_micros")) for name in AMOUNTS}
-        return cls(initial={"model": price.model, "free": price.free, **amounts})
+        rates = {kind: typed(amount_micros) for kind, amount_micros in price.rates.items()}
+        tiers = TiersField.typed(price.tiers)
+        return cls(initial={"model": price.model, "free": price.free, **amounts, **rates, "tiers": tiers})
+
+    @property
+    def kinds(self) -> list[forms.BoundField]:
+        """Fields of the prices of other kinds of tokens."""
+        return [self[kind] for kind in KIND_NAMES if kind in self.fields]
+
+    @property
+    def has_kinds(self) -> bool:
+        """Whether one of them has a value or is wrong, so that they are shown open."""
+        return any(field.value() or field.errors for field in self.kinds)
 
     def clean(self) -> dict[str, Any]:
         found = super().clean()
@@ -134,8 +214,12 @@ class PriceForm(ServiceForm):
     def values(self) -> dict[str, Any]:
         """The arguments of ``services.price_set``."""
         found = {f"{name}_micros" if name in AMOUNTS else name: value for name, value in self.cleaned_data.items()}
+        rates = {kind: found.pop(kind) for kind in KIND_NAMES if kind in self.fields}
+        found["rates"] = {kind: amount_micros for kind, amount_micros in rates.items() if amount_micros is not None}
         if found["free"]:
             return found | {"input_micros": 0, "output_micros": 0, "cached_input_micros": None, "per_call_micros": 0}
+        if found["model"] != self.shown:
+            found |= {name: found[name] or None for name in ("rates", "tiers")}
         return found | {"per_call_micros": found["per_call_micros"] or 0}
 
 
@@ -166,6 +250,37 @@ class SettingsForm(RowForm):
         found = dict(self.cleaned_data)
         found["most_per_minute_micros"] = found.pop("most_per_minute")
         return found
+
+
+class UsageFileForm(ServiceForm):
+    """A provider's usage export, with a second one where it has costs and tokens in a file each."""
+
+    marker = "zone"
+    refusals = (DomainError,)
+    file = forms.FileField(
+        label="Usage export", help_text="CSV or JSON of at most 16 MB: by day and model, with a cost, tokens or both."
+    )
+    second = forms.FileField(
+        required=False, label="Second file", help_text="Tokens of the same days, where costs have a file of their own."
+    )
+    zone = forms.CharField(
+        max_length=60,
+        initial="UTC",
+        label="Time zone of its days",
+        help_text="UTC, UTC-8, or a name such as Europe/Berlin. OpenAI, Anthropic and OpenRouter use UTC.",
+        widget=forms.TextInput(attrs={"autocomplete": "off", "spellcheck": "false"}),
+    )
+
+    def clean_zone(self) -> tzinfo:
+        try:
+            return zone_of(self.cleaned_data["zone"])
+        except ValueError as error:
+            raise ValidationError(str(error)) from error
+
+    def values(self) -> dict[str, Any]:
+        """The arguments of ``services.usage_compare``."""
+        given = self.cleaned_data
+        return {"files": [one.read() for one in (given["file"], given["second"]) if one], "zone": given["zone"]}
 
 
 class RangeForm(forms.Form):

@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from budgets.views import budget, chain, overview, prices, settings
+from budgets.views import budget, chain, overview, prices, settings, usage_files
 
 app_name = "budgets"
 urlpatterns = [
@@ -16,6 +16,7 @@ urlpatterns = [
     path("budgets/of-job/<uuid:job_id>/ask/", chain.ask, name="ask"),
     path("budgets/prices/", prices.prices, name="prices"),
     path("budgets/prices/set/", prices.set_price, name="price_set"),
+    path("budgets/reconcile/", usage_files.reconcile, name="reconcile"),
     path("budgets/settings/", settings.settings, name="settings"),
     path("budgets/settings/secret/", settings.secret, name="secret"),
 ]

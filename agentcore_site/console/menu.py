@@ -82,6 +82,7 @@ ACTIONS: Final = (
     Entry("Model endpoints", "experiences:endpoints", "", "", needs="data.view"),
     Entry("Tool servers", "experiences:tool_servers", "", "", needs="data.view"),
     Entry("Prompt packs", "experiences:prompt_packs", "", ""),
+    Entry("Reconcile a bill", "budgets:reconcile", "", "", needs="export"),
     Entry("Prices of models", "budgets:prices", "", "", needs="budget.view"),
 )
 

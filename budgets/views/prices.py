@@ -63,7 +63,11 @@ def set_price(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "price.edit", organization)
     [model] = query_params(request, "model")
     now = prices_in_force(actor, organization.id).filter(model=model).first() if model else None
-    form = PriceForm(request.POST) if request.method == "POST" else PriceForm.of(now, model)
+    form = (
+        PriceForm(request.POST, shown=now.model if now else "")
+        if request.method == "POST"
+        else PriceForm.of(now, model)
+    )
     if price := form.applied(price_set, actor, organization=organization):
         messages.success(request, f"{price.model} is {'free' if price.free else 'priced'} from {price.valid_from} on.")
         return redirect(f"{reverse('budgets:prices')}?{urlencode({'panel': price.model})}")

@@ -497,6 +497,56 @@ def test_an_admin_sets_a_price_or_declares_a_model_free(adam: Any, acme: Organiz
     assert 'value="0.15"' in html(client.get("/budgets/prices/set/?model=a/b c"))
 
 
+TIERS = [
+    {
+        "above_tokens": 200_000,
+        "input_micros": 6_000_000,
+        "output_micros": 22_500_000,
+        "rates": {"cached_input_micros": 600_000, "cache_write_micros": 7_500_000},
+    }
+]
+
+
+def test_the_form_takes_tiers_by_length_and_cache_writes(adam: Any) -> None:
+    client, sent = at_desk(adam), {"model": "long", "input": "3", "output": "15", "cache_write_micros": "3.75"}
+    address = "/budgets/prices/set/?model=long"
+    sent["tiers"] = "200,000: prompt 6, answer $22.50, cached 0.60, cache write 7.50\n"
+    assert client.post(address, sent).status_code == 302
+    price = ModelPrice.objects.get()
+    assert (price.rates, price.tiers) == ({"cache_write_micros": 3_750_000}, TIERS)
+    page = client.get(address)  # what it shows is what it takes
+    form = page.context["form"]
+    shown = {name: form[name].value() or "" for name in form.fields}
+    assert 'value="3.75"' in html(page) and "200000: prompt 6.00, answer 22.50" in html(page)
+    assert client.post(address, shown | {"valid_from": ""}).status_code == 302
+    assert ModelPrice.objects.get().tiers == TIERS
+    # A form that began with no price has not shown tiers, and takes none away.
+    assert client.post("/budgets/prices/set/", {"model": "long", "input": "4", "output": "15"}).status_code == 302
+    assert (ModelPrice.objects.get().tiers, ModelPrice.objects.get().input_micros) == (TIERS, 4_000_000)
+    assert client.post(address, {"model": "long", "input": "4", "output": "15", "tiers": ""}).status_code == 302
+    assert ModelPrice.objects.get().tiers == [] and ModelPrice.objects.get().rates == {}
+
+
+@pytest.mark.parametrize(
+    ("tiers", "words"),
+    [
+        ("200000", "Line 1"),
+        ("long: prompt 6, answer 22", "Line 1 is not like"),
+        ("200000: prompt 6", "Line 1 is not like"),
+        ("200000: prompt 6, answer 2, answer 3", "each price once"),
+        ("200000: prompt 6, answer 22, gold 1", "by one of the names"),
+        ("200000: prompt 6, answer x", "Give dollars as a number"),
+        ("200000: prompt 6, answer 22\n\n200000: prompt 7, answer 23", "each above another number"),
+        ("0: prompt 6, answer 22", "from 1"),
+    ],
+)
+def test_a_wrong_tier_is_refused_with_its_line(tiers: str, words: str, adam: Any) -> None:
+    sent = {"model": "long", "input": "3", "output": "15", "tiers": tiers}
+    response = at_desk(adam).post("/budgets/prices/set/", sent)
+    assert response.status_code == 400 and words in text(response)
+    assert not ModelPrice.objects.exists()
+
+
 @pytest.mark.parametrize(
     "sent",
     [

@@ -1,0 +1,1 @@
+"""A provider's own usage export, read and compared with the ledger."""

@@ -1,0 +1,51 @@
+"""A provider's usage export against the ledger. Nothing of the file is kept."""
+
+from __future__ import annotations
+
+from datetime import tzinfo
+from typing import Any, Final
+
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+
+from agentcore_site.console.pages import page, sent
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.models import Organization
+from agentcore_site.tenancy.permissions import current_organization, require
+from budgets.forms import UsageFileForm
+from budgets.selectors import ledger_use, ledger_visible
+from budgets.usage_files.comparison import Comparison, compared, difference_words
+from budgets.usage_files.reading import UsageFile, joined, read_usage
+
+SHOWN: Final = 400  # lines
+
+
+@page
+def reconcile(request: HttpRequest, actor: Actor) -> HttpResponse:
+    organization = current_organization(actor)
+    require(actor, "export", organization)
+    form = UsageFileForm(sent(request), request.FILES or None)
+    context: dict[str, Any] = {"form": form}
+    if found := form.applied(_compared, actor, organization):
+        comparison, file = found
+        lines = comparison.differing or comparison.lines
+        context |= {
+            "comparison": comparison,
+            "words": difference_words(comparison),
+            "lines": lines[:SHOWN],
+            "left_out": max(0, len(lines) - SHOWN),
+            "columns": file.columns.items(),
+            "notes": file.notes,
+            "zone": form.data["zone"],
+        }
+    return render(request, "budgets/reconcile.html", context, status=form.status)
+
+
+def _compared(
+    actor: Actor, organization: Organization, *, files: list[bytes], zone: tzinfo
+) -> tuple[Comparison, UsageFile]:
+    """Raises Invalid, TooLarge: a file can't be read."""
+    file = joined([read_usage(content) for content in files])
+    rows = ledger_visible(actor).filter(organization_id=organization.id)
+    days = [line.day for line in file.lines]
+    return compared(file.lines, ledger_use(rows, min(days), max(days)), zone), file
