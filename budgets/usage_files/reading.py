@@ -1,9 +1,9 @@
 """Usage exports of providers as lines: day, model, cost and tokens. Pure, no Django.
 
-Known by their columns (November 2026): OpenAI's costs and completions usage (CSV of the dashboard, JSON of
-``/v1/organization/costs`` and ``/v1/organization/usage/completions``), Anthropic's cost and tokens (CSV of the
-console, JSON of ``cost_report`` and ``usage_report/messages``), OpenRouter's activity (CSV, and JSON of
-``/api/v1/activity``), and any table with a day, a model, and a cost or tokens under their usual names.
+A form is known by its columns (November 2026). OpenAI has costs and completions usage: CSV of the dashboard, JSON of
+``/v1/organization/costs`` and ``/v1/organization/usage/completions``. Anthropic has cost and tokens: CSV of the
+console, JSON of ``cost_report`` and ``usage_report/messages``. OpenRouter has its activity: CSV, and JSON of
+``/api/v1/activity``. Any other table needs a day, a model, and a cost or tokens under their usual names.
 """
 
 from __future__ import annotations
