@@ -6,10 +6,10 @@ SHELL := /bin/bash
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
 
-run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1 or smollm2)
+run: ## Start everything, make the demo and train it (ONCE=1 ends when it is done; PORT=, DATA_DIR=, SEED=, EVENTS=1, WEIGHTS=1; MODEL=1 trains a language model)
 	@.ci/setup run
-	@$(if $(WEIGHTS),.ci/setup weights)
-	@exec .venv/bin/python manage.py up --demo $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
+	@$(if $(WEIGHTS)$(MODEL),.ci/setup weights)
+	@$(if $(MODEL),export WEIGHTS='$(MODEL:1=smollm2)';) exec .venv/bin/python manage.py up $(if $(MODEL),--demo-model,--demo) $(if $(ONCE),--once) $(if $(PORT),--port $(PORT)) $(if $(SEED),--seed $(SEED))
 
 demo-loop: ## The circle with simulated users: production teaches an agent, and a worse release is taken back (PORT=, DATA_DIR=)
 	@.ci/setup run

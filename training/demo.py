@@ -98,14 +98,22 @@ def _model_server(base_url: str, model: str, key: str) -> tuple[ModelEndpoint, A
     return endpoint, olivia
 
 
-def _sums(actor: Actor, endpoint: ModelEndpoint) -> Agent:
+@transaction.atomic
+def seed_sums(base_url: str, model: str, key: str) -> Agent:
+    """A new agent for the demo of a language model: the one before is trained, and its next job would go on from
+    there."""
+    endpoint, olivia = _model_server(base_url, model, key)
+    return _sums(olivia, endpoint, **_numbered(endpoint.organization, SUMS_NAME, SUMS_SLUG))
+
+
+def _sums(actor: Actor, endpoint: ModelEndpoint, *, name: str = SUMS_NAME, slug: str = SUMS_SLUG) -> Agent:
     if not Dataset.objects.filter(organization=endpoint.organization, name=SUMS_NAME).exists():
-        dataset_create(actor, name=SUMS_NAME, rows=sums_rows())
-    found = Agent.objects.filter(organization=endpoint.organization, slug=SUMS_SLUG).first()
+        dataset_create(actor, name=SUMS_NAME, rows=sums_rows()[0])
+    found = Agent.objects.filter(organization=endpoint.organization, slug=slug).first()
     return found or agent_create(
         actor,
-        name=SUMS_NAME,
-        slug=SUMS_SLUG,
+        name=name,
+        slug=slug,
         description="A pretrained language model, whose weights learn to answer sums of one-digit numbers.",
         runtime="llm",
         endpoint=endpoint,
@@ -119,14 +127,18 @@ def _sums(actor: Actor, endpoint: ModelEndpoint) -> Agent:
 def seed_loop() -> Agent:
     """A new agent for the circle's demo, in the organisation of the demo's own, which is made if it is not there."""
     beside = seed()
-    n = Agent.objects.filter(organization=beside.organization, slug__startswith=LOOP_SLUG).count()
     return agent_create(
         Actor(beside.created_by, interface="command"),
-        name="Helper of users" if not n else f"Helper of users {n + 1}",
-        slug=LOOP_SLUG if not n else f"{LOOP_SLUG}-{n + 1}",
+        **_numbered(beside.organization, "Helper of users", LOOP_SLUG),
         description="Begins untrained, and gets better by what its users think of its answers.",
         environment="reasoning_gym",
     )
+
+
+def _numbered(organization: Organization, name: str, slug: str) -> dict[str, str]:
+    """Name and slug that no agent there has: "Sums", "Sums 2" and so on."""
+    n = Agent.objects.filter(organization=organization, slug__startswith=slug).count()
+    return {"name": f"{name} {n + 1}", "slug": f"{slug}-{n + 1}"} if n else {"name": name, "slug": slug}
 
 
 def _person(name: str, made: dict[str, str], *, staff: bool) -> Any:

@@ -66,12 +66,29 @@ class LoopFailed(Exception):
 
 
 @dataclass
-class Users:
-    """Simulated users who ask a question, rate the answer, and send a correction of a wrong one."""
+class GatewayCaller:
+    """A program that calls the site's gateway with a key of its own."""
 
     url: str
     key: str
     model: str
+
+    def post(self, path: str, body: dict[str, Any]) -> tuple[Any, Any]:
+        """The answer with its headers. Raises OSError: the request failed."""
+        headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
+        site = http_client_of(self.url)
+        answer = site.exchange(
+            "POST", f"{site.path}{path}", seconds=30, headers=headers, body=json.dumps(body).encode()
+        )
+        if not 200 <= answer.status < 300:
+            raise HttpFailed(f"HTTP {answer.status}")
+        return json.loads(answer.body), answer.headers
+
+
+@dataclass
+class Users(GatewayCaller):
+    """Simulated users who ask a question, rate the answer, and send a correction of a wrong one."""
+
     world: ReasoningGymEnvironment
     questions: Iterator[Scenario]
     lately: deque[bool] = field(default_factory=lambda: deque(maxlen=200))
@@ -86,7 +103,7 @@ class Users:
             number = self.asked
             self.asked += 1
         body = {"model": self.model, "messages": [{"role": "user", "content": question.query}], "user": f"u{number}"}
-        answer, headers = self._post("/v1/chat/completions", body)
+        answer, headers = self.post("/v1/chat/completions", body)
         right = self.world.world.score(answer["choices"][0]["message"]["content"], question).success
         feedback: list[dict[str, Any]] = [
             {"metric": "thumbs", "value": "up" if right else "down"},
@@ -95,19 +112,8 @@ class Users:
         if not right:
             feedback.append({"metric": "correction", "text": str(question.expected["answer"])})
         for one in feedback:
-            self._post("/api/v1/feedback", {"trace": headers["x-agentcore-trace-id"], **one})
+            self.post("/api/v1/feedback", {"trace": headers["x-agentcore-trace-id"], **one})
         self.lately.append(right)
-
-    def _post(self, path: str, body: dict[str, Any]) -> tuple[Any, Any]:
-        """The answer with its headers. Raises OSError: the request failed."""
-        headers = {"authorization": f"Bearer {self.key}", "content-type": "application/json"}
-        site = http_client_of(self.url)
-        answer = site.exchange(
-            "POST", f"{site.path}{path}", seconds=30, headers=headers, body=json.dumps(body).encode()
-        )
-        if not 200 <= answer.status < 300:
-            raise HttpFailed(f"HTTP {answer.status}")
-        return json.loads(answer.body), answer.headers
 
     @contextmanager
     def at_work(self) -> Iterator[None]:

@@ -43,8 +43,10 @@ def test_a_folder_is_taken_as_it_is_and_a_file_of_another_kind_is_refused(tmp_pa
     assert not (tmp_path / "no").exists()
 
 
-def test_the_rows_are_all_sums_once() -> None:
-    assert len({row["query"] for row in sums_rows()}) == 100
-    for row in sums_rows():
+def test_the_rows_of_jobs_and_those_kept_back_are_all_sums_once() -> None:
+    rows, kept_back = sums_rows()
+    both = [*rows, *kept_back]
+    assert (len(rows), len(kept_back), len({row["query"] for row in both})) == (80, 20, 100)
+    for row in both:
         a, b = row["query"].removesuffix(" =").rpartition(": ")[2].split(" + ")
         assert int(a) + int(b) == row["expected_outcome"]["answer"]

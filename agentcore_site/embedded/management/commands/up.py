@@ -48,7 +48,8 @@ MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
 MODEL_SECONDS = 300.0  # until a model server is ready: torch loads, then the model
 RANDOM_MODEL = "random"  # created by `model_server` itself
-DEMOS_OF_A_SITE = ("demo_loop", "demo_ace")  # commands that call the site, and end
+DEMOS_THAT_END = ("demo_loop", "demo_ace")  # the site ends with them
+DEMOS_OF_A_SITE = (*DEMOS_THAT_END, "demo_model")  # commands that call the site
 DEMOS = ("demo", *DEMOS_OF_A_SITE)
 LOOPBACK = "127.0.0.0/8,::1/128,localhost"
 
@@ -79,7 +80,12 @@ class Command(BaseCommand):
         parser.add_argument(
             "--demo-ace", action="store_true", help="let a simulated service evolve a playbook, then stop"
         )
-        parser.add_argument("--once", action="store_true", help="with --demo: stop when job and evaluation are done")
+        parser.add_argument(
+            "--demo-model",
+            action="store_true",
+            help="train the language model of the site's model server (WEIGHTS), prove it and release it",
+        )
+        parser.add_argument("--once", action="store_true", help="stop when the demo is done")
         parser.add_argument("--seed", type=int, help="seed of the demo's run (SEED)")
 
     def handle(self, *args: Any, **options: Any) -> None:
@@ -87,6 +93,8 @@ class Command(BaseCommand):
             raise CommandError(f"{reason} {MEND}")
         stopping = self._stopping = threading.Event()
         self._reporter: Reporter | None = None
+        if options["demo_model"] and not env.text("WEIGHTS"):
+            raise CommandError("--demo-model trains the model of WEIGHTS: set it, or run make run MODEL=1.")
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, lambda *_: stopping.set())
         started = time.monotonic()
@@ -314,7 +322,7 @@ class Command(BaseCommand):
 
     def _stay(self, stack: Stack, options: dict[str, Any], stopping: threading.Event, port: int) -> tuple[str, int]:
         demo = self._demo(options, port) if any(options[one] for one in DEMOS) else None
-        once = options["once"] or any(options[one] for one in DEMOS_OF_A_SITE)
+        once = options["once"] or any(options[one] for one in DEMOS_THAT_END)
         while not stopping.wait(0.2):
             stack.supervisor.watch()
             if demo is not None and demo.process.poll() is not None:
@@ -329,10 +337,11 @@ class Command(BaseCommand):
         return "", 1 if once else 0
 
     def _demo(self, options: dict[str, Any], port: int) -> Demo:
+        seed = options["seed"] if options["seed"] is not None else env.integer("SEED", 0, low=0, high=2**31 - 1)
         for one in DEMOS_OF_A_SITE:
             if options[one]:
-                return Demo([*_manage(), one, "--url", f"http://127.0.0.1:{port}"])
-        seed = options["seed"] if options["seed"] is not None else env.integer("SEED", 0, low=0, high=2**31 - 1)
+                seeded = ["--seed", str(seed)] if one == "demo_model" else []
+                return Demo([*_manage(), one, "--url", f"http://127.0.0.1:{port}", *seeded])
         return Demo([*_manage(), "seed_demo", "--train", "--seed", str(seed)])
 
 
