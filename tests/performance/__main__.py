@@ -4,7 +4,7 @@ Arguments choose parts (science storage archive export search jobs crowd scale l
 telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
 or one of a part: ``jobs.fairness``.
 ``fuzz [requests]``, ``neighbour [door …]``, ``worlds [options]``, ``again [options]``, ``same [options]``, ``rivals
-[options]``, ``canary [options]`` and ``gate [options]`` are benches of their own."""
+[options]``, ``canary [options]``, ``gate [options]`` and ``weights FOLDER [options]`` are benches of their own."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ if __name__ == "__main__":
         "canary": "tests.performance.canary",
         "gate": "tests.performance.gate",
         "neighbour": "tests.performance.neighbour",
+        "weights": "tests.performance.weights",
     }
     if bench := own.get("".join(sys.argv[1:2])):
         os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
