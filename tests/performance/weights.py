@@ -1,4 +1,4 @@
-"""What a pretrained language model learns of sums: with its rewards, and with the same rewards shuffled in each batch.
+"""Sums learned by a pretrained language model: with its rewards, and with the same rewards shuffled in each batch.
 
 ``make bench ARGS="weights FOLDER --seed 1"``: the job of ``make run MODEL=1`` by the engine in this process, without a
 site. ``manage.py model_setup`` prints the folder. An answer is right as the scorer has it; it *names* the sum where
