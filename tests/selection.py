@@ -16,6 +16,7 @@ import pytest
 from tests.services import FAST
 
 ASKING_FIXTURES: Final = frozenset({"db", "transactional_db", "django_db_setup", "broker", "services", "own_services"})
+HEAVY_FIXTURES: Final = {"chdb": "ClickHouse takes 15 s to load in each process"}
 ALONE: Final = "pytest.mark.alone"
 ALL_THOROUGH: Final = re.compile(r"^pytestmark = (.*|\[\n(    .*\n)*?    )pytest\.mark\.thorough\(", re.MULTILINE)
 ASKING_MARKS: Final = frozenset({"django_db", "slow", "thorough", "alone", "bench"})
@@ -39,6 +40,8 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 @pytest.hookimpl(tryfirst=True)  # before `-m` selects
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        for name in HEAVY_FIXTURES.keys() & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.thorough(reason=HEAVY_FIXTURES[name]))
         if is_fast(item):
             item.add_marker(FAST)
         elif item.get_closest_marker("alone") and ALONE not in item.path.read_text(encoding="utf-8"):

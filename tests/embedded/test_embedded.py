@@ -153,6 +153,7 @@ def test_a_folder_that_its_user_may_not_write_is_named(folder: Path, monkeypatch
         Stack(folder, quiet)
 
 
+@pytest.mark.thorough(reason="services of its own")
 def test_a_busy_default_port_gives_way_and_is_named(
     folder: Path, own_services: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -211,6 +212,7 @@ def test_the_embedded_services_of_root_open_no_folder_of_a_person(folder: Path, 
         shutil.rmtree(stack.place.folder, ignore_errors=True)
 
 
+@pytest.mark.thorough(reason="services of its own")
 @as_root
 def test_each_service_of_root_has_a_user_of_its_own_also_on_data_of_an_earlier_release(
     folder: Path, own_services: None, monkeypatch: pytest.MonkeyPatch

@@ -111,6 +111,7 @@ def test_slow_callers_are_given_up_at_every_door(
     assert shop.ask().status_code == 200
 
 
+@pytest.mark.thorough(reason="two web processes")
 @pytest.mark.django_db(transaction=True)
 def test_streams_at_once_are_limited_over_all_processes(
     fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str

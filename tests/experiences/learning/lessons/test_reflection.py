@@ -28,6 +28,7 @@ from experiences.rollouts.structured_output import Asker, ModelAnswer
 from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, TrajectoryGroup
 from tests.support.llm_client import Prices, endpoint
 from tests.support.llm_server import ModelServer
+from tests.support.rounds import rounds
 from tests.support.scripted_model import Question, ScriptedModel, asker_of
 
 LESSON = "When totals are asked for, add the parts one by one."
@@ -493,13 +494,13 @@ def _with_odd(inner: Any, rng: random.Random) -> Any:
     return entries
 
 
-@pytest.mark.slow(reason="ten thousand answers")
-async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted_with_its_reason() -> None:
-    rng, result = random.Random(20), ""
+@pytest.mark.rounds
+async def test_malformed_answers_change_nothing_and_each_is_counted_with_its_reason() -> None:
+    count, rng, result = rounds(1_000, 10_000), random.Random(20), ""
     model = ScriptedModel(lambda _: result)
     asker, kept = asker_of(model)
     messages, reasons = [Message("user", "?")], Counter[str]()
-    for number in range(10_000):
+    for number in range(count):
         stage = rng.choice(list(STAGES))
         schema, value = STAGES[stage]
         result = spoiled(value, rng)
@@ -507,10 +508,11 @@ async def test_ten_thousand_malformed_answers_change_nothing_and_each_is_counted
         one = kept[-1]
         assert (one.stage, one.usable, one.reply, one.repaired) == (stage, False, None, True) and one.reason
         reasons[one.reason.split(":")[0]] += 1
-    assert len(kept) == 10_000 and len(model.asked) == 20_000
-    assert sum(reasons.values()) == 10_000 and len(reasons) > 8
+    assert len(kept) == count and len(model.asked) == 2 * count
+    assert sum(reasons.values()) == count and len(reasons) > 8
 
 
+@pytest.mark.rounds
 @pytest.mark.parametrize("stage", STAGES)
 async def test_a_stage_that_answers_with_rubbish_does_not_change_the_library(stage: str) -> None:
     rng = random.Random(stage)
@@ -518,7 +520,7 @@ async def test_a_stage_that_answers_with_rubbish_does_not_change_the_library(sta
     def say(question: Question) -> str:
         return spoiled(STAGES[stage][1], rng) if question.stage == stage else sane(question)
 
-    for _ in range(100):
+    for _ in range(rounds(10, 100)):
         result, _, kept = await reflected([group(0.0, 1.0, index=0), group(1.0, 0.0, index=1)], say)
         lost = [one for one in kept if not one.usable]
         assert lost and all(one.stage == stage and one.reason for one in lost)

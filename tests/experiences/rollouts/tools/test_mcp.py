@@ -329,7 +329,7 @@ async def test_client_starts_no_server_before_the_first_call(tmp_path: Path) -> 
         assert started.exists()
 
 
-@pytest.mark.parametrize("args", [(), ("--stubborn",)])
+@pytest.mark.parametrize("args", [pytest.param((), marks=pytest.mark.thorough(reason="a process")), ("--stubborn",)])
 async def test_client_leaves_no_process_behind(args: tuple[str, ...]) -> None:
     async with allowing(local(*args)) as mcp:
         tools = Toolset(await mcp.tools())
