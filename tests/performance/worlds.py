@@ -32,11 +32,16 @@ from tests.support.context_runs import Finished, learned, success_of
 from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import SimulatedModel, simulated_server
+from tests.support.world_outside import OutsideG, OutsideV, OutsideW, OutsideWorld
 from tests.support.world_second import SecondWorld
 from tests.support.world_truth import Attainable, attainable
 from tests.support.world_varied import VariedWorld
 
-SERVERS: Final[Mapping[str, type[VariedWorld]]] = {"first": VariedWorld, "second": SecondWorld}
+SERVERS: Final[Mapping[str, type[VariedWorld]]] = {
+    "first": VariedWorld,
+    "second": SecondWorld,
+    **{f"outside-{one.form}": one for one in (OutsideWorld, OutsideV, OutsideW, OutsideG)},
+}
 SIZES: Final = (30, 60, 100, 150, 300)
 SAMPLES: Final = 8  # of each held-out query
 JUDGED: Final = 60  # queries by which a world is taken or left out
@@ -110,7 +115,8 @@ def measured(task: Task) -> Result:
 @contextmanager
 def served(task: Task, world: VariedWorld) -> Iterator[ModelServer]:
     """The world's model on loopback."""
-    habits = replace(Habits.drawn(task.seed), repeating=world.variation.repeating)
+    drawn = Habits() if isinstance(world, OutsideWorld) else Habits.drawn(task.seed)
+    habits = replace(drawn, repeating=world.variation.repeating)
     with simulated_server(world, habits=habits) as server:
         yield server
 

@@ -10,7 +10,7 @@ from typing import Final
 
 from tests.support.simulated_habits import Habits, injected, leaked, too_long
 from tests.support.simulated_prompt import Seen
-from tests.support.world import Advice, Kind, World
+from tests.support.world import Advice, Effect, Kind, World
 
 OPERATIONS: Final[Mapping[str, re.Pattern[str]]] = {
     name: re.compile(pattern, re.I)
@@ -79,9 +79,8 @@ class Author:
 
     def _pool(self, kind: Kind) -> list[Advice]:
         drawn, sound = self.rng.random(), self.habits.sound
-        role = "helpful" if drawn < sound else "useless" if drawn < sound + self.habits.idle else "harmful"
-        fitting = self.world.needed(kind) if role == "helpful" else ()
-        return [one for one in self.world.advice if one.role == role and (not fitting or one in fitting)]
+        role: Effect = "helpful" if drawn < sound else "useless" if drawn < sound + self.habits.idle else "harmful"
+        return list(self.world.proposed(role, kind))
 
     def twin(self, draft: Draft) -> Draft:
         """The same lesson in other words."""

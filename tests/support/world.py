@@ -192,6 +192,11 @@ class World:
         """The advice that helps with a kind of task."""
         return tuple(one for one in self.advice if one.logits.get(kind.name, 0) > 0)
 
+    def proposed(self, role: Effect, kind: Kind) -> tuple[Advice, ...]:
+        """The advice of a role that a reflector may think of at a task of this kind."""
+        of_role = tuple(one for one in self.advice if one.role == role)
+        return tuple(one for one in of_role if one in self.needed(kind)) or of_role if role == "helpful" else of_role
+
     # The truth
 
     def success_logit(self, kind: Kind, heeded: Iterable[Advice], tokens: float, query: str = "") -> float:

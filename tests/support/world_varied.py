@@ -93,19 +93,25 @@ class VariedWorld(World):
         self.seed, self.is_null = seed, null
         self.variation = Variation.drawn(seed) if variation is None else variation
         rng = random.Random(f"{type(self).__name__}/{seed}")
-        self.topics = tuple(rng.sample(TOPICS, self.variation.one_in))
+        self.topics = self._topics(rng)
         drawn = [
             (family, rng.randint(11, 400), rng.sample(family.templates, 3))
             for family in rng.sample(self.families, FAMILIES_EACH)
         ]
         self.kinds = tuple(self._kinds(drawn, rng))
         self.advice = tuple(self._advice(rng))
-        self._patterns = [[re.compile(self._pattern(task, family)) for task in tasks] for family, _, tasks in drawn]
+        self._patterns = [
+            [re.compile(self._pattern(form, task, family)) for form in self.forms for task in tasks]
+            for family, _, tasks in drawn
+        ]
         self._advice_by_sentence: dict[str, frozenset[Advice]] = {}
         self._found: dict[str, tuple[Asked, ...]] = {}
         self._by_word = {word: topic for topic in self.topics for word in self._asked_as(topic)}
 
     # How it is drawn
+
+    def _topics(self, rng: random.Random) -> tuple[Topic, ...]:
+        return tuple(rng.sample(TOPICS, self.variation.one_in))
 
     def _kinds(self, drawn: Iterable[Drawn], rng: random.Random) -> Iterable[Kind]:
         """One of each family and topic; those of one family have the same rule for the right answer."""
@@ -113,18 +119,21 @@ class VariedWorld(World):
         for family, salt, tasks in drawn:
             for topic, base in zip(self.topics, bases, strict=True):
                 words = f"{{{'|'.join(self._asked_as(topic))}}}"
-                templates = tuple(self._form.replace("<topic>", words).replace("<task>", task) for task in tasks)
+                templates = tuple(
+                    form.replace("<topic>", words).replace("<task>", task) for form in self.forms for task in tasks
+                )
                 yield Kind(topic.name, base, salt, family, templates, ())
 
     @property
-    def _form(self) -> str:
-        return self.unnamed_form if self.variation.wording == "hidden" else self.query_form
+    def forms(self) -> tuple[str, ...]:
+        """The forms of its queries."""
+        return (self.unnamed_form if self.variation.wording == "hidden" else self.query_form,)
 
-    def _pattern(self, task: str, family: Family) -> str:
+    def _pattern(self, form: str, task: str, family: Family) -> str:
         """Finds such a task with any topic, whose name is the group "topic"."""
         names = "|".join(re.escape(name) for topic in self.topics for name in self._asked_as(topic))
         parts = {"<topic>": f"(?P<topic>{names})", "<task>": pattern_of(task, family.slots)}
-        return "".join(parts.get(one) or pattern_of(one, {}) for one in re.split("(<topic>|<task>)", self._form) if one)
+        return "".join(parts.get(one) or pattern_of(one, {}) for one in re.split("(<topic>|<task>)", form) if one)
 
     def _asked_as(self, topic: Topic) -> tuple[str, ...]:
         return topic.asked if self.variation.wording == "paraphrased" else (topic.name,)
@@ -145,7 +154,7 @@ class VariedWorld(World):
         known = [*(spin for spin, _ in SOUND), *RISKY, *IDLE]
         return rng.sample(known, len(known))
 
-    def _piece(self, role: Effect, at: int, spin: str, logits: Mapping[str, float], rng: random.Random) -> Advice:
+    def _piece(self, role: Effect, at: int | str, spin: str, logits: Mapping[str, float], rng: random.Random) -> Advice:
         effect: Effect = "useless" if self.is_null else role
         effects = {} if self.is_null else logits
         return Advice(f"{role}-{at}", role, effect, spin, rng.choice(SYMPTOMS), effects, cores_of(spin))

@@ -1,115 +1,116 @@
-"""Effect of each lesson on the reward of each query: a general part, and a part of a neighbourhood.
+"""Effect of each lesson on the reward of each query: the same everywhere, or only where one word occurs in the query.
 
 A lesson says "when ...", and one number for it averages its effect away over all queries that it does not touch. Model,
 over rollouts i of query q with drawn inclusions z_i and reward y_i, both centred in their group:
-y_i = sum_l z_il f_l(q) + noise, f_l(q) = g_l + c_l . v(q), where v(q) is the query's vector (R,) of length 1,
-g_l ~ N(0, general^2) and c_l ~ N(0, local^2 I): a Gaussian process with the kernel general^2 + local^2 v(q) . v(q').
-How much is general and how much local is not chosen: all pairs of the grid are averaged by their marginal likelihood
-(Rasmussen and Williams 2006, section 2.2 and equation 2.30), so that effects that are the same everywhere stay one
-number.
+y_i = sum_l z_il b_l x_h(l)(q) + noise. Each lesson has one effect b_l and one hypothesis h(l) about where that holds:
+x_0(q) = 1 everywhere, x_w(q) = 1 where word w occurs. The posterior is a sum of single effects (Wang et al. 2020,
+"A simple new approach to variable selection in regression"): one lesson after the other is fitted to what the others
+leave, over all hypotheses and sizes of effects. Where nothing speaks for a word, one effect for all queries is left.
 """
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
-from itertools import product
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
 from training.algorithm.arrays import FloatArray, IntArray, centred
 
-GENERAL: Final = (0.02, 0.05, 0.1, 0.2)  # sd of what holds everywhere, in units of reward
-LOCAL: Final = (0.0, 0.04, 0.08, 0.16, 0.3)  # sd of what holds in a neighbourhood; 0: effects are the same everywhere
+SIZES: Final = (0.1, 0.25, 0.5, 1.0)  # standard deviations of effects, in units of that of rewards in a group
+EVERYWHERE: Final = 0.3  # prior probability that an effect holds everywhere
+NAMED: Final = 0.4  # prior probability of the words that the lesson's own condition names, where it names any
+TAUGHT: Final = 0.2  # prior probability of the words of the query that taught the lesson
+SWEEPS: Final = 8
+CLOSE: Final = 1e-3  # change of all effects, in units of reward, below which the sweeps end
 LEAST_NOISE: Final = 1e-4
-NEGLIGIBLE: Final = 1e-3  # weight of a pair that is left out
 
 
 @dataclass(frozen=True)
 class QueryEffects:
-    """Posterior of every lesson's coefficients: ``mean`` (K, 1 + R) and ``covariance`` (K, 1 + R, 1 + R), the general
-    effect first. ``local`` in [0, 1] is how much of the evidence speaks for effects that differ between queries."""
+    """Posterior of every lesson's effect: ``mean`` (K, 1 + F), the general part first, and ``spread``: the second
+    moments (K, 1 + F) of single effects, or covariances (K, 1 + F, 1 + F) in rules of earlier releases. ``local`` in
+    [0, 1] is the share of the effects' squares that belongs to single words."""
 
     mean: FloatArray
-    covariance: FloatArray
+    spread: FloatArray
     local: float
 
-    def at(self, vectors: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """(effects, their standard deviations), both (n, K), for queries with ``vectors`` (n, R)."""
-        full = with_general(vectors)
-        variance = np.einsum("nr,krs,ns->nk", full, self.covariance, full)
-        return full @ self.mean.T, np.sqrt(np.maximum(variance, 0.0))
+    def at(self, features: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """(effects, their standard deviations), both (n, K), for queries with ``features`` (n, F). Shares of queries in
+        place of features give the mean over these queries."""
+        full = with_general(features)
+        mean = full @ self.mean.T
+        if self.spread.ndim == 3:
+            variance = np.einsum("nr,krs,ns->nk", full, self.spread, full)
+        else:
+            variance = full**2 @ self.spread.T - mean**2
+        return mean, np.sqrt(np.maximum(variance, 0.0))
 
 
-def with_general(vectors: FloatArray) -> FloatArray:
-    """(n, 1 + R): each query's vector behind a 1."""
-    return np.hstack([np.ones((len(vectors), 1)), vectors])
+class QuerySums(NamedTuple):
+    """Sums over the rollouts of each of Q kinds of queries: ``gram`` (Q, K, K) and ``moment`` (Q, K) of centred
+    inclusions and rewards, with the ``features`` (Q, F) of these queries."""
+
+    gram: FloatArray
+    moment: FloatArray
+    features: FloatArray
 
 
-def query_effects(z: FloatArray, reward: FloatArray, group: IntArray, vectors: FloatArray) -> QueryEffects:
-    """From N rollouts: inclusion ``z`` (N, K), ``reward`` (N,), ``group`` (N,) and the vector of each one's query
-    ``vectors`` (N, R). Rewards that are NaN are left out; a group of which one is left says nothing.
+def with_general(features: FloatArray) -> FloatArray:
+    """(n, 1 + F): each query's features behind a 1."""
+    return np.hstack([np.ones((len(features), 1)), features])
 
-    Costs a Cholesky factor of K (1 + R) for each pair of the grid: for 60 lessons and 8 directions half a second.
-    """
+
+def query_sums(z: FloatArray, reward: FloatArray, group: IntArray, query: IntArray, features: FloatArray) -> QuerySums:
+    """From N rollouts: inclusion ``z`` (N, K), ``reward`` (N,), ``group`` (N,) and ``query`` (N,), an index of
+    ``features`` (Q, F). Rewards that are NaN are left out; a group of which one is left says nothing."""
     known = np.isfinite(reward)
-    z, reward, group, vectors = z[known].astype(np.float64), reward[known], group[known], vectors[known]
-    k, r = z.shape[1], vectors.shape[1]
-    deviations = centred(z, group)
-    y = centred(reward[:, None], group)[:, 0]
-    design = (deviations[:, :, None] * with_general(vectors)[:, None, :]).reshape(len(deviations), k * (1 + r))
-    gram, moment = design.T @ design, design.T @ y
-    free = max(len(y) - len(np.unique(group)), 1)
-    noise = max(float(y @ y) / free, LEAST_NOISE)
-    pairs = [(general, local) for general, local in product(GENERAL, LOCAL) if r or not local]
-    scales = [_scale(pair, k, r) for pair in pairs]
-    fits = [_fit(gram, moment, noise, scale) for scale in scales]
-    best = max(evidence for evidence, _ in fits)
-    weights = np.array([math.exp(evidence - best) for evidence, _ in fits])
-    weights[weights < NEGLIGIBLE * weights.sum()] = 0.0
-    weights /= weights.sum()
-    local = float(sum(weight for weight, (_, local) in zip(weights, pairs, strict=True) if local))
-    kept = [
-        (float(weight), coefficients.reshape(k, 1 + r), _covariance(gram, noise, scale, k, 1 + r))
-        for weight, (_, coefficients), scale in zip(weights, fits, scales, strict=True)
-        if weight
-    ]
-    return _averaged(kept, local)
+    included, y, of = z[known], reward[known], query[known]
+    deviations, away = centred(included, group[known]), centred(y[:, None], group[known])[:, 0]
+    k = z.shape[1]
+    gram, moment = np.zeros((len(features), k, k)), np.zeros((len(features), k))
+    for at in np.unique(of):
+        mine = of == at
+        gram[at] = deviations[mine].T @ deviations[mine]
+        moment[at] = deviations[mine].T @ away[mine]
+    return QuerySums(gram, moment, features)
 
 
-def _scale(pair: tuple[float, float], k: int, r: int) -> FloatArray:
-    """The prior's standard deviations, (K (1 + R),)."""
-    general, local = pair
-    return np.tile(np.concatenate([[general], np.full(r, local)]), k)
+def prior_of(named: FloatArray, taught: FloatArray) -> FloatArray:
+    """The prior probability of each hypothesis (K, 1 + F). ``named`` (K, F) is 1 where a lesson's condition names a
+    word, ``taught`` (K, F) where a word occurs in the query that taught the lesson."""
+    rest = np.full((len(named), 1), 1 - EVERYWHERE)
+    words = np.zeros(named.shape)
+    for marked, chance in ((named, NAMED), (taught, TAUGHT)):
+        number = marked.sum(axis=1, keepdims=True)
+        words += chance * marked / np.maximum(number, 1.0)
+        rest -= chance * (number > 0)
+    return np.hstack([np.full((len(named), 1), EVERYWHERE), words + rest / named.shape[1]])
 
 
-def _inner(gram: FloatArray, noise: float, scale: FloatArray) -> FloatArray:
-    inner: FloatArray = scale[:, None] * gram * scale[None, :] / noise
-    inner[np.diag_indices_from(inner)] += 1.0
-    return inner
-
-
-def _fit(gram: FloatArray, moment: FloatArray, noise: float, scale: FloatArray) -> tuple[float, FloatArray]:
-    """(log marginal likelihood up to what all priors share, mean of the coefficients) in one prior."""
-    inner = _inner(gram, noise, scale)
-    wanted = scale * moment / noise
-    solved = np.linalg.solve(inner, wanted)
-    halves = np.log(np.diag(np.linalg.cholesky(inner))).sum()
-    return 0.5 * float(wanted @ solved) - float(halves), scale * solved
-
-
-def _covariance(gram: FloatArray, noise: float, scale: FloatArray, k: int, size: int) -> FloatArray:
-    """The covariance of each lesson's own coefficients, (K, size, size)."""
-    whole = scale[:, None] * np.linalg.inv(_inner(gram, noise, scale)) * scale[None, :]
-    at = np.arange(k)
-    found: FloatArray = whole.reshape(k, size, k, size)[at, :, at, :]
-    return found
-
-
-def _averaged(fits: list[tuple[float, FloatArray, FloatArray]], local: float) -> QueryEffects:
-    """The mixture of the fits by their weights; its covariance includes how far their means differ."""
-    mean = np.sum([weight * one for weight, one, _ in fits], axis=0)
-    away = [(weight, one - mean, covariance) for weight, one, covariance in fits]
-    spread = np.sum([weight * (known + by[:, :, None] * by[:, None, :]) for weight, by, known in away], axis=0)
-    return QueryEffects(mean, spread, local)
+def query_effects(sums: QuerySums, noise: float, prior: FloatArray) -> QueryEffects:
+    """The posterior. ``noise`` is the variance of rewards in a group, ``prior`` (K, 1 + F)."""
+    design, k = with_general(sums.features), sums.moment.shape[1]
+    noise = max(noise, LEAST_NOISE)
+    information = np.einsum("qkk,qh->kh", sums.gram, design**2)[:, :, None]
+    sizes = noise * np.array(SIZES) ** 2
+    variance = 1 / (information / noise + 1 / sizes)  # (K, 1 + F, sizes)
+    before = np.log(prior)[:, :, None] + 0.5 * np.log(variance / sizes)
+    mean, second, effect = np.zeros(prior.shape), np.zeros(prior.shape), np.zeros((len(design), k))
+    for _ in range(SWEEPS):
+        moved = 0.0
+        for at in range(k):
+            last, effect[:, at] = effect[:, at].copy(), 0.0
+            left = sums.moment[:, at] - (sums.gram[:, at] * effect).sum(axis=1)
+            found = variance[at] * (left @ design / noise)[:, None]
+            evidence = before[at] + 0.5 * found**2 / variance[at]
+            weight = np.exp(evidence - evidence.max())
+            weight /= weight.sum()
+            mean[at] = (weight * found).sum(axis=1)
+            second[at] = (weight * (variance[at] + found**2)).sum(axis=1)
+            effect[:, at] = design @ mean[at]
+            moved = max(moved, float(np.abs(effect[:, at] - last).max(initial=0.0)))
+        if moved < CLOSE:
+            break
+    return QueryEffects(mean, second, float(second[:, 1:].sum() / max(second.sum(), 1e-12)))

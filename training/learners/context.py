@@ -102,7 +102,8 @@ class ContextLearner(Learner):
             setup.library,
             setup.weights,
             selects=setup.config.algorithm == "grpo",
-            vectors=setup.query_vectors,
+            words=setup.query_words,
+            distinguishes=_distinguishes(setup),
             rule=setup.rule,
             effects=None if setup.known is None else setup.known.within(setup.library),
         )
@@ -112,6 +113,8 @@ class ContextLearner(Learner):
 
     def restored(self, setup: TrainerSetup, stored: Mapping[str, Any], *, ended: bool) -> ContextPolicy:
         policy = self.from_state_dict(stored)
+        if not policy.words.size:  # earlier releases knew none
+            policy.words, policy.distinguishes = setup.query_words, _distinguishes(setup)
         if "kept" not in stored and not ended:
             policy.unship(setup.library)  # in earlier releases an epoch shipped what it kept
         return policy
@@ -257,6 +260,10 @@ class ContextLearner(Learner):
         policy = self.untrained(setup)
         policy.updated(setup.version(0))
         return policy
+
+
+def _distinguishes(setup: TrainerSetup) -> bool:
+    return setup.config.context.relevance == "queries"
 
 
 def _own(state: TrainerState) -> ContextPolicy:

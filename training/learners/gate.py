@@ -194,7 +194,7 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
     """For each lesson of a rule: the ``share`` of these queries that get it, its mean ``effect`` on them with the
     standard ``error``, and its effect on the ``others`` (if there are any)."""
     assert choice.rule is not None
-    mean, sd = choice.rule.effects.at(choice.rule.vectors.all(queries))
+    mean, sd = choice.rule.effects.at(choice.rule.features.all(queries))
     contexts = [set(choice.handles_for(query)) for query in queries]
     found = {}
     for at, handle in enumerate(choice.rule.handles):

@@ -21,12 +21,13 @@ from experiences.rollouts.runtimes.base import PromptContext
 from experiences.rollouts.types import RolloutKey, TrajectoryGroup
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
 from training.algorithm.optimizers import Arrays
+from training.algorithm.relevance import QueryEffects, QuerySums, prior_of, query_effects
 from training.policies.archive import nested, under
 from training.policies.effects import Effects, Estimate
 from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import balanced, bits, logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule, same_for_all
-from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 from training.policies.served_context import ServedContext, prompt_context
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
@@ -51,9 +52,10 @@ class ContextPolicy:
     ``selects`` False gives rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
     ``compared`` and ``mixed`` count groups, and those with spread.
 
-    Where queries have ``vectors``, effects on single queries are estimated from the ``evidence``, and each query gets
-    the lessons that help with it: ``shipped_rule``, ``start_rule`` and ``kept_rule`` choose from the lessons of the
-    same name (None: every query gets all of them).
+    ``words`` are what distinguishes the training queries: a lesson's effect may hold only where one of them occurs. It
+    is estimated from the ``evidence``. Where the policy ``distinguishes`` queries, each gets the lessons that help with
+    it: ``shipped_rule``, ``start_rule`` and ``kept_rule`` choose from the lessons of the same name (None: every query
+    gets all of them).
     """
 
     library: Library = field(default_factory=Library)
@@ -63,7 +65,8 @@ class ContextPolicy:
     kept: tuple[str, ...] = ()
     kept_library: Library = field(default_factory=Library)
     effects: Effects = field(default_factory=Effects)
-    vectors: QueryVectors = field(default_factory=QueryVectors)
+    words: QueryWords = field(default_factory=QueryWords)
+    distinguishes: bool = False
     evidence: RolloutEvidence = field(default_factory=RolloutEvidence)
     shipped_rule: QueryRule | None = None
     start_rule: QueryRule | None = None
@@ -75,6 +78,7 @@ class ContextPolicy:
     mixed: int = 0
     kind: str = "context"
     parameters: Arrays = field(default_factory=lambda: {"theta": np.zeros(0)})
+    _known: QueryEffects | None = field(default=None, init=False, repr=False, compare=False)  # of the evidence as it is
 
     @classmethod
     def fresh(
@@ -84,18 +88,19 @@ class ContextPolicy:
         *,  # the fields of the policy
         selects: bool = True,
         floor: float = FLOOR,
-        vectors: QueryVectors | None = None,
+        words: QueryWords | None = None,
+        distinguishes: bool = False,
         rule: QueryRule | None = None,
         effects: Effects | None = None,
     ) -> ContextPolicy:
         """The policy before training in this run: it ships the library's active lessons, to every query or by the
         ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs, moved half-way back to
-        the uninformed prior. ``effects`` are the estimates of those runs, in the library's order. Without ``vectors``
+        the uninformed prior. ``effects`` are the estimates of those runs, in the library's order. Without ``words``
         all queries are alike."""
         p = np.array([weights.get(lesson.handle, PRIOR) for lesson in library])
         active = tuple(lesson.handle for lesson in library if lesson.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
-        policy.vectors = vectors or QueryVectors()
+        policy.words, policy.distinguishes = words or QueryWords(), distinguishes
         policy.shipped_rule = policy.start_rule = policy.kept_rule = rule
         policy.parameters["theta"] = policy._half_way_back(logit_of(p, floor)) if len(p) else np.zeros(0)
         policy.effects = effects or policy.effects
@@ -173,7 +178,30 @@ class ContextPolicy:
         return np.array([lesson.live for lesson in self.library], dtype=np.bool_)
 
     def estimate(self) -> Estimate:
-        return self.effects.estimate()
+        """Mean effects over the training queries, all K."""
+        if not self.words.size:
+            return self.effects.estimate()
+        mean, sd = self.by_query().at(self.words.share[None, :])
+        return Estimate(mean[0], sd[0], np.diag(self.effects.gram).copy())
+
+    def by_query(self) -> QueryEffects:
+        """Effects by the words of a query, of all K lessons. Rollouts of which only the sums are left, such as those of
+        earlier runs, count as queries with the mean share of each word."""
+        if self._known is None:
+            sums = self.evidence.sums()
+            rest = QuerySums(
+                np.concatenate([sums.gram, (self.effects.gram - sums.gram.sum(axis=0))[None]]),
+                np.concatenate([sums.moment, (self.effects.moment - sums.moment.sum(axis=0))[None]]),
+                np.vstack([sums.features.reshape(-1, self.words.size), self.words.share]),
+            )
+            prior = prior_of(
+                self.words.named([lesson.text for lesson in self.library]),
+                self.words.all([lesson.task for lesson in self.library]),
+            )
+            self._known = query_effects(rest, self.effects.variance, prior)
+        new = len(self.library) - len(self._known.mean)  # lessons since then
+        mean, spread = (np.pad(values, ((0, new), (0, 0))) for values in (self._known.mean, self._known.spread))
+        return QueryEffects(mean, spread, self._known.local)
 
     def candidate(
         self,
@@ -186,7 +214,7 @@ class ContextPolicy:
         """The choice that this policy would ship. Where effects differ between the training ``queries``, each query
         gets the lessons that help it; else all get the same (``everywhere``)."""
         plain = Choice(self.everywhere(confidence, slots))
-        if not (self.selects and self.vectors.size and queries and self.live.any()):
+        if not (self.selects and self.distinguishes and self.words.size and queries and self.live.any()):
             return plain
         rule = self._rule(confidence, slots, most_tokens)
         if rule.effects.local < LEAST_LOCAL or same_for_all(rule, queries):
@@ -196,12 +224,12 @@ class ContextPolicy:
 
     def _rule(self, confidence: float, slots: int | None, most_tokens: int) -> QueryRule:
         live = np.flatnonzero(self.live)
-        lessons = [self.library.lessons[at] for at in live]
+        lessons, known = [self.library.lessons[at] for at in live], self.by_query()
         return QueryRule(
-            self.vectors,
+            self.words,
             tuple(lesson.handle for lesson in lessons),
             tuple(lesson.tokens for lesson in lessons),
-            self.evidence.effects(live),
+            QueryEffects(known.mean[live], known.spread[live], known.local),
             confidence,
             slots,
             most_tokens,
@@ -258,6 +286,7 @@ class ContextPolicy:
         return 0.5 * (theta + self._unknown)
 
     def _forget(self, at: int) -> None:
+        self._known = None
         self.effects.forget(at)
         self.evidence.forget(at)
 
@@ -266,27 +295,26 @@ class ContextPolicy:
     ) -> None:
         """Adds rollouts: lessons included (N, K), reward (N,) and the index of each one's group in ``groups`` (N,)."""
         self.effects.learn(included, reward, group, self.live)
-        if self.vectors.size:
-            vectors = self.vectors.all([one.scenario.query for one in groups])
-            self.evidence.learn(included, reward, group, vectors[group])
+        if self.words.size:
+            self._known = None
+            self.evidence.learn(included, reward, group, self.words.all([one.scenario.query for one in groups]))
 
     def prune(self, z: float, information: float) -> list[str]:
         """Takes out what evidence speaks against: beta + z * error < 0 with enough information, and on no query that
         was played any better. It can come back."""
         known = self.estimate()
         bad = (known.beta + z * known.error < 0) & (known.information >= information) & self.live
-        if bad.any() and self.vectors.size:
-            bad[bad] = self._bad_everywhere(z)[bad]
+        if bad.any() and self.distinguishes and self.words.size:
+            bad &= self._bad_everywhere(z)
         handles = [lesson.handle for lesson, out in zip(self.library, bad, strict=True) if out]
         self.library = self.library.moved(handles, "pruned")
         return handles
 
     def _bad_everywhere(self, z: float) -> BoolArray:
         """(K,): whether the effect + z * its deviation lies below 0 on every query that was played."""
-        live, found = np.flatnonzero(self.live), np.zeros(len(self.library), dtype=np.bool_)
-        mean, sd = self.evidence.effects(live).at(np.unique(self.evidence.vectors, axis=0))
-        found[live] = (mean + z * sd < 0).all(axis=0)
-        return found
+        features = self.evidence.features.reshape(-1, self.words.size).astype(np.float64)
+        mean, sd = self.by_query().at(features)
+        return np.asarray((mean + z * sd < 0).all(axis=0), dtype=np.bool_)
 
     def ship(self, choice: Choice) -> None:
         """Ships a choice that queries outside of training support. Removed lessons were not measured and stay
@@ -356,11 +384,12 @@ class ContextPolicy:
             "start": list(self.start),
             "selects": self.selects,
             "floor": self.floor,
+            "distinguishes": self.distinguishes,
             "compared": self.compared,
             "mixed": self.mixed,
             "theta": self.theta.copy(),
             **effects,
-            **nested("vectors", self.vectors.state_dict()),
+            **nested("words", self.words.state_dict()),
             **nested("evidence", self.evidence.state_dict()),
             **{
                 name: value
@@ -379,8 +408,9 @@ class ContextPolicy:
         if state["kind"] != "context":
             raise KeyError(f"a {state['kind']} policy")
         effects = {key.removeprefix("effects."): value for key, value in state.items() if key.startswith("effects.")}
-        # Earlier releases gave every query the same lessons.
-        vectors, evidence = under("vectors", state), under("evidence", state)
+        # Earlier releases knew no words: of their rollouts the sums are left.
+        words = under("words", state)
+        evidence = under("evidence", state) if words else {}
         rules = {role: QueryRule.from_state_dict(rule) if (rule := under(role, state)) else None for role in RULES}
         # Earlier releases knew no difference between what the search keeps and what is shipped.
         kept, kept_library = state.get("kept", state["shipped"]), state.get("kept_library", state["supported"])
@@ -392,7 +422,8 @@ class ContextPolicy:
             kept=tuple(kept),
             kept_library=Library.of(kept_library),
             effects=Effects.from_state_dict(effects),
-            vectors=QueryVectors.from_state_dict(vectors) if vectors else QueryVectors(),
+            words=QueryWords.from_state_dict(words) if words else QueryWords(),
+            distinguishes=bool(state.get("distinguishes", False)),
             evidence=RolloutEvidence.from_state_dict(evidence) if evidence else RolloutEvidence(),
             shipped_rule=rules["shipped_rule"],
             start_rule=rules["start_rule"],

@@ -99,6 +99,11 @@ class Effects:
         self.free += float(used.sum() - len(np.unique(index[used])))
         self.rollouts += tried * float(used.sum())
 
+    @property
+    def variance(self) -> float:
+        """Of rewards in their groups; 1 where none is known."""
+        return self.square / self.free if self.free else 1.0
+
     def estimate(self) -> Estimate:
         """Effects, errors and information of all K lessons."""
         k = len(self.moment)

@@ -15,6 +15,7 @@ import numpy as np
 from agentcore_site.lib.statistics import NORMAL
 from training.algorithm.relevance import QueryEffects
 from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 
 REMEMBERED = 4_096  # queries whose lessons are kept at hand
 
@@ -26,7 +27,7 @@ class QueryRule:
     on the query lies above 0 with more than this probability. ``most_tokens`` bounds the lessons of a query, ``slots``
     (None: no bound) how many lessons, of which those in ``free`` don't count."""
 
-    vectors: QueryVectors
+    features: QueryWords | QueryVectors
     handles: tuple[str, ...]
     tokens: tuple[int, ...]
     effects: QueryEffects
@@ -52,7 +53,7 @@ class QueryRule:
     def without(self, gone: Sequence[str]) -> QueryRule:
         """The same rule without some lessons."""
         kept = [at for at, handle in enumerate(self.handles) if handle not in set(gone)]
-        effects = QueryEffects(self.effects.mean[kept], self.effects.covariance[kept], self.effects.local)
+        effects = QueryEffects(self.effects.mean[kept], self.effects.spread[kept], self.effects.local)
         handles, tokens = tuple(self.handles[at] for at in kept), tuple(self.tokens[at] for at in kept)
         return replace(self, handles=handles, tokens=tokens, effects=effects)
 
@@ -61,7 +62,7 @@ class QueryRule:
         return {}
 
     def _choose(self, query: str) -> tuple[str, ...]:
-        mean, sd = (values[0] for values in self.effects.at(self.vectors.of(query)[None, :]))
+        mean, sd = (values[0] for values in self.effects.at(self.features.of(query)[None, :]))
         surely = mean - NORMAL.inv_cdf(self.confidence) * sd
         tokens = np.maximum(np.array(self.tokens, dtype=np.float64), 1.0)
         ranked = sorted(np.flatnonzero(surely > 0), key=lambda at: (-mean[at] / tokens[at], at))
@@ -80,11 +81,11 @@ class QueryRule:
     def state_dict(self) -> dict[str, Any]:
         """Arrays and JSON values, flat."""
         return {
-            **{f"vectors.{name}": value for name, value in self.vectors.state_dict().items()},
+            **{f"vectors.{name}": value for name, value in self.features.state_dict().items()},
             "handles": list(self.handles),
             "tokens": list(self.tokens),
             "mean": self.effects.mean.copy(),
-            "covariance": self.effects.covariance.copy(),
+            "spread": self.effects.spread.copy(),
             "local": self.effects.local,
             "confidence": self.confidence,
             "slots": self.slots,
@@ -95,12 +96,13 @@ class QueryRule:
     @classmethod
     def from_state_dict(cls, state: Mapping[str, Any]) -> Self:
         vectors = {name.removeprefix("vectors."): value for name, value in state.items() if name.startswith("vectors.")}
-        slots = state["slots"]
+        slots, features = state["slots"], QueryVectors if "rarity" in vectors else QueryWords
+        spread = state["covariance"] if "covariance" in state else state["spread"]  # as earlier releases named it
         return cls(
-            QueryVectors.from_state_dict(vectors),
+            features.from_state_dict(vectors),
             tuple(state["handles"]),
             tuple(int(n) for n in state["tokens"]),
-            QueryEffects(np.array(state["mean"]), np.array(state["covariance"]), float(state["local"])),
+            QueryEffects(np.array(state["mean"]), np.array(spread), float(state["local"])),
             float(state["confidence"]),
             None if slots is None else int(slots),
             int(state["most_tokens"]),

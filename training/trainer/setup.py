@@ -29,7 +29,7 @@ from training.policies.base import Policy
 from training.policies.exploration import FailureMemory
 from training.policies.prior_estimates import PriorEstimates
 from training.policies.query_rule import QueryRule
-from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 from training.schema import GRPOConfig
 from training.splits import search_size
 from training.trainer.play import Played
@@ -106,8 +106,8 @@ class NothingStored(RolloutStore):
 
 
 @lru_cache(maxsize=1)  # of the run that the process works on; ``replace`` makes a second setup of it
-def _query_vectors(queries: tuple[str, ...]) -> QueryVectors:
-    return QueryVectors.fitted(queries)
+def _query_words(queries: tuple[str, ...]) -> QueryWords:
+    return QueryWords.fitted(queries)
 
 
 @dataclass(frozen=True)
@@ -173,10 +173,10 @@ class TrainerSetup:
         return self.learner.validation_samples(self.config)
 
     @cached_property
-    def query_vectors(self) -> QueryVectors:
-        """Vectors that distinguish queries for a context policy; of size 0 where it does not use them."""
-        distinguishes = self.config.algorithm == "grpo" and self.config.context.relevance == "queries"
-        return _query_vectors(tuple(scenario.query for scenario in self.train)) if distinguishes else QueryVectors()
+    def query_words(self) -> QueryWords:
+        """Words that distinguish queries for a context policy; none where it does not measure lessons."""
+        measures = self.config.algorithm == "grpo"
+        return _query_words(tuple(scenario.query for scenario in self.train)) if measures else QueryWords()
 
     def fresh_state(self) -> TrainerState:
         """The state before the first iteration: an untrained policy, or a *copy* of the one to go on from, which
