@@ -40,7 +40,7 @@ def attainable(world: World, queries: Iterable[str], *, fixed: bool = True) -> A
     asked = [found for query in queries for found in world.find(query)]
     return Attainable(
         base=fmean(truth.success(one, ()) for one in asked),
-        best=fmean(max(truth.success(one, some) for some in subsets(world.needed(one.kind))) for one in asked),
+        best=fmean(truth.best(one) for one in asked),
         fixed=max(truth.climbed(asked, frozenset(start)) for start in ((), world.helpful)) if fixed else math.nan,
     )
 
@@ -54,6 +54,13 @@ class Truth:
 
     def success(self, asked: Asked, advice: Collection[Advice]) -> float:
         return self.world.chance(asked, advice, PROMPT + sum(self.tokens[one] for one in advice))
+
+    def best(self, asked: Asked) -> float:
+        """With the best of all advice; where that is much, by a local search."""
+        needed = self.world.needed(asked.kind)
+        if len(needed) > MOST:
+            return self.climbed([asked], frozenset(needed))
+        return max(self.success(asked, some) for some in subsets(needed))
 
     def mean(self, asked: Sequence[Asked], advice: Collection[Advice]) -> float:
         return fmean(self.success(one, advice) for one in asked)

@@ -20,7 +20,7 @@ from evaluation.serving.releases.bundle import (
 from experiences.learning.lessons.library import Lesson
 from training.algorithm.relevance import QueryEffects
 from training.policies.query_rule import QueryRule
-from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 from training.policies.served_context import ServedContext
 
 LESSONS = (
@@ -28,7 +28,7 @@ LESSONS = (
     Lesson("s1", "Read it twice.", kind="section", status="active", category="strategies"),
 )
 QUERIES = ["sum the apples", "sum the pears", "sort the apples", "sort the pears"]
-VECTORS = QueryVectors.fitted(QUERIES, 2)
+WORDS = QueryWords.fitted(QUERIES)
 BUNDLE = Bundle(
     runtime="llm",
     philosophy="react",
@@ -41,9 +41,9 @@ BUNDLE = Bundle(
 
 
 def rule() -> QueryRule:
-    size = 1 + VECTORS.size
-    effects = QueryEffects(np.eye(2, size), np.zeros((2, size, size)), 0.9)
-    return QueryRule(VECTORS, ("x1", "s1"), (5, 5), effects).as_stored()
+    size = 1 + WORDS.size
+    effects = QueryEffects(np.eye(2, size), np.zeros((2, size)), 0.9)
+    return QueryRule(WORDS, ("x1", "s1"), (5, 5), effects).as_stored()
 
 
 @pytest.mark.parametrize(

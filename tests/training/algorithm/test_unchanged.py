@@ -249,15 +249,17 @@ def of_preference() -> Iterator[tuple[str, Any]]:
 
 def of_relevance() -> Iterator[tuple[str, Any]]:
     rng = np.random.default_rng(6)
-    for n, r, size in ((24, 2, 1.0), (160, 2, 0.4), (24, 0, 1.0), (1, 1, 1.0), (6_000, 1, 4.0)):
-        z, vectors = rng.random((n, 3)) < 0.5, rng.standard_normal((n, r))
-        vectors /= np.maximum(np.linalg.norm(vectors, axis=1, keepdims=True), 1e-9)
-        reward = 0.3 + size * z[:, 0] * (vectors[:, 0] if r else 0.5) + 0.2 * z[:, 1] + 0.1 * rng.standard_normal(n)
-        reward[0] = NAN if n > 1 else 0.2
-        effects = relevance.query_effects(z, reward, np.arange(n) // 4, vectors)
-        yield f"{n} rollouts in {r}", [effects, effects.at(vectors[:2])]
-    same = relevance.query_effects(np.eye(4), np.full(4, 0.5), np.zeros(4, int), np.ones((4, 1)))
-    yield "equal rewards", same
+    for n, words, size in ((24, 2, 1.0), (160, 2, 0.4), (24, 1, 1.0), (4, 1, 1.0), (6_000, 3, 4.0)):
+        z, features = (rng.random((n, 3)) < 0.5).astype(float), (rng.random((5, words)) < 0.5).astype(float)
+        query = np.arange(n) // 4 % 5
+        reward = 0.3 + size * z[:, 0] * features[query, 0] + 0.2 * z[:, 1] + 0.1 * rng.standard_normal(n)
+        reward[0] = NAN
+        sums = relevance.query_sums(z, reward, np.arange(n) // 4, query, features)
+        named, taught = (rng.random((2, 3, words)) < 0.4).astype(float)
+        effects = relevance.query_effects(sums, 0.01 * size, relevance.prior_of(named, taught))
+        yield f"{n} rollouts of {words} words", [sums, effects, effects.at(features[:2])]
+    equal = relevance.query_sums(np.eye(4), np.full(4, 0.5), np.zeros(4, int), np.zeros(4, int), np.ones((1, 1)))
+    yield "equal rewards", relevance.query_effects(equal, 0.0, relevance.prior_of(np.ones((4, 1)), np.ones((4, 1))))
 
 
 def of_sequential() -> Iterator[tuple[str, Any]]:

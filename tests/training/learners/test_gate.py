@@ -16,7 +16,7 @@ from training.algorithm.relevance import QueryEffects
 from training.algorithm.sequential import Sequential
 from training.learners import gate
 from training.policies.query_rule import Choice, QueryRule
-from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 from training.trainer import TrainerSetup, TrainerState
 from training.trainer.play import Played
 
@@ -191,11 +191,12 @@ QUERIES = ["rain in the morning", "rain in the evening", "snow on the road", "sn
 
 def rule() -> QueryRule:
     """One lesson helps with rain, one with everything, and one with nothing."""
-    vectors = QueryVectors.fitted(QUERIES, 1)
-    side = float(vectors.of(QUERIES[0])[0])
-    mean = np.array([[-0.05, 0.3 * side], [0.2, 0.0], [-0.1, 0.0]])
-    covariance = np.stack([np.diag([0.01, 0.0]), np.diag([0.04, 0.0]), np.diag([0.01, 0.0])])
-    return QueryRule(vectors, ("x0", "x1", "x9"), (5, 6, 7), QueryEffects(mean, covariance, 1.0))
+    words = QueryWords.fitted(QUERIES)
+    mean = np.hstack([np.array([[-0.05], [0.2], [-0.1]]), [0.3 * words.of("rain"), 0 * words.of(""), 0 * words.of("")]])
+    spread = np.zeros(mean.shape)
+    spread[:, 0] = 0.0125, 0.08, 0.02
+    spread[0, 1:] = 0.06 * words.of("rain")
+    return QueryRule(words, ("x0", "x1", "x9"), (5, 6, 7), QueryEffects(mean, spread, 1.0))
 
 
 def test_the_reach_of_a_lesson_is_reported_where_queries_get_different_lessons() -> None:

@@ -16,6 +16,7 @@ from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule
 from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords, terms_of
 from training.policies.weights import WeightsPolicy, weights_from
 
 
@@ -39,15 +40,16 @@ def test_evidence_keeps_the_latest_three_thousand_rollouts_by_whole_groups() -> 
     evidence.grow(1)
     for _ in range(6):
         group = np.repeat(np.arange(60), 10)
-        evidence.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), group, np.ones((600, 2)))
+        evidence.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), group, np.ones((60, 2)))
     assert len(evidence.reward) == 2_990 and evidence.group[0] == 61 and evidence.group[-1] == 359
     few = RolloutEvidence()
     few.grow(1)
     for _ in range(5):
-        few.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), np.repeat(np.arange(60), 10), np.ones((600, 2)))
+        few.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), np.repeat(np.arange(60), 10), np.eye(60))
     assert len(few.reward) == 3_000 and (few.group[0], few.group[-1]) == (0, 299)
     again = RolloutEvidence.from_state_dict(few.state_dict())
-    assert np.array_equal(again.group, few.group) and again.vectors.shape == (3_000, 2)
+    assert np.array_equal(again.group, few.group) and again.features.shape == (60, 60)
+    assert np.array_equal(again.query, few.query) and few.query[-1] == 59 and evidence.query.max() == 0
 
 
 def test_probabilities_beyond_the_floors_are_drawn_to_them() -> None:
@@ -58,10 +60,11 @@ def test_probabilities_beyond_the_floors_are_drawn_to_them() -> None:
 
 def rule(**changes: object) -> QueryRule:
     """Effects .3, .2 and .1 of lessons of 10, 5 and 5 tokens, and one that harms; the same for every query."""
-    vectors = QueryVectors.fitted(["rain here", "rain there", "snow here", "snow there"], 1)
-    mean = np.array([[0.3, 0.0], [0.2, 0.0], [0.1, 0.0], [-0.1, 0.0]])
-    effects = QueryEffects(mean, np.tile(np.diag([0.01, 0.0]), (4, 1, 1)), 0.0)
-    return QueryRule(vectors, ("a", "b", "c", "d"), (10, 5, 5, 5), effects, **changes)  # type: ignore[arg-type]
+    words = QueryWords.fitted(["rain here", "rain there", "snow here", "snow there"])
+    none = np.zeros((4, words.size))
+    mean = np.array([[0.3], [0.2], [0.1], [-0.1]])
+    effects = QueryEffects(np.hstack([mean, none]), np.hstack([mean**2 + 0.01, none]), 0.0)
+    return QueryRule(words, ("a", "b", "c", "d"), (10, 5, 5, 5), effects, **changes)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -91,6 +94,29 @@ def test_a_query_gets_the_lessons_that_help_most_by_token_where_room_is_short(
     assert made.as_stored().lessons_for("any") == made.lessons_for("any")
     assert Choice(("a", "d", "x"), made).handles_for("any") == tuple("a" for _ in range("a" in chosen)) + ("x",)
     assert Choice(("a", "d")).handles_for("any") == ("a", "d")
+
+
+def test_a_rule_of_an_earlier_release_is_served_as_it_was_proven() -> None:
+    """Its features are directions of weighted terms, and what it knows of effects are covariances."""
+    terms = np.array(sorted(terms_of("rain snow")))
+    rain = int(np.searchsorted(terms, next(iter(terms_of("rain")))))
+    directions = np.zeros((2, 1))
+    directions[:, 0] = np.where(np.arange(2) == rain, 1.0, -1.0)
+    stored = {
+        "vectors.terms": terms, "vectors.rarity": np.ones(2), "vectors.directions": directions,
+        "handles": ["a", "b"], "tokens": [5, 5], "mean": [[0.1, 0.2], [0.1, -0.2]],
+        "covariance": [np.diag([0.01, 0.0]).tolist(), np.diag([0.01, 0.03]).tolist()],
+        "local": 0.9, "confidence": 0.8, "slots": None, "most_tokens": 100, "free": [],
+    }  # fmt: skip
+    for made in (QueryRule.from_state_dict(stored), QueryRule.from_state_dict(stored).as_stored()):
+        assert isinstance(made.features, QueryVectors)
+        assert made.lessons_for("Rain, rain!") == ("a",) and made.lessons_for("Let it snow") == ("b",)
+        assert made.lessons_for("Fog") == ("a", "b") and not made.features.of("Fog").any()
+        mean, sd = made.effects.at(made.features.all(["Rain"]))
+        assert mean == pytest.approx(np.array([[0.3, -0.1]])) and sd == pytest.approx(np.array([[0.1, 0.2]]))
+        assert made.without(["b"]).lessons_for("Rain") == ("a",)
+    nothing = QueryVectors()
+    assert nothing.of("Rain").shape == (0,) and nothing.all([]).shape == (0, 0)
 
 
 def test_weights_come_back_under_their_name() -> None:

@@ -18,14 +18,14 @@ from training.algorithm.relevance import QueryEffects
 from training.policies.archive import pack, unpack
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice, QueryRule
-from training.policies.query_vectors import QueryVectors
+from training.policies.query_words import QueryWords
 from training.policies.served_context import ServedContext
 
 KEY = RolloutKey(1, 0, 0)
 QUERIES = [
     f"{verb} the {thing} of order {n}" for n, verb in enumerate(("sum", "sort", "count", "sum")) for thing in "ab"
 ]
-VECTORS = QueryVectors.fitted(QUERIES, 4)
+WORDS = QueryWords.fitted(QUERIES)
 
 texts = st.text(min_size=1, max_size=60).filter(lambda text: text.strip() != "")
 
@@ -48,17 +48,17 @@ def libraries(draw: st.DrawFn) -> Library:
 def policies(draw: st.DrawFn) -> tuple[ContextPolicy, Choice]:
     """A policy, and what it might ship: to all queries the same, or by a rule that knows some of the lessons."""
     library = draw(libraries())
-    policy = ContextPolicy.fresh(library, {}, vectors=VECTORS)
+    policy = ContextPolicy.fresh(library, {}, words=WORDS, distinguishes=True)
     handles = tuple(one.handle for one in library if draw(st.booleans()))
     known = [one for one in library if draw(st.booleans())]
     if not known or draw(st.booleans()):
         return policy, Choice(handles)
     rng = np.random.default_rng(draw(st.integers(0, 2**32)))
-    size = 1 + VECTORS.size
-    spread = rng.normal(0, 0.1, (len(known), size, size))
-    effects = QueryEffects(rng.normal(0, 0.2, (len(known), size)), spread @ spread.transpose(0, 2, 1), 0.7)
+    size = 1 + WORDS.size
+    mean = rng.normal(0, 0.2, (len(known), size))
+    effects = QueryEffects(mean, mean**2 + rng.uniform(0, 0.1, mean.shape), 0.7)
     names, tokens = tuple(one.handle for one in known), tuple(one.tokens for one in known)
-    rule = QueryRule(VECTORS, names, tokens, effects, 0.6, draw(st.none() | st.integers(0, 3)), 60).as_stored()
+    rule = QueryRule(WORDS, names, tokens, effects, 0.6, draw(st.none() | st.integers(0, 3)), 60).as_stored()
     return policy, Choice(handles, rule)
 
 
@@ -114,9 +114,9 @@ def test_items_are_by_category_with_their_names_and_lessons_after_them() -> None
 @pytest.mark.parametrize("digits", [6, 9])
 def test_only_a_rule_that_can_be_stored_whole_is_tried(digits: int) -> None:
     """A rule in JSON is rounded. One that is not would choose otherwise where an effect lies next to the bound."""
-    size = 1 + VECTORS.size
-    effects = QueryEffects(10.0**-digits * np.eye(1, size), np.zeros((1, size, size)), 0.7)
-    fine = QueryRule(VECTORS, ("x1",), (5,), effects)
+    size = 1 + WORDS.size
+    effects = QueryEffects(10.0**-digits * np.eye(1, size), np.zeros((1, size)), 0.7)
+    fine = QueryRule(WORDS, ("x1",), (5,), effects)
     assert fine.lessons_for(QUERIES[0]) == ("x1",) and fine.as_stored().lessons_for(QUERIES[0]) == ()
     stored = fine.as_stored()
     assert stored.as_json() == stored.as_stored().as_json()

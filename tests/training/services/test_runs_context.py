@@ -363,12 +363,13 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_run_begins_with
         """The true effects of the lessons, but the first one that helps is served to some queries only."""
         live = [one for one in policy.library if one.live]
         helps = [any(one.effect == "helpful" for one in WORLD.advice_in(lesson.text)) for lesson in live]
-        mean = np.zeros((len(live), 1 + policy.vectors.size))
+        mean = np.zeros((len(live), 1 + policy.words.size))
         mean[:, 0] = np.where(helps, 0.1, [0.1 if one.kind == "section" else -0.1 for one in live])
-        mean[helps.index(True), :3] = 0.0, 0.0, 1.0  # the first direction is about the same for all
-        effects = QueryEffects(mean, np.zeros((len(live), mean.shape[1], mean.shape[1])), 1.0)
+        mean[helps.index(True), 0] = 0.0
+        mean[helps.index(True), 1 + int(np.argmin(np.abs(policy.words.share - 0.5)))] = 1.0  # about half of the queries
+        effects = QueryEffects(mean, mean**2, 1.0)
         names, tokens = tuple(one.handle for one in live), tuple(one.tokens for one in live)
-        return QueryRule(policy.vectors, names, tokens, effects).as_stored()
+        return QueryRule(policy.words, names, tokens, effects).as_stored()
 
     playbook = playbook_create(operator_admin(agent), agent=agent)
     playbook_edit(operator_admin(agent), playbook, type="add", category="strategies", content="Read it twice.")
