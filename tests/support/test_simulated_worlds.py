@@ -14,6 +14,7 @@ from tests.performance.worlds_summary import clopper_pearson, summary
 from tests.support.simulated_habits import Habits
 from tests.support.simulated_model import SimulatedModel
 from tests.support.world import tokens_in
+from tests.support.world_outside import OutsideG, OutsideV, OutsideW, OutsideWorld
 from tests.support.world_second import SecondWorld, at_least
 from tests.support.world_topics import TOPICS
 from tests.support.world_truth import attainable
@@ -134,3 +135,34 @@ def test_a_short_run_reports_the_delivered_share_of_the_possible_gain() -> None:
 def test_the_bench_needs_no_django() -> None:
     code = "import sys, tests.performance.worlds; sys.exit('django' in sys.modules or 'scipy' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
+
+
+OUTSIDE = pytest.mark.parametrize("world_of", [OutsideWorld, OutsideV, OutsideW, OutsideG])
+
+
+@OUTSIDE
+def test_lessons_of_outside_worlds_have_one_clear_condition(world_of: type[OutsideWorld]) -> None:
+    world, rng = world_of(9001), random.Random(1)
+    assert [len(some) for some in (world.helpful, world.useless, world.harmful)] == [16, 24, 8]
+    asked = [found for row in world.rows(64, 9001) for found in world.find(f"Task: {row['query']}")]
+    assert len(asked) == 64
+    for one in (*world.helpful, *world.harmful):
+        touched = sum(query.kind.name in one.logits for query in asked)
+        assert touched == (64 if world_of is OutsideG else 8)
+    for query in asked:
+        proposed = world.proposed("helpful", query.kind)
+        assert len(proposed) == 2 and all(query.kind.name in one.logits for one in proposed)
+        lesson = world.lesson(proposed[0], query.kind, rng)
+        assert world.advice_of(lesson) is proposed[0] and query.kind.name in lesson
+        assert (query.kind.name in query.query.lower()) == (world_of is not OutsideW)
+
+
+def test_outside_worlds_differ_in_form_and_are_worth_learning_in() -> None:
+    plain, varied = ([row["query"] for row in world(9002).rows(48, 1)] for world in (OutsideWorld, OutsideV))
+    assert len({query.split()[0] for query in plain}) == 1 < len({query.split()[0] for query in varied})
+    for world_of in (OutsideWorld, OutsideG):
+        world = world_of(9002)
+        found = attainable(world, [row["query"] for row in world.rows(8, 2)], fixed=False)
+        assert 0.3 < found.gain < 0.7
+    null = OutsideWorld(9002, null=True)
+    assert not null.helpful and not null.harmful

@@ -28,6 +28,7 @@ from training.policies.archive import pack, under, unpack
 from training.policies.context import FLOOR, PRIOR, ContextPolicy, without_lessons
 from training.policies.effects import RIDGE, Effects
 from training.policies.inclusion import balanced, bits, entropy, logit_of, probabilities
+from training.policies.query_words import QueryWords
 from training.schema import GRPOConfig
 from training.services.run_lessons import states_of
 from training.trainer import IterationReport, TrainerSetup, TrainerState, steps
@@ -352,6 +353,76 @@ def test_lessons_without_effect_are_hardly_ever_pruned_by_a_whole_run_of_validat
             pruned += len(policy.prune(2.5, 15))
         lessons += 10
     assert pruned / lessons <= 0.05
+
+
+# -- effects by the words of queries -----------------------------------------------------------------------------------
+
+ASKED = [f"{verb} {place} {n}" for n in range(4) for verb in ("sum", "sort") for place in ("here", "there", "away")]
+
+
+def by_word(worth: Sequence[float], groups: int = 360, **made: Any) -> ContextPolicy:
+    """A policy that lived through groups of eight: lesson k adds ``worth[k]`` where its word is asked for, and the
+    last one adds it everywhere."""
+    words = ("sum", "sort", "here", "there", "")
+    lessons = [Lesson(f"x{n}", f"When you {words[n]}, do {'abcde'[n]}.") for n in range(len(worth))]
+    policy = ContextPolicy.fresh(Library(tuple(lessons)), {}, words=QueryWords.fitted(ASKED), **made)
+    lives(policy, worth, groups, words)
+    return policy
+
+
+def lives(policy: ContextPolicy, worth: Sequence[float], groups: int, words: Sequence[str]) -> None:
+    rng = np.random.default_rng(groups)
+    z = rng.random((8 * groups, len(worth))) < 0.5
+    queries = [ASKED[at % len(ASKED)] for at in range(groups)]
+    touched = np.array([[not word or word in query.split() for word in words[: len(worth)]] for query in queries])
+    group = np.repeat(np.arange(groups), 8)
+    reward = (rng.random(len(z)) < 0.4 + (z * touched[group]) @ np.array(worth)).astype(np.float64)
+    asked = [TrajectoryGroup(Scenario(at, query), []) for at, query in enumerate(queries)]
+    policy.learn(z, reward, group, asked)
+
+
+def test_a_lesson_for_some_queries_is_measured_on_these_and_given_to_all() -> None:
+    policy = by_word([0.3, 0.0, -0.25, 0.0, 0.15])
+    known = policy.estimate()
+    assert known.beta == pytest.approx([0.15, 0, -0.25 / 3, 0, 0.15], abs=0.04)
+    assert known.beta[2] + 2.5 * known.error[2] < 0 < known.beta[0] - 2.5 * known.error[0]
+    one_number = policy.effects.estimate()
+    assert known.error[2] < 0.7 * one_number.error[2] and (known.information == one_number.information).all()
+    choice = policy.candidate(0.5, queries=ASKED)
+    assert choice.rule is None and {"x0", "x4"} <= set(choice.handles) and "x2" not in choice.handles
+    assert policy.prune(2.5, 15) == ["x2"]
+
+
+def test_a_policy_that_distinguishes_queries_gives_each_what_helps_there() -> None:
+    policy = by_word([0.3, 0.3, -0.25, -0.25, 0.15], distinguishes=True)
+    choice = policy.candidate(0.9, queries=ASKED)
+    assert choice.rule is not None
+    assert choice.handles_for("sum away 9") == ("x0", "x4") and choice.handles_for("sort away 9") == ("x1", "x4")
+    assert policy.prune(2.5, 15) == []  # where "here" does not occur the lesson does no harm
+    everywhere = by_word([0.3, 0.3, 0.0, 0.0, -0.25], distinguishes=True)
+    assert everywhere.prune(2.5, 15) == ["x4"]
+
+
+def test_sums_of_an_earlier_run_count_where_its_queries_are_not_known() -> None:
+    first = by_word([0.3, 0.0, -0.25, 0.0, 0.15])
+    second = ContextPolicy.fresh(first.library, {}, words=first.words, effects=first.effects.weighed(1.0))
+    known = second.estimate()
+    assert known.beta[[0, 4]] == pytest.approx([0.15, 0.15], abs=0.08) and known.beta[2] < 0
+    alone = by_word([0.3, 0.0, -0.25, 0.0, 0.15], groups=40)
+    lives(second, [0.3, 0.0, -0.25, 0.0, 0.15], 40, ("sum", "sort", "here", "there", ""))
+    assert (second.estimate().error[[0, 2, 4]] < alone.estimate().error[[0, 2, 4]]).all()
+
+
+def test_a_new_lesson_or_text_begins_without_evidence_and_a_stored_policy_knows_as_much() -> None:
+    policy = by_word([0.3, 0.0, -0.25, 0.0, 0.15], distinguishes=True)
+    before = policy.estimate()
+    policy.take(policy.library.having(Lesson("new", "When you sum, do z.")))
+    assert policy.estimate().beta[:5].tolist() == before.beta.tolist() and policy.estimate().beta[5] == 0
+    again = ContextPolicy.from_state_dict(unpack(pack(policy.state_dict())))
+    assert again.distinguishes and again.estimate().beta == pytest.approx(policy.estimate().beta, abs=1e-12)
+    reworded = replace(policy.library.lessons[0], text="When you sort, do y.", version=2)
+    policy.take(Library((reworded, *policy.library.lessons[1:])))
+    assert abs(policy.estimate().beta[0]) < 0.01 and policy.estimate().information[0] == 0
 
 
 # -- whole runs --------------------------------------------------------------------------------------------------------
@@ -715,3 +786,18 @@ def test_the_gradient_ships_once_and_only_what_is_better_than_the_beginning(rate
 def test_the_whole_error_that_is_allowed_is_for_the_one_gate_of_a_run() -> None:
     designs = [gate.design(at_gate(algorithm)[0].config) for algorithm in ("grpo", "tfgrpo")]
     assert [one.alpha for one in designs] == [0.025, 0.025]
+
+
+def test_a_state_of_an_earlier_release_goes_on_with_the_sums_that_it_has(server: ModelServer) -> None:
+    setup, _ = setup_at(server, own=taught(), context={"propose": False, "relevance": "queries"})
+    state = setup.fresh_state()
+    next(going_on(setup, state))
+    stored = {name: value for name, value in state.policy.state_dict().items() if not name.startswith("words/")}
+    stored.pop("distinguishes")
+    stored["evidence/vectors"] = np.ones((len(state.policy.evidence.reward), 16))
+    earlier = ContextPolicy.from_state_dict(stored)
+    assert not earlier.words.size and not len(earlier.evidence.reward)
+    policy: Any = setup.learner.restored(setup, stored, ended=False)
+    assert policy.distinguishes and policy.words.size == setup.query_words.size > 0
+    assert (policy.effects.gram == state.policy.effects.gram).all()
+    assert policy.estimate().information.sum() > 0 and np.isfinite(policy.estimate().beta).all()
