@@ -215,9 +215,9 @@ class ContextConfig(Section):
     )  # fmt: skip
     relevance: Literal["queries", "none"] = Field(
         "none", title="Relevance",
-        description="none: all queries get the same lessons. queries: a lesson's effect is estimated near each query, "
-        "and a query gets the lessons that help with it; for thousands of rollouts, where lessons help some kinds of "
-        "queries and harm others. Not used by tfgrpo.",
+        description="none: all queries get the lessons that help on average. queries: a query gets the lessons that "
+        "help with queries of its words; for thousands of rollouts, where lessons help some kinds of queries and harm "
+        "others. Not used by tfgrpo.",
     )  # fmt: skip
     reuse: bool = Field(
         True, title="Go on from the last run",

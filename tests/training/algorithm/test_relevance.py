@@ -150,7 +150,7 @@ def test_without_any_rollout_nothing_is_known() -> None:
     assert not result.mean.any() and (result.spread > 0).all()
 
 
-def test_shares_of_earlier_rollouts_stand_for_their_queries() -> None:
+def test_shares_of_words_take_the_place_of_earlier_queries() -> None:
     """Sums of which the queries are not known count as queries with the mean share of each word."""
     sums = query_sums(*rollouts(np.full((3, 2), 0.2), groups=100, k=2), FEATURES)
     gram, moment = sums.gram.sum(axis=0)[None], sums.moment.sum(axis=0)[None]
