@@ -159,6 +159,21 @@ def test_shares_of_words_take_the_place_of_earlier_queries() -> None:
     assert total.at(WORDS.share[None])[0][0] == pytest.approx([0.2, 0.2], abs=0.06)
 
 
+def test_sweeps_end_where_nothing_moves_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    lived = rollouts(np.array([[0.3, 0, 0, 0, 0.1, -0.2], [0, 0.2, 0, 0, 0.1, 0], [0, 0, 0, 0, 0.1, 0]]), groups=80)
+    short = known_of(*lived)
+    monkeypatch.setattr(relevance, "CLOSE", -1.0)
+    assert known_of(*lived).mean == pytest.approx(short.mean, abs=0.003)
+    monkeypatch.setattr(relevance, "SWEEPS", 1)
+    assert np.abs(known_of(*lived).mean - short.mean).max() > 0.003
+
+
+def test_covariances_of_earlier_releases_give_standard_deviations() -> None:
+    effects = QueryEffects(np.array([[0.1, 0.2]]), np.array([[[0.01, 0.0], [0.0, 0.03]]]), 0.5)
+    mean, sd = effects.at(np.array([[1.0], [0.0]]))
+    assert mean[:, 0] == pytest.approx([0.3, 0.1]) and sd[:, 0] == pytest.approx([0.2, 0.1])
+
+
 # -- words -------------------------------------------------------------------------------------------------------------
 
 
