@@ -18,11 +18,14 @@ from agentcore_site.jobs.services import job_cancel, job_resume
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.rest.parsing import Strict, parsed
 from agentcore_site.rest.rows import ReadViewSet
+from evaluation.graded import evaluated_digest
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.presenters.shapes import AGAINST, EvaluationRow
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import MAX_SAMPLES, evaluation_start
 from experiences.lessons.filters import OfAgent
+from training.grading.selectors import errors_of
+from training.presenters.grader_errors import GraderErrorsOut
 from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of, job_with_queries
 
@@ -33,9 +36,12 @@ class EvaluationOut(EvaluationRow):
     temperature = serializers.FloatField()
     seed = serializers.IntegerField()
     error = serializers.CharField(source="job.error", allow_blank=True)
+    grader_errors = GraderErrorsOut(many=True, help_text="Of each scorer that people judged on this data.")
     report = serializers.DictField(
         help_text="By test set and metric: both arms, intervals, p-values. Empty until the evaluation is done."
     )
+
+    computed = {**EvaluationRow.computed, "grader_errors": lambda one: errors_of(one.run, evaluated_digest(one))}
 
 
 class EvaluationIn(Strict):

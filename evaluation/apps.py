@@ -6,4 +6,4 @@ class EvaluationConfig(AppConfig):
 
     def ready(self) -> None:
         # They register the kind and the retention, and listen for checkpoints.
-        from evaluation import erasure, job_kind, receivers, retention  # noqa: F401
+        from evaluation import erasure, graded, job_kind, receivers, retention  # noqa: F401

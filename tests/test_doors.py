@@ -69,6 +69,9 @@ from tests.support.routes import (
 from tests.support.rows import checkpoint_of_run, lived_run
 from tests.support.sockets import Socket, browser_headers
 from tests.support.suites import suite_run_stored
+from training.grading.graded import graded_set
+from training.grading.selectors import scorers_of
+from training.grading.services import sample_draw
 from training.models import JobComment, PolicyCheckpoint, TrainingRun
 from training.services.notes import comment_add, job_describe
 
@@ -197,6 +200,8 @@ CONSOLE_WRITES = {
     "jobs/<uuid:job_id>/unshare/<uuid:link_id>/": "share.edit",
     "jobs/<uuid:job_id>/unshare/": "share.edit",
     "trajectories/<uuid:trajectory_id>/annotate/": "annotation.edit",
+    "grader/<uuid:job_id>/draw/": "annotation.edit",
+    "grader/samples/<uuid:sample_id>/judge/": "annotation.edit",
     "datasets/annotated/": "dataset.edit",
     "datasets/new/": "dataset.edit",
     "datasets/preview/": "dataset.edit",
@@ -224,6 +229,7 @@ RAW = {
     "agents/<uuid:agent_id>/loop/",
     "trajectories/", "trajectories/<uuid:trajectory_id>/", "trajectories/<uuid:trajectory_id>/steps/",
     "trajectories/<uuid:trajectory_id>/json/", "trajectories/compare/",
+    "grader/<uuid:job_id>/", "grader/samples/<uuid:sample_id>/",
     "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "executions/<uuid:trace_id>/",
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "endpoints/", "tool-servers/", "releases/<uuid:release_id>/json/", "releases/<uuid:release_id>/tensorzero/",
@@ -480,6 +486,8 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
     trajectory = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert trajectory is not None
     note = annotation_create(operator, trajectory, comment="Ask in Zanzibar.")
+    graded = graded_set(operator, run.job_id)
+    sample = sample_draw(operator, graded, scorers_of(graded)[0][0])
     Caller(operator.user)  # a key of hers
     stranger = factories.UserFactory(username="zanzibar-member")
     passkey = Passkey.objects.create(user=operator.user, name="Zanzibar phone", credential_id="c", key=b"k")
@@ -541,6 +549,7 @@ def values(run: TrainingRun, operator: Actor) -> dict[str, Any]:
         "evolution": evolution.job_id,
         "trajectory_id": trajectory.id,
         "annotation_id": note.id,
+        "sample_id": sample.id,
         "checkpoint_id": checkpoint.id,
         "dataset": dataset.id,
         "dataset_id": dataset.id,

@@ -12,7 +12,16 @@ from agentcore_site.jobs.models import Job
 from agentcore_site.jobs.services import job_cancel, job_pause, job_resume
 from agentcore_site.lib.money import dollars
 from agentcore_site.tenancy.actors import Actor
-from training.models import Epoch, Iteration, JobComment, JobPin, PolicyCheckpoint, TrainingRun
+from training.models import (
+    Epoch,
+    GraderJudgement,
+    GraderSample,
+    Iteration,
+    JobComment,
+    JobPin,
+    PolicyCheckpoint,
+    TrainingRun,
+)
 from training.presenters.epochs import outcome
 
 
@@ -76,3 +85,11 @@ list_page(
 )
 list_page(JobComment, "run author created_at", LongTableAdmin)
 list_page(JobPin, "run person created_at", LongTableAdmin)
+list_page(GraderSample, "created_at scorer run population seed", list_select_related=["run__agent"])
+list_page(
+    GraderJudgement,
+    "sample place graded right skipped judged_at",
+    LongTableAdmin,
+    list_select_related=["sample"],
+    ordering=["-id"],
+)

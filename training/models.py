@@ -21,8 +21,14 @@ from experiences.lessons.job_prompt import with_pack, with_prompt
 from experiences.models import Agent, Dataset, PromptPack
 from experiences.rollouts.runtimes.base import calls_model
 from training.config.versions import read
+from training.grader_models import GraderJudgement, GraderSample
 from training.learners import Learner, UnfitLearner, learner_of
 from training.schema import GRPOConfig
+
+__all__ = [
+    "Epoch", "GraderJudgement", "GraderSample", "Iteration", "JobComment", "JobPin", "PolicyCheckpoint", "TrainingRun",
+    "with_money",
+]  # fmt: skip
 
 # Up to some 100 KB each, which only the run and the next one read.
 LARGE: Final = ("starting_rule", "shipped_rule", "known", "prompt")

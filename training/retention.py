@@ -24,4 +24,5 @@ rules.register("checkpoints")(
     )
 )
 kept("runs, iterations and epochs", "Kept: what was learned, and how.", *RUNS)
+kept("judgements of graders", "Kept as long as their job.", "training_gradersample", "training_graderjudgement")
 kept("comments and pins", "Kept as long as their job.", "training_jobcomment", "training_jobpin")

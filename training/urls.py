@@ -2,7 +2,7 @@
 
 from django.urls import path
 
-from training.views import annotated, checkpoints, datasets, jobs, launch, notes, shared
+from training.views import annotated, checkpoints, datasets, grading, jobs, launch, notes, shared
 
 app_name = "training"
 urlpatterns = [
@@ -44,6 +44,11 @@ urlpatterns = [
     path("checkpoints/compare/", checkpoints.compare, name="compare"),
     path("checkpoints/<uuid:checkpoint_id>/tags/", checkpoints.tags, name="tags"),
     path("checkpoints/<uuid:checkpoint_id>/download/", checkpoints.download, name="download"),
+    path("grader/<uuid:job_id>/", grading.grader, name="grader"),
+    path("grader/<uuid:job_id>/draw/", grading.draw, name="grader_draw"),
+    path("grader/<uuid:job_id>/rates/", grading.rates, name="grader_rates"),
+    path("grader/samples/<uuid:sample_id>/", grading.sample, name="grader_sample"),
+    path("grader/samples/<uuid:sample_id>/judge/", grading.judge, name="grader_judge"),
     path("shared/<str:token>/", shared.job, name="shared"),
     path("shared/<str:token>/status/", shared.status, name="shared_status"),
     path("shared/<str:token>/series/", shared.series, name="shared_series"),

@@ -12,6 +12,8 @@ ACTIONS: Final = {
     "annotation.changed": "changed an annotation",
     "annotation.created": "annotated a trajectory",
     "annotation.deleted": "removed an annotation",
+    "grader.judged": "judged an answer of a grader's sample",
+    "grader.sampled": "drew a sample of a grader's verdicts",
     "api_key.created": "made an API key",
     "api_key.revoked": "revoked an API key",
     "archives.exported": "exported archived trajectories",

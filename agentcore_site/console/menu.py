@@ -41,7 +41,7 @@ PLACES: Final = (
     Entry("Datasets", "training:datasets", "", r"/datasets/"),
     Entry("Trajectories", "experiences:trajectories", "trajectories", r"/trajectories/", needs="data.view"),
     Entry("Exports", "experiences:exports", "", r"/exports/", needs="export"),
-    Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/evaluations/"),
+    Entry("Evaluations", "evaluation:evaluations", "evaluations", r"/(evaluations|grader)/"),
     Entry("Suites", "serving:suites", "suites", r"/suite(s|-runs)/"),
     Entry("Releases", "serving:releases", "releases", r"/releases/"),
     Entry("Deployments", "serving:deployments", "", r"/(deployments|agents/[^/]+/(serving|loop|return))/"),

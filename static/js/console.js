@@ -79,6 +79,8 @@ document.addEventListener("keydown", (event) => {
   if ((event.ctrlKey || event.metaKey) && event.key.toLowerCase() === "k") return openPalette(event);
   if (document.querySelector("dialog[open]")) return;
   if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
+  const keyed = document.querySelector(`[data-key="${CSS.escape(event.key)}"]`);
+  if (keyed && !event.repeat) return keyed.click();
   if (event.key === "?") return document.getElementById("keys")?.showModal();
   if (event.key === "/") return focusOn(event, "/");
   if (event.key === "j" || event.key === "k") return moveInList(event, event.key === "j" ? 1 : -1);

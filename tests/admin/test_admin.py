@@ -67,6 +67,9 @@ from tests.support.erasures import erasure_of
 from tests.support.playbooks import a_row_of_each_playbook_table
 from tests.support.rounds import some
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
+from training.grading.graded import graded_set
+from training.grading.selectors import scorers_of
+from training.grading.services import sample_draw
 from training.models import Epoch, TrainingRun
 from training.services.notes import comment_add, job_pin
 
@@ -124,6 +127,8 @@ def everything(operator: Actor, agent: Agent, adam: Any) -> TrainingRun:
         organization=run.organization, job=run.job, agent=agent, key="k", stage="summary", asked="a", usable=True
     )
     a_row_of_each_playbook_table(operator, agent, run.job)
+    graded = graded_set(operator, run.job_id)
+    sample_draw(operator, graded, scorers_of(graded)[0][0])
     Epoch.objects.create(run=run, number=1, metrics={"rollouts": 2}, gate={"accepted": True})
     Invitation.objects.create(
         organization=run.organization, email="new@example.org", digest="d", expires_at=timezone.now()

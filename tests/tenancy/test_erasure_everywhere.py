@@ -47,6 +47,9 @@ from tests.support.playbooks import PRICE, add, lived, model_agent, playbook_of,
 from tests.support.rounds import some
 from tests.support.running import SMALL, SMALL_POOL, run_to_end
 from tests.support.suites import suite_run_stored
+from training.grading.graded import graded_set
+from training.grading.selectors import scorers_of
+from training.grading.services import sample_draw
 from training.models import Epoch, PolicyCheckpoint, TrainingRun
 from training.services.checkpoints import checkpoint_save, checkpoint_tag
 from training.services.notes import comment_add, job_describe
@@ -103,6 +106,8 @@ def everything(operator: Actor, adam: Any, acme: Any, run: TrainingRun, server: 
     one = TrajectoryRecord.objects.filter(job_id=run.job_id).first()
     assert one is not None
     annotation_create(operator, one, label="good", comment="said", answer="said")
+    graded = graded_set(operator, run.job_id)
+    sample_draw(operator, graded, scorers_of(graded)[0][0])
     asked = training_request(operator, {"training_config": {"algorithm": "dpo", "base_model": "m"}})
     training_request_cancel(operator, asked)
     ReceivedTrajectory.objects.create(organization=acme, agent=run.agent, trajectory_id="t-1", digest="d")

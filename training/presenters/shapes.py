@@ -11,7 +11,9 @@ from rest_framework import serializers
 from agentcore_site.jobs.models import Priority, Reason, Status
 from agentcore_site.lib.money import dollars
 from agentcore_site.rest.shapes import Shape
+from training.grading.selectors import errors_of
 from training.models import TrainingRun
+from training.presenters.grader_errors import GraderErrorsOut
 from training.selectors.run_lessons import goes_on_from
 from training.selectors.runs import best_label, done_criteria, estimated_completion, never_solved, run_verdict
 
@@ -251,6 +253,7 @@ class JobOut(StatusOut, JobRow):
     n_held_out = serializers.IntegerField()
     estimate = EstimateOut()
     warnings = serializers.ListField(child=serializers.CharField())
+    grader_errors = GraderErrorsOut(many=True, help_text="Of each scorer that people judged on this data.")
     criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
 
     computed = {
@@ -260,6 +263,7 @@ class JobOut(StatusOut, JobRow):
         "continues": goes_on_from,
         "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],
         "criteria": done_criteria,
+        "grader_errors": errors_of,
     }
 
 

@@ -1,0 +1,1 @@
+"""A grader's own error rate: people judge a random sample of what it graded."""
