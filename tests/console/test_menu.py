@@ -22,6 +22,7 @@ ELSEWHERE = {
     "/checkpoints/": "Jobs",
     "/evolutions/": "Playbooks",
     "/executions/": "Playbooks",
+    "/grader/": "Evaluations",
     "/prompt-packs/": "Lessons",
     "/suite-runs/": "Suites",
 }

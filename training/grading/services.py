@@ -83,7 +83,7 @@ def answer_judge(actor: Actor, sample: GraderSample, *, place: int, digest: str,
     require(actor, "annotation.edit", sample.organization_id)
     if said not in SAYINGS:
         raise Invalid(f"Say one of {', '.join(SAYINGS)}.")
-    found = sample.judgements.select_for_update().filter(place=place).first()
+    found = sample.judgements.select_for_update(no_key=True).filter(place=place).first()
     if found is None:
         raise Invalid(f"The sample has no answer {place + 1}.")
     if found.right is not None:
