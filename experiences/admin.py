@@ -22,6 +22,7 @@ from agentcore_site.lib.texts import uuid_of
 from agentcore_site.outbound_settings import check_address
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
+from experiences.agents.services.agent_philosophy import philosophy_check
 from experiences.agents.services.agents import agent_archive, agent_check
 from experiences.agents.services.environments import environment_check, new_addresses
 from experiences.agents.signals import agent_context_changed
@@ -80,6 +81,7 @@ class AgentAdminForm(forms.ModelForm):  # type: ignore[type-arg]
         agent, before = self.instance, self.initial
         try:
             agent_check(agent)
+            philosophy_check(agent, None)
             stored = {} if agent._state.adding else guarded_values(Agent.objects.get(pk=agent.pk))
             agent_change_check(agent, stored)
             check_address("url", agent.url, before=before.get("url", ""))

@@ -11,7 +11,7 @@ from budgets.llm import tokens
 from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.halves import all_paired, clean
 from budgets.llm.opaque import opaque_shown
-from budgets.llm.types import Endpoint, Message, RequestOptions, ToolSpec
+from budgets.llm.types import OURS, Endpoint, Message, RequestOptions, ToolSpec
 
 CAPTURE: Final[Mapping[str, Any]] = {"logprobs": True, "return_token_ids": True}  # vLLM and SGLang return their tokens
 
@@ -21,6 +21,8 @@ OF_THE_PROMPT: Final[tuple[Literal["response_format", "tool_choice", "parallel_t
     "tool_choice",
     "parallel_tool_calls",
 )
+SETTINGS: Final[tuple[Literal["temperature", "seed", "stop"], ...]] = ("temperature", "seed", "stop")  # they do not
+TOOL_LISTS: Final = ("tools", "functions")
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,33 +53,52 @@ def encode(
         raise ValueError("A call needs at least one message.")
     if max_tokens < 1:
         raise ValueError("max_tokens must be at least 1.")
-    asked: dict[str, Any] = {"messages": messages_fitted(endpoint, [_message(message) for message in messages])}
-    tools, stop = options.get("tools") or (), options.get("stop")
-    if tools:
-        asked["tools"] = [_tool(tool) for tool in tools]
-    asked |= {name: options[name] for name in OF_THE_PROMPT if options.get(name) is not None}
-    settings: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or "max_tokens": max_tokens}
-    optional = {
-        "temperature": options.get("temperature"),
-        "seed": options.get("seed"),
-        "stop": list(stop) if stop else None,
-    }
-    settings |= {name: value for name, value in optional.items() if value is not None}
-    if endpoint.capture_tokens and not stream:
-        settings |= CAPTURE
+    fields: dict[str, Any] = {name: options.get(name) for name in (*OF_THE_PROMPT, *SETTINGS)}
+    if tools := options.get("tools"):
+        fields["tools"] = [_tool(tool) for tool in tools]
+    fields["stop"] = list(fields["stop"] or ()) or None
+    said = [_message(message) for message in messages]
+    return written(endpoint, said, fields, length={"max_tokens": max_tokens}, stream=stream)
+
+
+def written(
+    endpoint: Endpoint,
+    messages: Sequence[Mapping[str, Any]],
+    fields: Mapping[str, Any],
+    *,
+    length: Mapping[str, int],
+    stream: bool,
+    more_tokens: int = 0,
+) -> ModelRequest:
+    """The request of a job, or of a caller of the gateway: equal fields give equal bytes.
+
+    ``fields`` are optional ones, without None; ``length`` is the bound of the answer by the caller's name for it.
+    ``more_tokens`` is added to the bound of the prompt's tokens.
+    """
+    messages = messages_fitted(endpoint, messages)
+    [(length_field, max_tokens)] = length.items()
+    ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or length_field: max_tokens}
+    ours |= {name: fields[name] for name in SETTINGS if fields.get(name) is not None}
     if stream:
-        settings |= {"stream": True, "stream_options": {"include_usage": True}}
+        ours |= {"stream": True, "stream_options": {**(fields.get("stream_options") or {}), "include_usage": True}}
+    elif endpoint.capture_tokens:
+        ours |= CAPTURE
     if endpoint.kind == "openrouter":
-        settings["usage"] = {"include": True}  # without it there is no usage.cost
+        ours["usage"] = {"include": True}  # without it there is no usage.cost
+    taken = {*ours, *OURS} - {"tools"}
+    asked = {n: fields[n] for n in ("tools", *OF_THE_PROMPT, *fields) if fields.get(n) is not None and n not in taken}
     # ``extra`` may instruct the model too (a tool choice, a template's variables): all of it counts as prompt.
     # What is said here wins: a name in both would be in the body twice.
-    extra = {name: value for name, value in endpoint.extra.items() if name not in settings}
-    prompt, settings = dumped(fitted(endpoint, {**extra, **asked})), fitted(endpoint, settings)
+    extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in asked}
+    prompt, ours = dumped(fitted(endpoint, {**extra, "messages": messages, **asked})), fitted(endpoint, ours)
     return ModelRequest(
-        body=f"{prompt[:-1]},{dumped(settings)[1:]}".encode(),
+        body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
         prompt=prompt,
         prompt_tokens=tokens.prompt_bound(
-            prompt, messages=len(messages), tools=len(tools), overhead=endpoint.prompt_overhead
+            prompt,
+            messages=len(messages),
+            tools=sum(len(asked.get(name) or ()) for name in TOOL_LISTS),
+            overhead=endpoint.prompt_overhead + more_tokens,
         ),
         max_tokens=max_tokens,
         stream=stream,

@@ -22,7 +22,7 @@ from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release, ReleaseSource
 from evaluation.serving.releases.bundle import Bundle, differences
 from evaluation.serving.releases.bundle_builder import bundle_of_checkpoint, known_of
-from evaluation.serving.releases.presenters import ReleaseOut, proof_of, shown, sources_of
+from evaluation.serving.releases.presenters import ReleaseOut, proof_of, served_as, shown, sources_of
 from evaluation.serving.releases.promotion import agent_roll_back, checkpoint_promote
 from evaluation.serving.releases.selectors import (
     blame,
@@ -81,6 +81,7 @@ def release(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse
         "release": found,
         "bundle": bundle,
         "proof": (proof := proof_of(found)),
+        "served_as": served_as(bundle),
         "provable": found.checkpoint_id is not None
         and not proof.proven
         and actor.may("evaluate", found.organization_id),

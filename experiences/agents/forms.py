@@ -167,7 +167,10 @@ class AgentForm(RowForm):
         required=False, widget=forms.Textarea(attrs={"rows": 3}), help_text="Purpose of the agent."
     )
     philosophy = forms.ChoiceField(
-        choices=Philosophy.choices, initial=Philosophy.REACT, help_text="Reasoning strategy."
+        required=False,
+        choices=Philosophy.choices,
+        help_text="How the model is prompted. Chat: system prompt, context and query, and nothing else. The others add"
+        " instructions, and ReAct, Autonomous and Multi-agent call tools.",
     )
     runtime = forms.ChoiceField(
         choices=AgentRuntime.choices, initial=AgentRuntime.ACTION, help_text="Runtime of the agent."
@@ -314,6 +317,9 @@ class AgentForm(RowForm):
         offered = tool_choices()
         held = [name for name in self["tools"].value() or () if name not in dict(offered)]
         tools.choices = [*offered, *((name, f"{name}: under its old name") for name in held)]
+        if "philosophy" not in self.initial:
+            by_tools = ("", "By its tools: Chat without tools, else ReAct")
+            cast(forms.ChoiceField, self.fields["philosophy"]).choices = [by_tools, *Philosophy.choices]
         self.fields["ace_release"].disabled = not actor.may_somewhere("deployment.edit")
         for name in EVOLUTION_SETTINGS:
             of_site = f"Empty: the site's, {getattr(settings, name.upper()):g}."
@@ -331,7 +337,8 @@ class AgentForm(RowForm):
         """Arguments for the services, without numbers that were left empty."""
         values = {**self.cleaned_data, "collects": not self.cleaned_data["opted_out"]}
         values["slug"] = values["slug"] or self.initial.get("slug", "")
-        for name in ("opted_out", *(name for name in ("max_tokens", "leave_out_rate") if values[name] is None)):
+        unsaid = [name for name in ("philosophy", "max_tokens", "leave_out_rate") if values[name] in (None, "")]
+        for name in ("opted_out", *unsaid):
             del values[name]
         granted = values["granted_tools"] or {}
         values["granted_tools"] = {key: names for key, names in granted.items() if key in values["tool_servers"]}

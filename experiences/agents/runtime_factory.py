@@ -33,6 +33,7 @@ from experiences.rollouts.runtimes.gateway import RolloutGateway
 from experiences.rollouts.runtimes.http import HTTPRuntime
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
 from experiences.rollouts.runtimes.llm.calls import ChatModel
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS, Instructions
 from experiences.rollouts.structured_output import Asker, ModelAnswer
 
 REFLECTION_TOKENS: Final = 1024  # of an answer with several lessons
@@ -45,11 +46,19 @@ class RuntimeFactory:
     ``job_id`` is the job whose budget pays; ``attempt`` (with ``work``, a name for what is done) makes the keys of
     its calls its own. ``temperature`` given to a call of this object wins over the agent's. Where answers have to be
     judged, its endpoint's models judge; what attempts teach is asked of its reflector. ``tools``: others than those
-    that it has now.
+    that it has now. ``instructions``: those of a release.
     """
 
-    def __init__(self, agent: Agent, *, job_id: uuid.UUID, work: str, tools: AgentTools | None = None) -> None:
-        self.agent, self.job_id, self.work = agent, job_id, work
+    def __init__(
+        self,
+        agent: Agent,
+        *,
+        job_id: uuid.UUID,
+        work: str,
+        tools: AgentTools | None = None,
+        instructions: Instructions = INSTRUCTIONS,
+    ) -> None:
+        self.agent, self.job_id, self.work, self._instructions = agent, job_id, work, instructions
         self.model = agent.model or (agent.endpoint.model if agent.endpoint else "")
         self._system = system_text(agent)
         self._tools = tools or AgentTools(agent)
@@ -104,6 +113,7 @@ class RuntimeFactory:
             connect=self._tools.toolset,
             key_prefix=self._prefix(purpose),
             purpose=_paid_for(purpose),
+            instructions=self._instructions,
         )
 
     def _foreign(self, policy: ContextSource, temperature: float, max_steps: int, purpose: str) -> HTTPRuntime:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from django.conf import settings
 from django.core.validators import RegexValidator
@@ -18,6 +18,10 @@ class Philosophy(models.TextChoices):
     COT = "cot", "Chain of thought"
     MULTI_AGENT = "multi_agent", "Multi-agent"
     AUTONOMOUS = "autonomous", "Autonomous"
+    CHAT = "chat", "Chat"
+
+
+WITHOUT_TOOLS: Final = frozenset({Philosophy.CHAT, Philosophy.COT})  # they offer a model no tools
 
 
 class AceRelease(models.TextChoices):

@@ -70,14 +70,15 @@ def insight(text: str, *, items: Mapping[str, str] | None = None, executions: Se
     }
 
 
-def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk") -> Agent:
-    """An agent of a language model at that server, with a price."""
+def model_agent(admin: Actor, server: ModelServer, name: str = "Clerk", **values: Any) -> Agent:
+    """An agent of a language model at that server, with a price; ``values`` are further ones of its own."""
     organization = admin.user.memberships.get().organization
     price_set(admin, model="small", organization=organization, input_micros=PRICE[0], output_micros=PRICE[1])
     endpoint = endpoint_create(
         admin, name=f"of {name}", base_url=server.base_url, model="small", api_key="sk-test", options={"max_retries": 0}
     )
-    return agent_create(admin, name=name, runtime="llm", environment="dataset", endpoint=endpoint, max_tokens=40)
+    values = {"environment": "dataset", "max_tokens": 40} | values
+    return agent_create(admin, name=name, runtime="llm", endpoint=endpoint, **values)
 
 
 def playbook_of(actor: Actor, agent: Agent, sections: Sequence[dict[str, Any]] = SECTIONS) -> Playbook:

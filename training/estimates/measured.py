@@ -24,7 +24,7 @@ ENOUGH_JOBS: Final = 5  # ended jobs for a measured factor
 ENOUGH: Final = 8  # rollouts that make a measurement
 P90: Final = 1.2816  # standard normal quantile
 # Before an agent of a language model has run: calls of a rollout by philosophy, and what a call is made of.
-CALLS: Final[Mapping[str, int]] = {"cot": 1, "react": 3, "autonomous": 5, "multi_agent": 6}
+CALLS: Final[Mapping[str, int]] = {"chat": 1, "cot": 1, "react": 3, "autonomous": 5, "multi_agent": 6}
 PROMPT_TOKENS, ANSWER_TOKENS, CALL_MS = 500, 200, 2_500
 # A question about what attempts teach: it shows one attempt, or summaries beside the library.
 QUESTION_TOKENS, REPLY_TOKENS = 1_300, 250

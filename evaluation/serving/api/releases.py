@@ -18,7 +18,7 @@ from evaluation.serving.adapters.plans import plan_of_release, tensorzero_of
 from evaluation.serving.deployments.services import release_approve
 from evaluation.serving.filters import ReleaseFilters
 from evaluation.serving.models import Release
-from evaluation.serving.releases.presenters import ReleaseOut
+from evaluation.serving.releases.presenters import ReleaseOut, served_as
 from evaluation.serving.releases.selectors import (
     blame,
     bundle_of,
@@ -66,6 +66,9 @@ class ReleaseDetail(ReleaseOut):
     bundle = serializers.SerializerMethodField(
         help_text="The whole bundle; without its endpoint's address for roles that don't work with endpoints."
     )
+    served_as = serializers.SerializerMethodField(
+        help_text="How the gateway prompts its model, compared with how it was measured."
+    )
     context_texts = serializers.SerializerMethodField(help_text="Lessons and items, with their origins.")
     told = serializers.SerializerMethodField("get_nothing", help_text="The former name of `context_texts`.")
     moved = serializers.SerializerMethodField(help_text="Changes of the agent since the release: model, prompt, tools.")
@@ -77,6 +80,9 @@ class ReleaseDetail(ReleaseOut):
     @extend_schema_field(serializers.JSONField())
     def get_bundle(self, row: Release) -> dict[str, Any]:
         return bundle_shown(self.context["actor"], row)
+
+    def get_served_as(self, row: Release) -> str:
+        return served_as(bundle_of(row))
 
     @extend_schema_field(ReleaseTextOut(many=True))
     def get_context_texts(self, row: Release) -> list[Any]:

@@ -20,11 +20,12 @@ from agentcore_site.lib.database import trouble_in
 from agentcore_site.lib.event_stream import EVENT_STREAM
 from agentcore_site.lib.packed_bodies import BodyRefused, body_of
 from agentcore_site.tenancy.addresses import lies_in, socket_address
-from evaluation.serving.gateway.calls import Calls, GatewayCall
+from evaluation.serving.gateway.calls import Calls
 from evaluation.serving.gateway.calls_at_once import AtOnceFull, CallSource
 from evaluation.serving.gateway.chat_answers import ChatInterface, StreamedAnswer
 from evaluation.serving.gateway.consumers import Consumer, Consumers
 from evaluation.serving.gateway.cross_origin import crossing, preflight
+from evaluation.serving.gateway.gateway_call import GatewayCall
 from evaluation.serving.gateway.passed_fields import fields_check, images_check
 from evaluation.serving.gateway.refusals import CallRefused
 from evaluation.serving.gateway.responses import ResponsesInterface, StreamedResponse

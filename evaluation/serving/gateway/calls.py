@@ -8,31 +8,29 @@ import logging
 import math
 import time
 import uuid
-from contextlib import suppress
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from agentcore_site.ids import uuid7
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.read_cache import ReadCache
 from agentcore_site.lib.row_scope import everything
 from agentcore_site.lib.storable import storable
-from budgets.llm.errors import BadRequest, ContextTooLong, LLMError
-from budgets.llm.request import ModelRequest
+from budgets.llm.errors import LLMError
 from budgets.llm.stream import StreamDelta
 from budgets.llm.transport import Listener
 from budgets.llm.types import Answer, Completion
-from budgets.meter_port import BudgetRefused, CallKey, MeterFailure, SpendingRateFull, UnknownPrice
-from budgets.pricing import worst_case_micros
+from budgets.meter_port import MeterFailure
 from evaluation.serving.gateway.calls_at_once import CallsAtOnce
 from evaluation.serving.gateway.consumers import Consumer
-from evaluation.serving.gateway.gateway_clients import PRODUCTION, SHADOW, PayerName, Payers
+from evaluation.serving.gateway.endpoint_calls import EndpointCalls, refused_by
+from evaluation.serving.gateway.gateway_call import GatewayCall
+from evaluation.serving.gateway.gateway_clients import Payers
 from evaluation.serving.gateway.key_limits import KeyHolds, KeyRates, RecentSpending, calls_ended
-from evaluation.serving.gateway.refusals import CallRefused, refusal_of, spent_refusal
+from evaluation.serving.gateway.played import completion_of, played
+from evaluation.serving.gateway.refusals import CallRefused, spent_refusal
 from evaluation.serving.gateway.request import ChatRequest
-from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, Upstream, served_model
+from evaluation.serving.gateway.served_models import ServedModel, ServedRelease, served_model
 from evaluation.serving.models import ArmName, TraceStatus
 from evaluation.serving.traces.content import answered, is_long, kept, session_name
 from evaluation.serving.traces.journal import Journal
@@ -46,67 +44,6 @@ log = logging.getLogger(__name__)
 
 MODEL_SECONDS: Final = 1.0  # lifetime of a cached served model
 RECOVER_SECONDS: Final = 2.0
-NO_RETRY: Final = (BadRequest, ContextTooLong)  # another endpoint would refuse the request as well
-
-
-@dataclass
-class GatewayCall:
-    """A call under way."""
-
-    consumer: Consumer
-    request: ChatRequest
-    model: ServedModel
-    session: str
-    arm: ArmName = ArmName.NONE
-    release: ServedRelease | None = None
-    share: float | None = None  # of the new release when the session's arm was drawn; None without a draw
-    id: uuid.UUID = field(default_factory=uuid7)
-    at: datetime = field(default_factory=lambda: datetime.now(UTC))
-    began: float = field(default_factory=time.perf_counter)
-    first: float | None = None  # time of the first token
-    system: str = ""
-    lesson_handles: list[str] = field(default_factory=list)
-    endpoint: str = ""
-    completion: Completion | None = None  # of a model
-    held: bool = False  # whether its worst case counts against its key's month
-    cost_micros: int = 0  # once it has ended
-
-    @property
-    def headers(self) -> list[tuple[bytes, bytes]]:
-        found = [(b"x-agentcore-trace-id", str(self.id).encode())]
-        if self.release is not None:
-            found += [
-                (b"x-agentcore-release", str(self.release.number).encode()),
-                (b"x-agentcore-arm", self.arm.value.encode()),
-            ]
-        if left_out := self.request.left_out([one.endpoint for one in self.upstreams[:1]]):
-            found.append((b"x-agentcore-left-out", ", ".join(left_out).encode()))
-        return found
-
-    @property
-    def priced(self) -> str:
-        upstreams = self.upstreams
-        return upstreams[0].priced if upstreams else ""
-
-    @property
-    def upstreams(self) -> tuple[Upstream, ...]:
-        return self.model.upstreams if self.release is None else self.release.upstreams
-
-    @property
-    def payer(self) -> PayerName:
-        return (self.model.organization_id, self.model.agent_id)
-
-    def token_received(self) -> None:
-        if self.first is None:
-            self.first = time.perf_counter()
-
-    def render_context(self) -> None:
-        """Renders the release's context for the query."""
-        if self.release is not None:
-            bundle, query = self.release.bundle, self.request.query
-            lessons = bundle.context.lessons_for(query)
-            self.lesson_handles = [lesson.handle for lesson in lessons]
-            self.system = "\n\n".join(one for one in (bundle.system.strip(), bundle.context.text_for(query)) if one)
 
 
 class Calls:
@@ -118,6 +55,7 @@ class Calls:
         self._rates, self._holds, self._spending = KeyRates(), KeyHolds(), RecentSpending()
         self._traces = TraceWriter(self.journal, written=self._spending.written)
         self._payers = Payers(self.journal)
+        self._endpoints = EndpointCalls(self._payers, self._holds)
         self._models: ReadCache[tuple[uuid.UUID, str], ServedModel] = ReadCache(lasting=True)
         self.at_once = CallsAtOnce()
         self._background: set[asyncio.Task[Any]] = set()
@@ -170,7 +108,7 @@ class Calls:
 
     async def answer(self, call: GatewayCall, listener: Listener) -> dict[str, Any] | None:
         """Answers the call and stores its trace in any case; ``listener`` receives a model's answer as it comes.
-        Returns the whole answer of an agent that chooses actions, else None.
+        Returns the whole answer of an agent that takes steps here, else None.
 
         Raises:
             CallRefused: the call got no answer; has the error for the caller.
@@ -183,8 +121,12 @@ class Calls:
             if call.release is not None and call.release.action is not None:
                 done = await self._call_action_agent(call, call.release)
                 row = {"status": TraceStatus.OK, "response": done["choices"][0]["message"]}
+            elif call.release is not None and call.release.bundle.is_played:
+                assert call.release.tools is not None
+                row = {"status": TraceStatus.OK, **await played(call, self._endpoints, call.release.tools)}
+                done = completion_of(call, row)
             else:
-                call.completion = await self._call_endpoints(call, listener)
+                call.completion = await self._call_model(call, listener)
                 row = {"status": TraceStatus.OK, **answered(call.completion)}
         except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
@@ -223,63 +165,14 @@ class Calls:
 
     # -- calling -----------------------------------------------------------------------------------------------------
 
-    async def _call_endpoints(self, call: GatewayCall, listener: Listener) -> Completion:
-        """Calls the endpoints in their order until one answers. Raises CallRefused."""
-        model, upstreams = call.model, call.upstreams
-        assert model.prices is not None
-        payer = self._payers.payer(call.payer, model.prices, while_away_micros=model.while_away_micros)
+    async def _call_model(self, call: GatewayCall, listener: Listener) -> Completion:
+        """Passes the request on with the release's prompt and context. Raises CallRefused."""
         limit = call.release.bundle.model.max_tokens if call.release is not None else 0
-        purpose = SHADOW if call.arm == ArmName.SHADOW else PRODUCTION
-        attempts = 0
-        for at, upstream in enumerate(upstreams):
-            last = at == len(upstreams) - 1
-            call.endpoint = upstream.name
-            client = self._payers.client(call.payer, payer, upstream, last=last)
-            try:
-                request = call.request.for_model(upstream.endpoint, call.system, limit)
-            except ValueError as error:
-                raise CallRefused(400, f"The request can't be passed on: {error}.", "invalid_request_error") from None
-            if not call.held:
-                await self._hold(call, request)
-            try:
-                key = CallKey(f"{call.id}/{at}", purpose, upstream.priced)
-                found = await client.send(request, key=key, listener=listener)
-                return replace(found, attempts=found.attempts + attempts)
-            except LLMError as error:
-                attempts += error.attempts
-                if last or error.final or isinstance(error, NO_RETRY):
-                    refused = refusal_of(error)
-                    refused.attempts = attempts
-                    raise refused from None
-                log.info("endpoint %s does not answer, the next one is called: %s", upstream.name, error.message)
-            except SpendingRateFull as error:
-                raise CallRefused(429, str(error), "rate_limit_exceeded", wait=error.retry_after) from None
-            except BudgetRefused as error:
-                raise CallRefused(402, str(error), "insufficient_quota") from None
-            except UnknownPrice as error:
-                if last:
-                    raise CallRefused(400, str(error), "no_price") from None
-            except MeterFailure as error:
-                raise CallRefused(503, str(error), "unavailable", wait=5.0) from None
-        raise AssertionError("the last endpoint answered or raised")
-
-    async def _hold(self, call: GatewayCall, request: ModelRequest) -> None:
-        """Counts the call's worst case against the month of its key. Raises CallRefused."""
-        consumer, prices = call.consumer, call.model.prices
-        if consumer.key_id is None or consumer.monthly_micros is None or call.arm == ArmName.SHADOW:
-            return
-        assert prices is not None
-        worst_micros = 0
-        for upstream in call.upstreams:
-            with suppress(UnknownPrice):
-                price = prices.price(upstream.priced)
-                tokens = {"prompt_tokens": request.prompt_tokens, "max_tokens": request.max_tokens}
-                worst_micros = max(worst_micros, worst_case_micros(price, **tokens))
-        room_micros, read_at = consumer.monthly_micros - consumer.spent_micros, consumer.read_at
-        call.held = True  # before it is known: a caller may leave while Redis is asked
-        if not await self._holds.take(consumer.key_id, call.id, worst_micros, room_micros=room_micros, read_at=read_at):
-            call.held = False
-            raise spent_refusal(consumer.monthly_micros, under_way=True)
+        made = partial(call.request.for_model, system=call.system, limit=limit, temperature=call.temperature)
+        try:
+            return await self._endpoints.answer(call, made, listener=listener)
+        except LLMError as error:
+            raise refused_by(error) from None
 
     async def _call_action_agent(self, call: GatewayCall, release: ServedRelease) -> dict[str, Any]:
         assert release.action is not None
@@ -308,7 +201,7 @@ class Calls:
             "model": redact(call.priced or model.name)[:120],
             "streamed": call.request.stream,
             "told": call.lesson_handles[:200],
-            "temperature": call.request.temperature,
+            "temperature": call.temperature,
             "safety": None,
             "cost_micros": 0,
             "duration_ms": 0.0,

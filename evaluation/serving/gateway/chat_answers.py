@@ -9,8 +9,8 @@ import orjson
 from budgets.llm.stream import StreamDelta
 from budgets.llm.types import Answer
 from budgets.llm.wire import DONE
-from evaluation.serving.gateway.calls import GatewayCall
-from evaluation.serving.gateway.pieces import Pieces
+from evaluation.serving.gateway.gateway_call import GatewayCall
+from evaluation.serving.gateway.pieces import WORKING, Pieces
 from evaluation.serving.gateway.request import object_in, request_of
 
 END = b"data: [DONE]\n\n"
@@ -53,6 +53,7 @@ class StreamedAnswer:
     def __init__(self, call: GatewayCall) -> None:
         self._call = call
         self.pieces = Pieces()
+        call.on_step = lambda: self.pieces.put(WORKING)
 
     def event(self, delta: StreamDelta) -> bool:
         data = delta.data.strip()

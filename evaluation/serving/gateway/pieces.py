@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Final
+
+WORKING: Final = b": working\n\n"  # a comment of the stream, which clients leave out and proxies count as life
 
 
 class Pieces:

@@ -9,10 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from budgets.llm import tokens
 from budgets.llm.content import THOUGHTS
-from budgets.llm.fitting import fitted, messages_fitted
-from budgets.llm.request import CAPTURE, ModelRequest, dumped
+from budgets.llm.request import TOOL_LISTS, ModelRequest, written
 from budgets.llm.types import DEARER, Endpoint
 from evaluation.serving.gateway.passed_fields import INLINE, NOTHING, fields_passed
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
@@ -20,7 +18,6 @@ from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loade
 IMAGE_TOKENS: Final = 50_000  # more than any model counts for one image
 MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the release sets a limit
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
-TOOL_LISTS: Final = ("tools", "functions")
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
 MOST_METADATA: Final = 16
 
@@ -61,6 +58,11 @@ class ChatRequest:
         return float(found) if isinstance(found, int | float) else None
 
     @property
+    def seed(self) -> int | None:
+        found = self.body.get("seed")
+        return found if isinstance(found, int) and not isinstance(found, bool) else None
+
+    @property
     def metadata(self) -> dict[str, str]:
         found = self.body.get("metadata")
         given = found.items() if isinstance(found, Mapping) else ()
@@ -71,37 +73,25 @@ class ChatRequest:
         refused = {name for endpoint in endpoints for name in endpoint.leave_out}
         return sorted(refused.intersection(name for name, value in self.body.items() if value is not None))
 
-    def for_model(self, endpoint: Endpoint, system: str, limit: int) -> ModelRequest:
-        """The request to ``endpoint``: ``system`` before all messages, and at most ``limit`` tokens of an answer."""
+    def for_model(self, endpoint: Endpoint, system: str, limit: int, temperature: float | None = None) -> ModelRequest:
+        """The request to ``endpoint``: ``system`` before all messages, and at most ``limit`` tokens of an answer.
+        ``temperature`` is for a caller who sends none."""
         given = fields_passed(self.body, endpoint)
-        said, streamed = given.pop("messages"), given.pop("stream_options", None)
-        messages = messages_fitted(endpoint, [{"role": "system", "content": system}, *said] if system else said)
+        if given.get("temperature") is None:
+            given["temperature"] = temperature
+        said = given.pop("messages")
         length = min(self.limit or limit or MOST_TOKENS, limit or self.limit or MOST_TOKENS)
-        ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or self.limit_field: length}
-        if self.stream:
-            ours |= {"stream": True, "stream_options": {**(streamed or {}), "include_usage": True}}
-        elif endpoint.capture_tokens:
-            ours |= CAPTURE
-        if endpoint.kind == "openrouter":
-            ours["usage"] = {"include": True}  # without it there is no usage.cost
-        given = {name: value for name, value in given.items() if name not in ours and name not in _OURS}
-        extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in given}
-        prompt, ours = dumped(fitted(endpoint, {**extra, **given, "messages": messages})), fitted(endpoint, ours)
-        return ModelRequest(
-            body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
-            prompt=prompt,
-            prompt_tokens=tokens.prompt_bound(
-                prompt,
-                messages=len(messages),
-                tools=sum(len(given.get(name) or ()) for name in TOOL_LISTS),
-                overhead=endpoint.prompt_overhead + IMAGE_TOKENS * len(self.images) - sum(map(len, self.images)),
-            ),
-            max_tokens=length,
+        return written(
+            endpoint,
+            [{"role": "system", "content": system}, *said] if system else said,
+            {name: value for name, value in given.items() if name not in OURS_ALONE},
+            length={self.limit_field: length},
             stream=self.stream,
+            more_tokens=IMAGE_TOKENS * len(self.images) - sum(map(len, self.images)),
         )
 
 
-_OURS: Final = frozenset({"model", "stream", "user", "metadata", *LENGTHS})
+OURS_ALONE: Final = frozenset({"user", "metadata"})
 
 
 def object_in(read: bytes) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from budgets.llm.streamed_calls import CallPiece
 from budgets.llm.types import Answer, Completion
 from budgets.meter_port import Bill
 from budgets.pricing import Usage
-from evaluation.serving.gateway.calls import GatewayCall
-from evaluation.serving.gateway.pieces import Pieces
+from evaluation.serving.gateway.gateway_call import GatewayCall
+from evaluation.serving.gateway.pieces import WORKING, Pieces
 from evaluation.serving.gateway.request import object_in, request_of
 from experiences.rollouts.runtimes.chat_body import BadCall, body_in
 from experiences.rollouts.runtimes.responses_answer import ResponseStream, response_begun, response_json
@@ -102,6 +102,7 @@ class StreamedResponse:
         self._events, self._begin_sent = ResponseStream(begun), False
         self._named: set[int] = set()  # calls of tools, by their number in the answer
         self.pieces = Pieces()
+        call.on_step = lambda: self.pieces.put(WORKING)
 
     def event(self, delta: StreamDelta) -> bool:
         self._send(delta.text, delta.calls)
@@ -145,11 +146,12 @@ def _written(events: Iterable[Mapping[str, Any]]) -> bytes:
 
 
 def _completion(call: GatewayCall, done: dict[str, Any] | None) -> Completion:
-    """The answer; ``done``: that of an agent that chooses actions, whose steps are in the call's trace."""
+    """The answer; ``done``: that of an agent that takes steps here, which are in the call's trace."""
     if done is None:
         assert call.completion is not None
         return call.completion
     choice = done["choices"][0]
     bill = Bill(0, None, "none")
     text, reason = choice["message"]["content"], choice["finish_reason"]
-    return Completion(text, (), reason, Usage(0, 0), 0, done["model"], 0, done["id"], bill)
+    used = Usage(done["usage"]["prompt_tokens"], done["usage"]["completion_tokens"])
+    return Completion(text, (), reason, used, 0, done["model"], 0, done["id"], bill)

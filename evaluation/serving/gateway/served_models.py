@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -19,8 +20,9 @@ from budgets.metering.price_book import DatabasePriceBook
 from evaluation.serving.gateway.action import ActionAgent
 from evaluation.serving.models import LIVE, AgentServing, Deployment, DeploymentStrategy, Release
 from evaluation.serving.releases.bundle import Bundle
-from evaluation.serving.releases.bundle_agent import endpoint_now
+from evaluation.serving.releases.bundle_agent import endpoint_now, tools_of
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_value
+from experiences.agents.toolset_of import AgentTools
 from experiences.models import Agent, AgentRuntime, ModelEndpoint
 from experiences.rollouts.environments import environments
 from training.checkpoint_bytes import checkpoint_load
@@ -44,14 +46,15 @@ class Upstream:
 
 @dataclass(frozen=True)
 class ServedRelease:
-    """A release that answers: by ``upstreams``, called in order, or by ``action``. ``fault``: the reason why it
-    can't."""
+    """A release that answers: by ``upstreams``, called in order, or by ``action``. ``tools`` are those that it calls by
+    itself. ``fault``: the reason why it can't."""
 
     id: uuid.UUID
     number: int
     bundle: Bundle
     upstreams: tuple[Upstream, ...] = ()
     action: ActionAgent | None = None
+    tools: Callable[[], AgentTools] | None = None
     fault: str = ""
 
 
@@ -152,7 +155,8 @@ def _release(agent: Agent, release: Release, serving: AgentServing) -> ServedRel
     try:
         if bundle.runtime == AgentRuntime.ACTION:
             return replace(found, action=_action(agent, bundle))
-        return replace(found, upstreams=_upstreams(bundle, serving))
+        tools = tools_of(agent, bundle) if bundle.is_played else None
+        return replace(found, upstreams=_upstreams(bundle, serving), tools=tools)
     except (BadEndpoint, DomainError, ObjectDoesNotExist, UnknownName, ValueError) as error:
         return replace(found, fault=f"Release {release.number} can't be served: {error}")
 

@@ -60,9 +60,23 @@ class PolicyPart:
 
 
 @dataclass(frozen=True)
+class PlayPart:
+    """How a language model was played while it was measured: the ``instructions`` of its philosophy by name, the
+    temperature (None: the service's own), and the limits of a rollout. ``world``: the environment without which it
+    can't be played so, because its episodes bring tools or answer back; "" for none."""
+
+    instructions: Mapping[str, str] = field(default_factory=dict)
+    temperature: float | None = None
+    max_steps: int = 20
+    seconds: float = 300.0
+    world: str = ""
+
+
+@dataclass(frozen=True)
 class Bundle:
     """``system`` comes before every task; ``context`` gives the additional text for each query. ``policy`` has the
-    parameters of an agent that chooses actions; None for a language model."""
+    parameters of an agent that chooses actions; None for a language model. ``play`` is None for other agents, and in
+    releases of earlier versions of AgentCore, which are served without instructions."""
 
     runtime: str
     philosophy: str = ""
@@ -72,6 +86,12 @@ class Bundle:
     servers: tuple[ToolServerPart, ...] = ()
     context: ServedContext = field(default_factory=ServedContext)
     policy: PolicyPart | None = None
+    play: PlayPart | None = None
+
+    @property
+    def is_played(self) -> bool:
+        """Whether an answer takes instructions, and perhaps several calls, which the gateway makes."""
+        return self.play is not None and bool(self.play.instructions) and not self.play.world
 
     def as_json(self) -> dict[str, Any]:
         plain = {
@@ -85,6 +105,8 @@ class Bundle:
             "context": self.context.as_json(),
             "policy": None if self.policy is None else asdict(self.policy),
         }
+        if self.play is not None:  # without it the digests of earlier releases stay as they are
+            plain["play"] = asdict(self.play)
         return json.loads(json.dumps(plain))  # type: ignore[no-any-return]  # as it is read again: lists, no tuples
 
     @classmethod
@@ -102,6 +124,7 @@ class Bundle:
             servers=tuple(ToolServerPart(**{**one, "tools": tuple(one["tools"])}) for one in stored["servers"]),
             context=ServedContext.from_json(stored["context"]),
             policy=None if stored["policy"] is None else PolicyPart(**stored["policy"]),
+            play=PlayPart(**stored["play"]) if stored.get("play") else None,
         )
 
 
@@ -129,6 +152,7 @@ def differences(before: Bundle, after: Bundle) -> list[BundleDifference]:
     """The differences of ``after`` from ``before``, in the order of a page."""
     return [
         *setting_differences(before, after),
+        *_diff("agent", [(name, *values) for name, values in _played(before, after).items()]),
         *_texts(before.context.lessons, after.context.lessons),
         *_rule(before, after),
         *_diff("policy", [("parameters", _sha256(before), _sha256(after))]),
@@ -145,6 +169,21 @@ def setting_differences(before: Bundle, after: Bundle) -> list[BundleDifference]
         *_named("tool", dict.fromkeys(before.tools, ""), dict.fromkeys(after.tools, "")),
         *_named("tool of a server", _granted(before), _granted(after)),
     ]
+
+
+def _played(before: Bundle, after: Bundle) -> dict[str, tuple[str, str]]:
+    """What is said of the way in which both are played, by its name."""
+    plays = [PlayPart() if one.play is None else one.play for one in (before, after)]
+    said = [
+        {
+            "instructions": "\n".join(play.instructions.values()),
+            "temperature": "" if play.temperature is None else f"{play.temperature:g}",
+            "limits": f"{play.max_steps} steps in {play.seconds:g} s" if play.instructions else "",
+            "environment": play.world,
+        }
+        for play in plays
+    ]
+    return {name: (said[0][name], said[1][name]) for name in said[0]}
 
 
 def _diff(part: str, values: Sequence[tuple[str, str, str]]) -> list[BundleDifference]:

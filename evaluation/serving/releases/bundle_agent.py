@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from agentcore_site.lib.errors import Conflict
 from evaluation.serving.releases.bundle import Bundle
 from experiences.agents.runtime_factory import RuntimeFactory
-from experiences.agents.toolset_of import AgentTools
+from experiences.agents.toolset_of import AgentTools, named_tools
 from experiences.models import Agent, ModelEndpoint, ToolServer
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS, Instructions
 from training.checkpoint_bytes import checkpoint_load
 from training.learners import policy_of
 from training.models import PolicyCheckpoint
@@ -40,7 +43,8 @@ def runtime_factory(agent: Agent, bundle: Bundle, *, job_id: UUID, work: str) ->
     """
     acting = acting_agent(agent, bundle)
     tools = AgentTools(acting, _servers(agent, bundle))
-    return RuntimeFactory(acting, job_id=job_id, work=work, tools=tools)
+    said = Instructions(**bundle.play.instructions) if bundle.play is not None else INSTRUCTIONS
+    return RuntimeFactory(acting, job_id=job_id, work=work, tools=tools, instructions=said)
 
 
 def action_policy(bundle: Bundle) -> Any:
@@ -74,11 +78,23 @@ def endpoint_now(bundle: Bundle, organization_id: UUID) -> ModelEndpoint | None:
     return row
 
 
+def tools_of(agent: Agent, bundle: Bundle) -> Callable[[], AgentTools]:
+    """Makes the tools of one call in production, by what the database says now.
+
+    Raises:
+        Conflict: the bundle's endpoint or a tool server is gone.
+        UnknownName: a tool is gone.
+    """
+    acting, servers = acting_agent(agent, bundle), _servers(agent, bundle)
+    named_tools(acting.tools)
+    return partial(AgentTools, acting, servers)
+
+
 def _servers(agent: Agent, bundle: Bundle) -> list[ToolServer]:
     rows = ToolServer.objects.filter(organization_id=agent.organization_id, archived_at=None)
     found = list(rows.filter(pk__in=[server.id for server in bundle.servers]))
     gone = {server.id: server.name for server in bundle.servers}.keys() - {str(one.pk) for one in found}
     if gone:
         names = ", ".join(server.name for server in bundle.servers if server.id in gone)
-        raise Conflict(f"Without its tool servers the release can't be measured. Gone: {names}.")
+        raise Conflict(f"Without its tool servers the release can't act. Gone: {names}.")
     return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import asdict, replace
 from typing import Any, cast
 
 from agentcore_site.lib.errors import Conflict
@@ -11,14 +11,16 @@ from agentcore_site.lib.registry import UnknownName
 from evaluation.reports import verdict_of
 from evaluation.selectors import evaluation_proving
 from evaluation.serving.models import AgentServing, Release
-from evaluation.serving.releases.bundle import Bundle, ModelPart, PolicyPart, ToolServerPart
+from evaluation.serving.releases.bundle import Bundle, ModelPart, PlayPart, PolicyPart, ToolServerPart
 from experiences.lessons.services.packs import system_text
-from experiences.models import Agent, AgentRuntime, Playbook
+from experiences.models import Agent, AgentRuntime, Philosophy, Playbook
 from experiences.playbooks.selectors import sections_of
+from experiences.rollouts.environments.base import is_a_world
 from experiences.rollouts.own_weights import weights_of
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS
 from training.checkpoint_bytes import checkpoint_load
 from training.learners import stored_policy
-from training.models import PolicyCheckpoint
+from training.models import PolicyCheckpoint, TrainingRun
 from training.policies.archive import CorruptState
 from training.policies.context import ContextPolicy
 from training.policies.served_context import ServedContext
@@ -61,18 +63,20 @@ def bundle_of_checkpoint(checkpoint: PolicyCheckpoint) -> Bundle:
         Conflict: the checkpoint can't be read, or the agent's prompt pack was altered.
         ObjectsUnavailable: the object storage is unavailable.
     """
-    agent = checkpoint.agent if checkpoint.run is None else checkpoint.run.acting_agent
+    run = checkpoint.run
+    agent = checkpoint.agent if run is None else run.acting_agent
     try:
         stored = stored_policy(checkpoint_load(checkpoint))
     except (CorruptState, UnknownName) as error:
         raise Conflict(f"{checkpoint.label} can't be read: {error}") from error
     if stored.learner.learns_context:
-        return bundle_with(agent, replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label))
+        context = replace(cast(ContextPolicy, stored.policy).serves, version=checkpoint.label)
+        return bundle_with(agent, context, run)
     if weights := weights_of(stored.policy):  # they were trained and proven with the prompt alone, without context
-        bundle = bundle_with(agent, ServedContext(version=checkpoint.label))
+        bundle = bundle_with(agent, ServedContext(version=checkpoint.label), run)
         bundle = replace(bundle, model=replace(bundle.model, name=f"{bundle.model.name}@{weights.digest}"))
     else:
-        bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label))
+        bundle = bundle_with(agent, replace(context_of_agent(agent), version=checkpoint.label), run)
     return replace(bundle, policy=PolicyPart(str(checkpoint.pk), checkpoint.sha256))
 
 
@@ -119,8 +123,8 @@ def known_of(release: Release) -> dict[str, Any]:
     return evidence_of(checkpoint, stored.get("acts_by"))
 
 
-def bundle_with(agent: Agent, context: ServedContext) -> Bundle:
-    """The agent's current model, prompt and tools, with this context.
+def bundle_with(agent: Agent, context: ServedContext, run: TrainingRun | None = None) -> Bundle:
+    """The agent's current model, prompt and tools, with this context, as ``run`` played it.
 
     Raises:
         Conflict: its prompt pack was altered.
@@ -148,4 +152,29 @@ def bundle_with(agent: Agent, context: ServedContext) -> Bundle:
         tools=tuple(agent.tools),
         servers=tuple(ToolServerPart(str(server.pk), server.name, tuple(sorted(tools))) for server, tools in granted),
         context=context,
+        play=_play_of(agent, run),
     )
+
+
+def _play_of(agent: Agent, run: TrainingRun | None) -> PlayPart | None:
+    """How the agent is played: as its run measured it, else as its current release is, else by the defaults."""
+    if agent.runtime != AgentRuntime.LLM:
+        return None
+    environment = agent.environment if run is None else run.environment
+    play = PlayPart(
+        instructions={} if agent.philosophy == Philosophy.CHAT else asdict(INSTRUCTIONS),
+        world=environment if agent.philosophy != Philosophy.CHAT and is_a_world(environment) else "",
+    )
+    if run is not None:
+        config = run.configuration
+        return replace(
+            play,
+            temperature=config.eval_temperature,
+            max_steps=config.max_steps,
+            seconds=config.rollout_timeout_seconds,
+        )
+    serving = AgentServing.objects.filter(agent=agent).select_related("release").first()
+    served = Bundle.from_json(serving.release.bundle) if serving is not None and serving.release is not None else None
+    if served is None or served.play is None or served.philosophy != agent.philosophy:
+        return play
+    return replace(served.play, instructions=play.instructions, world=play.world)

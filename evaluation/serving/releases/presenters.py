@@ -11,10 +11,10 @@ from rest_framework import serializers
 from agentcore_site.rest.shapes import Shape
 from agentcore_site.tenancy.actors import Actor
 from evaluation.serving.models import Release, ReleaseSource
-from evaluation.serving.releases.bundle import BundleDifference
+from evaluation.serving.releases.bundle import Bundle, BundleDifference
 from evaluation.serving.releases.bundle_builder import known_of
 from experiences.lessons.presenters import Piece, difference
-from experiences.models import Agent, AgentRuntime, Playbook
+from experiences.models import Agent, AgentRuntime, Philosophy, Playbook
 from training.selectors.runs import checkpoints_visible
 
 MARKS: Final = {"added": ("plus", "new"), "removed": ("cross", "gone"), "changed": ("edit", "changed")}
@@ -87,6 +87,26 @@ def proof_of(release: Release) -> ReleaseProof:
         score = evidence["validation_score"]
         return ReleaseProof(f"Not proven on held-out queries; {score:.1%} on the selection queries.", "")
     return ReleaseProof("Not proven: its checkpoint was not measured.", "")
+
+
+def served_as(bundle: Bundle) -> str:
+    """How the gateway prompts the model, compared with how it was measured, in three sentences at most."""
+    name = Philosophy(bundle.philosophy).label if bundle.philosophy else "its philosophy"
+    if bundle.runtime == AgentRuntime.ACTION:
+        return "As it was measured: it plays one episode for each query, always with its best action."
+    if bundle.runtime != AgentRuntime.LLM:
+        return "Not at the gateway: an agent over HTTP is called at its own address."
+    if bundle.play is None:
+        why = f"the gateway sends prompt and context without the instructions of {name}"
+        return f"Made by an earlier version: {why}. Make a new release to serve it as it is measured."
+    if bundle.play.world:
+        why = f"{name} was measured in {bundle.play.world}, whose tools and answers exist only there"
+        return f"Not as it was measured: {why}. The gateway sends prompt and context; callers bring their own tools."
+    if not bundle.is_played:
+        return "As it was measured: prompt, context and the caller's messages, and nothing else."
+    tools = len(bundle.tools) + sum(len(server.tools) for server in bundle.servers)
+    runs = f", runs its {tools} tools" if tools > 1 else ", runs its tool" if tools else ""
+    return f"As it was measured: the gateway adds the instructions of {name}{runs} and returns the final answer."
 
 
 class ReleaseOut(Shape):

@@ -33,7 +33,12 @@ class AgentIn(Strict):
     name = serializers.CharField(max_length=120)
     slug = serializers.CharField(max_length=60, required=False, help_text="Default: made from the name.")
     description = serializers.CharField(max_length=10_000, required=False, allow_blank=True)
-    philosophy = serializers.ChoiceField(choices=Philosophy.choices, required=False)
+    philosophy = serializers.ChoiceField(
+        choices=Philosophy.choices,
+        required=False,
+        help_text="How the model is prompted. chat: system prompt, context and query, nothing else; the whole answer is"
+        " graded. Default: chat for a language model without tools, else react.",
+    )
     runtime = serializers.ChoiceField(choices=AgentRuntime.choices, required=False)
     environment = serializers.CharField(max_length=60, required=False, help_text="See `/api/v1/environments`.")
     environment_options = serializers.DictField(required=False)

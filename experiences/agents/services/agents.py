@@ -21,6 +21,7 @@ from agentcore_site.vault import sealed
 from experiences.agents.endpoint_config import BadEndpoint, endpoint_of_agent, endpoint_of_reflector
 from experiences.agents.evolution_settings import evolution_settings_faults
 from experiences.agents.services.agent_changes import agent_change_check, guarded_values
+from experiences.agents.services.agent_philosophy import philosophy_check, philosophy_of_new
 from experiences.agents.services.environments import (
     environment_addresses_check,
     environment_check,
@@ -80,7 +81,7 @@ def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> A
     """Makes an agent in the actor's organisation.
 
     ``granted_tools`` names the tools of its ``tool_servers`` by their ids (``grants``); ``authorization``
-    comes in plain and is sealed.
+    comes in plain and is sealed. Without a ``philosophy`` its tools decide (``philosophy_of_new``).
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -99,6 +100,9 @@ def agent_create(actor: Actor, *, name: str, slug: str = "", **values: Any) -> A
         **known_fields(values, EDITABLE),
     )
     grants = grants_wanted(actor, agent, servers, named)
+    if not values.get("philosophy"):
+        agent.philosophy = philosophy_of_new(agent, grants)
+    philosophy_check(agent, grants)
     agent_change_check(agent, {})
     _authorize(actor, agent, authorization, before="")
     _check_address(actor, agent, "", {})
@@ -136,6 +140,7 @@ def agent_update(actor: Actor, agent: Agent, **values: Any) -> Agent:
         setattr(agent, name, value)
     if (agent.url, agent.inject_context) != (address, injected):
         agent.context_arrives = None  # what was seen was another agent, or another way to its model
+    philosophy_check(agent, grants)
     agent_change_check(agent, guarded)
     _authorize(actor, agent, authorization, before=address)
     _check_address(actor, agent, address, options)

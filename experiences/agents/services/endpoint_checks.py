@@ -13,7 +13,8 @@ from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.agents.services.endpoints import endpoint_tried, named
-from experiences.models import Agent, EndpointKind, Philosophy
+from experiences.models import Agent, EndpointKind
+from experiences.models.agents import WITHOUT_TOOLS
 from experiences.rollouts.runtimes.base import calls_model
 
 RECENT: Final = timedelta(hours=1)
@@ -34,7 +35,7 @@ def endpoint_check(actor: Actor, agent: Agent) -> None:
         or (agent.endpoint is not None and agent.endpoint.kind == EndpointKind.WEIGHTS)
     ):
         return
-    tools = agent.runtime == "llm" and agent.philosophy != Philosophy.COT
+    tools = agent.runtime == "llm" and agent.philosophy not in WITHOUT_TOOLS
     found = endpoint_tried(agent.endpoint, agent.model, agent.organization_id, agent.pk, tools=tools, more=False)
     target, seen = agent.endpoint or agent.organization, {"model": found.asked or found.model, "ok": found.ok}
     record(actor, "endpoint.tested", target, organization=agent.organization, after=seen)

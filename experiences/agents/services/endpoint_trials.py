@@ -16,8 +16,8 @@ from budgets.llm.retry import RetryPolicy
 from budgets.llm.types import Completion, Endpoint, Message
 from budgets.meter_port import Meter, PriceBook
 from experiences.rollouts.runtimes.base import Halted
-from experiences.rollouts.runtimes.llm import prompts
 from experiences.rollouts.runtimes.llm.calls import CallOptions, Conversation, ModelFailure, ModelRefused, Sampling
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS
 from experiences.rollouts.tools.base import AgentTool
 from experiences.rollouts.tools.llm_tools import offered
 from experiences.rollouts.tools.toolset import TextTool, Toolset
@@ -93,7 +93,7 @@ class EndpointTrial:
         return "It answers."
 
     async def _tools(self) -> str:
-        messages = self._messages(SUM, prompts.REACT)
+        messages = self._messages(SUM, INSTRUCTIONS.react)
         answer = await self._call(messages, tools=True)
         if not answer.tool_calls:
             if HINT in answer.notes:

@@ -45,14 +45,26 @@ _AROUND: Final = ("**", "__", "`", '"', "*", "_", "'", "«»")
 _TRAILING: Final = ".,;:!?"
 
 
+class WholeAnswer(str):
+    """A text that is the answer as a whole: ``answer_in`` looks for no part of it."""
+
+    __slots__ = ()
+
+
 def answer_in(text: str) -> str:
     """The answer in a text, without thoughts: what follows the last line that begins with "Answer:" (or with "####" on
-    the last line), else the whole text; of that the LaTeX box, without a fence, code quotes and bold marks around."""
-    text = without_thoughts(text)
-    marks = list(_MARK.finditer(text)) or list(_GSM8K.finditer(text))
+    the last line), else the whole text; of that the LaTeX box, without a fence, code quotes and bold marks around. Of a
+    ``WholeAnswer`` only thoughts, and what is around all of it, are taken off."""
+    whole = isinstance(text, WholeAnswer)
+    answer = _unwrapped(without_thoughts(text), whole=whole)
+    return WholeAnswer(answer) if whole else answer
+
+
+def _unwrapped(text: str, *, whole: bool) -> str:
+    marks = [] if whole else list(_MARK.finditer(text)) or list(_GSM8K.finditer(text))
     answer = (text[marks[-1].end() :] if marks else text).strip()
     answer = unfenced(answer)
-    boxed = boxes_in(answer)
+    boxed = None if whole else boxes_in(answer)
     answer = boxed if boxed is not None else answer
     if (plain := _PLAIN_TEXT.fullmatch(answer)) is not None:
         answer = plain[1].strip()

@@ -56,9 +56,8 @@ class ActionEpisode(Episode, Protocol):
         ...
 
 
-@runtime_checkable
-class TextEpisode(Episode, Protocol):
-    """An episode for agents that write text: a question to be answered, or a world that answers each message.
+class TextWorld(Protocol):
+    """A question to be answered in text, or a world that answers each message.
 
     ``one_answer`` says which: with it the first message that calls no tool is the answer.
     """
@@ -74,6 +73,11 @@ class TextEpisode(Episode, Protocol):
         """Takes a message without a tool call. ``done``: it was the answer, or it ended the episode; else the result's
         output goes back to the agent."""
         ...
+
+
+@runtime_checkable
+class TextEpisode(TextWorld, Episode, Protocol):
+    """An episode for agents that write text."""
 
 
 @runtime_checkable
@@ -109,7 +113,8 @@ class Environment(Protocol):
 
 class EnvironmentFactory(Protocol):
     """Builds an environment from its options. ``description`` and ``option_help`` feed forms and docs, and so does a
-    ``title`` if it has one. One that only a language model can play also has ``speaks_text_only = True``.
+    ``title`` if it has one. One that only a language model can play also has ``speaks_text_only = True``, one whose
+    episodes have tools of their own ``brings_tools = True``.
 
     Raises:
         ValueError: an option is unknown or out of range; the message says what to do.
@@ -125,6 +130,15 @@ class EnvironmentFactory(Protocol):
 
 
 environments: Registry[EnvironmentFactory] = Registry("environment", entry_point_group="agentcore.environments")
+
+
+def is_a_world(name: str) -> bool:
+    """Whether episodes of an environment bring tools of their own, or answer each message, so that nothing outside of
+    it plays them."""
+    factory = environments.get(name) if name in environments.names() else None
+    answers_back = getattr(factory, "speaks_text_only", False) and not getattr(factory, "one_answer", False)
+    return bool(getattr(factory, "brings_tools", False) or answers_back)
+
 
 SHARES: Final = {"train": 0.5, "selection": 0.1, "held_out": 0.4}  # in this order along the shuffled tasks
 

@@ -19,8 +19,8 @@ from budgets.llm.errors import LLMError
 from budgets.llm.stream import StreamDelta
 from budgets.llm.types import Answer, Completion, Endpoint, Message
 from budgets.meter_port import CallKey, FreeMeter
-from evaluation.serving.gateway.calls import GatewayCall
 from evaluation.serving.gateway.chat_answers import ChatInterface
+from evaluation.serving.gateway.gateway_call import GatewayCall
 from evaluation.serving.gateway.responses import ResponsesInterface
 from evaluation.serving.traces.content import answered, kept
 from tests.support.llm_client import Prices

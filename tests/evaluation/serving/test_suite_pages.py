@@ -109,7 +109,7 @@ def test_the_form_of_a_run_refuses_a_budget_that_can_not_pay_for_the_suite(
     console: Client, operator: Actor, adam: Any
 ) -> None:
     with ModelServer() as server:
-        agent = model_agent(Actor(adam), server)
+        agent = model_agent(Actor(adam), server, philosophy="react")
     suite = suite_built_in_add(operator, name="safety")
     values = {"subject": f"agent:{agent.pk}", "max_budget_usd": 0.1}
     shown = html(console.post(f"/suites/{suite.pk}/run/", values, follow=True))

@@ -71,7 +71,7 @@ def test_the_admin_refuses_the_same(client: Client, boss: Actor, reader: Agent, 
     client.force_login(get_user_model().objects.create_superuser("boss"))
     values = {
         "organization": reader.organization_id, "name": "Renamed", "slug": reader.slug, "description": "",
-        "philosophy": "react", "runtime": "llm", "environment": "dataset", "environment_options": "{}",
+        "philosophy": reader.philosophy, "runtime": "llm", "environment": "dataset", "environment_options": "{}",
         "max_tokens": 1024, "tools": "[]", "collects": "on", "leave_out_rate": 0.1, "endpoint": endpoint.pk,
     }  # fmt: skip
     where = reverse("admin:experiences_agent_change", args=[reader.pk])

@@ -16,7 +16,7 @@ from functools import partial
 from statistics import fmean
 from typing import Any, Final, TypeVar
 
-from experiences.rollouts.runtimes.llm.prompts import ANSWER, COT
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS
 from tests.performance.rivals.environment import environment, optimized
 from tests.performance.rivals.table import OURS, SHARES, table
 from tests.performance.worlds import Result, Task, parser, proved, recorded, served
@@ -29,7 +29,7 @@ from tests.support.world_varied import VariedWorld
 SCRIPTS: Final = {"GEPA": "gepa_optimize.py", "MIPROv2": "mipro_optimize.py"}
 PORTS: Final = {"training-free GRPO (port)": training_free, "ACE (port)": counted}
 MOST_TOKENS: Final = 4  # of ours, that a port may use for as many calls
-PROMPT: Final = f"{COT}\n\n{ANSWER}"  # what everyone begins with
+PROMPT: Final = f"{INSTRUCTIONS.cot}\n\n{INSTRUCTIONS.answer}"  # what everyone begins with
 VALIDATION: Final = 1 / 3  # of what is not held out, for those who choose by validation queries
 
 T = TypeVar("T")

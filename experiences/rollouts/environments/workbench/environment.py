@@ -127,11 +127,12 @@ OPTIONS: Final[Mapping[str, Option]] = {
 
 class WorkbenchFactory:
     """``speaks_text_only``: only a language model can play here. ``one_answer``: an agent over HTTP can, where a task
-    needs no tools."""
+    needs no tools. ``brings_tools``: its episodes have tools of their own."""
 
     title: ClassVar[str] = "Workbench"
     speaks_text_only: ClassVar[bool] = True
     one_answer: ClassVar[bool] = True
+    brings_tools: ClassVar[bool] = True
     description: ClassVar[str] = "Generated tasks of coding, analysis, research and tool use; for language models."
     option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 

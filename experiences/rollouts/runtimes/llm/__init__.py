@@ -1,4 +1,4 @@
-"""The ``llm`` runtime: an agent whose decisions are a language model's messages, in four philosophies."""
+"""The ``llm`` runtime: an agent whose decisions are a language model's messages, in five philosophies."""
 
 from experiences.rollouts.runtimes.llm.agent import LLMRuntime
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Sampling

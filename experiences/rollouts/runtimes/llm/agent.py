@@ -9,8 +9,14 @@ from experiences.rollouts.environments.base import EquippedEpisode, TextEpisode
 from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, RolloutAttempt, noting
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
 from experiences.rollouts.runtimes.llm.philosophies import PHILOSOPHIES, PhilosophyPlay
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS, Instructions
 from experiences.rollouts.tools.toolset import Toolset
 from experiences.rollouts.types import RolloutKey
+
+
+def prompt_with(system: str, context: str) -> str:
+    """An agent's own prompt and its context, as one text."""
+    return "\n\n".join(part for part in (system.strip(), context.strip()) if part)
 
 
 @dataclass
@@ -32,6 +38,7 @@ class LLMRuntime:
     key_prefix: str = "run"
     purpose: str = "training"
     connect: Callable[[], Awaitable[Toolset]] | None = None
+    instructions: Instructions = INSTRUCTIONS
 
     async def play(self, attempt: RolloutAttempt) -> bool:
         """Returns whether the episode ended by itself.
@@ -57,8 +64,8 @@ class LLMRuntime:
             check=attempt.check,
             iteration=key.iteration,
         )
-        system = "\n\n".join(part for part in (self.system.strip(), context.text.strip()) if part)
-        return await PHILOSOPHIES.get(self.philosophy)(PhilosophyPlay(talk, episode, system))
+        play = PhilosophyPlay(talk, episode, prompt_with(self.system, context.text), self.instructions)
+        return await PHILOSOPHIES.get(self.philosophy)(play)
 
     async def _toolset(self, episode: TextEpisode) -> Toolset:
         if isinstance(episode, EquippedEpisode):

@@ -119,7 +119,7 @@ class Conversation:
     toolset: Toolset
     prefix: str
     purpose: str
-    seed: int
+    seed: int | None
     record: Callable[[Step], None]
     check: Callable[[], None]
     iteration: int | None = None

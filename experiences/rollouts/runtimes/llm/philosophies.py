@@ -1,4 +1,4 @@
-"""Philosophies of an agent: ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
+"""Philosophies of an agent: chat, ReAct, chain of thought, autonomous (plan, act, verify), multi-agent.
 
 Each is a function of a ``PhilosophyPlay`` that returns whether the episode ended by itself. All act through one loop:
 the model calls tools or writes; text without a tool call goes to the environment.
@@ -14,11 +14,12 @@ from typing import Final
 
 from agentcore_site.lib.registry import Registry
 from budgets.llm.types import Message
-from experiences.rollouts.environments.base import StepOutcome, TextEpisode
+from experiences.rollouts.environments.answers import WholeAnswer
+from experiences.rollouts.environments.base import StepOutcome, TextWorld
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.base import EnvironmentFailure
-from experiences.rollouts.runtimes.llm import prompts
 from experiences.rollouts.runtimes.llm.calls import Conversation
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS, Instructions
 
 MAX_CHECKS: Final = 2  # times that an agent which verifies goes back to work
 _RIGHT = re.compile(r"verdict[*_]*\s*:[\s*_]*right", re.IGNORECASE)
@@ -26,23 +27,29 @@ _RIGHT = re.compile(r"verdict[*_]*\s*:[\s*_]*right", re.IGNORECASE)
 
 @dataclass
 class PhilosophyPlay:
-    """One rollout as a philosophy sees it."""
+    """One rollout as a philosophy sees it. ``before``: what was said before the task, between system and user."""
 
     talk: Conversation
-    episode: TextEpisode
+    episode: TextWorld
     system: str
+    instructions: Instructions = INSTRUCTIONS
+    before: tuple[Message, ...] = ()
     said: Message = field(default_factory=lambda: Message("assistant"))  # the loop's last answer, whole
 
     def prompt(self, *parts: str) -> Message:
         """The system message: the agent's own prompt and context, then what this part of the work adds."""
-        data = prompts.DATA if self.talk.toolset.specs else ""
+        data = self.instructions.data if self.talk.toolset.specs else ""
         return Message("system", "\n\n".join(part for part in (self.system, *parts, data) if part))
+
+    def asking(self, task: str, *parts: str) -> list[Message]:
+        """The messages that begin a conversation about a task."""
+        return [self.prompt(*parts), *self.before, Message("user", task)]
 
     @property
     def form(self) -> str:
         """Required format of an answer; empty in an interactive environment, whose first message describes the
         format."""
-        return prompts.ANSWER if self.episode.one_answer else ""
+        return self.instructions.answer if self.episode.one_answer else ""
 
     async def opening(self) -> str:
         try:
@@ -85,7 +92,7 @@ class PhilosophyPlay:
 
     async def think(self, role: str, instructions: str, task: str) -> str:
         """One answer without tools, recorded as a step of its own kind."""
-        answer = await self.talk.ask([self.prompt(instructions), Message("user", task)], role=role)
+        answer = await self.talk.ask(self.asking(task, instructions), role=role)
         text = answer.text or "(it called a tool that it was not offered)"
         self.talk.step(note(role, text), result_of(text), seen=task)
         return text
@@ -98,18 +105,30 @@ PHILOSOPHIES: Registry[Philosophy] = Registry("philosophy", entry_point_group="a
 @PHILOSOPHIES.register("react")
 async def react(play: PhilosophyPlay) -> bool:
     """Reason and act in turn (arXiv 2210.03629)."""
-    await play.act([play.prompt(prompts.REACT, play.form), Message("user", await play.opening())])
+    await play.act(play.asking(await play.opening(), play.instructions.react, play.form))
     return True
+
+
+@PHILOSOPHIES.register("chat")
+async def chat(play: PhilosophyPlay) -> bool:
+    """Answers as in production: the agent's own prompt, its context and the query, and nothing else. The whole answer
+    is graded. No tools."""
+    system = [Message("system", play.system)] if play.system else []
+    return await _without_tools(play, [*system, *play.before, Message("user", await play.opening())], WholeAnswer)
 
 
 @PHILOSOPHIES.register("cot")
 async def chain_of_thought(play: PhilosophyPlay) -> bool:
     """Thinks aloud and answers, without tools (arXiv 2201.11903). In a world that answers back, it goes on."""
-    messages = [play.prompt(prompts.COT, play.form), Message("user", await play.opening())]
+    return await _without_tools(play, play.asking(await play.opening(), play.instructions.cot, play.form), str)
+
+
+async def _without_tools(play: PhilosophyPlay, messages: list[Message], graded: Callable[[str], str]) -> bool:
+    """Answers until the world is done. ``graded``: how the world takes a text."""
     seen = messages[-1].content
     while True:
         answer = await play.talk.ask(messages)
-        outcome = await play.say(answer.text, seen)
+        outcome = await play.say(graded(answer.text), seen)
         if outcome.done:
             return True
         seen = str(outcome.result.get("output") or outcome.result.get("error") or "")
@@ -121,8 +140,8 @@ async def autonomous(play: PhilosophyPlay) -> bool:
     """Plans, acts, and checks its answer before it gives it; a check that fails sends it back to work. In a world
     that answers back there is no single answer to check: it plans and acts."""
     task = await play.opening()
-    plan = await play.think("planner", prompts.PLAN, task)
-    messages = [play.prompt(prompts.REACT, play.form), Message("user", f"{task}\n\nPlan:\n{plan}")]
+    plan = await play.think("planner", play.instructions.plan, task)
+    messages = play.asking(f"{task}\n\nPlan:\n{plan}", play.instructions.react, play.form)
     if not play.episode.one_answer:
         await play.act(messages)
         return True
@@ -135,13 +154,13 @@ async def autonomous(play: PhilosophyPlay) -> bool:
 async def multi_agent(play: PhilosophyPlay) -> bool:
     """Planner → executor → verifier → generator: four prompts over one model, each seeing what it needs."""
     task = await play.opening()
-    plan = await play.think("planner", prompts.PLAN, task)
-    work = [play.prompt(prompts.EXECUTE, prompts.REACT), Message("user", f"{task}\n\nPlan:\n{plan}")]
+    plan = await play.think("planner", play.instructions.plan, task)
+    work = play.asking(f"{task}\n\nPlan:\n{plan}", play.instructions.execute, play.instructions.react)
     if not play.episode.one_answer:
         await play.act(work, role="executor")
         return True
     notes = await _checked(play, task, work, role="executor")
-    final = [play.prompt(prompts.GENERATE, prompts.ANSWER), Message("user", f"{task}\n\nNotes:\n{notes}")]
+    final = play.asking(f"{task}\n\nNotes:\n{notes}", play.instructions.generate, play.instructions.answer)
     await play.act(final, role="generator")
     return True
 
@@ -152,10 +171,10 @@ async def _checked(play: PhilosophyPlay, task: str, messages: list[Message], *, 
         proposed = await play.act(messages, role=role, until=lambda _: True)
         if check + 1 == MAX_CHECKS:
             break
-        verdict = await play.think("verifier", prompts.VERIFY, f"{task}\n\nProposed answer:\n{proposed}")
+        verdict = await play.think("verifier", play.instructions.verify, f"{task}\n\nProposed answer:\n{proposed}")
         if _RIGHT.search(verdict):
             break
-        messages += [play.said, Message("user", prompts.AGAIN.format(why=verdict))]
+        messages += [play.said, Message("user", play.instructions.again.format(why=verdict))]
     return proposed
 
 

@@ -1,0 +1,240 @@
+"""A release is prompted in production as it was while it was measured: byte for byte, at the model's own server."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import openai
+import pytest
+
+from agentcore_site.jobs.models import Status
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.services import api_key_create
+from budgets.services import price_set
+from evaluation.models import EvaluationResult
+from evaluation.services import evaluation_start
+from evaluation.serving.models import AgentServing, Release
+from evaluation.serving.releases.bundle import digest
+from evaluation.serving.releases.presenters import served_as
+from evaluation.serving.releases.selectors import bundle_of
+from evaluation.serving.releases.services import release_make
+from experiences.agents.services.agents import agent_create
+from experiences.agents.services.endpoints import endpoint_create
+from experiences.models import Agent
+from tests.evaluation.serving.production import Production
+from tests.factories import ExperienceFactory
+from tests.support.llm_acts import act
+from tests.support.llm_server import ModelServer
+from tests.support.playbooks import PRICE
+from tests.support.running import run_to_end
+from tests.support.workers import Fleet
+from training.models import PolicyCheckpoint
+from training.services.runs import run_start
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+LESSON = "When numbers are added, add the ones first."
+ROWS = [{"query": f"What is {n} + {n + 3}?", "expected_outcome": {"answer": 2 * n + 3}} for n in range(20)]
+CONFIG = {
+    "n_iterations": 1,
+    "batch_size": 1,
+    "n_trajectories_per_query": 2,
+    "eval_samples": 1,
+    "eval_temperature": 0.25,
+    "max_budget_usd": 0.5,
+    "selection_share": 0.1,
+    "selection_least": 1,
+    "context": {"propose": False, "gate_samples": 1, "gate_steps": 1, "accept_weak_gate": True},
+    "seed": 3,
+}
+TOOLS = {"tools": ["calculator"]}
+WHOLE = pytest.mark.thorough(reason="a job, an evaluation and a web process each")
+
+
+def adding(messages: list[dict[str, Any]]) -> str | dict[str, Any]:
+    """A model that adds: by its tool where it is instructed to use one, and aloud where it is to end in "Answer:"."""
+    a, b = re.findall(r"(\d+) \+ (\d+)", " ".join(str(one["content"]) for one in messages[1:]))[0]
+    instructed = str(messages[0]["content"])
+    if "Use the tools" in instructed and messages[-1]["role"] == "user":
+        function = {"name": "calculator", "arguments": json.dumps({"text": f"{a} + {b}"})}
+        return {"content": None, "tool_calls": [{"id": "call_1", "type": "function", "function": function}]}
+    total = int(a) + int(b)
+    return f"I add.\nAnswer: {total}" if "Answer:" in instructed else f"VERDICT: right, {total}"
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer(brain=adding, prices={"small": PRICE}) as running:
+        yield running
+
+
+@pytest.fixture
+def endpoint(adam: Any, acme: Any, server: ModelServer) -> Any:
+    admin = Actor(adam)
+    price_set(admin, model="small", organization=acme, input_micros=PRICE[0], output_micros=PRICE[1])
+    return endpoint_create(admin, name="models", base_url=server.base_url, model="small", api_key="sk-1")
+
+
+def made(admin: Actor, endpoint: Any, **values: Any) -> Agent:
+    agent = agent_create(
+        admin, name="Adder", runtime="llm", environment="dataset", endpoint=endpoint, max_tokens=60,
+        system_prompt="You add numbers.", **values,
+    )  # fmt: skip
+    ExperienceFactory(agent=agent, summary=LESSON)
+    return agent
+
+
+def proven(operator: Actor, agent: Agent, server: ModelServer) -> tuple[str, list[bytes]]:
+    """Runs a job and its held-out evaluation. Returns a held-out query, and the bodies of its last rollout."""
+    run = run_start(operator, agent=agent, rows=ROWS, config=CONFIG)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    evaluation = evaluation_start(operator, run=run)
+    before = len(server.requests)
+    assert run_to_end(evaluation.job).status == Status.COMPLETED
+    query = EvaluationResult.objects.filter(evaluation=evaluation, arm="trained").order_by("scenario").last().query
+    asked = [one for one in list(server.requests)[before:] if query in str(one.body["messages"])]
+    seeds = [one.body["seed"] for one in asked]
+    assert len(set(seeds)) == 1  # both arms draw alike, and act alike: no lesson was learned
+    return query, [one._raw for one in asked[len(asked) // 2 :]]
+
+
+def served(fleet: Fleet, admin: Actor, agent: Agent, journal: str) -> Production:
+    checkpoint = PolicyCheckpoint.objects.filter(agent=agent).order_by("iteration").last()
+    release = release_make(admin, agent, checkpoint=checkpoint)
+    AgentServing.objects.create(organization=agent.organization, agent=agent, release=release)
+    _, key = api_key_create(admin, name="shop", scopes=["gateway:call"])
+    extra = {"GATEWAY_JOURNAL": journal}
+    return Production(agent, release, key, fleet.web(**extra), extra)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {},
+        {"philosophy": "react", **TOOLS},
+        pytest.param({"philosophy": "cot"}, marks=WHOLE),
+        pytest.param({"philosophy": "autonomous", **TOOLS}, marks=WHOLE),
+        pytest.param({"philosophy": "multi_agent", **TOOLS}, marks=WHOLE),
+    ],
+    ids=lambda values: values.get("philosophy", "by default"),
+)
+def test_the_gateway_sends_what_the_proof_sent(
+    fleet: Fleet, adam: Any, operator: Actor, endpoint: Any, server: ModelServer, journal: str, values: dict[str, Any]
+) -> None:
+    agent = made(Actor(adam), endpoint, **values)
+    query, sent = proven(operator, agent, server)
+    shop = served(fleet, Actor(adam), agent, journal)
+    before = len(server.requests)
+    asked = {"messages": [{"role": "user", "content": query}], "seed": json.loads(sent[0])["seed"]}
+    answer = shop.ask(**asked).json()["choices"][0]["message"]["content"]
+    assert [one._raw for one in list(server.requests)[before:]] == sent
+    first = json.loads(sent[0])
+    assert first["temperature"] == 0.25 and LESSON in first["messages"][0]["content"]
+    a, b = map(int, re.findall(r"\d+", query))
+    if values:
+        assert answer == str(a + b)  # what was graded
+    else:
+        assert (agent.philosophy, answer) == ("chat", f"VERDICT: right, {a + b}")
+        assert first["messages"][0]["content"].startswith("You add numbers.\n\nWhat was learned")
+        assert "Answer:" not in str(first) and "step by step" not in str(first)
+
+
+@pytest.fixture
+def shop(fleet: Fleet, adam: Any, acme: Any, endpoint: Any, journal: str) -> Production:
+    agent = made(Actor(adam), endpoint, philosophy="react", **TOOLS)
+    return served(fleet, Actor(adam), agent, journal)
+
+
+QUERY = [
+    {"role": "user", "content": "Be brief."}, {"role": "assistant", "content": "I am."},
+    {"role": "user", "content": [{"type": "text", "text": "What is 2 + 40?"}]},
+]  # fmt: skip
+
+
+def test_a_loop_at_the_gateway_is_paid_for_and_traced_as_steps(shop: Production, server: ModelServer) -> None:
+    client = openai.OpenAI(base_url=shop.base_url, api_key=shop.key, max_retries=0)
+    name = f"agent:{shop.agent.slug}"
+    chunks = list(client.chat.completions.create(model=name, messages=QUERY, stream=True, max_tokens=20))
+    assert "".join(chunk.choices[0].delta.content or "" for chunk in chunks) == "42"
+    [first, second] = server.requests
+    assert [one["role"] for one in first.body["messages"]] == ["system", "user", "assistant", "user"]
+    assert first.body["max_tokens"] == 20 and first.body["tools"][0]["function"]["name"] == "calculator"
+    assert second.body["messages"][-1] == {"role": "tool", "content": "42", "tool_call_id": "call_1"}
+    assert "seed" not in first.body and "temperature" not in first.body  # nothing was measured
+
+    answer = client.responses.create(model=name, input="What is 3 + 4?")
+    assert answer.output_text == "7" and answer.usage.input_tokens > 0
+    one, other = shop.traces(2)
+    assert [step["action"]["type"] for step in one.response["agentcore_steps"]] == ["tool", "answer"]
+    assert (one.answer, one.status, one.streamed, one.attempts) == ("42", "ok", True, 2)
+    assert one.cost_micros + other.cost_micros == server.owed.micros
+    assert shop.paid(server.owed.micros) == server.owed.micros
+    assert one.input_tokens + other.input_tokens == server.owed.prompt_tokens
+
+    # A comment at each step keeps the stream alive.
+    text = shop.ask(messages=QUERY, stream=True).text
+    assert text.count(": working") == 2 and text.endswith("data: [DONE]\n\n")
+
+
+def test_a_loop_refuses_what_would_not_reach_its_calls(shop: Production, server: ModelServer) -> None:
+    tool = {"type": "function", "function": {"name": "add", "parameters": {"type": "object", "properties": {}}}}
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}}
+    for body, param in (
+        ({"tools": [tool]}, "tools"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"messages": [{"role": "user", "content": [image]}]}, "messages.0.content"),
+        ({"messages": QUERY[:2]}, "messages"),
+        ({"messages": [*QUERY, {"role": "tool", "tool_call_id": "1", "content": "4"}]}, "messages.3"),
+    ):
+        refused = shop.ask(**({"messages": QUERY} | body))
+        assert (refused.status_code, refused.json()["error"]["param"]) == (400, param), refused.text
+    assert not server.requests
+
+
+def test_a_loop_that_comes_to_no_answer_is_a_refusal_for_which_clients_pay_once(
+    shop: Production, server: ModelServer
+) -> None:
+    server.will(*["tool_calls"] * 30)
+    refused = shop.ask(messages=QUERY)
+    assert refused.status_code == 424 and "20 steps" in refused.text
+    server.script.clear()
+    server.will(*[act("answer", message={"content": ""})] * 3)
+    assert "unusable answers in a row" in shop.ask(messages=QUERY).text
+    server.will(act("answer", message={"content": ""}))  # the model is asked again, as in a job
+    assert shop.ask(messages=QUERY).json()["choices"][0]["message"]["content"] == "42"
+    server.will(act("status", code=400, error={"message": "too hot", "code": "hot"}))
+    assert shop.ask(messages=QUERY).json()["error"] == {
+        "message": "400: too hot", "type": "invalid_request_error", "param": None, "code": "hot"
+    }  # fmt: skip
+    assert shop.paid(server.owed.micros) == server.owed.micros == sum(one.cost_micros for one in shop.traces(4))
+
+
+def test_a_key_with_a_months_budget_pays_for_each_call_of_a_loop(
+    shop: Production, server: ModelServer, adam: Any
+) -> None:
+    _, shop.key = api_key_create(Actor(adam), name="small", scopes=["gateway:call"], monthly_micros=50_000)
+    assert shop.ask(messages=QUERY).status_code == 200
+    paid = server.owed.micros
+    _, shop.key = api_key_create(Actor(adam), name="tiny", scopes=["gateway:call"], monthly_micros=1_000)
+    server.will(*["tool_calls"] * 30)
+    refused = shop.ask(messages=QUERY)
+    assert refused.status_code == 402, refused.text
+    assert 1_000 <= server.owed.micros - paid < 3_000  # it ended at its month, not at its steps
+
+
+def test_a_release_of_an_earlier_version_is_served_without_instructions(shop: Production, server: ModelServer) -> None:
+    stored = {name: value for name, value in shop.release.bundle.items() if name != "play"}
+    earlier = Release.objects.create(
+        organization=shop.agent.organization, agent=shop.agent, number=9, digest="d", bundle=stored, source="agent"
+    )
+    AgentServing.objects.update(release=earlier)
+    time.sleep(1.5)  # what is served is believed for a second
+    assert shop.ask(messages=QUERY).json()["choices"][0]["message"]["content"].startswith("VERDICT")
+    assert server.requests[-1].body["messages"][1:] == QUERY
+    assert "Use the tools" not in str(server.requests[-1].body) and "tools" not in server.requests[-1].body
+    assert digest(bundle_of(earlier).as_json()) == digest(stored)
+    assert served_as(bundle_of(earlier)).startswith("Made by an earlier version: the gateway sends prompt")
