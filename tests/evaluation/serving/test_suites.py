@@ -65,7 +65,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def adder(adam: Any, server: ModelServer) -> Agent:
-    agent = model_agent(Actor(adam), server, "Adder")
+    agent = model_agent(Actor(adam), server, "Adder", philosophy="react")
     agent_update(Actor(adam), agent, system_prompt="You add numbers.")
     return agent
 
