@@ -73,9 +73,10 @@ async def rolled(
     limits: RolloutLimits | None = None,
     retries: int = 0,
     timeout_s: float = 5.0,
+    options: dict[str, Any] | None = None,
     **runtime: Any,
 ) -> Trajectory:
-    environment = dataset_environment(ROWS, {})
+    environment = dataset_environment(ROWS, options or {})
     scenario = environment.scenarios("all", 1, 0)[0]
     async with client_of(server, meter or FreeMeter(), retries, timeout_s) as model:
         return await run_rollout(
@@ -125,6 +126,30 @@ async def test_react_calls_a_tool_reads_its_result_and_answers() -> None:
     assert list(meter.bills) == ["j/3/0/1/1/1", "j/3/0/1/2/1"]
     assert result.cost_micros == meter.spent_micros > 0 and result.tokens > 0
     assert server.requests[0].body["messages"][0]["content"].startswith("You are careful.")
+
+
+@pytest.mark.parametrize(
+    ("written", "graded", "right"),
+    [
+        ("391", "391", True),
+        ("<think>17 * 23 is 391.</think>\n**391**", "391", True),
+        ("I multiply.\nAnswer: 391", "I multiply.\nAnswer: 391", False),
+        ("It is \\boxed{391}, since 17 * 23 = 391", "It is \\boxed{391}, since 17 * 23 = 391", False),
+    ],
+)
+async def test_chat_is_prompt_context_and_query_alone_and_the_whole_answer_is_graded(
+    written: str, graded: str, right: bool
+) -> None:
+    for prompt, context in (("You are careful.", "Multiply twice."), ("", "")):
+        with ModelServer(brain=lambda _: written) as server:
+            result = await rolled(
+                server, philosophy="chat", system=prompt, context=context, options={"scorer": "exact"}
+            )
+            [call] = server.requests
+        system = [{"role": "system", "content": f"{prompt}\n\n{context}"}] if prompt else []
+        assert call.body["messages"] == [*system, {"role": "user", "content": ROWS[0]["query"]}]
+        assert "tools" not in call.body
+        assert (result.success, result.steps[-1].result["output"]) == (right, graded)
 
 
 async def test_chain_of_thought_answers_without_tools() -> None:
