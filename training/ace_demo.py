@@ -192,7 +192,7 @@ def _evolved(service: Service, book: str, count: int) -> Any:
 
 
 def _playbook(agent: str) -> dict[str, Any]:
-    return {"agent_id": agent, "philosophy": "react", "initial_sections": []}
+    return {"agent_id": agent, "initial_sections": []}
 
 
 def _trace(agent: str, n: int, context_id: str) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from evaluation.serving.gateway.passed_fields import NOTHING
 from evaluation.serving.gateway.refusals import UNUSABLE, CallRefused
 from evaluation.serving.gateway.request import LENGTHS, ChatRequest
 from experiences.agents.toolset_of import AgentTools
+from experiences.privacy import cut_short
 from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.base import StepOutcome, result
 from experiences.rollouts.environments.scorers import UNFINISHED
@@ -37,6 +38,7 @@ TAKEN: Final = frozenset(
     {"model", "messages", "stream", "stream_options", "user", "metadata", "temperature", "seed", *LENGTHS}
 )
 ROLES: Final = ("system", "developer", "user", "assistant")
+MOST_SHOWN: Final = 4_000  # characters of a result that callers and traces get; the model reads all
 AWAY: Final = 5.0  # seconds until a caller may try again where a tool server does not answer
 
 
@@ -188,7 +190,7 @@ def completion_of(call: GatewayCall, row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _columns(answer: str, steps: Sequence[Step], model: CallModel) -> dict[str, Any]:
-    done = [{"action": step.action, "result": step.result} for step in steps]
+    done = [{"action": step.action, "result": _short(step.result)} for step in steps]
     return {
         "response": {"role": "assistant", "content": clean(answer), "agentcore_steps": done},
         "finish_reason": "stop",
@@ -196,6 +198,10 @@ def _columns(answer: str, steps: Sequence[Step], model: CallModel) -> dict[str, 
         "output_tokens": sum(one.usage.output_tokens for one in model.answers),
         "attempts": sum(one.attempts for one in model.answers),
     }
+
+
+def _short(result: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: cut_short(one, MOST_SHOWN) if isinstance(one, str) else one for name, one in result.items()}
 
 
 def _messages(request: ChatRequest) -> list[Message]:

@@ -61,7 +61,7 @@ class PolicyPart:
 
 @dataclass(frozen=True)
 class PlayPart:
-    """How a language model was played while it was measured: the ``instructions`` of its philosophy by name, the
+    """The play of a language model while it was measured: the ``instructions`` of its philosophy by name, the
     temperature (None: the service's own), and the limits of a rollout. ``world``: the environment without which it
     can't be played so, because its episodes bring tools or answer back; "" for none."""
 
@@ -172,7 +172,7 @@ def setting_differences(before: Bundle, after: Bundle) -> list[BundleDifference]
 
 
 def _played(before: Bundle, after: Bundle) -> dict[str, tuple[str, str]]:
-    """What is said of the way in which both are played, by its name."""
+    """Texts of the play of both, by their names."""
     plays = [PlayPart() if one.play is None else one.play for one in (before, after)]
     said = [
         {

@@ -157,7 +157,7 @@ def bundle_with(agent: Agent, context: ServedContext, run: TrainingRun | None = 
 
 
 def _play_of(agent: Agent, run: TrainingRun | None) -> PlayPart | None:
-    """How the agent is played: as its run measured it, else as its current release is, else by the defaults."""
+    """The agent's play: as its run measured it, else as its current release has it, else the defaults."""
     if agent.runtime != AgentRuntime.LLM:
         return None
     environment = agent.environment if run is None else run.environment

@@ -90,7 +90,7 @@ def proof_of(release: Release) -> ReleaseProof:
 
 
 def served_as(bundle: Bundle) -> str:
-    """How the gateway prompts the model, compared with how it was measured, in three sentences at most."""
+    """Sentences on the gateway's prompting of the model, compared with that while it was measured."""
     name = Philosophy(bundle.philosophy).label if bundle.philosophy else "its philosophy"
     if bundle.runtime == AgentRuntime.ACTION:
         return "As it was measured: it plays one episode for each query, always with its best action."

@@ -43,8 +43,8 @@ class KeptContent:
 
 def is_long(body: Mapping[str, Any], answer: Any) -> bool:
     """Whether redacting this conversation takes milliseconds, which an event loop has not."""
-    text = str(answer.get("content") or "") if answer else ""
-    return sum(len(orjson.dumps(message)) for message in body["messages"]) + len(text) > LONG
+    said = [answer.get("content"), answer.get("agentcore_steps")] if answer else []
+    return sum(len(orjson.dumps(one)) for one in (*body["messages"], *said)) > LONG
 
 
 def kept(body: Mapping[str, Any], query: str, answer: Any) -> KeptContent:

@@ -136,9 +136,19 @@ class ShownMessage:
 
 
 def conversation(trace: ProductionTrace) -> list[ShownMessage]:
-    """The request, message by message, and the answer; empty if the agent may not be recorded."""
-    messages = [*trace.messages, *([{"role": "assistant", **trace.response}] if trace.response else [])]
-    return [_message(message) for message in messages if isinstance(message, dict)]
+    """The request, message by message, the steps that the agent took, and the answer; empty if the agent may not be
+    recorded."""
+    said = [_message(message) for message in trace.messages if isinstance(message, dict)]
+    if not trace.response:
+        return said
+    *steps, _ = trace.response.get("agentcore_steps") or [{}]  # the last one is the answer
+    return [*said, *map(_step, steps), _message({"role": "assistant", **trace.response})]
+
+
+def _step(given: Mapping[str, Any]) -> ShownMessage:
+    action, result = given.get("action", {}), given.get("result", {})
+    calls = [(str(action["tool"]), action.get("parameters"))] if action.get("tool") else []
+    return ShownMessage(str(action.get("type", "")), str(result.get("output") or result.get("error") or ""), calls)
 
 
 def _message(given: Mapping[str, Any]) -> ShownMessage:

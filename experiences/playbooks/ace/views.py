@@ -140,7 +140,7 @@ EXAMPLE = OpenApiExample(
     "With an item",
     {
         "agent_id": "support",
-        "philosophy": "react",
+        "philosophy": "chat",
         "initial_sections": [{"category": "learnings", "content": "Ask for the order's number first."}],
     },
     request_only=True,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Instructions:
-    """What philosophies say beside an agent's own prompt. A release keeps those that it was made with."""
+    """Texts of philosophies beside an agent's own prompt. A release keeps those that it was made with."""
 
     answer: str = 'When you are done, write a last line that begins with "Answer:", followed by the answer alone.'
     react: str = (
