@@ -176,7 +176,7 @@ def _played(before: Bundle, after: Bundle) -> dict[str, tuple[str, str]]:
     plays = [PlayPart() if one.play is None else one.play for one in (before, after)]
     said = [
         {
-            "instructions": "\n".join(play.instructions.values()),
+            "instructions": "\n".join(text for _, text in sorted(play.instructions.items())),
             "temperature": "" if play.temperature is None else f"{play.temperature:g}",
             "limits": f"{play.max_steps} steps in {play.seconds:g} s" if play.instructions else "",
             "environment": play.world,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from agentcore_site.lib.errors import Conflict
@@ -162,7 +162,7 @@ def _play_of(agent: Agent, run: TrainingRun | None) -> PlayPart | None:
         return None
     environment = agent.environment if run is None else run.environment
     play = PlayPart(
-        instructions={} if agent.philosophy == Philosophy.CHAT else asdict(INSTRUCTIONS),
+        instructions=INSTRUCTIONS.of(agent.philosophy),
         world=environment if agent.philosophy != Philosophy.CHAT and is_a_world(environment) else "",
     )
     if run is not None:
@@ -177,4 +177,4 @@ def _play_of(agent: Agent, run: TrainingRun | None) -> PlayPart | None:
     served = Bundle.from_json(serving.release.bundle) if serving is not None and serving.release is not None else None
     if served is None or served.play is None or served.philosophy != agent.philosophy:
         return play
-    return replace(served.play, instructions=play.instructions, world=play.world)
+    return replace(served.play, instructions=play.instructions)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,14 @@ import pytest
 from evaluation.serving.releases.bundle import (
     Bundle,
     ModelPart,
+    PlayPart,
     PolicyPart,
     ToolServerPart,
     differences,
     digest,
     setting_differences,
 )
+from evaluation.serving.releases.presenters import served_as
 from experiences.learning.lessons.library import Lesson
 from training.algorithm.relevance import QueryEffects
 from training.policies.query_rule import QueryRule
@@ -94,3 +97,35 @@ def test_two_bundles_differ_in_what_is_served_otherwise() -> None:
     }  # fmt: skip
     assert differences(BUNDLE, BUNDLE) == []
     assert {one.part for one in setting_differences(BUNDLE, after)} == {"model", "prompt", "tool", "tool of a server"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"philosophy": "chat", "play": PlayPart()}, "As it was measured: prompt, context"),
+        ({"play": PlayPart({"react": "Use them."})}, "the instructions of ReAct, runs its 3 tools and returns"),
+        (
+            {"play": PlayPart({"react": "Use them."}), "tools": (), "servers": ()},
+            "of ReAct and returns the final answer",
+        ),
+        (
+            {"play": PlayPart({"react": "Use them."}, world="workbench")},
+            "Not as it was measured: ReAct was measured in",
+        ),
+        ({}, "Made by an earlier version"),
+        ({"runtime": "http"}, "called at its own address"),
+        ({"runtime": "action", "policy": PolicyPart("c1", "ab")}, "it plays one episode for each query"),
+    ],
+)
+def test_a_bundle_says_how_it_is_served(changes: dict[str, Any], says: str) -> None:
+    bundle = replace(BUNDLE, **changes)
+    assert says in served_as(bundle)
+    assert bundle.is_played == ("instructions" in says or "final answer" in says)
+    assert Bundle.from_json(bundle.as_json()) == bundle
+
+
+def test_the_way_of_playing_is_a_difference_and_no_reason_to_call_a_release_outdated() -> None:
+    before, after = (replace(BUNDLE, play=PlayPart({"react": text}, 0.3)) for text in ("Use them.", "Use tools."))
+    assert [(one.part, one.name) for one in differences(before, after)] == [("agent", "instructions")]
+    assert [one.name for one in differences(BUNDLE, before)] == ["instructions", "temperature", "limits"]
+    assert setting_differences(BUNDLE, after) == []

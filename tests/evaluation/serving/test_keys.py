@@ -28,6 +28,7 @@ from agentcore_site.tenancy.services import api_key_create
 from budgets.ledger.accounts import month_of
 from budgets.models import BudgetSettings
 from evaluation.serving.gateway.calls import Calls
+from evaluation.serving.gateway.endpoint_calls import EndpointCalls
 from evaluation.serving.gateway.key_limits import WRITING, KeyHolds, KeyRates, RecentSpending
 from evaluation.serving.keys.selectors import key_spent_micros
 from evaluation.serving.models import ArmName, KeySpending, ProductionTrace
@@ -184,9 +185,10 @@ async def test_a_caller_who_leaves_while_redis_is_asked_holds_nothing(monkeypatc
     holds, key = KeyHolds(), uuid.uuid4()
     monkeypatch.setattr(holds, "_redis", asked := mock.Mock())
     asked.return_value.eval = lambda *_: asyncio.sleep(60)
-    calls, call = Calls.__new__(Calls), mock.Mock(upstreams=(), id=uuid.uuid4(), held=False, arm=ArmName.CURRENT)
-    calls._holds, call.consumer = holds, mock.Mock(key_id=key, monthly_micros=9, spent_micros=0, read_at=0.0)
-    asking = asyncio.ensure_future(calls._hold(call, mock.Mock(prompt_tokens=1, max_tokens=1)))
+    call = mock.Mock(upstreams=(), id=uuid.uuid4(), held=False, arm=ArmName.CURRENT)
+    call.consumer = mock.Mock(key_id=key, monthly_micros=9, spent_micros=0, read_at=0.0)
+    endpoints = EndpointCalls(mock.Mock(), holds)
+    asking = asyncio.ensure_future(endpoints._hold(call, mock.Mock(prompt_tokens=1, max_tokens=1), 0))
     await asyncio.sleep(0.01)
     asking.cancel()
     with pytest.raises(asyncio.CancelledError):

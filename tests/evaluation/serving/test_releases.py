@@ -191,6 +191,8 @@ def test_the_pages_show_what_is_served_and_what_moved(console: Client, operator:
         refused = console.post(f"/agents/{agent.pk}/releases/make/", {"from": wrong}, follow=True)
         assert "Choose the source of the release" in html(refused) and Release.objects.count() == 1
     page = html(console.get(f"/releases/{made.pk}/?query=Where"))
+    assert "As it was measured: the gateway adds the instructions of ReAct, runs its tool and returns" in page
+    assert "Use the tools you have where they help" in page
     assert "Release 1 of Support clerk" in page and "- [s1]" in page and "Outdated" not in page
     assert "No measurements" in page
     Agent.objects.filter(pk=agent.pk).update(system_prompt="You help.")

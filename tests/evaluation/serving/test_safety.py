@@ -71,7 +71,7 @@ def server() -> Iterator[ModelServer]:
 
 @pytest.fixture
 def clerk(adam: Any, server: ModelServer) -> Agent:
-    agent = model_agent(Actor(adam), server, "Clerk")
+    agent = model_agent(Actor(adam), server, "Clerk", philosophy="react")
     agent_update(Actor(adam), agent, tools=["calculator"], system_prompt="You are a clerk.")
     price_set(Actor(adam), model="big", organization=agent.organization, input_micros=PRICE[0], output_micros=PRICE[1])
     return agent

@@ -87,6 +87,13 @@ def test_a_trace_shows_the_conversation_and_its_outcome(
     calls = [{"function": {"name": "look_up", "arguments": {"order": 4711}}}]
     called = answered(agent, response={"role": "assistant", "content": None, "tool_calls": calls})
     assert "look_up({&quot;order&quot;:4711})" in html(console.get(f"/traces/{called.pk}/"))
+    tool = {"action": {"type": "tool", "tool": "sum", "parameters": {"text": "4+4"}}, "result": {"output": "eight"}}
+    last = {"action": {"type": "answer", "tool": ""}, "result": {"output": "8"}}
+    stepped = answered(agent, response={"role": "assistant", "content": "8", "agentcore_steps": [tool, last]})
+    page = html(console.get(f"/traces/{stepped.pk}/"))
+    assert "sum({&quot;text&quot;:&quot;4+4&quot;})" in page and page.index("eight") < page.index(
+        '<div class="words">8<'
+    )
     unrecorded = answered(agent, request={}, response={})
     assert "Conversation not stored" in html(console.get(f"/traces/{unrecorded.pk}/"))
     tools = answered(agent, "```python\nimport os\n```")

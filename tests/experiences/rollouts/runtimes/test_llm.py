@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import time
+from dataclasses import asdict
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
 from experiences.rollouts.runtimes.llm import LLMRuntime, Sampling
+from experiences.rollouts.runtimes.llm.prompts import INSTRUCTIONS, USED, Instructions
 from experiences.rollouts.tools.base import FunctionTool
 from experiences.rollouts.tools.toolset import TextTool, Toolset, python_tools
 from experiences.rollouts.types import RolloutKey, Trajectory
@@ -150,6 +152,15 @@ async def test_chat_is_prompt_context_and_query_alone_and_the_whole_answer_is_gr
         assert call.body["messages"] == [*system, {"role": "user", "content": ROWS[0]["query"]}]
         assert "tools" not in call.body
         assert (result.success, result.steps[-1].result["output"]) == (right, graded)
+
+
+@pytest.mark.parametrize("philosophy", sorted(USED))
+async def test_a_release_holds_all_instructions_that_its_philosophy_uses(philosophy: str) -> None:
+    marked = Instructions(**{name: f"instruction {name}" for name in asdict(INSTRUCTIONS)})
+    with ModelServer(brain=lambda _: "VERDICT: wrong") as server:  # so that its answer is also sent back
+        await rolled(server, philosophy=philosophy, instructions=marked)
+        said = str([call.body["messages"] for call in server.requests])
+    assert set(re.findall(r"instruction (\w+)", said)) == set(USED[philosophy])
 
 
 async def test_chain_of_thought_answers_without_tools() -> None:
