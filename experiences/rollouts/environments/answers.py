@@ -45,7 +45,7 @@ _AROUND: Final = ("**", "__", "`", '"', "*", "_", "'", "«»")
 _TRAILING: Final = ".,;:!?"
 
 
-class WholeAnswer(str):
+class EntireAnswer(str):
     """A text that is the answer as a whole: ``answer_in`` looks for no part of it."""
 
     __slots__ = ()
@@ -54,10 +54,10 @@ class WholeAnswer(str):
 def answer_in(text: str) -> str:
     """The answer in a text, without thoughts: what follows the last line that begins with "Answer:" (or with "####" on
     the last line), else the whole text; of that the LaTeX box, without a fence, code quotes and bold marks around. Of a
-    ``WholeAnswer`` only thoughts, and what is around all of it, are taken off."""
-    whole = isinstance(text, WholeAnswer)
+    ``EntireAnswer`` only thoughts, and what is around all of it, are taken off."""
+    whole = isinstance(text, EntireAnswer)
     answer = _unwrapped(without_thoughts(text), whole=whole)
-    return WholeAnswer(answer) if whole else answer
+    return EntireAnswer(answer) if whole else answer
 
 
 def _unwrapped(text: str, *, whole: bool) -> str:

@@ -14,7 +14,7 @@ from typing import Final
 
 from agentcore_site.lib.registry import Registry
 from budgets.llm.types import Message
-from experiences.rollouts.environments.answers import WholeAnswer
+from experiences.rollouts.environments.answers import EntireAnswer
 from experiences.rollouts.environments.base import StepOutcome, TextWorld
 from experiences.rollouts.runtimes.action import described
 from experiences.rollouts.runtimes.base import EnvironmentFailure
@@ -114,7 +114,7 @@ async def chat(play: PhilosophyPlay) -> bool:
     """Answers as in production: the agent's own prompt, its context and the query, and nothing else. The whole answer
     is graded. No tools."""
     system = [Message("system", play.system)] if play.system else []
-    return await _without_tools(play, [*system, *play.before, Message("user", await play.opening())], WholeAnswer)
+    return await _without_tools(play, [*system, *play.before, Message("user", await play.opening())], EntireAnswer)
 
 
 @PHILOSOPHIES.register("cot")
