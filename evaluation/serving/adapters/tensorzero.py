@@ -38,9 +38,10 @@ class TensorZero(ServingAdapter):
         files = {CONFIG: _config(plan.agent, arms)}
         files |= {_template(plan.agent, arm.name): _literal(text) for arm in arms if (text := system_of(arm.bundle))}
         keys = " and ".join(dict.fromkeys(key_of(arm.bundle) for arm in arms))
-        return AppliedPlan(
-            f"Put these files where TensorZero's gateway reads them, with {keys} in its environment.", files
-        )
+        where = f"Put these files where TensorZero's gateway reads them, with {keys} in its environment."
+        plain = [arm.name for arm in arms if arm.bundle.is_played]
+        without = f" It sends {', '.join(plain)} without the instructions and the tools of its philosophy."
+        return AppliedPlan(where + (without if plain else ""), files)
 
 
 def system_of(bundle: Bundle) -> str:

@@ -25,6 +25,7 @@ from agentcore_site.tenancy.permissions import require
 from evaluation.serving.adapters.outbox import plan_queue
 from evaluation.serving.deployments.gate import rule_stored, verdict_of
 from evaluation.serving.deployments.rules import DeploymentRule
+from evaluation.serving.deployments.strategies import strategy_fault
 from evaluation.serving.gate.verdict import GateRule, GateVerdict
 from evaluation.serving.models import (
     LIVE,
@@ -53,7 +54,6 @@ STRATEGIES: Final = (
     DeploymentStrategy.BLUE_GREEN,
     DeploymentStrategy.IMMEDIATE,
 )  # that serve
-COMPARES: Final = (DeploymentStrategy.CANARY, DeploymentStrategy.SHADOW, DeploymentStrategy.BLUE_GREEN)
 
 
 @transaction.atomic
@@ -75,12 +75,8 @@ def deployment_start(
     """
     _check_texts(note=note, override=override)
     serving = _serving(actor, release)
-    if strategy not in DeploymentStrategy.values:
-        message = f"A strategy is one of {', '.join(DeploymentStrategy.values)}."
-        raise Invalid(message, fields={"strategy": message})
-    if serving.release is None and strategy in COMPARES:
-        message = f"Nothing serves {release.agent.name} yet, so there is nothing to compare with: deploy it at once."
-        raise Invalid(message, fields={"strategy": message})
+    if why := strategy_fault(strategy, release, serving):
+        raise Invalid(why, fields={"strategy": why})
     verdict = verdict_of(release, serving.release)
     if not verdict.passed:
         _check_override(actor, release.agent, verdict, override)

@@ -56,6 +56,10 @@ def test_each_change_is_sent_once_with_the_state_then_served(
     release_restore(operator, agent)
     assert PlanDelivery.objects.filter(settled_at=None).count() > 1
     assert plans_send() == 1  # all later changes are sent as one
+    acting = releases[1].bundle | {"servers": [{"id": "1", "name": "shop", "tools": ["refund"]}]}
+    twice = Release(agent=releases[1].agent, organization=releases[1].organization, bundle=acting)
+    with pytest.raises(Invalid, match="would act twice for one request"):
+        deployment_start(operator, twice, strategy="shadow", rule=RULE)
     shadow = deployment_start(operator, releases[1], strategy="shadow", rule=RULE)
     deployment_roll_back(operator, shadow)
     assert plans_send() == 0  # a shadow answers no caller
