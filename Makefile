@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop demo-ace chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs pictures openapi lock setup
+.PHONY: help run demo-loop demo-ace chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs wheel pictures openapi lock setup
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -45,6 +45,10 @@ mutants: ## Change the pure core and run its fast tests, which have to notice (S
 coverage: ## Lines and branches of every module that the tests run in their own processes (ARGS="tests/jobs" narrows it)
 	@.ci/setup dev
 	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" --cov --cov-report=term:skip-covered $(if $(ARGS),$(ARGS),--cov-fail-under=90)
+
+wheel: docs ## The package as people install it, with its pages and documents: dist/agentcore-*.whl
+	@.ci/setup dev
+	@rm -rf dist && .venv/bin/python -m pip wheel -q --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir dist .
 
 bench: ## The table of measured figures
 	@.ci/setup dev

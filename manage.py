@@ -1,30 +1,7 @@
 #!/usr/bin/env python3
 """AgentCore's command line."""
 
-import os
-import sys
-
-# Commands that work as the owner of the tables; all others work with the application's role, which may change less.
-OWNER_COMMANDS = ("migrate",)
-
-
-def main() -> None:
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "agentcore_site.settings")
-    if sys.argv[1:2] and sys.argv[1] in OWNER_COMMANDS:
-        os.environ.setdefault("DATABASE_AS_OWNER", "1")
-    from django.core.management import execute_from_command_line
-
-    from agentcore_site.lib import row_scope
-
-    row_scope.outside(row_scope.EVERYTHING)  # an operator's command works across organisations
-
-    from agentcore_site.env import BadEnvironment
-
-    try:
-        execute_from_command_line(sys.argv)
-    except BadEnvironment as error:
-        sys.exit(str(error))
-
+from agentcore_site.command_line import main
 
 if __name__ == "__main__":
     main()

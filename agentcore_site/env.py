@@ -20,7 +20,11 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 from urllib.request import getproxies_environment
 
-ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = Path(__file__).resolve().parent
+CHECKOUT = PACKAGE.parent
+INSTALLED = not (CHECKOUT / "manage.py").is_file()  # from the wheel, which keeps its other files in the package
+ROOT = PACKAGE / "bundle" if INSTALLED else CHECKOUT
+COMMAND = "agentcore" if INSTALLED else "manage.py"  # as a person types it
 PEM_END = "-----END PUBLIC KEY-----"
 
 
@@ -233,7 +237,9 @@ def check_known(prefix: str, known: Sequence[str]) -> None:
 
 
 def data_dir() -> Path:
-    return Path(text("DATA_DIR", str(ROOT / "var"))).expanduser().absolute()
+    """`DATA_DIR`. Else `var` of a checkout, or the user's folder of data where the wheel is installed."""
+    home = Path(text("XDG_DATA_HOME", "~/.local/share")) / "agentcore"
+    return Path(text("DATA_DIR", str(home if INSTALLED else ROOT / "var"))).expanduser().absolute()
 
 
 def data_folder() -> Path:

@@ -26,6 +26,7 @@ from rest_framework.exceptions import APIException
 from rest_framework.request import Request
 from rest_framework.settings import api_settings
 
+from agentcore_site import env
 from agentcore_site.jobs.models import Job, Status
 from agentcore_site.jobs.wakeup import messages_waiting
 from agentcore_site.jobs.workers import workers_seen
@@ -86,7 +87,7 @@ def migrations() -> HealthFinding:
     executor = MigrationExecutor(connection)
     missing = executor.migration_plan(executor.loader.graph.leaf_nodes())
     if missing:
-        return HealthFinding(DOWN, f"{len(missing)} migrations are not applied; run manage.py migrate")
+        return HealthFinding(DOWN, f"{len(missing)} migrations are not applied; run {env.COMMAND} migrate")
     return HealthFinding(OK, "applied")
 
 
@@ -152,7 +153,7 @@ def _events_part(name: str) -> HealthFinding:
         return HealthFinding(OK, "off")
     if cache.get(heartbeat_key(name)):
         return HealthFinding(OK, "at work")
-    return HealthFinding(DEGRADED, "not seen: run manage.py feedback_loop")
+    return HealthFinding(DEGRADED, f"not seen: run {env.COMMAND} feedback_loop")
 
 
 CHECKS: Final[dict[str, Callable[[], HealthFinding]]] = {

@@ -8,6 +8,7 @@ from typing import Any
 
 from django.core.management.base import CommandError
 
+from agentcore_site import env
 from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.selectors import dataset_get
@@ -23,7 +24,7 @@ def agent_named(slug: str, organization: str | None) -> Agent:
         agents = agents.filter(organization__slug=organization)
     found = list(agents[:2])
     if not found:
-        raise CommandError(f"There is no agent with the slug {slug!r}. `manage.py seed_demo` makes one to try.")
+        raise CommandError(f"There is no agent with the slug {slug!r}. `{env.COMMAND} seed_demo` makes one to try.")
     if len(found) > 1:
         raise CommandError(f"Several organisations have an agent {slug!r}: name one with --organization.")
     if found[0].created_by is None:

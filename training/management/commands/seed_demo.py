@@ -30,7 +30,7 @@ class Command(BaseCommand):
         people = ", ".join(f"{name} ({role.label.lower()})" for name, role in demo.PEOPLE.items())
         self.stdout.write(f"people: {people}, charlie (operator of another organisation)")
         self.stdout.write(f"passwords: {demo.passwords_file()}")
-        self.stdout.write("a superuser over all organisations: manage.py createsuperuser")
+        self.stdout.write(f"a superuser over all organisations: {env.COMMAND} createsuperuser")
         if not options["train"]:
             return
         try:

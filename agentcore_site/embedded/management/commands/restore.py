@@ -38,7 +38,7 @@ class Command(BaseCommand):
         except (BackupUnusable, CannotStart) as error:
             raise CommandError(str(error)) from error
         self.say(
-            f"restored {sum(manifest['rows'].values()):,} rows of {manifest['made_at']}. Start with `manage.py up`."
+            f"restored {sum(manifest['rows'].values()):,} rows of {manifest['made_at']}. Start with `{env.COMMAND} up`."
         )
 
     def _restore(self, stack: Stack, folder: Path, manifest: dict[str, Any], silence: float) -> None:

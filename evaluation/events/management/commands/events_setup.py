@@ -8,6 +8,7 @@ from typing import Any
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site import env
 from evaluation.events.broker import connect, streams_ensure
 from evaluation.events.inboxes import InboxStreams
 from evaluation.events.subjects import InboxPlan
@@ -18,7 +19,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.NATS_URL:
-            raise CommandError("Set NATS_URL, or start `manage.py up` with EVENTS=1.")
+            raise CommandError(f"Set NATS_URL, or start `{env.COMMAND} up` with EVENTS=1.")
         try:
             names = asyncio.run(_setup())
         except Exception as error:  # of the client, of sockets or of names

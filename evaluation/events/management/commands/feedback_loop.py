@@ -11,6 +11,7 @@ import uvloop
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site import env
 from agentcore_site.lib.heartbeats import PARTS, heartbeat_in_loop
 from evaluation.events.loop import feedback_loop
 
@@ -23,7 +24,7 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         if not settings.NATS_URL:
-            raise CommandError("Set NATS_URL, or start `manage.py up` with EVENTS=1.")
+            raise CommandError(f"Set NATS_URL, or start `{env.COMMAND} up` with EVENTS=1.")
         uvloop.run(_run((options["only"],) if options["only"] else PARTS))
 
 

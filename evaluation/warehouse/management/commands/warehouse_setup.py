@@ -7,6 +7,7 @@ from typing import Any
 
 from django.core.management.base import BaseCommand, CommandError
 
+from agentcore_site import env
 from evaluation.warehouse.clickhouse.transports import WarehouseError
 from evaluation.warehouse.loading import store_configured, warehouse_forget, warehouse_setup
 
@@ -26,7 +27,7 @@ class Command(BaseCommand):
             return
         store = store_configured()
         if store is None:
-            raise CommandError("Set CLICKHOUSE_URL, or start `manage.py up` with WAREHOUSE=1.")
+            raise CommandError(f"Set CLICKHOUSE_URL, or start `{env.COMMAND} up` with WAREHOUSE=1.")
         try:
             noted = warehouse_setup(store, again=options["again"])
         except WarehouseError as error:
