@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from dataclasses import asdict
 from typing import Any
 
@@ -114,11 +115,29 @@ def test_a_selection_by_query_shows_the_queries_of_each_lesson(console: Client, 
     )
     shown = text_of(console, learned)
     assert "Lessons per query 1.25 of the 2 lessons on average" in shown and "Reach of each lesson: 1" in shown
-    assert "When x1, count. 25 % of the training queries +21.0 points standard error 4.0 points −2.0 points" in shown
+    said = "When x1, count. all kinds 25 % of the training queries +21.0 points +13.2 to +28.8 −2.0 points"
+    assert said in shown
     gate = console.get(f"/api/v1/training-jobs/{learned.pk}/epochs").json()[0]["gate"]
     assert (gate["analyses"], gate["most_analyses"]) == (gate["looks"], gate["most_looks"]) == (2, 4)  # former names
     assert gate["where"] == where and gate["lessons_each"] == 1.25
     assert "Reach of each lesson" not in text_of(console, with_gate(learned, GATE))
+
+
+def test_lessons_for_all_queries_are_shown_with_the_word_by_which_they_hold(
+    console: Client, learned: TrainingRun
+) -> None:
+    """The word is found in the lesson or in the query that taught the lesson: where it holds, hashes are kept."""
+    one = {"share": 0.25, "effect": 0.21, "error": 0.04, "others": -0.02}
+    count, elsewhere = zlib.crc32(b"count"), zlib.crc32(b"weekday")
+    for terms, words in (([elsewhere, count], "with count"), ([elsewhere], "with a word in common")):
+        Epoch.objects.filter(run=learned).update(
+            gate=GATE | {"where": {"x1": {**one, "terms": terms}}, "lessons_each": 2.0}
+        )
+        shown = text_of(console, learned)
+        assert f"When x1, count. {words} 25 % of the training queries +21.0 points" in shown
+        assert "Lessons per query" not in shown
+    Epoch.objects.filter(run=learned).update(gate=GATE | {"where": {"gone": one}, "lessons_each": 2.0})
+    assert "gone all kinds 25 % of the training queries" in text_of(console, learned)
 
 
 def test_the_tab_says_what_a_refused_lesson_would_need(console: Client, learned: TrainingRun) -> None:

@@ -45,12 +45,17 @@ class SearchStepOut(serializers.Serializer[Any]):
 
 
 class WhereOut(serializers.Serializer[Any]):
-    """Distribution of one lesson over queries. Effects are of the reward."""
+    """The queries in which one lesson holds: those that receive it, or those with the likeliest word. Effects are of
+    the reward."""
 
     share = serializers.FloatField(help_text="Of the training queries.")
     effect = serializers.FloatField(help_text="On these, on average.")
     error = serializers.FloatField(help_text="Standard error of the effect on one of these.")
     others = serializers.FloatField(required=False, help_text="Effect on the others.")
+    terms = serializers.ListField(
+        child=serializers.IntegerField(), required=False,
+        help_text="CRC-32 hashes of the word that these queries have in common; absent where it holds everywhere.",
+    )  # fmt: skip
 
 
 @extend_schema_serializer(deprecate_fields=["looks", "most_looks"])
@@ -77,7 +82,7 @@ class GateOut(serializers.Serializer[Any]):
     where = serializers.DictField(
         child=WhereOut(),
         required=False,
-        help_text="Where queries receive different lessons: each one's share and effects, by handle.",
+        help_text="Where each lesson of the candidate holds: the share of queries and effects, by handle.",
     )
     n_queries = serializers.IntegerField()
     samples = serializers.IntegerField(help_text="Of each query and side.")

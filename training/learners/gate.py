@@ -22,7 +22,8 @@ from training.algorithm.arrays import FloatArray
 from training.algorithm.inference import PairedDifference, paired_difference, per_query
 from training.algorithm.sequential import InterimAnalysis, Sequential
 from training.policies.context import ContextPolicy
-from training.policies.query_rule import Choice
+from training.policies.query_rule import Choice, QueryRule
+from training.policies.query_words import QueryWords
 from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.reports import GateReport
@@ -178,27 +179,35 @@ def _report(
 
 
 def _context_size(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) -> dict[str, Any]:
-    """Mean tokens and lessons over the training queries, and figures by lesson where queries get different lessons."""
+    """Mean tokens and lessons over the training queries, and where each lesson holds, as far as that is known."""
     queries = [scenario.query for scenario in setup.train]
     candidate = policy.as_candidate(choice)
     contexts = [candidate.lessons_for(query) for query in queries]
     n = max(len(contexts), 1)
     tokens = sum(lesson.tokens for lessons in contexts for lesson in lessons) / n
     found: dict[str, Any] = {"tokens": round(tokens), "lessons_each": sum(map(len, contexts)) / n}
-    if choice.rule is not None:
-        found["where"] = where(choice, queries)
+    if (known := choice.rule or _known(policy)) is not None:
+        found["where"] = where(choice, known, queries)
     return found
 
 
-def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]:
-    """For each lesson of a rule: the ``share`` of these queries that get it, its mean ``effect`` on them with the
-    standard ``error``, and its effect on the ``others`` (if there are any)."""
-    assert choice.rule is not None
-    mean, sd = choice.rule.effects.at(choice.rule.features.all(queries))
+def _known(policy: ContextPolicy) -> QueryRule | None:
+    return policy.rule() if policy.selects and policy.words.size else None
+
+
+def where(choice: Choice, known: QueryRule, queries: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """For each lesson of the choice the ``share`` of these queries in which it holds. Its mean ``effect`` on them comes
+    with the standard ``error``, and its effect on the ``others`` if there are any. A lesson holds where the choice
+    gives it, and if that is everywhere, where its likeliest word occurs; ``terms`` are hashes of that word."""
+    features = known.features.all(queries)
+    mean, sd = known.effects.at(features)
     contexts = [set(choice.handles_for(query)) for query in queries]
     found = {}
-    for at, handle in enumerate(choice.rule.handles):
+    for at, handle in enumerate(known.handles):
         there = np.array([handle in handles for handles in contexts], dtype=np.bool_)
+        word = int(np.argmax(known.effects.spread[at])) if isinstance(known.features, QueryWords) else 0
+        if word and choice.rule is None:
+            there &= features[:, word - 1] > 0
         if not there.any():
             continue
         found[handle] = {
@@ -207,6 +216,7 @@ def where(choice: Choice, queries: Sequence[str]) -> dict[str, dict[str, float]]
             # Neighbours' errors go together, so that a mean over them is about as uncertain as one of them.
             "error": float(sd[there, at].mean()),
             **({} if there.all() else {"others": float(mean[~there, at].mean())}),
+            **({"terms": known.features.terms_of(word - 1)} if word and isinstance(known.features, QueryWords) else {}),
         }
     return found
 

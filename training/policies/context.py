@@ -216,13 +216,14 @@ class ContextPolicy:
         plain = Choice(self.everywhere(confidence, slots))
         if not (self.selects and self.distinguishes and self.words.size and queries and self.live.any()):
             return plain
-        rule = self._rule(confidence, slots, most_tokens)
+        rule = self.rule(confidence, slots, most_tokens)
         if rule.effects.local < LEAST_LOCAL or same_for_all(rule, queries):
             return plain
         named = set(rule.lessons_of(queries))
         return Choice(tuple(lesson.handle for lesson in self.library if lesson.handle in named), rule)
 
-    def _rule(self, confidence: float, slots: int | None, most_tokens: int) -> QueryRule:
+    def rule(self, confidence: float = 0.5, slots: int | None = None, most_tokens: int = 100_000) -> QueryRule:
+        """The rule that gives each query what helps there, of all live lessons."""
         live = np.flatnonzero(self.live)
         lessons, known = [self.library.lessons[at] for at in live], self.by_query()
         return QueryRule(

@@ -13,7 +13,7 @@ from typing import Any, Final, Self
 import numpy as np
 
 from training.algorithm.arrays import FloatArray, IntArray
-from training.policies.query_words import terms_of
+from training.policies.query_words import hashes_of
 
 LEAST: Final = 1e-9
 
@@ -40,7 +40,7 @@ class QueryVectors:
 
     def _weighted(self, query: str) -> FloatArray:
         """The query's weighted terms (V,), of length 1."""
-        wanted = np.array(sorted(terms_of(query)), dtype=np.int64)
+        wanted = np.array(sorted(hashes_of(query)), dtype=np.int64)
         weights = np.zeros(len(self.terms))
         at = np.searchsorted(self.terms, wanted)
         at = at[(at < len(self.terms)) & (self.terms[np.minimum(at, len(self.terms) - 1)] == wanted)]

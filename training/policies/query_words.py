@@ -36,7 +36,7 @@ class QueryWords:
         """From the training queries: terms of at least two of them and not of all, the most frequent first."""
         found: dict[int, list[int]] = defaultdict(list)
         for at, query in enumerate(queries):
-            for term in terms_of(query):
+            for term in hashes_of(query):
                 found[term].append(at)
         together: dict[tuple[int, ...], list[int]] = defaultdict(list)
         for term, places in sorted(found.items()):
@@ -56,7 +56,7 @@ class QueryWords:
 
     def of(self, text: str) -> FloatArray:
         """(F,): 1 where a word of the feature occurs in the text, else 0."""
-        wanted = np.array(sorted(terms_of(text)), dtype=np.int64)
+        wanted = np.array(sorted(hashes_of(text)), dtype=np.int64)
         found = np.zeros(self.size)
         found[self.feature[np.isin(self.terms, wanted)]] = 1.0
         return found
@@ -68,6 +68,10 @@ class QueryWords:
     def named(self, lessons: Sequence[str]) -> FloatArray:
         """(n, F): 1 where a word of the feature occurs in the condition of a lesson ("When ...,"), else 0."""
         return self.all([hit[1] if (hit := _CONDITION.match(text)) else text for text in lessons])
+
+    def terms_of(self, feature: int) -> list[int]:
+        """The hashes of a feature's words."""
+        return [int(term) for term in self.terms[self.feature == feature]]
 
     def state_dict(self) -> dict[str, Any]:
         return {"terms": self.terms.copy(), "feature": self.feature.copy(), "share": self.share.copy()}
@@ -81,6 +85,11 @@ class QueryWords:
         )
 
 
-def terms_of(text: str) -> set[int]:
+def hashes_of(text: str) -> set[int]:
     """Hashes of the words of a text."""
-    return {zlib.crc32(token.encode("utf-8", "replace")) for token in tokenize(text)}
+    return set(words_by_hash(text))
+
+
+def words_by_hash(text: str) -> dict[int, str]:
+    """The words of a text in reading order, by their hashes."""
+    return {zlib.crc32(token.encode("utf-8", "replace")): token for token in tokenize(text)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
+from uuid import UUID
 
 from agentcore_site.console import svg
 from agentcore_site.console.svg import Picture
@@ -11,8 +12,10 @@ from agentcore_site.lib.figures import p_words
 from agentcore_site.templatetags.figures import count, percent, points
 from agentcore_site.tenancy.actors import Actor
 from experiences.lessons.presenters import LessonVerdict, lessons
-from experiences.lessons.selectors import experiences_visible
+from experiences.lessons.selectors import Z, experiences_visible
+from experiences.models import Experience
 from training.models import TrainingRun
+from training.policies.query_words import words_by_hash
 from training.selectors.failed_rollouts import failed_rollouts, unanswered
 from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
@@ -47,15 +50,15 @@ def learned_tab(actor: Actor, run: TrainingRun) -> dict[str, Any]:
     mine = lessons_of_run(run).values("id")
     rows = experiences_visible(actor).filter(id__in=mine)
     by_use = sorted(rows, key=lambda row: (row.status != "active", -(row.effect or 0.0), row.handle))
-    texts = {row.handle: row.summary for row in by_use}
+    costs = costs_of_finding(run, by_use)
     scale = max((abs(edge) for epoch in epochs for edge in _edges(epoch["gate"])), default=0.0)
     return {
         "agent": run.agent,
         "learned": verdict(run, epochs),
         "continues": None if run.continues is None else run.continues.job,
         "went_on": went_on_words(run),
-        "epochs": [_epoch(epoch, scale, texts) for epoch in epochs],
-        "lessons": lessons(by_use[:SHOWN], costs=costs_of_finding(run, by_use)),
+        "epochs": [_epoch(epoch, scale, by_use, costs) for epoch in epochs],
+        "lessons": lessons(by_use[:SHOWN], costs=costs),
         "priced": True,
         "n_lessons": len(by_use),
         "gate_only_at_end": run.configuration.algorithm != "tfgrpo",
@@ -196,7 +199,9 @@ def _lessons(number: int) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _epoch(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> dict[str, Any]:
+def _epoch(
+    epoch: Mapping[str, Any], scale: float, rows: Sequence[Experience], costs: Mapping[UUID, int]
+) -> dict[str, Any]:
     """An epoch with its drawn gate, the distribution of each lesson, and explained refusals."""
     gate = epoch["gate"]
     return {
@@ -207,7 +212,8 @@ def _epoch(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> 
         "asked": sum(question["asked"] for question in epoch["questions"]),
         "asked_cost_usd": sum(question["cost_usd"] for question in epoch["questions"]),
         "unusable": [(one["stage"], why, n) for one in epoch["questions"] for why, n in one["reasons"].items()],
-        "where": _where(gate, texts) if gate else [],
+        "where": _where(gate, rows, costs) if gate else [],
+        "by_query": bool(gate and gate.get("where") and gate["lessons_each"] < len(gate["candidate"])),
         "gate_words": gain_words(gate) if gate else "",
         "outcome": outcome(gate) if gate else "",
         "search": search_words(gate) if gate else "",
@@ -217,10 +223,22 @@ def _epoch(epoch: Mapping[str, Any], scale: float, texts: Mapping[str, str]) -> 
     }
 
 
-def _where(gate: Mapping[str, Any], texts: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Lessons for some queries only, by falling share."""
-    found = [{"text": texts.get(handle, handle), **one} for handle, one in (gate.get("where") or {}).items()]
-    return sorted(found, key=lambda one: -one["share"])
+def _where(gate: Mapping[str, Any], rows: Sequence[Experience], costs: Mapping[UUID, int]) -> list[dict[str, Any]]:
+    """For what queries each lesson is, by how much with the 95 % interval, and what it costs; by falling effect on all
+    queries."""
+    known, found = {row.handle: row for row in rows}, list[dict[str, Any]]()
+    for handle, one in (gate.get("where") or {}).items():
+        row, half = known.get(handle), Z * one["error"]
+        own = {} if row is None else {"text": row.summary, "tokens": row.tokens, "cost_micros": costs.get(row.pk)}
+        interval = {"low": one["effect"] - half, "high": one["effect"] + half}
+        found.append({"text": handle, **own, **one, **interval, "word": _word(one.get("terms", ()), row)})
+    return sorted(found, key=lambda one: -one["share"] * one["effect"])
+
+
+def _word(terms: Sequence[int], row: Experience | None) -> str:
+    """The word with one of these hashes, as the lesson or the query that taught it has it; "" where neither does."""
+    words = {} if row is None else words_by_hash(f"{row.task} {row.summary}")
+    return next((words[term] for term in terms if term in words), "")
 
 
 def _drawn(gate: Mapping[str, Any], against: str, scale: float) -> Picture:

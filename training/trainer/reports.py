@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
@@ -38,9 +39,9 @@ class GateReport:
     of the search ended. ``kept``: whether the search goes on with the lessons of the step.
     ``samples`` per query were taken of each side, in ``looks`` of at most ``most_looks`` interim analyses.
     ``tokens`` is the approximate size of the candidate in a call, ``lessons_each`` the number of lessons of a query,
-    both on average over the queries of training. Where queries get different lessons, ``where`` holds the result of
-    ``gate.where``. ``needs`` is set for a refused candidate that did better: with so many selection queries a true gain
-    of that size is found in four of five runs (None: with more than 200).
+    both on average over the queries of training; ``where`` is the result of ``gate.where``. ``needs`` is set for a
+    refused candidate that did better: with so many selection queries a true gain of that size is found in four of five
+    runs (None: with more than 200).
     """
 
     iteration: int
@@ -61,7 +62,7 @@ class GateReport:
     rolled_back: list[str] = field(default_factory=list)
     tokens: int = 0
     lessons_each: float | None = None
-    where: dict[str, dict[str, float]] = field(default_factory=dict)
+    where: dict[str, dict[str, Any]] = field(default_factory=dict)
     looks: int = 1
     most_looks: int = 1
     final: bool = True

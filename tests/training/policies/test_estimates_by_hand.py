@@ -16,7 +16,7 @@ from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule
 from training.policies.query_vectors import QueryVectors
-from training.policies.query_words import QueryWords, terms_of
+from training.policies.query_words import QueryWords, hashes_of
 from training.policies.weights import WeightsPolicy, weights_from
 
 
@@ -98,8 +98,8 @@ def test_a_query_gets_the_lessons_that_help_most_by_token_where_room_is_short(
 
 def test_a_rule_of_an_earlier_release_is_served_as_it_was_proven() -> None:
     """Its features are directions of weighted terms, and what it knows of effects are covariances."""
-    terms = np.array(sorted(terms_of("rain snow")))
-    rain = int(np.searchsorted(terms, next(iter(terms_of("rain")))))
+    terms = np.array(sorted(hashes_of("rain snow")))
+    rain = int(np.searchsorted(terms, next(iter(hashes_of("rain")))))
     directions = np.zeros((2, 1))
     directions[:, 0] = np.where(np.arange(2) == rain, 1.0, -1.0)
     stored = {

@@ -374,7 +374,7 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_run_begins_with
     playbook = playbook_create(operator_admin(agent), agent=agent)
     playbook_edit(operator_admin(agent), playbook, type="add", category="strategies", content="Read it twice.")
     with monkeypatch.context() as patch:
-        patch.setattr(ContextPolicy, "_rule", knowing)
+        patch.setattr(ContextPolicy, "rule", knowing)
         patch.setattr(server, "brain", Adviser(WORLD, WORLD.helpful))
         first = start(operator, agent, n_iterations=6, context={"relevance": "queries"})
         assert run_to_end(first.job).status == Status.COMPLETED
