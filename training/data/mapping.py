@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.lib.text_uploads import refused
+from experiences.rollouts.conversations import conversation_of, conversation_text
 from experiences.rollouts.environments.answers import boxes_in
 from experiences.rollouts.environments.scorers import scorer_of
 from training.data.tables import RowTable
@@ -94,6 +95,11 @@ def graded_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
     return counts.most_common()
 
 
+def conversations_in(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Rows whose query is said message by message."""
+    return sum(conversation_of(str(row.get("query")), row.get("metadata") or {}) is not None for row in rows)
+
+
 def never_right(row: Mapping[str, Any]) -> str:
     """The reason why no answer to a row can be right, as a sentence; "" without one."""
     expected = row.get("expected_outcome")
@@ -127,7 +133,7 @@ def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[
         if not mapping.answer and messages[-1]["role"] == "assistant":
             answer = messages[-1]["content"]
             messages = messages[:-1]
-        query = _as_text(messages)
+        query = conversation_text(messages)
         further = {"messages": messages} if len(messages) > 1 else {}
     if not isinstance(query, str) or not query.strip():
         raise ValueError(f"column {mapping.query!r} has no text.")
@@ -237,10 +243,3 @@ def _content(content: Any) -> str:
         else:
             parts.append(str(part))
     return "\n".join(part for part in parts if part)
-
-
-def _as_text(messages: Sequence[Mapping[str, Any]]) -> str:
-    """A conversation as one query: of a single user's message its text, else who said which."""
-    if len(messages) == 1:
-        return str(messages[0]["content"])
-    return "\n\n".join(f"{str(one['role']).capitalize()}: {one['content']}" for one in messages)

@@ -11,7 +11,15 @@ from agentcore_site.lib.errors import Invalid, TooLarge
 from agentcore_site.lib.storable import unstorable
 from agentcore_site.lib.text_uploads import refused
 from training.config.validation import MAX_QUERIES, ConfigError, parse_queries
-from training.data.mapping import ColumnMapping, graded_by, guessed, mapped, never_right, written_by_python
+from training.data.mapping import (
+    ColumnMapping,
+    conversations_in,
+    graded_by,
+    guessed,
+    mapped,
+    never_right,
+    written_by_python,
+)
 from training.data.tables import MAX_BYTES, RowTable, read_table
 
 __all__ = ["MAX_BYTES", "Preview", "clean_rows", "preview", "read_rows", "shown_cell"]
@@ -30,6 +38,7 @@ class Preview:
     rows: list[dict[str, Any]]
     size: int
     graders: list[tuple[str, int]]
+    conversations: int
     fault: str = ""
 
 
@@ -61,7 +70,16 @@ def preview(filename: str, content: bytes, mapping: ColumnMapping | None = None)
         rows = _rows_of(table, chosen)
     except (Invalid, TooLarge) as error:
         fault = error.message
-    return Preview(columns, chosen, table.rows[:SHOWN], rows[:SHOWN], len(table.rows), graded_by(rows), fault)
+    return Preview(
+        columns,
+        chosen,
+        table.rows[:SHOWN],
+        rows[:SHOWN],
+        len(table.rows),
+        graded_by(rows),
+        conversations_in(rows),
+        fault,
+    )
 
 
 def shown_cell(value: Any) -> str:

@@ -185,6 +185,14 @@ def test_images_stay_as_addresses_and_conversations_as_messages() -> None:
     assert [one["role"] for one in found["metadata"]["messages"]] == ["system", "user"]
 
 
+def test_preview_says_how_many_queries_are_conversations() -> None:
+    turns = [("human", "a?"), ("gpt", "b"), ("human", "c?"), ("gpt", "d")]
+    row = {"conversations": [{"from": who, "value": text} for who, text in turns]}
+    one = {"conversations": row["conversations"][2:]}
+    found = preview("q.json", json.dumps([row, one]).encode())
+    assert (found.conversations, [row["expected_outcome"] for row in found.rows]) == (1, [{"answer": "d"}] * 2)
+
+
 def test_preview_says_columns_rows_and_graders_or_the_fault() -> None:
     found = preview("q.csv", b"question,answer\na,1\nb,2\n")
     assert (found.columns, found.mapping, found.size) == (

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from budgets.llm.types import Message
+from experiences.rollouts.conversations import conversation_of
 from experiences.rollouts.environments.base import EquippedEpisode, TextEpisode
 from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, RolloutAttempt, noting
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
@@ -65,6 +67,10 @@ class LLMRuntime:
             iteration=key.iteration,
         )
         play = PhilosophyPlay(talk, episode, prompt_with(self.system, context.text), self.instructions)
+        said = conversation_of(attempt.scenario.query, attempt.scenario.metadata)
+        if said is not None:
+            before = tuple(Message(role, text) for role, text in said.before)
+            play = replace(play, system=prompt_with(play.system, said.system), before=before, task=said.task)
         return await PHILOSOPHIES.get(self.philosophy)(play)
 
     async def _toolset(self, episode: TextEpisode) -> Toolset:

@@ -34,6 +34,7 @@ class PhilosophyPlay:
     system: str
     instructions: Instructions = INSTRUCTIONS
     before: tuple[Message, ...] = ()
+    task: str = ""  # the user's last message, where the query is a conversation; else the world's opening
     said: Message = field(default_factory=lambda: Message("assistant"))  # the loop's last answer, whole
 
     def prompt(self, *parts: str) -> Message:
@@ -52,6 +53,8 @@ class PhilosophyPlay:
         return self.instructions.answer if self.episode.one_answer else ""
 
     async def opening(self) -> str:
+        if self.task:
+            return self.task
         try:
             return await self.episode.opening()
         except Exception as error:

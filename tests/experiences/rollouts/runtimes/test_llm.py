@@ -15,6 +15,7 @@ from budgets.llm.types import Endpoint
 from budgets.meter_port import BudgetRefused, CallKey, FreeMeter, MeterFailure
 from budgets.pricing import Price
 from experiences.rollouts.collect import RolloutLimits, RolloutPlan, collect, run_rollout
+from experiences.rollouts.conversations import conversation_text
 from experiences.rollouts.environments.answers import answer_in
 from experiences.rollouts.environments.dataset import dataset_environment
 from experiences.rollouts.runtimes.base import Halted
@@ -76,9 +77,10 @@ async def rolled(
     retries: int = 0,
     timeout_s: float = 5.0,
     options: dict[str, Any] | None = None,
+    rows: list[dict[str, Any]] = ROWS,
     **runtime: Any,
 ) -> Trajectory:
-    environment = dataset_environment(ROWS, options or {})
+    environment = dataset_environment(rows, options or {})
     scenario = environment.scenarios("all", 1, 0)[0]
     async with client_of(server, meter or FreeMeter(), retries, timeout_s) as model:
         return await run_rollout(
@@ -378,3 +380,33 @@ async def test_a_meter_that_fails_halts_the_run_and_fails_no_rollout(passing: bo
             await rolled(server, meter=Broken(passing))
         assert not server.requests
     assert halted.value.reason == reason
+
+
+SAID = [
+    {"role": "system", "content": "You sell tea."},
+    {"role": "user", "content": "Which tea is mild?"},
+    {"role": "assistant", "content": "White tea."},
+    {"role": "user", "content": "And strong?"},
+]
+
+
+@pytest.mark.parametrize("philosophy", ["chat", "cot", "react"])
+async def test_a_query_that_is_a_conversation_is_sent_message_by_message(philosophy: str) -> None:
+    row = {
+        "query": conversation_text(SAID),
+        "expected_outcome": {"contains": "assam"},
+        "metadata": {"messages": SAID},
+    }
+    with ModelServer(brain=lambda messages: "Assam.") as server:
+        result = await rolled(server, rows=[row], philosophy=philosophy, system="Be brief.", toolset=Toolset())
+    first, *others = server.requests[0].body["messages"]
+    assert first["role"] == "system" and first["content"].startswith("Be brief.\n\nYou sell tea.")
+    assert [(one["role"], one["content"]) for one in others] == [(one["role"], one["content"]) for one in SAID[1:]]
+    assert (result.success, result.query) == (True, row["query"])
+
+
+async def test_messages_of_another_query_in_metadata_change_nothing() -> None:
+    row = {"query": "What is 17 * 23?", "expected_outcome": {"answer": 391}, "metadata": {"messages": SAID}}
+    with ModelServer(brain=lambda messages: "391") as server:
+        await rolled(server, rows=[row], philosophy="chat", toolset=Toolset())
+    assert [one["content"] for one in server.requests[0].body["messages"]] == ["What is 17 * 23?"]
