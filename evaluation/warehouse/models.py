@@ -75,7 +75,7 @@ class HourlyMeasure(models.Model):
     agent_id = models.UUIDField()
     purpose = models.CharField(max_length=12)
     arm = models.CharField(max_length=10)
-    model = models.CharField(max_length=80)
+    model = models.CharField(max_length=200)
     hour = models.DateTimeField()
     day = models.DateField()
     measure = models.CharField(max_length=90)

@@ -127,7 +127,7 @@ class TrajectoryRecord(models.Model):
     cost_micros = models.BigIntegerField(default=0)
     duration_ms = models.FloatField()
     policy_version = models.CharField(max_length=60, blank=True)
-    model = models.CharField(max_length=80, blank=True)
+    model = models.CharField(max_length=200, blank=True)
     components = models.JSONField(default=dict)
     evidence = models.JSONField(default=dict)
     steps = SealedJSONField(default=list)

@@ -17,6 +17,8 @@ from training.weights.engine import BadInput
 from training.weights.token_tree import TokenTree
 
 SAME: Final = 1e-3  # relative difference of two ways to compute a model's logits; bfloat16 has its own
+AUTO: Final = "auto"
+COMPUTES_BFLOAT16: Final = ("avx512_bf16", "amx_bf16", "bf16")  # instructions of processors, as torch names them
 TRIED: Final = ([5, 6, 7, 8, 9], [5, 6, 7, 10, 11, 12])
 
 
@@ -115,3 +117,11 @@ class CausalModel:
 
 def _single(row: Sequence[int], device: str) -> tuple[torch.Tensor, torch.Tensor]:
     return torch.tensor([list(row)], device=device), torch.arange(len(row), device=device)[None]
+
+
+def number_kind(asked: str, device: str) -> str:
+    """The kind of number that a base's weights are kept in. "auto" takes bfloat16 where the processor computes it."""
+    if asked not in ("", AUTO):
+        return asked
+    here = torch.cpu.get_capabilities() if asked == AUTO else {}
+    return "bfloat16" if device == "cuda" or any(here.get(name) is True for name in COMPUTES_BFLOAT16) else "float32"

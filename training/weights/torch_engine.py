@@ -20,7 +20,7 @@ from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from training.policies.archive import MOST_UNPACKED, CorruptState, nested, pack, under, unpack
-from training.weights.causal_model import CausalModel
+from training.weights.causal_model import CausalModel, number_kind
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
 from training.weights.sampling import DrawnBatch
 from training.weights.token_tree import TokenTree, batches_of, trees_of
@@ -50,7 +50,8 @@ class Slot:
 
 class TorchEngine:
     """``folder`` is a model as ``save_pretrained`` writes it; nothing is fetched. ``memory``: bytes that an update or a
-    batch of answers may take beside the weights. ``decode`` gives the text of tokens, for answers that stop at one."""
+    batch of answers may take beside the weights. ``decode`` gives the text of tokens, for answers that stop at one.
+    ``dtype`` "auto" is bfloat16 where the processor computes it."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class TorchEngine:
 
         self.folder, self.memory, self._decode = folder, memory, decode
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
-        kind = dtype or ("bfloat16" if self.device == "cuda" else "float32")
+        kind = number_kind(dtype, self.device)
         model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=getattr(torch, kind))
         self._model = model.to(self.device).eval().requires_grad_(False)
         self._causal = CausalModel(self._model, self.device)

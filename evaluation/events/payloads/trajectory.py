@@ -151,7 +151,7 @@ def trajectory_read(payload: Mapping[str, Any], *, scenario: int) -> Trajectory:
         success=succeeded,
         outcome=float(succeeded),
         evidence={OUTSIDE: _kept(payload, task, about)},
-        model=str(about.get("model", ""))[:80],
+        model=str(about.get("model", ""))[:200],
         started_at=began.timestamp(),
         duration_ms=(ended - began).total_seconds() * 1e3,
     )

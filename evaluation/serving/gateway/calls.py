@@ -198,7 +198,7 @@ class Calls:
             "key": call.consumer.prefix,
             "key_id": str(call.consumer.key_id) if call.consumer.key_id else None,
             "session": session_name(call.session if model.agent_id else ""),
-            "model": redact(call.priced or model.name)[:120],
+            "model": redact(call.priced or model.name)[:200],
             "streamed": call.request.stream,
             "told": call.lesson_handles[:200],
             "temperature": call.temperature,

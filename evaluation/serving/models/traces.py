@@ -54,7 +54,7 @@ class ProductionTrace(Scoped):
     key_id = models.UUIDField(null=True)
     session = models.CharField(max_length=120, blank=True)
     metadata: Any = models.JSONField(default=dict, help_text="Metadata of the task from the caller, by name.")
-    model = models.CharField(max_length=120)
+    model = models.CharField(max_length=200)
     endpoint = models.CharField(max_length=80, blank=True)
     streamed = models.BooleanField(default=False)
     request: Any = SealedJSONField(default=dict)

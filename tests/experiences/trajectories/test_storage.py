@@ -59,6 +59,12 @@ def test_trajectories_are_read_back_as_written_to_the_bit() -> None:
     assert last_kept_iteration(whose) == 3
 
 
+def test_the_name_of_a_released_model_is_kept_whole() -> None:
+    whose, name = owner(), f"{'m' * 120}@{'0' * 64}"
+    trajectories_write(whose, [one := trajectory(model=name)])
+    assert trajectories_kept(whose, iteration=3)[one.key].model == name
+
+
 def test_a_reward_that_could_not_be_scored_comes_back_as_nan() -> None:
     whose = owner()
     trajectories_write(whose, [trajectory(reward=math.nan, error="reward: ValueError")])

@@ -18,6 +18,7 @@ from experiences.rollouts.types import RolloutKey, Scenario, Step, Trajectory, T
 from training.learners.weights_update import update_weights  # noqa: E402
 from training.policies.weights import WeightsPolicy, weights_from  # noqa: E402
 from training.schema import GRPOConfig  # noqa: E402
+from training.weights.causal_model import number_kind  # noqa: E402
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, UnknownWeights  # noqa: E402
 from training.weights.torch_engine import TorchEngine  # noqa: E402
 
@@ -237,3 +238,14 @@ def test_an_input_that_does_not_fit_is_refused_and_changes_nothing(engine: Torch
     engine.forward_backward("kept", [Datum(PROMPTS[0], (float("nan"),) * 8)])
     assert engine.optim_step("kept", Adam(0.01)) == {"grad_norm": 0.0, "skipped": 1.0}
     assert engine.save("kept") == before
+
+
+@pytest.mark.parametrize(
+    ("asked", "there", "kind"),
+    [("", True, "float32"), ("auto", True, "bfloat16"), ("auto", False, "float32"), ("bfloat16", False, "bfloat16")],
+)
+def test_bfloat16_is_taken_by_itself_where_the_processor_computes_it(
+    asked: str, there: bool, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {"avx512_bf16": there, "cpu_name": "x"})
+    assert number_kind(asked, "cpu") == kind

@@ -17,6 +17,7 @@ pytestmark = [
     pytest.mark.thorough(reason="a site and a model server run, and a model is trained"),
     pytest.mark.slow(reason="a site and a model server run, and a model is trained"),
 ]
+NAME = "SmolLM2-135M-Instruct"  # with the SHA-256 of a release longer than the names of most services
 
 
 def test_a_model_is_measured_trained_and_held_back_by_the_gate_where_it_gained_nothing(
@@ -25,8 +26,8 @@ def test_a_model_is_measured_trained_and_held_back_by_the_gate_where_it_gained_n
     monkeypatch.setattr(model_demo, "CONFIG", model_demo.CONFIG | {"n_iterations": 2, "eval_samples": 1})
     monkeypatch.setattr(model_demo.env, "data_dir", lambda: tmp_path)
     said: list[str] = []
-    with ModelServerProcess(model_folder) as server:
-        agent = demo.seed_sums(server.base_url, model_folder.name, server.token)
+    with ModelServerProcess(model_folder, "--name", NAME) as server:
+        agent = demo.seed_sums(server.base_url, NAME, server.token)
         found: dict[str, Any] = model_demo.model_learns(agent, live_site.url, said.append, seed=1)
     assert found["status"] == "completed" and found["iterations"] == 2 and found["gateway_asked"] == 20
     assert found["success_rate"] is not None and found["trajectories"] >= 2 * 64

@@ -34,7 +34,12 @@ class Command(BaseCommand):
             default=1_000,
             help="MB that an update or a batch of answers may take, beside the weights.",
         )
-        parser.add_argument("--dtype", default="", choices=("", "float32", "bfloat16"), help="Of the base's weights.")
+        parser.add_argument(
+            "--dtype",
+            default="",
+            choices=("", "float32", "bfloat16", "auto"),
+            help="Of the base's weights; auto: bfloat16 where the processor computes it.",
+        )
         parser.add_argument("--parent", action="store_true", help="End when standard input is closed.")
 
     def handle(

@@ -46,7 +46,7 @@ ROLES = {
 NEEDED = ("DATABASE_URL", "REDIS_URL", "SECRET_KEY")  # of a role of its own
 MIGRATION_SECONDS = 600
 WEIGHTS_PORT = 8300
-WEIGHTS_MEMORY_MB = 400  # beside the weights: with the site all stays below 3 GB for a model of 135M parameters
+WEIGHTS_MEMORY_MB = 300  # beside the weights: with the site all stays below 3 GB for a model of 135M parameters
 MODEL_SECONDS = 300.0  # until a model server is ready: torch loads, then the model
 RANDOM_MODEL = "random"  # created by `model_server` itself
 DEMOS_THAT_END = ("demo_loop", "demo_ace")  # the site ends with them
@@ -186,10 +186,12 @@ class Command(BaseCommand):
         os.environ.update(known)
         self.say(f"model server: {known['WEIGHTS_URL']} (its key: {key})")
         command = [*_manage(), "model_server", model, "--port", str(port), "--memory", str(WEIGHTS_MEMORY_MB)]
+        command += ["--dtype", "float32" if model == RANDOM_MODEL else "auto"]
         # The model made at random is too small for threads; with one its sums repeat bit for bit.
         threads = 1 if model == RANDOM_MODEL else os.cpu_count() or 1
         # Threads that wait actively take the cores from the site: beside other work an update took six times as long.
-        lean = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1"}
+        lean = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "2"}
+        lean["HF_HUB_OFFLINE"] = "1"
         return Process(
             "weights",
             command,
