@@ -7,6 +7,6 @@ BACK = "ALTER TABLE experiences_trajectory ALTER COLUMN model TYPE varchar(80) U
 
 
 class Migration(migrations.Migration):
-    dependencies = [("experiences", "0036_erasures_named")]
+    dependencies = [("experiences", "0037_chat_philosophy")]
 
     operations = [migrations.RunSQL(LONGER, BACK)]
