@@ -192,7 +192,7 @@ def _context_size(setup: TrainerSetup, policy: ContextPolicy, choice: Choice) ->
 
 
 def _known(policy: ContextPolicy) -> QueryRule | None:
-    return policy.rule() if policy.selects and policy.words.size else None
+    return policy.rule() if policy.selects and policy.words.size and policy.live.any() else None
 
 
 def where(choice: Choice, known: QueryRule, queries: Sequence[str]) -> dict[str, dict[str, Any]]:
