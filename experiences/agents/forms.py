@@ -13,6 +13,7 @@ from agentcore_site.lib.errors import DomainError
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.endpoint_config import PURPOSES
 from experiences.agents.evolution_settings import MOST_ROUNDS
+from experiences.agents.option_fields import OptionsWidget, PluginOptionsField, options_context
 from experiences.agents.selectors import endpoints_visible, tool_servers_visible, with_rows
 from experiences.agents.services.agents import EDITABLE
 from experiences.agents.toolset_of import tool_names
@@ -230,9 +231,7 @@ class AgentForm(RowForm):
         required=False,
         help_text="Default reward of its jobs.",
     )
-    reward_options = OptionsField(
-        required=False, label="Options of the reward", help_text="A JSON object, as /api/v1/rewards describes them."
-    )
+    reward_options = PluginOptionsField(rewards, "reward", label="Options of the reward")
     grouped_execution = forms.BooleanField(
         required=False,
         label="Allow training in groups (training-free GRPO)",
@@ -300,7 +299,7 @@ class AgentForm(RowForm):
     environment = forms.ChoiceField(
         choices=environment_choices, initial="reasoning_gym", help_text="Source of its queries and tools."
     )
-    environment_options = OptionsField(required=False, label="Options of the environment", help_text="A JSON object.")
+    environment_options = PluginOptionsField(environments, "environment", label="Options of the environment")
 
     def __init__(self, *args: Any, actor: Actor, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -326,6 +325,12 @@ class AgentForm(RowForm):
             self.fields[name].help_text = of_site + LIMITS.get(name, "")
         stamped = [("", "None: its own system prompt"), *((str(pack.pk), pack.name) for pack in packs_visible(actor))]
         cast(forms.ChoiceField, self.fields["prompt_pack"]).choices = stamped
+
+    def options_context(self, name: str) -> dict[str, Any]:
+        """Context of the inputs for the options in the field ``name``."""
+        widget = cast(OptionsWidget, self.fields[name].widget)
+        chosen = str(self[widget.chooser].value() or "")
+        return options_context(name, widget.registry, chosen, self[name].data if self.is_bound else self[name].initial)
 
     @classmethod
     def initial_of(cls, agent: Agent) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from agentcore_site.console.row_pages import RowPages
 from agentcore_site.lib.errors import Conflict, Invalid
 from agentcore_site.tenancy.actors import Actor
 from experiences.agents.forms import AgentForm
+from experiences.agents.option_fields import options_context
 from experiences.agents.selectors import endpoint_get, tool_server_get
 from experiences.agents.services.agent_tests import AgentTest, agent_test
 from experiences.agents.services.agents import agent_archive, agent_create, agent_update
@@ -21,6 +22,7 @@ from experiences.agents.services.tool_servers import tool_server_offer
 from experiences.models import Agent
 from experiences.models.agent_lookup import agent_get, agents_visible
 from experiences.rollouts.environments import environments
+from experiences.rollouts.rewards import rewards
 
 
 class AgentPages(RowPages):
@@ -43,7 +45,8 @@ class AgentPages(RowPages):
         return {"actor": actor}
 
     def context(self, actor: Actor, form: Any, row: Any) -> dict[str, Any]:
-        return {"servers": _servers(form, row), **_options(str(form["environment"].value() or ""))}
+        options = [form.options_context(name) for name in ("reward_options", "environment_options")]
+        return {"servers": _servers(form, row), "of_reward": options[0], "of_environment": options[1]}
 
 
 pages = AgentPages()
@@ -95,8 +98,11 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 @page
 def options(request: HttpRequest, actor: Actor) -> HttpResponse:
-    """Descriptions of the chosen environment's options, for the form."""
-    return render(request, "agents/_options.html", _options(request.GET.get("environment", "")))
+    """Inputs for the options of the reward or environment that was chosen in the form."""
+    of_reward = "reward" in request.GET
+    field, registry = ("reward_options", rewards) if of_reward else ("environment_options", environments)
+    context = options_context(field, registry, request.GET.get("reward" if of_reward else "environment", ""), {})
+    return render(request, "agents/_option_fields.html", {"of": context})
 
 
 def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:
@@ -116,9 +122,3 @@ def _servers(form: AgentForm, agent: Agent | None) -> list[dict[str, Any]]:
 def _named(names: list[str], shown: bool) -> list[dict[str, Any]] | None:
     """Tools as far as they are known without asking their server; None where nothing is."""
     return [{"own_name": name, "granted": True} for name in names] if shown else None
-
-
-def _options(environment: str) -> dict[str, Any]:
-    if environment not in environments.names():
-        return {"environment": "", "help": {}}
-    return {"environment": environment, "help": dict(environments.get(environment).option_help)}

@@ -160,6 +160,7 @@ class DatasetFactory:
 
     title: ClassVar[str] = "Datasets"
     description: ClassVar[str] = "Your own queries, each with what counts as success."
+    options: ClassVar[Mapping[str, Option]] = OPTIONS
     option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> DatasetEnvironment:

@@ -186,6 +186,7 @@ OPTIONS: Final[Mapping[str, Option]] = {
 class ReasoningGymFactory:
     title: ClassVar[str] = "Reasoning gym"
     description: ClassVar[str] = "Tool use on reasoning-gym's items, scored by their own verifiers; needs no key."
+    options: ClassVar[Mapping[str, Option]] = OPTIONS
     option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> ReasoningGymEnvironment:

@@ -97,6 +97,7 @@ class AgentGymFactory:
     speaks_text_only: ClassVar[bool] = True
     address_options: ClassVar[tuple[str, ...]] = ("base_url",)  # what our workers will call
     description: ClassVar[str] = "A world on an AgentGym environment server, over HTTP; for language models."
+    options: ClassVar[Mapping[str, Option]] = OPTIONS
     option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> AgentGymEnvironment:

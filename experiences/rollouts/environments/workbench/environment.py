@@ -134,6 +134,7 @@ class WorkbenchFactory:
     one_answer: ClassVar[bool] = True
     brings_tools: ClassVar[bool] = True
     description: ClassVar[str] = "Generated tasks of coding, analysis, research and tool use; for language models."
+    options: ClassVar[Mapping[str, Option]] = OPTIONS
     option_help: ClassVar[Mapping[str, str]] = help_of(OPTIONS)
 
     def __call__(self, options: Mapping[str, Any]) -> WorkbenchEnvironment:
