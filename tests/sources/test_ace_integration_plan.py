@@ -46,7 +46,7 @@ def model() -> Iterator[ModelServer]:
 @pytest.fixture
 def agent(adam: Any, model: ModelServer) -> Agent:
     """The plan's agent: of a language model, and made to evolve."""
-    made = model_agent(Actor(adam), model, "Agent 123")
+    made = model_agent(Actor(adam), model, "Agent 123", philosophy="react")
     assert made.slug == "agent-123"
     return agent_update(Actor(adam), made, evolves=True, leave_out_rate=0)
 
