@@ -91,7 +91,7 @@ def proof_of(release: Release) -> ReleaseProof:
 
 def served_as(bundle: Bundle) -> str:
     """Sentences on the gateway's prompting of the model, compared with that while it was measured."""
-    name = Philosophy(bundle.philosophy).label if bundle.philosophy else "its philosophy"
+    name = dict(Philosophy.choices).get(bundle.philosophy, "its philosophy")
     if bundle.runtime == AgentRuntime.ACTION:
         return "As it was measured: it plays one episode for each query, always with its best action."
     if bundle.runtime != AgentRuntime.LLM:

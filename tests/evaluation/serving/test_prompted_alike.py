@@ -6,6 +6,7 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import openai
@@ -24,11 +25,13 @@ from evaluation.serving.releases.selectors import bundle_of
 from evaluation.serving.releases.services import release_make
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
+from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create
 from experiences.models import Agent
 from tests.evaluation.serving.production import Production
 from tests.factories import ExperienceFactory
 from tests.support.llm_acts import act
 from tests.support.llm_server import ModelServer
+from tests.support.mcp_server import MCPHTTP
 from tests.support.playbooks import PRICE
 from tests.support.running import run_to_end
 from tests.support.workers import Fleet
@@ -238,3 +241,30 @@ def test_a_release_of_an_earlier_version_is_served_without_instructions(shop: Pr
     assert "Use the tools" not in str(server.requests[-1].body) and "tools" not in server.requests[-1].body
     assert digest(bundle_of(earlier).as_json()) == digest(stored)
     assert served_as(bundle_of(earlier)).startswith("Made by an earlier version: the gateway sends prompt")
+
+
+def test_tools_of_a_tool_server_are_called_at_the_gateway(
+    fleet: Fleet, adam: Any, endpoint: Any, server: ModelServer, journal: str
+) -> None:
+    def brain(messages: list[dict[str, Any]]) -> Any:
+        if messages[-1]["role"] == "tool":
+            return f"Answer: {messages[-1]['content']}"
+        function = {"name": "sums__add", "arguments": json.dumps({"a": 2, "b": 40})}
+        return {"content": None, "tool_calls": [{"id": "c1", "type": "function", "function": function}]}
+
+    server.brain = brain
+    with MCPHTTP() as offering:
+        tools = tool_server_create(Actor(adam), name="sums", url=offering.url, token="tok-1", tools=["add"])
+        agent = made(Actor(adam), endpoint, tool_servers=[tools])
+        assert agent.philosophy == "react"
+        shop = served(fleet, Actor(adam), agent, journal)
+        with ThreadPoolExecutor(4) as pool:
+            answers = list(pool.map(lambda _: shop.ask(messages=QUERY), range(8)))
+        assert [one.json()["choices"][0]["message"]["content"] for one in answers] == ["42"] * 8
+        assert {one.get("authorization") for one in offering.seen} == {"Bearer tok-1"}
+    refused = shop.ask(messages=QUERY)
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "5") and "sums" in refused.text
+    tool_server_archive(Actor(adam), tools)
+    time.sleep(1.5)  # what is served is believed for a second
+    gone = shop.ask(messages=QUERY)
+    assert gone.status_code == 503 and "Without its tool servers the release can't act. Gone: sums" in gone.text
