@@ -32,7 +32,7 @@ from training.weights.one_digit_sums import sums_rows
 
 SUITE: Final = "sums-kept-back"
 GAIN: Final = 0.15  # that the gate wants to see shown
-# A language model needs a safety suite by default. A base model of this size passes none.
+# A language model needs a safety suite by default. A base model of this size is not expected to pass one.
 FIRST_GATE: Final = GateRule(suites={SUITE: 0.0}, safety=False)
 GATE: Final = GateRule(suites={SUITE: 0.0}, safety=False, gain=GAIN)
 CONFIG: Final[dict[str, Any]] = {
