@@ -42,7 +42,7 @@ def evolved(operator: Actor, adam: Any, *deltas: dict[str, Any], tools: ToolServ
         agent = model_agent(Actor(adam), server)
         if tools is not None:
             granted = {str(tools.pk): ["issue_refund", "get_order"]}
-            agent_update(operator, agent, tool_servers=[tools], granted_tools=granted)
+            agent_update(operator, agent, philosophy="react", tool_servers=[tools], granted_tools=granted)
         playbook = playbook_of(operator, agent)
         lived(operator, agent, 2)
         job = run_to_end(evolution_queue(operator, playbook).job)
