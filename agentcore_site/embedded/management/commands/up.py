@@ -189,7 +189,7 @@ class Command(BaseCommand):
         command += ["--dtype", "float32" if model == RANDOM_MODEL else "auto"]
         # The model made at random is too small for threads; with one its sums repeat bit for bit.
         threads = 1 if model == RANDOM_MODEL else os.cpu_count() or 1
-        # Threads that wait actively take the cores from the site: beside other work an update took six times as long.
+        # Threads that wait actively take the cores from other processes of the site.
         lean = {"OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "MALLOC_ARENA_MAX": "2"}
         lean["HF_HUB_OFFLINE"] = "1"
         return Process(
