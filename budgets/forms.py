@@ -200,7 +200,7 @@ class PriceForm(ServiceForm):
 
     @property
     def has_kinds(self) -> bool:
-        """Whether one of them has a value or is wrong, so that they are shown open."""
+        """True if one of these fields has a value or an error: the page then shows them unfolded."""
         return any(field.value() or field.errors for field in self.kinds)
 
     def clean(self) -> dict[str, Any]:

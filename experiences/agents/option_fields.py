@@ -47,7 +47,7 @@ class OptionInput:
         return self.name.replace(".", " ").replace("_", " ").capitalize()
 
     def shows(self, value: Any) -> bool:
-        """Whether the input can hold the value. A text is what was typed."""
+        """True if the input can show the value. A text is always shown: a person may have typed it."""
         kinds = {"flag": bool, "number": int | float, "names": list | tuple, "object": dict}
         return isinstance(value, str | kinds.get(self.kind, str))
 

@@ -24,5 +24,5 @@ def strategy_fault(strategy: str, release: Release, serving: AgentServing) -> st
 
 
 def _acts(bundle: Bundle) -> bool:
-    """Whether the gateway calls tools for it that may change something: others than our own, which only compute."""
+    """True if the gateway calls tools of this release that may change something. Our built-in tools only compute."""
     return bundle.is_played and bool(bundle.servers or set(bundle.tools) - {tool.name for tool in QUICK})

@@ -90,7 +90,7 @@ class Bundle:
 
     @property
     def is_played(self) -> bool:
-        """Whether an answer takes instructions, and perhaps several calls, which the gateway makes."""
+        """True if the gateway adds instructions and, where needed, makes several calls for an answer."""
         return self.play is not None and bool(self.play.instructions) and not self.play.world
 
     def as_json(self) -> dict[str, Any]:

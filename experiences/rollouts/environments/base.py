@@ -133,8 +133,8 @@ environments: Registry[EnvironmentFactory] = Registry("environment", entry_point
 
 
 def is_a_world(name: str) -> bool:
-    """Whether episodes of an environment bring tools of their own, or answer each message, so that nothing outside of
-    it plays them."""
+    """True if episodes of the environment bring tools of their own or answer each message. Only the environment can
+    play such episodes."""
     factory = environments.get(name) if name in environments.names() else None
     answers_back = getattr(factory, "speaks_text_only", False) and not getattr(factory, "one_answer", False)
     return bool(getattr(factory, "brings_tools", False) or answers_back)
