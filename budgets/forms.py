@@ -278,7 +278,7 @@ class UsageFileForm(ServiceForm):
             raise ValidationError(str(error)) from error
 
     def values(self) -> dict[str, Any]:
-        """The arguments of ``services.usage_compare``."""
+        """The arguments of ``selectors.usage_compared``."""
         given = self.cleaned_data
         return {"files": [one.read() for one in (given["file"], given["second"]) if one], "zone": given["zone"]}
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta, tzinfo
 from typing import Any, Final
 
 from django.db.models import Count, DateTimeField, F, Func, Q, QuerySet, Sum, Value
@@ -28,7 +28,8 @@ from budgets.models import (
     ModelPrice,
     Scope,
 )
-from budgets.usage_files.comparison import LedgerUse
+from budgets.usage_files.comparison import Comparison, LedgerUse, compared
+from budgets.usage_files.reading import UsageFile, joined, read_usage
 
 NAMES: Final = {Scope.ORGANIZATION: "your organisation's", Scope.AGENT: "this agent's", Scope.JOB: "this job's"}
 COLUMN: Final = {
@@ -244,6 +245,19 @@ def ledger_use(rows: QuerySet[LedgerEntry], first: date, last: date) -> list[Led
         )
         for row in grouped.order_by("quarter", "model")
     ]
+
+
+def usage_compared(
+    rows: QuerySet[LedgerEntry], *, files: Iterable[bytes], zone: tzinfo
+) -> tuple[Comparison, UsageFile]:
+    """A provider's usage exports against these rows of the ledger; checks no rights.
+
+    Raises:
+        Invalid, TooLarge: a file can't be read, or two files say the same.
+    """
+    file = joined([read_usage(content) for content in files])
+    days = [line.day for line in file.lines]
+    return compared(file.lines, ledger_use(rows, min(days), max(days)), zone), file
 
 
 CALL: Final = Q(kind__in=("settle", "charge"))

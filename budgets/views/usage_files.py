@@ -13,9 +13,9 @@ from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import UsageFileForm
-from budgets.selectors import ledger_use, ledger_visible
-from budgets.usage_files.comparison import Comparison, compared, difference_words
-from budgets.usage_files.reading import UsageFile, joined, read_usage
+from budgets.selectors import ledger_visible, usage_compared
+from budgets.usage_files.comparison import Comparison, difference_words
+from budgets.usage_files.reading import UsageFile
 
 SHOWN: Final = 400  # lines
 
@@ -44,8 +44,5 @@ def reconcile(request: HttpRequest, actor: Actor) -> HttpResponse:
 def _compared(
     actor: Actor, organization: Organization, *, files: list[bytes], zone: tzinfo
 ) -> tuple[Comparison, UsageFile]:
-    """Raises Invalid, TooLarge: a file can't be read."""
-    file = joined([read_usage(content) for content in files])
     rows = ledger_visible(actor).filter(organization_id=organization.id)
-    days = [line.day for line in file.lines]
-    return compared(file.lines, ledger_use(rows, min(days), max(days)), zone), file
+    return usage_compared(rows, files=files, zone=zone)

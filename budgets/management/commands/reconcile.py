@@ -12,9 +12,9 @@ from agentcore_site.lib.errors import DomainError
 from agentcore_site.lib.money_format import exact
 from agentcore_site.tenancy.models import Organization
 from budgets.models import LedgerEntry
-from budgets.selectors import ledger_use
-from budgets.usage_files.comparison import ComparedLine, compared, difference_words, zone_of
-from budgets.usage_files.reading import MAX_BYTES, joined, read_usage
+from budgets.selectors import usage_compared
+from budgets.usage_files.comparison import ComparedLine, difference_words, zone_of
+from budgets.usage_files.reading import MAX_BYTES
 
 
 class Command(BaseCommand):
@@ -28,14 +28,12 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         organization = _organization(options["organization"])
+        rows = LedgerEntry.objects.filter(organization_id=organization.pk)
+        contents = map(_content, options["file"])
         try:
-            file = joined([read_usage(_content(path)) for path in options["file"]])
-            zone = zone_of(options["zone"])
+            found, file = usage_compared(rows, files=contents, zone=zone_of(options["zone"]))
         except (DomainError, ValueError) as error:
             raise CommandError(str(error)) from error
-        days = [line.day for line in file.lines]
-        rows = LedgerEntry.objects.filter(organization_id=organization.pk)
-        found = compared(file.lines, ledger_use(rows, min(days), max(days)), zone)
         for line in found.lines if options["all"] else found.differing:
             self.stdout.write(_words(line))
         for note in file.notes:
