@@ -8,16 +8,12 @@ own sockets.
 from __future__ import annotations
 
 import time
-from functools import cache
 from threading import Lock
 from typing import Final
 
-from django.conf import settings
-from redis import Redis
 from redis.exceptions import RedisError
 
-from agentcore_site.lib.broker import broker_asked
-from agentcore_site.lib.redis_address import redis_client
+from agentcore_site.lib.broker import broker_asked, site_redis
 
 LEASE_SECONDS: Final = 15
 
@@ -38,7 +34,7 @@ def _counted(subject: str, socket: str, limit: int) -> bool:
     key, now = _key(subject), time.time()
     try:
         with broker_asked():
-            pipe = _redis().pipeline()
+            pipe = site_redis().pipeline()
             pipe.zremrangebyscore(key, 0, now)
             pipe.zadd(key, {socket: now + LEASE_SECONDS})
             pipe.zcard(key)
@@ -55,7 +51,7 @@ def slot_renew(subject: str, socket: str) -> None:
     """Keeps a socket counted for another lease."""
     try:
         with broker_asked():
-            pipe = _redis().pipeline()
+            pipe = site_redis().pipeline()
             pipe.zadd(_key(subject), {socket: time.time() + LEASE_SECONDS})
             pipe.expire(_key(subject), LEASE_SECONDS)
             pipe.execute()
@@ -71,15 +67,10 @@ def slot_free(subject: str, socket: str) -> None:
             _here.pop(subject, None)
     try:
         with broker_asked():
-            _redis().zrem(_key(subject), socket)
+            site_redis().zrem(_key(subject), socket)
     except RedisError:
         return  # the member expires after its lease
 
 
 def _key(subject: str) -> str:
     return f"agentcore:sockets:{subject}"
-
-
-@cache
-def _redis() -> Redis:
-    return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

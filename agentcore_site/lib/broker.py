@@ -9,12 +9,16 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Final
 
 from django.conf import settings
 from kombu.exceptions import OperationalError
+from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError
+
+from agentcore_site.lib.redis_address import redis_client
 
 REMEMBERED_SECONDS: Final = 2.0
 
@@ -24,6 +28,12 @@ class BrokerUnavailable(RedisConnectionError):
 
 
 _away_until: dict[str, float] = {}  # by address
+
+
+@cache
+def site_redis() -> Redis:
+    """This process's client of the site's Redis, whose connections are kept; redis-py opens new ones after a fork."""
+    return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)
 
 
 @contextmanager

@@ -8,11 +8,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from django.conf import settings
 from redis.exceptions import LockError, RedisError
 from redis.lock import Lock
 
-from agentcore_site.lib.redis_address import redis_client
+from agentcore_site.lib.broker import site_redis
 
 log = logging.getLogger(__name__)
 
@@ -24,23 +23,22 @@ RENEWED: Final = 3.0
 def exclusive_lock(name: str) -> Iterator[bool]:
     """True if the lock was taken; no other worker gets it until the block ends, however long that takes. Raises
     RedisError where the server can't be reached."""
-    with redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS) as client:
-        lock = Lock(client, f"lock {name}", timeout=SECONDS, blocking=False, thread_local=False)
-        if not lock.acquire():
-            yield False
-            return
-        ended = threading.Event()
-        renewing = threading.Thread(target=_renew, args=(lock, ended, name), daemon=True)
-        renewing.start()
+    lock = Lock(site_redis(), f"lock {name}", timeout=SECONDS, blocking=False, thread_local=False)
+    if not lock.acquire():
+        yield False
+        return
+    ended = threading.Event()
+    renewing = threading.Thread(target=_renew, args=(lock, ended, name), daemon=True)
+    renewing.start()
+    try:
+        yield True
+    finally:
+        ended.set()
+        renewing.join()
         try:
-            yield True
-        finally:
-            ended.set()
-            renewing.join()
-            try:
-                lock.release()
-            except (LockError, RedisError) as error:
-                log.warning("the lock %s was lost before its work ended: %s", name, error)
+            lock.release()
+        except (LockError, RedisError) as error:
+            log.warning("the lock %s was lost before its work ended: %s", name, error)
 
 
 def _renew(lock: Lock, ended: threading.Event, name: str) -> None:

@@ -7,17 +7,13 @@ in any case.
 from __future__ import annotations
 
 import logging
-import os
 import uuid
-from functools import lru_cache
 from typing import Final
 
 import redis
-from django.conf import settings
 from django.db import transaction
 
-from agentcore_site.lib.broker import broker_asked
-from agentcore_site.lib.redis_address import redis_client
+from agentcore_site.lib.broker import broker_asked, site_redis
 
 log = logging.getLogger(__name__)
 
@@ -32,12 +28,6 @@ def announce_on_commit(agent_id: uuid.UUID) -> None:
 def announce(agent_id: uuid.UUID) -> None:
     try:
         with broker_asked():
-            _client(os.getpid()).publish(CHANNEL, str(agent_id))
+            site_redis().publish(CHANNEL, str(agent_id))
     except redis.RedisError as error:
         log.warning("no process could be notified that the context of agent %s changed: %s", agent_id, error)
-
-
-@lru_cache(maxsize=1)
-def _client(_: int) -> redis.Redis:
-    """This process's connections; made again after a fork."""
-    return redis_client(settings.REDIS_URL, **settings.REDIS_TIMEOUTS)

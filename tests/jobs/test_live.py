@@ -240,7 +240,7 @@ async def test_sockets_are_limited_while_redis_is_away(
     path = f"/ws/jobs/{job.id}/"
     before = await opened(path, operator.user)
     away = Redis.from_url("redis://127.0.0.1:1/0", **settings.REDIS_TIMEOUTS)
-    monkeypatch.setattr(socket_slots, "_redis", lambda: away)
+    monkeypatch.setattr(socket_slots, "site_redis", lambda: away)
     monkeypatch.setattr(broker, "_away_until", {})  # and what it was afterwards
     later = [await opened(path, operator.user) for _ in range(2)]
     assert await refused(await socket(path, operator.user)) == consumers.TOO_MANY
