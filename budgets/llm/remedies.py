@@ -6,7 +6,17 @@ import re
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from budgets.llm.errors import BadRequest, LLMError
+from budgets.llm.errors import (
+    AuthFailed,
+    BadRequest,
+    ConnectionLost,
+    ContextTooLong,
+    LLMError,
+    ModelNotFound,
+    NoCredit,
+    RateLimited,
+    Timeout,
+)
 from budgets.llm.fitting import SYSTEM_ROLES
 
 LENGTHS: Final = ("max_tokens", "max_completion_tokens")
@@ -14,6 +24,8 @@ NEVER: Final = frozenset({"model", "messages", "tools", "stream"})
 # Optional parameters of a job's calls, in the order in which they are tried where a refusal names none.
 USUAL: Final = ("seed", "temperature", "stream_options", "top_p")
 OF_MESSAGES: Final = ("reasoning_content", "reasoning_details", "reasoning", "refusal", "annotations", "audio", "name")
+CONTENT: Final = ("content_filter", "content_policy_violation")  # codes
+FILTER: Final = re.compile(r"content (?:management )?(?:policy|filter)|moderation", re.IGNORECASE)
 TOO_LARGE: Final = re.compile(
     r"too (?:large|big|high|long|many)|at most|maximum|exceed|less than|greater than|larger than|context", re.IGNORECASE
 )
@@ -31,7 +43,7 @@ def remedies(error: LLMError, sent: Mapping[str, Any]) -> list[dict[str, Any]]:
 
     ``sent`` is the body. A refusal that names nothing gives several to try.
     """
-    if not isinstance(error, BadRequest) or error.code in ("content_filter", "content_policy_violation"):
+    if not isinstance(error, BadRequest) or error.code in CONTENT:
         return []
     text = error.message
     if NO_SYSTEM.search(text) and _has_system(sent):
@@ -60,8 +72,29 @@ def merged(options: Mapping[str, Any], change: Mapping[str, Any]) -> dict[str, A
     return found
 
 
+CORRECTIONS: Final[tuple[tuple[type[LLMError], str], ...]] = (
+    (AuthFailed, "Correct the endpoint's key, or its rights at the service."),
+    (NoCredit, "Add credit at the service, or use the key of another account."),
+    (ModelNotFound, "Correct the name of the model, or the address: it ends before /chat/completions."),
+    (ContextTooLong, "Shorten the prompt, or use a model with a longer context."),
+    (RateLimited, "Wait a while, or lower the endpoint's options concurrency and per_minute."),
+    (Timeout, "Check that the model is loaded, or raise the endpoint's option timeout_s."),
+    (ConnectionLost, "Check the address, and that the service runs and can be reached from this site."),
+)
+FILTERED: Final = "The service's filter refuses the words of the prompt: change them, or the filter's settings there."
+
+
+def correction(error: BaseException | None) -> str:
+    """The step that a person can take where no option of the endpoint helps; "" where none is known."""
+    if isinstance(error, BadRequest) and (error.code in CONTENT or FILTER.search(error.message)):
+        return FILTERED
+    return next((text for kind, text in CORRECTIONS if isinstance(error, kind)), "")
+
+
 def advice(error: LLMError) -> str:
     """The change that a refusal asks for, as a sentence."""
+    if step := correction(error):
+        return step
     usual: dict[str, Any] = {"messages": [{"role": "system"}], **dict.fromkeys((*USUAL, *LENGTHS, "stop", "logprobs"))}
     found = remedies(error, usual) if error.param or _says_something(error.message) else []
     test = "Test the endpoint: the test finds the options with which the service answers."

@@ -189,13 +189,18 @@ def test_a_file_is_shown_before_it_is_uploaded_and_its_mapping_is_remembered(con
 
     assert "No column is named like a query" in shown()
     chosen = {"query_column": "Frage", "answer_column": "Loesung"}
-    assert "Answers are graded by math (1)" in shown(**chosen)
+    assert "graded by math (numbers and formulas, by their value): 1" in shown(**chosen)
     file = SimpleUploadedFile("own.csv", b"Frage,Loesung,id\nWhat is 2 + 2?,4,7\n")
-    assert "has 1 queries" in text(
+    assert "own, version 1, has 1 query." in text(
         console.post("/datasets/new/", {"file": file, **chosen}, follow=True).content.decode()
+    )
+    file.seek(0)
+    again = {"file": file, "name": "Another name", **chosen}
+    assert "there already, as own, version 1" in text(
+        console.post("/datasets/new/", again, follow=True).content.decode()
     )
     row = DatasetRow.objects.get()
     assert (row.query, row.expected_outcome, row.metadata) == ("What is 2 + 2?", {"answer": 4}, {"id": "7"})
-    assert "Answers are graded by math (1)" in shown()
+    assert "graded by math (numbers" in shown()
     broken = SimpleUploadedFile("own.parquet", b"PAR1")
     assert "not Parquet" in console.post("/datasets/preview/", {"file": broken}).content.decode()

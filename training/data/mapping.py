@@ -34,6 +34,15 @@ ANSWERS: Final = (
 )
 CONVERSATIONS: Final = ("messages", "conversations", "conversation", "prompt", "input", "question")
 ROLES: Final = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
+GRADED_AS: Final = {
+    "exact": "the same text, apart from its form",
+    "math": "numbers and formulas, by their value",
+    "numeric": "numbers, within a tolerance",
+    "contains": "the expected words occur in the answer",
+    "regex": "the answer fits a pattern",
+    "json_schema": "JSON that fits a schema",
+    "judge": "a language model judges by a rubric, at its price",
+}
 NOTHING: Final = "nothing: there is no answer to compare with"
 MAX_WRONG: Final = 5
 
@@ -89,10 +98,10 @@ def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
     return rows
 
 
-def graded_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, int]]:
-    """(scorer, number of rows), most first."""
+def graded_by(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, str, int]]:
+    """(scorer, its way of comparing, number of rows), most first."""
     counts = Counter(scorer_of(row["expected_outcome"]) if row.get("expected_outcome") else NOTHING for row in rows)
-    return counts.most_common()
+    return [(name, GRADED_AS.get(name, ""), n) for name, n in counts.most_common()]
 
 
 def conversations_in(rows: Sequence[Mapping[str, Any]]) -> int:

@@ -37,7 +37,7 @@ class Preview:
     first: list[dict[str, Any]]
     rows: list[dict[str, Any]]
     size: int
-    graders: list[tuple[str, int]]
+    graders: list[tuple[str, str, int]]
     conversations: int
     fault: str = ""
 

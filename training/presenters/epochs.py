@@ -16,7 +16,7 @@ from experiences.lessons.selectors import Z, experiences_visible
 from experiences.models import Experience
 from training.models import TrainingRun
 from training.policies.query_words import words_by_hash
-from training.selectors.failed_rollouts import failed_rollouts, unanswered
+from training.selectors.failed_rollouts import failed_rollouts, unanswered, without_signal
 from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
@@ -151,7 +151,7 @@ def nothing_changed(run: TrainingRun) -> str:
     if failed.verdict:
         return failed.verdict
     if not decided:
-        found = unanswered(run) or "No useful lesson was found."
+        found = unanswered(run) or f"No useful lesson was found. {without_signal(run)}".rstrip()
         return f"{head} {found} {failed.sentence()}".rstrip()
     gate = decided[-1]
     return (

@@ -10,7 +10,7 @@ from django.db.models import Count, Max, Q, TextField
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
-from experiences.models import Question, TrajectoryRecord
+from experiences.models import GroupRecord, Question, TrajectoryRecord
 from training.models import TrainingRun
 
 CLASSES: Final = {
@@ -84,6 +84,21 @@ def failed_rollouts(run: TrainingRun) -> FailedRollouts:
     largest = by_class.most_common(1)[0][0] if by_class else ""
     words = next((one["words"] for one in found if one["boundary"] == largest), "").partition(": ")[2]
     return FailedRollouts(sum(one["n"] for one in found), by_class, words[:WORDS])
+
+
+def without_signal(run: TrainingRun) -> str:
+    """A sentence about a run in which no group of attempts differed in its rewards; "" for others."""
+    groups = GroupRecord.objects.filter(job_id=run.pk)
+    if groups.filter(has_signal=True).exists() or not (n := groups.count()):
+        return ""
+    if n == 1:
+        same = "The attempts at its query all had the same reward"
+    else:
+        same = f"In each of {n:,} groups all attempts at a query had the same reward"
+    return (
+        f"{same}, so that there was nothing to compare. Add queries at which the agent succeeds only sometimes, or"
+        " raise the temperature, where the service takes one."
+    )
 
 
 def unanswered(run: TrainingRun) -> str:

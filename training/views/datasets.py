@@ -8,6 +8,7 @@ from django.contrib import messages
 from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import redirect, render
 from django.urls import reverse
+from django.utils import timezone
 
 from agentcore_site.audit.services import record
 from agentcore_site.console.pages import Sort, allowed, listing, matching, page, post_page, query_params, sent
@@ -65,13 +66,17 @@ def new(request: HttpRequest, actor: Actor) -> HttpResponse:
     require(actor, "dataset.edit", current_organization(actor))
     [of] = query_params(request, "of")
     before = dataset_get(actor, of) if of else None
+    began = timezone.now()
     form = UploadForm(sent(request), request.FILES or None)
     chosen = _chosen(request)
     if before is not None:
         form.fields["name"].help_text = f"Empty: {before.name}, as before."
     if made := form.applied(_uploaded, actor, before=before):
         _remember(request, chosen)
-        messages.success(request, f"{made.name}, version {made.version}, has {made.size:,} queries.")
+        said = f"{made.name}, version {made.version}, has {made.size:,} quer{'y' if made.size == 1 else 'ies'}."
+        if made.created_at < began:
+            said = f"These rows are there already, as {made.name}, version {made.version}: they are not stored twice."
+        messages.success(request, said)
         return redirect("training:dataset", dataset_id=made.pk)
     back = reverse("training:dataset", args=[before.pk]) if before is not None else reverse("training:datasets")
     context = {"form": form, "before": before, "back": back}

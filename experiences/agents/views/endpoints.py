@@ -58,8 +58,8 @@ def test(request: HttpRequest, actor: Actor) -> HttpResponse:
     model, save = request.POST.get("model", "").strip(), request.POST.get("save") == "yes"
     found = endpoint_test(actor, endpoint=endpoint, model=model, save=save)
     may_save = endpoint is not None and "endpoint.edit" in allowed(actor, endpoint.organization_id)
-    return render(
-        request,
-        "agents/_endpoint_test.html",
-        {"found": found, "endpoint": endpoint, "may_save": may_save, "model": model},
-    )
+    context = {"found": found, "endpoint": endpoint, "may_save": may_save, "model": model}
+    if found.saved:
+        options = EndpointForm.of(endpoint_get(actor, chosen))["options"]
+        context["options_field"] = options.as_widget(attrs={"hx-swap-oob": "true"})
+    return render(request, "agents/_endpoint_test.html", context)

@@ -10,7 +10,8 @@ from typing import Any, Final
 import pytest
 
 from agentcore_site.lib.errors import Invalid, TooLarge
-from training.data.mapping import NOTHING, ColumnMapping
+from experiences.rollouts.environments.scorers import SCORERS
+from training.data.mapping import GRADED_AS, NOTHING, ColumnMapping
 from training.data.uploads import MAX_BYTES, preview, read_rows
 
 GOOD = '{"query": " 2 + 2? ", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}\n'
@@ -200,9 +201,14 @@ def test_preview_says_columns_rows_and_graders_or_the_fault() -> None:
         ColumnMapping("question", "answer"),
         2,
     )
-    assert found.graders == [("math", 2)] and found.rows[0]["expected_outcome"] == {"answer": 1} and not found.fault
+    assert (
+        found.graders == [("math", GRADED_AS["math"], 2)]
+        and found.rows[0]["expected_outcome"] == {"answer": 1}
+        and not found.fault
+    )
     assert "No column is named" in preview("q.csv", b"a,b\n1,2\n").fault
-    assert preview("q.jsonl", b'{"query": "a"}').graders == [(NOTHING, 1)]
+    assert preview("q.jsonl", b'{"query": "a"}').graders == [(NOTHING, "", 1)]
+    assert set(GRADED_AS) == set(SCORERS)
 
 
 def test_what_unpacks_to_too_much_is_refused() -> None:

@@ -19,6 +19,7 @@ from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create, endpoint_test, endpoint_update
 from experiences.models import Agent, TrajectoryRecord
 from tests.support.dialects import Body, Dialect, DialectServer, Refusal, reasoning_model
+from tests.support.pages import html
 from tests.support.running import run_to_end
 from training.models import TrainingRun
 from training.services.runs import run_start
@@ -193,8 +194,12 @@ def test_the_launch_form_tests_before_it_spends_and_the_page_saves_what_it_finds
     client.force_login(adam)
     shown = client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id)}).content.decode()
     assert "Save these options" in shown
+    assert "<dt>JSON</dt>" in shown and 'id="id_options"' not in shown
     saved = client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id), "save": "yes"})
     assert "These options were saved" in saved.content.decode()
+    # The form beside the test shows what was saved, so that its button does not save the former options again.
+    field = re.search(r'<textarea[^>]*id="id_options"[^>]*>(.*?)</textarea>', saved.content.decode(), re.DOTALL)
+    assert field is not None and 'hx-swap-oob="true"' in field[0] and "temperature" in field[1]
     asked_agent.endpoint.refresh_from_db()
     assert asked_agent.endpoint.options["leave_out"] == ["temperature"]
 
@@ -212,3 +217,32 @@ def test_the_launch_form_tests_before_it_spends_and_the_page_saves_what_it_finds
 
     endpoint_update(Actor(adam), asked_agent.endpoint, options={"max_retries": 0})
     assert "service refuses what this job" in client.post("/launch/", form).content.decode()
+
+
+@pytest.mark.parametrize(
+    ("refusal", "step"),
+    [
+        ((401, {"error": {"message": "Incorrect API key provided"}}), "or its rights at the service"),
+        ((404, {"error": {"message": "The model does not exist"}}), "Correct the name of the model"),
+        ((402, {"error": {"message": "Insufficient Balance"}}), "Add credit"),
+        (
+            (400, {"error": {"message": "triggering our content management policy", "code": "content_filter"}}),
+            "filter refuses the words",
+        ),
+        ((429, {"error": {"message": "Slow down"}}), "Wait a while"),
+    ],
+)
+def test_a_test_that_fails_names_the_step_to_take(
+    adam: Any, asked_agent: Agent, server: Moody, client: Client, refusal: Refusal, step: str
+) -> None:
+    server.refuses = lambda _: refusal
+    client.force_login(adam)
+    assert step in html(client.post("/endpoints/test/", {"endpoint": str(asked_agent.endpoint_id)}))
+
+
+def test_a_run_whose_attempts_never_differ_says_so(operator: Actor, asked_agent: Agent, server: Moody) -> None:
+    run = start(operator, asked_agent)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    run.refresh_from_db()
+    said = "No useful lesson was found. In each of 4 groups all attempts at a query had the same reward"
+    assert said in run.verdict["verdict"] and "raise the temperature" in run.verdict["verdict"]
