@@ -189,7 +189,7 @@ def test_a_file_is_shown_before_it_is_uploaded_and_its_mapping_is_remembered(con
 
     assert "No column is named like a query" in shown()
     chosen = {"query_column": "Frage", "answer_column": "Loesung"}
-    assert "graded by math (numbers and formulas, by their value): 1" in shown(**chosen)
+    assert "math (numbers and formulas, by their value): 1" in shown(**chosen)
     file = SimpleUploadedFile("own.csv", b"Frage,Loesung,id\nWhat is 2 + 2?,4,7\n")
     assert "own, version 1, has 1 query." in text(
         console.post("/datasets/new/", {"file": file, **chosen}, follow=True).content.decode()
@@ -201,6 +201,6 @@ def test_a_file_is_shown_before_it_is_uploaded_and_its_mapping_is_remembered(con
     )
     row = DatasetRow.objects.get()
     assert (row.query, row.expected_outcome, row.metadata) == ("What is 2 + 2?", {"answer": 4}, {"id": "7"})
-    assert "graded by math (numbers" in shown()
+    assert "math (numbers" in shown()
     broken = SimpleUploadedFile("own.parquet", b"PAR1")
     assert "not Parquet" in console.post("/datasets/preview/", {"file": broken}).content.decode()
