@@ -219,6 +219,11 @@ class ContextConfig(Section):
         "help with queries of its words; for thousands of rollouts, where lessons help some kinds of queries and harm "
         "others. Not used by tfgrpo.",
     )  # fmt: skip
+    kinds: bool = Field(
+        False, title="Sort queries by kind",
+        description="One question a run sorts the training queries by what they are about. A lesson's effect may hold "
+        "for one kind, where queries name one thing by different words. Not used by tfgrpo.",
+    )  # fmt: skip
     reuse: bool = Field(
         True, title="Go on from the last run",
         description="Begins with what the agent's last run measured, and tries again what its gate refused. Left out "

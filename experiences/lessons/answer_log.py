@@ -4,7 +4,7 @@ again after a crash."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from agentcore_site.jobs.models import Job
 from experiences.models import Question
@@ -14,6 +14,7 @@ KEPT = (
     "key", "stage", "iteration", "asked", "usable", "reply", "reason", "repaired", "calls", "tokens", "cost_micros",
     "latency_ms", "own_ms", "model",
 )  # fmt: skip
+SAME: Final = "same"  # in place of a digest: the answer to a question that its name describes in full
 
 
 class AnswerLog:
@@ -34,7 +35,20 @@ class AnswerLog:
     def recall(self, key: str, asked: str) -> ModelAnswer | None:
         """The stored answer to this question; None if it was not asked, or if its text differed."""
         earlier = self._answered.get(key)
-        return earlier if earlier is not None and earlier.asked == asked else None
+        return earlier if earlier is not None and earlier.asked in (asked, SAME) else None
+
+    def copy(self, key: str, model: str) -> None:
+        """Takes over a usable answer of this model to a question with this name, of any job of the organisation. It
+        costs nothing here."""
+        if key not in self._answered:
+            self._write(lambda: self._copy(key, model))
+
+    def _copy(self, key: str, model: str) -> None:
+        same = Question.objects.filter(organization_id=self._job.organization_id, key=key, model=model, usable=True)
+        if (found := same.order_by("-id").values(*KEPT).first()) is not None:
+            copied = ModelAnswer(**found | {"calls": 0, "tokens": 0, "cost_micros": 0, "asked": SAME})
+            self._store(copied)
+            self._answered[key] = copied
 
     def keep(self, answered: ModelAnswer) -> None:
         """Writes an answer. One to the same question in other words takes its place."""

@@ -81,10 +81,16 @@ class Reflecting:
     async def reflect(
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
     ) -> Reflected:
+        return await self._asking().reflect(groups, library, iteration=iteration, epoch=epoch)
+
+    async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
+        return await self._asking().kinds(queries)
+
+    def _asking(self) -> Reflector:
         if self._reflector is None:
             asker = Asker(self.player.client(), Sampling(MODEL, 0.3, 1024), "run/reflection", keep=self.answered.append)
             self._reflector = Reflector(asker, self.options, "a secret")
-        return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
+        return self._reflector
 
 
 @dataclass

@@ -46,7 +46,7 @@ class Habits:
 
     ``sound`` and ``idle`` are the shares of its lessons that help and that do nothing; the rest does harm.
     ``tagging`` is how often its opinion of a given lesson is right, ``repeating`` how often a lesson only says again
-    what stood in the prompt.
+    what stood in the prompt. ``sorting`` is how often a query is sorted as its kind.
     """
 
     strictness: Strictness = "json_schema"
@@ -69,10 +69,12 @@ class Habits:
     idle: float = 0.3
     tagging: float = 0.6
     repeating: float = 0.0
+    sorting: float = 0.9
 
     def __post_init__(self) -> None:
         assert all(
-            0 <= getattr(self, name) <= 1 for name in (*FORMS, *LESSONS, "sound", "idle", "tagging", "repeating")
+            0 <= getattr(self, name) <= 1
+            for name in (*FORMS, *LESSONS, "sound", "idle", "tagging", "repeating", "sorting")
         )
         assert self.strictness in STRICTNESS
 

@@ -24,6 +24,7 @@ from tests.support.llm_server import ModelServer
 from tests.support.simulated_habits import Habits, written
 from tests.support.simulated_prompt import read, schema_of, texts_of
 from tests.support.simulated_reflector import Reflector
+from tests.support.simulated_sorter import sorted_queries, sorts
 from tests.support.simulated_writer import Writer, fields_of, filed, is_asked_to_write
 from tests.support.world import Advice, Asked, World, tokens_in
 from tests.support.world_words import spun
@@ -103,6 +104,9 @@ class SimulatedModel:
         seen = read(self.world, body["messages"])
         form = self.habits.form(rng, again=seen.again)
         self.formed[form] += 1
+        if names := sorts(schema):
+            found = sorted_queries(self.world, body["messages"], names, self.habits.sorting, rng)
+            return written(found, form, rng)
         return written(Reflector(self.world, self.habits, seen, rng).answer(schema), form, rng)
 
     def _random(self, body: Body, *, repeatable: bool) -> random.Random:

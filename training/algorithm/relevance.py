@@ -21,6 +21,7 @@ SIZES: Final = (0.1, 0.25, 0.5, 1.0)  # standard deviations of effects, in units
 EVERYWHERE: Final = 0.3  # prior probability that an effect holds everywhere
 NAMED: Final = 0.4  # prior probability of the words that the lesson's own condition names, where it names any
 TAUGHT: Final = 0.2  # prior probability of the words of the query that taught the lesson
+ALIKE: Final = 0.25  # prior probability of the kind of that query, where its kind is known
 SWEEPS: Final = 8
 CLOSE: Final = 1e-3  # change of all effects, in units of reward, below which the sweeps end
 LEAST_NOISE: Final = 1e-4
@@ -62,12 +63,22 @@ def with_general(features: FloatArray) -> FloatArray:
     return np.hstack([np.ones((len(features), 1)), features])
 
 
-def query_sums(z: FloatArray, reward: FloatArray, group: IntArray, query: IntArray, features: FloatArray) -> QuerySums:
+def query_sums(
+    z: FloatArray,
+    reward: FloatArray,
+    group: IntArray,
+    query: IntArray,
+    features: FloatArray,
+    weight: FloatArray | None = None,
+) -> QuerySums:
     """From N rollouts: inclusion ``z`` (N, K), ``reward`` (N,), ``group`` (N,) and ``query`` (N,), an index of
-    ``features`` (Q, F). Rewards that are NaN are left out; a group of which one is left says nothing."""
+    ``features`` (Q, F). A group counts by the ``weight`` (N,) of its rollouts. Rewards that are NaN are left out; a
+    group of which one is left says nothing."""
     known = np.isfinite(reward)
     included, y, of = z[known], reward[known], query[known]
-    deviations, away = centred(included, group[known]), centred(y[:, None], group[known])[:, 0]
+    root = np.ones(len(y)) if weight is None else np.sqrt(weight[known])
+    deviations = centred(included, group[known]) * root[:, None]
+    away = centred(y[:, None], group[known])[:, 0] * root
     k = z.shape[1]
     gram, moment = np.zeros((len(features), k, k)), np.zeros((len(features), k))
     for at in np.unique(of):
@@ -77,16 +88,21 @@ def query_sums(z: FloatArray, reward: FloatArray, group: IntArray, query: IntArr
     return QuerySums(gram, moment, features)
 
 
-def prior_of(named: FloatArray, taught: FloatArray) -> FloatArray:
+def prior_of(named: FloatArray, taught: FloatArray, alike: FloatArray | None = None) -> FloatArray:
     """The prior probability of each hypothesis (K, 1 + F). ``named`` (K, F) is 1 where a lesson's condition names a
-    word, ``taught`` (K, F) where a word occurs in the query that taught the lesson."""
+    word, ``taught`` (K, F) where a word occurs in the query that taught the lesson. ``alike`` (K, F) is 1 for the kind
+    of that query."""
     rest = np.full((len(named), 1), 1 - EVERYWHERE)
     words = np.zeros(named.shape)
     for marked, chance in ((named, NAMED), (taught, TAUGHT)):
         number = marked.sum(axis=1, keepdims=True)
         words += chance * marked / np.maximum(number, 1.0)
         rest -= chance * (number > 0)
-    return np.hstack([np.full((len(named), 1), EVERYWHERE), words + rest / named.shape[1]])
+    prior = np.hstack([np.full((len(named), 1), EVERYWHERE), words + rest / named.shape[1]])
+    if alike is None:
+        return prior
+    known = ALIKE * (alike.sum(axis=1, keepdims=True) > 0)
+    return (1 - known) * prior + known * np.pad(alike, ((0, 0), (1, 0)))
 
 
 def query_effects(sums: QuerySums, noise: float, prior: FloatArray) -> QueryEffects:

@@ -56,6 +56,7 @@ class WhereOut(serializers.Serializer[Any]):
         child=serializers.IntegerField(), required=False,
         help_text="CRC-32 hashes of the word that these queries have in common; absent where it holds everywhere.",
     )  # fmt: skip
+    kind = serializers.CharField(required=False, help_text="Label of these queries, where they were sorted by kind.")
 
 
 @extend_schema_serializer(deprecate_fields=["looks", "most_looks"])

@@ -16,6 +16,7 @@ from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
 from training.policies.query_rule import Choice
+from training.policies.query_words import QueryWords
 from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.reports import GateReport, SelectionReport
@@ -106,6 +107,7 @@ class ContextLearner(Learner):
             distinguishes=_distinguishes(setup),
             rule=setup.rule,
             effects=None if setup.known is None else setup.known.within(setup.library),
+            evidence=None if setup.known is None else setup.known.evidence_within(setup.library, setup.query_words),
         )
 
     def from_state_dict(self, stored: Mapping[str, Any]) -> ContextPolicy:
@@ -127,11 +129,15 @@ class ContextLearner(Learner):
     async def reflect(
         self, setup: TrainerSetup, state: TrainerState, groups: Sequence[TrajectoryGroup], iteration: int
     ) -> Reflected | None:
-        policy = _own(state)
-        if setup.reflecting is None or not worth_reflecting(policy, setup.config, iteration):
+        policy, reflecting = _own(state), setup.reflecting
+        if reflecting is None:
             return None
-        epoch = setup.epoch(iteration)
-        return await setup.reflecting.reflect(groups, policy.library, iteration=iteration, epoch=epoch)
+        kinds = await reflecting.kinds(_queries(setup)) if _sorts(setup, policy, iteration) else None
+        if worth_reflecting(policy, setup.config, iteration):
+            epoch = setup.epoch(iteration)
+            found = await reflecting.reflect(groups, policy.library, iteration=iteration, epoch=epoch)
+            return replace(found, kinds=kinds)
+        return None if kinds is None else Reflected(groups=len(groups), kinds=kinds)
 
     def update(
         self,
@@ -142,8 +148,12 @@ class ContextLearner(Learner):
         iteration: int,
     ) -> UpdateResult:
         policy, config = _own(state), setup.config
+        if reflected is not None and reflected.kinds:
+            policy.sort(QueryWords.fitted(_queries(setup), reflected.kinds))
         result = update_context(groups, policy, state.optimizer, config, setup.seed)
         if reflected is not None:
+            if reflected.kinds is not None:
+                result.metrics["kinds"] = float(len(set(filter(None, reflected.kinds))))
             rules = rules_of(policy, config, functions=setup.functions, memory=setup.memory)
             origin = f"{setup.policy_version_prefix}/{iteration}"
             applied = apply_operations(policy.library, reflected.proposed, rules, origin=origin)
@@ -154,6 +164,11 @@ class ContextLearner(Learner):
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:
         """Warns once, when it is known, that groups of this model have too little spread to compare."""
         policy = _own(state)
+        if result.metrics.get("kinds") == 0.0:
+            return [
+                "The model that reflects could not sort the queries by kind. Lessons are measured by the words of "
+                "queries alone. Another reflector may sort them, or leave context.kinds off."
+            ]
         if policy.compared - setup.config.batch_size >= MIXED_AFTER or not too_even(policy, setup.config):
             return []
         share = policy.mixed / max(policy.compared, 1)
@@ -213,7 +228,7 @@ class ContextLearner(Learner):
         return policy.candidate(
             context.ship_confidence,
             setup.slots,
-            queries=[scenario.query for scenario in setup.train],
+            queries=_queries(setup),
             most_tokens=context.max_tokens,
         )
 
@@ -264,6 +279,15 @@ class ContextLearner(Learner):
 
 def _distinguishes(setup: TrainerSetup) -> bool:
     return setup.config.context.relevance == "queries"
+
+
+def _sorts(setup: TrainerSetup, policy: ContextPolicy, iteration: int) -> bool:
+    """Whether the training queries are sorted by kind now: before anything of this run is learned."""
+    return setup.config.context.kinds and iteration == 1 and policy.selects and bool(policy.words.size)
+
+
+def _queries(setup: TrainerSetup) -> list[str]:
+    return [scenario.query for scenario in setup.train]
 
 
 def _own(state: TrainerState) -> ContextPolicy:

@@ -207,7 +207,7 @@ def where(choice: Choice, known: QueryRule, queries: Sequence[str]) -> dict[str,
         there = np.array([handle in handles for handles in contexts], dtype=np.bool_)
         word = int(np.argmax(known.effects.spread[at])) if isinstance(known.features, QueryWords) else 0
         if word and choice.rule is None:
-            there &= features[:, word - 1] > 0
+            there &= features[:, word - 1] == 1.0
         if not there.any():
             continue
         found[handle] = {

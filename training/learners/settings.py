@@ -26,7 +26,7 @@ GRADIENT: Final = frozenset(
 MEASURED: Final = frozenset(
     {
         "context.update_rule", "context.propose_until", "context.prune_z", "context.prune_information",
-        "context.ship_confidence", "context.relevance",
+        "context.ship_confidence", "context.relevance", "context.kinds",
     }
 )  # fmt: skip
 # What the search of training-free GRPO goes by, step by step.

@@ -27,7 +27,7 @@ from training.policies.effects import Effects, Estimate
 from training.policies.evidence import RolloutEvidence
 from training.policies.inclusion import balanced, bits, logit_of, probabilities
 from training.policies.query_rule import Choice, QueryRule, same_for_all
-from training.policies.query_words import QueryWords
+from training.policies.query_words import QueryWords, hash_of
 from training.policies.served_context import ServedContext, prompt_context
 
 INCLUSION_STREAM = 7  # of random numbers: rollouts draw from streams 0 to 2
@@ -92,18 +92,19 @@ class ContextPolicy:
         distinguishes: bool = False,
         rule: QueryRule | None = None,
         effects: Effects | None = None,
+        evidence: RolloutEvidence | None = None,
     ) -> ContextPolicy:
         """The policy before training in this run: it ships the library's active lessons, to every query or by the
         ``rule`` that an earlier run shipped. ``weights`` are probabilities from earlier runs, moved half-way back to
-        the uninformed prior. ``effects`` are the estimates of those runs, in the library's order. Without ``words``
-        all queries are alike."""
+        the uninformed prior. ``effects`` are the sums of those runs and ``evidence`` their rollouts, both in the
+        library's order. Without ``words`` all queries are alike."""
         p = np.array([weights.get(lesson.handle, PRIOR) for lesson in library])
         active = tuple(lesson.handle for lesson in library if lesson.status == "active")
         policy = cls(library, active, active, library, active, library, selects=selects, floor=floor)
         policy.words, policy.distinguishes = words or QueryWords(), distinguishes
         policy.shipped_rule = policy.start_rule = policy.kept_rule = rule
         policy.parameters["theta"] = policy._half_way_back(logit_of(p, floor)) if len(p) else np.zeros(0)
-        policy.effects = effects or policy.effects
+        policy.effects, policy.evidence = effects or policy.effects, evidence or policy.evidence
         policy.effects.grow(len(library))
         policy.evidence.grow(len(library))
         return policy
@@ -194,9 +195,11 @@ class ContextPolicy:
                 np.concatenate([sums.moment, (self.effects.moment - sums.moment.sum(axis=0))[None]]),
                 np.vstack([sums.features.reshape(-1, self.words.size), self.words.share]),
             )
+            tasks = [lesson.task for lesson in self.library]
             prior = prior_of(
                 self.words.named([lesson.text for lesson in self.library]),
-                self.words.all([lesson.task for lesson in self.library]),
+                self.words.words_in(tasks),
+                self.words.alike(tasks),
             )
             self._known = query_effects(rest, self.effects.variance, prior)
         new = len(self.library) - len(self._known.mean)  # lessons since then
@@ -297,8 +300,13 @@ class ContextPolicy:
         """Adds rollouts: lessons included (N, K), reward (N,) and the index of each one's group in ``groups`` (N,)."""
         self.effects.learn(included, reward, group, self.live)
         if self.words.size:
-            self._known = None
-            self.evidence.learn(included, reward, group, self.words.all([one.scenario.query for one in groups]))
+            self._known, queries = None, [one.scenario.query for one in groups]
+            names = [hash_of(query) for query in queries]
+            self.evidence.learn(included, reward, group, self.words.all(queries), names)
+
+    def sort(self, words: QueryWords) -> None:
+        """Effects are estimated by these ``words`` from now on, such as those that know kinds of queries."""
+        self.evidence, self.words, self._known = self.evidence.translated(self.words, words), words, None
 
     def prune(self, z: float, information: float) -> list[str]:
         """Takes out what evidence speaks against: beta + z * error < 0 with enough information, and on no query that
@@ -313,7 +321,7 @@ class ContextPolicy:
 
     def _bad_everywhere(self, z: float) -> BoolArray:
         """(K,): whether the effect + z * its deviation lies below 0 on every query that was played."""
-        features = self.evidence.features.reshape(-1, self.words.size).astype(np.float64)
+        features = self.evidence.features.reshape(-1, self.words.size)
         mean, sd = self.by_query().at(features)
         return np.asarray((mean + z * sd < 0).all(axis=0), dtype=np.bool_)
 

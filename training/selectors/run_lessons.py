@@ -12,8 +12,10 @@ from django.contrib.postgres.aggregates import ArrayAgg
 from django.db.models import Avg, Count, Q, QuerySet, Sum, Value
 
 from agentcore_site.lib.money import dollars
+from experiences.learning.lessons.kinds import STAGE, labels_by_name
 from experiences.models import Experience, Question
 from training.models import Epoch, Iteration, TrainingRun
+from training.policies.query_words import hash_of_kind
 
 
 class ToolFigures(TypedDict):
@@ -78,7 +80,7 @@ class ContinuedRun(TypedDict):
     changed: list[str]
 
 
-STAGES = ("summary", "lessons", "operations", "merge")  # of reflection, in the order in which they are asked
+STAGES = ("kinds", "summary", "lessons", "operations", "merge")  # of reflection, in the order in which they are asked
 
 
 def learns_context(run: TrainingRun) -> bool:
@@ -90,9 +92,25 @@ def run_epochs(run: TrainingRun) -> list[EpochFigures]:
     """The epochs of a run as JSON values: means, tools, questions, what became of every proposal, and the gate."""
     asked = _questions(run)
     validations = dict(Iteration.objects.filter(run=run, selection__isnull=False).values_list("number", "selection"))
-    return [
-        _epoch(row, asked.get(row.number, []), validations) for row in Epoch.objects.filter(run=run).order_by("number")
-    ]
+    rows, kinds = Epoch.objects.filter(run=run).order_by("number"), _kinds(run)
+    return [_epoch(row, asked.get(row.number, []), validations, kinds) for row in rows]
+
+
+def _kinds(run: TrainingRun) -> dict[int, str]:
+    """The labels of the run's kinds of queries, by their hashes."""
+    answers = Question.objects.filter(job_id=run.pk, stage=STAGE, usable=True).values_list("reply", flat=True)
+    return {hash_of_kind(label): label for reply in answers for label in labels_by_name(reply)}
+
+
+def _with_kinds(gate: dict[str, Any] | None, kinds: Mapping[int, str]) -> dict[str, Any] | None:
+    """The gate, with the label of the kind for which a lesson holds."""
+    if gate is None or not gate.get("where"):
+        return gate
+    found = {}
+    for handle, one in gate["where"].items():
+        label = next((kinds[term] for term in one.get("terms", ()) if term in kinds), "")
+        found[handle] = {**one, "kind": label} if label else one
+    return {**gate, "where": found}
 
 
 def lessons_of_run(run: TrainingRun) -> QuerySet[Experience]:
@@ -139,12 +157,17 @@ def _group_of(key: str) -> str:
 # -- one epoch ---------------------------------------------------------------------------------------------------------
 
 
-def _epoch(row: Epoch, asked: list[StageFigures], validations: Mapping[int, Mapping[str, Any]]) -> EpochFigures:
+def _epoch(
+    row: Epoch,
+    asked: list[StageFigures],
+    validations: Mapping[int, Mapping[str, Any]],
+    kinds: Mapping[int, str],
+) -> EpochFigures:
     sums: Mapping[str, Any] = row.metrics
     rollouts = int(sums.get("rollouts", 0))
     taken = [change for change in row.changes if change["taken"]]
     refused = [change for change in row.changes if not change["taken"] and change["op"] != "NONE"]
-    gate = row.gate
+    gate = _with_kinds(row.gate, kinds)
     return {
         "epoch": row.number,
         "iterations": row.iterations,

@@ -13,6 +13,7 @@ import uvloop
 from agentcore_site.lib.feedback_metrics import trajectory_collected
 from agentcore_site.lib.statistics import finite_or_none
 from experiences.agents.runtime_factory import RuntimeFactory
+from experiences.learning.lessons.kinds import question_key
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.reflection import Reflected, Reflector
 from experiences.lessons.answer_log import AnswerLog
@@ -94,6 +95,15 @@ class LazyReflector:
     async def reflect(
         self, groups: Sequence[TrajectoryGroup], library: Library, *, iteration: int, epoch: int
     ) -> Reflected:
+        return await self._asking().reflect(groups, library, iteration=iteration, epoch=epoch)
+
+    async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
+        """An answer that the organisation has paid for is used again, in each of its jobs."""
+        reflector = self._asking()
+        self.book.copy(question_key(queries), reflector.asker.sampling.model)
+        return await reflector.kinds(queries)
+
+    def _asking(self) -> Reflector:
         if self._reflector is None:
             runtime_factory = self.setup.acting
             assert isinstance(runtime_factory, RuntimeFactory)
@@ -101,7 +111,7 @@ class LazyReflector:
             self._reflector = runtime_factory.reflector(
                 options, recall=self.book.recall, keep=self._keep, check=self.check
             )
-        return await self._reflector.reflect(groups, library, iteration=iteration, epoch=epoch)
+        return self._reflector
 
     def _keep(self, answered: ModelAnswer) -> None:
         self.book.keep(answered)

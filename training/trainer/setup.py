@@ -66,6 +66,10 @@ class Reflecting(Protocol):
         """
         ...
 
+    async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
+        """The label of each query ("": none); () without a usable answer. Raises as ``reflect``."""
+        ...
+
 
 class RolloutStore(Protocol):
     """Keeps a run's rollouts as they end, so that a resumed run plays none twice. Iterations count from 1."""

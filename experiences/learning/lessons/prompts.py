@@ -18,12 +18,14 @@ from experiences.learning.lessons.attempts import (
     task_text,
 )
 from experiences.learning.lessons.guards import MAX_WORDS
+from experiences.learning.lessons.kinds import queries_text, question_key
 from experiences.learning.lessons.library import Lesson, Library
 from experiences.learning.lessons.operation_answers import Operation
 from experiences.privacy import redact
 from experiences.rollouts.prompt_quoting import RULE, quoted, steady_marks, unused_mark
 from experiences.rollouts.types import Trajectory
 
+SHOWN_KINDS: Final = 20  # kinds of queries that are requested at most
 MAX_OBJECTIVE: Final = 2_000  # characters of each objective that are shown
 
 SUMMARY: Final = """You read one attempt of an agent at a task and say what it did and why it ended as it did.
@@ -49,6 +51,12 @@ rest.
 {rule}
 Answer with one JSON object. Its "operations" is a list of ADD (text), UPDATE (id, text), MERGE (ids, text), DELETE (id)
 and NONE. A text is one sentence of at most {words} words in the form "When <situation>, <what to do>."."""
+KINDS: Final = """You sort the queries of an agent by what they are about, so that advice for one kind can be kept
+apart from advice for another. The form of a sentence, greetings and thanks say nothing about the kind.
+{rule}
+Answer with one JSON object. Its "kinds" is a list of 2 to {kinds} kinds. Each has a name of one to four words, and the
+numbers of its queries. Each query belongs to one kind. Queries that name one thing by different words are of one
+kind."""
 OBJECTIVE: Final = "The block OBJECTIVE says what a good answer of the agent is."
 LEARNING: Final = "The block LEARN ABOUT says what lessons are wanted about."
 ANSWER: Final = "The block RIGHT ANSWER is there so that you understand the mistakes. No lesson may give it away."
@@ -118,6 +126,10 @@ class Prompts:
         lines = "\n".join(f"{operation.op} {_about(operation)}".strip() for operation in proposed)
         return self._messages(MERGED, {"LIBRARY": listed(library.live), "CHANGES": plain(lines)}, f"merge/{iteration}")
 
+    def kinds(self, queries: Sequence[str]) -> list[Message]:
+        """Which kind each query is of."""
+        return self._messages(KINDS, {"QUERIES": queries_text(queries)}, question_key(queries))
+
     def _compared(self, of: Contrast, good: str, bad: str, library: Library, iteration: int) -> list[Message]:
         scenario = of.group.scenario
         blocks = {"KNOWN LESSONS": listed(library.live), "TASK": task_text(scenario.query)}
@@ -141,7 +153,7 @@ class Prompts:
         rules = {"OBJECTIVE": OBJECTIVE, "LEARN ABOUT": LEARNING, "RIGHT ANSWER": ANSWER}
         rule = "\n".join([RULE.format(mark=mark), *(text for name, text in rules.items() if name in blocks)])
         options = self.options
-        head = instructions.format(rule=rule, words=options.max_words, most=options.max_lessons)
+        head = instructions.format(rule=rule, words=options.max_words, most=options.max_lessons, kinds=SHOWN_KINDS)
         return [Message("system", head), Message("user", quoted(blocks, mark))]
 
 

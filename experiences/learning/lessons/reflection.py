@@ -25,6 +25,7 @@ from experiences.learning.lessons.attempts import (
 )
 from experiences.learning.lessons.exemplars import exemplar
 from experiences.learning.lessons.guards import MAX_WORDS, Source, lesson_fault, words
+from experiences.learning.lessons.kinds import STAGE, Kinds, fault, labels_in, question_key
 from experiences.learning.lessons.library import Library
 from experiences.learning.lessons.operation_answers import Operation, Operations
 from experiences.learning.lessons.operations import REWRITTEN, UNDRAFTED, Lineage, Receipt, is_drafted
@@ -71,7 +72,8 @@ class Reflected:
     """Result of reflection on a batch of groups: operations with their origin, and counts of the groups.
 
     ``unread`` counts groups with spread of which too few attempts could be summarised. ``receipts`` hold the outcome of
-    each proposal after it was applied.
+    each proposal after it was applied. ``kinds`` are labels of the run's training queries, where these were sorted
+    (None: no question; (): the answer was of no use).
     """
 
     proposed: list[tuple[Operation, Lineage]] = field(default_factory=list)
@@ -81,6 +83,7 @@ class Reflected:
     unread: int = 0
     drafts: int = 0
     receipts: list[Receipt] = field(default_factory=list)
+    kinds: tuple[str, ...] | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return {
@@ -131,6 +134,22 @@ class Reflector:
         if self.options.exemplars:
             result.proposed += self._exemplars(chosen, iteration, epoch)
         return result
+
+    async def kinds(self, queries: Sequence[str]) -> tuple[str, ...]:
+        """The label of each query ("": none), by one question; () without a usable answer.
+
+        Raises:
+            Halted: as in ``reflect``.
+        """
+        answer = await self.asker.ask(
+            Kinds,
+            self._prompts.kinds(queries),
+            key=question_key(queries),
+            stage=STAGE,
+            iteration=1,
+            complaint=lambda found: fault(found, len(queries)),
+        )
+        return () if answer is None or fault(answer, len(queries)) else labels_in(answer, len(queries))
 
     def _exemplars(self, chosen: Sequence[Contrast], iteration: int, epoch: int) -> list[tuple[Operation, Lineage]]:
         """Pieces of the attempts that went well, of the groups with the largest spread; asks nothing."""

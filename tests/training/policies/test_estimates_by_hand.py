@@ -40,12 +40,12 @@ def test_evidence_keeps_the_latest_three_thousand_rollouts_by_whole_groups() -> 
     evidence.grow(1)
     for _ in range(6):
         group = np.repeat(np.arange(60), 10)
-        evidence.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), group, np.ones((60, 2)))
+        evidence.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), group, np.ones((60, 2)), [7] * 60)
     assert len(evidence.reward) == 2_990 and evidence.group[0] == 61 and evidence.group[-1] == 359
     few = RolloutEvidence()
     few.grow(1)
     for _ in range(5):
-        few.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), np.repeat(np.arange(60), 10), np.eye(60))
+        few.learn(np.ones((600, 1), dtype=np.bool_), np.zeros(600), np.repeat(np.arange(60), 10), np.eye(60), range(60))
     assert len(few.reward) == 3_000 and (few.group[0], few.group[-1]) == (0, 299)
     again = RolloutEvidence.from_state_dict(few.state_dict())
     assert np.array_equal(again.group, few.group) and again.features.shape == (60, 60)

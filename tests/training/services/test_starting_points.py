@@ -117,9 +117,11 @@ def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     refused = set(Epoch.objects.get(run=first).gate["candidate"])  # type: ignore[index]
     assert {one.handle for one in now.library} == refused and now.start == () and second.continues == first
     places = [before.library.position[one.handle] for one in now.library]
-    # All sums of the earlier rollouts are there. Which words their queries had is not kept.
+    # All earlier rollouts are there, with the words of their queries: effects on each query are what they were.
+    if len(places) == len(before.library):
+        assert now.by_query().mean == pytest.approx(before.by_query().mean[places])
+    assert np.array_equal(now.evidence.group, before.evidence.group) and len(now.evidence.names)
     assert now.effects.gram == pytest.approx(before.effects.gram[np.ix_(places, places)])
-    assert now.effects.moment == pytest.approx(before.effects.moment[places])
     assert np.abs(now.estimate().beta).min() > 0
     assert second.origin["refused"] == len(refused) and second.origin["weight"] == 1.0 and second.origin["rollouts"] > 0
     # It is compared with the former context, which is empty; and on queries that taught nothing so far.
