@@ -63,8 +63,8 @@ def test_rollouts_are_read_again_once_kinds_are_known() -> None:
     assert np.array_equal(back.features[back.query[::2]], plain.all(QUERIES))
 
 
-def test_other_words_of_one_thing_are_told_apart_by_kind_alone() -> None:
-    """A lesson helps with freight, which queries call by two words: sorted, its effect is found where it holds."""
+def test_different_words_of_one_thing_are_joined_by_their_kind() -> None:
+    """A lesson helps with freight, which queries call by two words. Sorted, its effect is found where it holds."""
     rng = np.random.default_rng(3)
     task = QUERIES[0]
     library = Library((Lesson("a", "When it is such a case, look.", task=task), Lesson("b", "When idle, wait.")))
