@@ -65,7 +65,7 @@ from tests import factories
 from tests.budgets.rows import a_row_of_each
 from tests.support.erasures import erasure_of
 from tests.support.playbooks import a_row_of_each_playbook_table
-from tests.support.rounds import some
+from tests.support.rounds import one_in, rounds, some
 from tests.support.rows import checkpoint_of_run, lived_run, queued_run
 from training.grading.graded import graded_set
 from training.grading.selectors import scorers_of
@@ -227,7 +227,7 @@ def test_its_pages_are_sound() -> None:
 
 @pytest.mark.rounds
 def test_each_list_and_each_row_opens(boss: Client, everything: TrainingRun) -> None:
-    for model in OURS:
+    for model in one_in(2, OURS):
         for term in ("", *some(("question", str(everything.job_id), "%_'\"\\"), 1)):
             listing = boss.get(address(model, "changelist"), {"q": term} if term else {})
             assert listing.status_code == 200, (model, term)
@@ -238,8 +238,9 @@ def test_each_list_and_each_row_opens(boss: Client, everything: TrainingRun) -> 
         assert added == (403 if model._meta.model_name in READ_ONLY else 200), model
 
 
+@pytest.mark.rounds
 def test_rows_that_jobs_wrote_are_neither_changed_nor_deleted(boss: Client, everything: TrainingRun) -> None:
-    for model in OURS:
+    for model in one_in(2, OURS):
         row = model._default_manager.first()
         assert row is not None, f"the test has no {model.__name__}"
         if model is Membership:
@@ -394,6 +395,7 @@ def test_secrets_and_blobs_are_not_shown(boss: Client, everything: TrainingRun) 
     assert not any('"training_policycheckpoint"."data"' in one["sql"] for one in asked)
 
 
+@pytest.mark.rounds
 def test_no_list_names_an_organisation_whose_rows_the_list_hides(
     everything: TrainingRun, acme: Organization, charlie: Any
 ) -> None:
@@ -405,8 +407,8 @@ def test_no_list_names_an_organisation_whose_rows_the_list_hides(
     client = Client()
     client.force_login(carla)
     shown = 0
-    for model in OURS:
+    for model in one_in(2, OURS):
         page = client.get(reverse(f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"))
         assert b"Zanzibar Shipping" not in page.content, model
         shown += page.status_code == 200
-    assert shown > 20
+    assert shown > rounds(5, 20)

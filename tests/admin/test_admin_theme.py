@@ -18,6 +18,7 @@ from agentcore_site.theme import HEADINGS, heading_of
 from budgets.models import Budget
 from tests import factories
 from tests.admin.test_admin import OURS, address, boss, everything
+from tests.support.rounds import one_in, rounds
 from training.models import TrainingRun
 
 __all__ = ["boss", "everything"]
@@ -49,9 +50,10 @@ def test_the_list_of_models_is_filtered(boss: Client, everything: TrainingRun) -
     assert "/admin/budgets/budget/" in by_heading and "/admin/budgets/modelprice/" in by_heading
 
 
+@pytest.mark.rounds
 def test_admin_spells_organisation_one_way_and_writes_times_in_one_form(boss: Client, everything: TrainingRun) -> None:
     times = 0
-    for model in OURS:
+    for model in one_in(3, OURS):
         first = model._default_manager.first()
         for page in (address(model, "changelist"), address(model, "change", first.pk)):  # type: ignore[union-attr]
             body = boss.get(page).content.decode()
@@ -61,7 +63,7 @@ def test_admin_spells_organisation_one_way_and_writes_times_in_one_form(boss: Cl
             words = re.sub(r"<(script|style|textarea|pre|code|option)\b.*?</\1>|<[^>]*>", " ", body, flags=re.S)
             assert [words[max(one.start() - 60, 0) : one.end()] for one in OTHER_TIMES.finditer(words)] == [], page
             times += len(TIME.findall(words))
-    assert times > 40
+    assert times > rounds(8, 40)
 
 
 def test_a_job_s_budget_has_no_day_of_1970(boss: Client, everything: TrainingRun) -> None:

@@ -18,3 +18,8 @@ def rounds(few: T, many: T) -> T:
 def some(values: Sequence[T], few: int) -> Sequence[T]:
     """``few`` of the values by chance, or all of them in `make test-all`."""
     return rounds(random.sample(list(values), min(few, len(values))), values)
+
+
+def one_in(n: int, values: Sequence[T]) -> Sequence[T]:
+    """Every ``n``th of the values by chance, or all of them in `make test-all`."""
+    return some(values, -(-len(values) // n))

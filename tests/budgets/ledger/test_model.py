@@ -21,6 +21,7 @@ from budgets.meter_port import Bill
 from budgets.services import limit_change
 from tests import factories
 from tests.budgets.support import balances
+from tests.support.rounds import rounds
 
 pytestmark = pytest.mark.django_db
 
@@ -101,7 +102,13 @@ ACTS = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@pytest.mark.rounds
+@settings(
+    max_examples=rounds(25, 60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
 @given(acts=st.lists(ACTS, min_size=5, max_size=25))
 def test_the_ledger_does_what_the_book_does(acts: list[Any]) -> None:
     home = factories.OrganizationFactory()

@@ -78,6 +78,7 @@ HEAD = b"POST /v1/chat/completions HTTP/1.1\r\nhost: localhost\r\n"
 BODY = HEAD + b"authorization: Bearer %s\r\ncontent-length: 100\r\n\r\n{"
 
 
+@pytest.mark.thorough(reason="nine seconds of waiting at five doors")
 @pytest.mark.django_db(transaction=True)
 def test_slow_callers_are_given_up_at_every_door(
     fleet: Fleet, adam: Any, acme: Any, server: ModelServer, journal: str

@@ -48,8 +48,11 @@ def test_a_bet_on_the_draw_of_the_arm_is_fair_for_any_outcome(data: st.DataObjec
         assert mean == pytest.approx(1.0, rel=1e-9)
 
 
+MORE = pytest.mark.thorough(reason="it simulates some dozen ramps, session by session")
+
+
 @pytest.mark.slow(reason="it simulates some hundred ramps, session by session")
-@pytest.mark.parametrize("drift", [0.0, 0.8])
+@pytest.mark.parametrize("drift", [0.0, pytest.param(0.8, marks=MORE)])
 @pytest.mark.rounds
 def test_equal_arms_are_hardly_ever_found_different(drift: float) -> None:
     """At most ALPHA of them, over all guardrails and all looks: 40 ramps have more than 7 false alarms in 1 of 1,000
@@ -170,7 +173,7 @@ def test_betting_that_an_arm_is_no_worse_gains_nothing_where_the_arm_is_worse_by
     assert share * tried[True] + (1 - share) * tried[False] <= 1 + 1e-9
 
 
-@pytest.mark.slow(reason="it simulates some dozen ramps, session by session")
+@MORE
 def test_equal_arms_are_promoted_and_one_ten_points_worse_is_not() -> None:
     rng = np.random.default_rng(18)
     equal = [promotion(rng, OLD, OLD, scored=False) for _ in range(20)]

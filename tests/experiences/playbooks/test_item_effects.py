@@ -34,6 +34,7 @@ from tests.experiences.playbooks.test_ace import Service, problem
 from tests.support.llm_server import ModelServer
 from tests.support.pages import html
 from tests.support.playbooks import PRICE, TEXTS, deployed, model_agent, suggesting
+from tests.support.rounds import rounds
 from tests.support.running import run_to_end
 
 ITEMS = [{"category": "learnings", "content": text} for text in TEXTS[:4]]
@@ -138,9 +139,10 @@ def executions_until_harm(with_it: float, without: float, seed: int, n: int = 5_
     return None
 
 
+@pytest.mark.rounds
 def test_of_items_that_do_nothing_hardly_any_is_ever_found_to_do_harm() -> None:
-    found = [executions_until_harm(0.6, 0.6, seed, 2_500) for seed in range(30)]
-    assert sum(one is not None for one in found) <= 1  # of 30; five with an interval for one analysis
+    found = [executions_until_harm(0.6, 0.6, seed, 2_500) for seed in range(rounds(10, 30))]
+    assert sum(one is not None for one in found) <= 1  # of 30, five with an interval for one analysis
 
 
 def test_an_item_that_does_much_harm_is_found_soon() -> None:

@@ -63,13 +63,16 @@ def result(finished: Finished) -> tuple[Any, ...]:
     return policy.shipped, [lesson.text for lesson in policy.library], weights, rewards
 
 
+MORE = pytest.mark.thorough(reason="runs of training for each setting of another rule")
+
+
 @pytest.mark.slow(reason="runs of training for each setting")
 @pytest.mark.parametrize(
     ("base", "ignored"),
     [
         ({}, FOR_ACTIONS),
-        ({"algorithm": "tfgrpo"}, FOR_ACTIONS | BY_GRADIENT | OF_SINGLE_LESSONS),
-        ({"context": {"update_rule": "ridge_thompson"}}, BY_GRADIENT),
+        pytest.param({"algorithm": "tfgrpo"}, FOR_ACTIONS | BY_GRADIENT | OF_SINGLE_LESSONS, marks=MORE),
+        pytest.param({"context": {"update_rule": "ridge_thompson"}}, BY_GRADIENT, marks=MORE),
     ],
 )
 def test_a_refused_setting_would_have_changed_nothing(base: dict[str, Any], ignored: dict[str, Any]) -> None:

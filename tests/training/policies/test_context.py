@@ -490,8 +490,18 @@ def policy_at(policy: ContextPolicy, theta: Any) -> ContextPolicy:
     return other
 
 
+WHOLE = pytest.mark.thorough(reason="two whole runs for each")
+
+
 @pytest.mark.slow(reason="two whole runs for each")
-@pytest.mark.parametrize(("algorithm", "relevance"), [("grpo", "none"), ("grpo", "queries"), ("tfgrpo", "none")])
+@pytest.mark.parametrize(
+    ("algorithm", "relevance"),
+    [
+        ("grpo", "none"),
+        pytest.param("grpo", "queries", marks=WHOLE),
+        pytest.param("tfgrpo", "none", marks=WHOLE),
+    ],
+)
 def test_a_run_that_is_taken_up_in_its_middle_ends_as_one_that_was_left_alone(algorithm: str, relevance: str) -> None:
     """Each on a server of its own: what the reflector says depends on how often it was asked the same."""
     ends = []

@@ -115,6 +115,7 @@ def test_iterations_after_the_last_checkpoint_are_redone_from_kept_trajectories(
     assert Iteration.objects.filter(run=broken).count() == 12
 
 
+@pytest.mark.thorough(reason="three whole runs; the test above cuts one at each iteration")
 def test_pause_saves_a_checkpoint_and_resume_goes_on_to_the_same_end(operator: Actor, agent: Agent) -> None:
     # No look at the selection queries before the end: a pause that falls into one redoes that iteration instead.
     long = {"n_iterations": 120, "eval_interval": 120}

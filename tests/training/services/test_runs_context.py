@@ -160,6 +160,7 @@ def test_each_epoch_records_its_cost_and_the_outcome_of_every_proposal(operator:
     assert all(questions.filter(usable=False).values_list("reason", flat=True))
 
 
+@pytest.mark.thorough(reason="a whole run, with many pauses; tests/jobs/test_requests.py pauses a run that learns")
 def test_an_empty_budget_in_any_stage_pauses_a_run_which_goes_on_later(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:
@@ -222,6 +223,7 @@ def operator_admin(agent: Agent) -> Actor:
     return Actor(member.user)
 
 
+@pytest.mark.thorough(reason="a whole run; tests/training/services/test_starting_points.py learns so too")
 def test_training_free_grpo_serves_all_lessons_and_a_gate_decides_at_the_end(operator: Actor, agent: Agent) -> None:
     run = start(operator, agent, algorithm="tfgrpo", n_iterations=6, context={"epochs": 3})
     job = run_to_end(run.job)
@@ -308,6 +310,7 @@ def test_the_next_run_begins_with_what_this_one_proved(operator: Actor, agent: A
     assert dict(Experience.objects.filter(handle__in=proven).values_list("handle", "effect")) == proven
 
 
+@pytest.mark.thorough(reason="a whole run; tests/training/services/test_starting_points.py has removed lessons too")
 def test_lessons_that_a_person_removed_meanwhile_stay_removed(operator: Actor, agent: Agent) -> None:
     from experiences.lessons.services.lessons import experience_prune
 

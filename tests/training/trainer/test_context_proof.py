@@ -15,6 +15,7 @@ pytestmark = [pytest.mark.slow(reason="whole runs of learning, at several seeds"
 SEEDS = range(100, rounds(101, 103))  # the first of the bench
 AGAINST_RIVALS = rounds(0, 2)  # of the seeds
 NULLS = range(100, rounds(102, 108))
+WHOLE = pytest.mark.thorough(reason="tests/training/services/test_runs_context.py has a run that proves its gain")
 
 
 @pytest.fixture(scope="module")
@@ -22,11 +23,13 @@ def proofs() -> list[Proof]:
     return [proved(seed, rivals=tuple(RIVALS) if n < AGAINST_RIVALS else ()) for n, seed in enumerate(SEEDS)]
 
 
+@WHOLE
 def test_every_run_ships_what_the_held_out_queries_prove_to_help(proofs: list[Proof]) -> None:
     for proof in proofs:
         assert proof.gain.mean >= 0.15 and proof.gain.p_value < 0.01, str(proof)
 
 
+@WHOLE
 def test_most_helpful_lessons_are_found_and_hardly_any_harmful_one_is_shipped(proofs: list[Proof]) -> None:
     assert fmean(proof.recall for proof in proofs) >= 0.8, list(map(str, proofs))
     assert sum(proof.harmful for proof in proofs) <= 0.02 * sum(proof.shipped for proof in proofs) + 1
