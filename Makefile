@@ -83,5 +83,6 @@ lock: ## Resolve the dependencies into docker/requirements*.txt
 	printf 'opentelemetry-sdk==1.45.2\nopentelemetry-exporter-otlp-proto-http==1.45.2\n' | .venv/bin/uv pip compile - -c docker/requirements-dev.txt --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-telemetry.txt
 	printf 'uv==0.13.8\ncyclonedx-bom==7.5.0\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-build.txt
 	printf 'mkdocs==1.6.1\nmkdocs-material==9.8.2\n' | .venv/bin/uv pip compile - --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-docs.txt
+	.venv/bin/uv pip compile tests/evaluation/events/sdks/requirements.in --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-sdks.txt
 	.venv/bin/uv pip compile docker/checks/requirements.in --python-version 3.11 --generate-hashes --no-emit-index-url --no-header --no-annotate -q -o docker/requirements-checks.txt
 	.venv/bin/uv pip compile pyproject.toml --extra dev --python-version 3.11 --generate-hashes --no-emit-index-url --no-header -q -o docker/requirements-dev.txt
