@@ -37,6 +37,7 @@ from agentcore_site.views import api
 from budgets.api.alerts import AlertViewSet, BudgetSettingsViewSet
 from budgets.api.budgets import BudgetViewSet, LedgerViewSet, RaiseRequestViewSet
 from budgets.api.prices import PriceViewSet
+from budgets.api.usage_files import ReconciliationViewSet
 from evaluation.api import EvaluationViewSet
 from evaluation.events.api import (
     DeadLetterViewSet,
@@ -218,6 +219,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
         name="agent-serving",
     ),
     path("agents/<str:agent>/serving/back", ServingTargetViewSet.as_view({"post": "back"}), name="serving-back"),
+    path("budgets/reconcile", ReconciliationViewSet.as_view({"post": "reconcile"}), name="budget-reconcile"),
     path("budgets/<int:budget>/ledger", LedgerViewSet.as_view({"get": "list"}), name="budget-ledger"),
     path("checkpoints/<uuid:pk>/promote", PromotionViewSet.as_view({"post": "promote"}), name="promote"),
     path(

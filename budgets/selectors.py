@@ -15,7 +15,7 @@ from agentcore_site.lib.errors import Insufficient, Invalid, Missing
 from agentcore_site.lib.money_format import apart, money
 from agentcore_site.lib.months import month_after
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.permissions import require
+from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forecasting import Forecast, forecast
 from budgets.ledger.accounts import BudgetOwner, budgets_of, limit_standing_micros, month_of, owners
 from budgets.ledger.reserving import NEARLY_ALL
@@ -258,6 +258,18 @@ def usage_compared(
     file = joined([read_usage(content) for content in files])
     days = [line.day for line in file.lines]
     return compared(file.lines, ledger_use(rows, min(days), max(days)), zone), file
+
+
+def bill_compared(actor: Actor, *, files: Iterable[bytes], zone: tzinfo) -> tuple[Comparison, UsageFile]:
+    """A provider's usage exports against the ledger of the actor's organisation.
+
+    Raises:
+        Missing, Forbidden: the actor may not.
+        Invalid, TooLarge: as ``usage_compared``.
+    """
+    organization = current_organization(actor)
+    require(actor, "export", organization)
+    return usage_compared(ledger_visible(actor).filter(organization_id=organization.id), files=files, zone=zone)
 
 
 CALL: Final = Q(kind__in=("settle", "charge"))

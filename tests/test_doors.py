@@ -380,6 +380,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "loop-turns/<uuid:pk>/stop"): ("deployment.edit", {}),
     ("post", "loop-turns/<uuid:turn>/rows"): ("deployment.edit", {"approve": True}),
     ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
+    ("post", "budgets/reconcile"): ("export", {}),
     ("post", "datasets/annotated"): (
         "dataset.edit",
         lambda values: {"filters": {"trajectory": str(values["trajectory_id"])}, "answer": "Ask."},

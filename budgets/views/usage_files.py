@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from datetime import tzinfo
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
@@ -10,23 +9,20 @@ from django.shortcuts import render
 
 from agentcore_site.console.pages import page, sent
 from agentcore_site.tenancy.actors import Actor
-from agentcore_site.tenancy.models import Organization
 from agentcore_site.tenancy.permissions import current_organization, require
 from budgets.forms import UsageFileForm
-from budgets.selectors import ledger_visible, usage_compared
-from budgets.usage_files.comparison import Comparison, difference_words
-from budgets.usage_files.reading import UsageFile
+from budgets.selectors import bill_compared
+from budgets.usage_files.comparison import difference_words
 
 SHOWN: Final = 400  # lines
 
 
 @page
 def reconcile(request: HttpRequest, actor: Actor) -> HttpResponse:
-    organization = current_organization(actor)
-    require(actor, "export", organization)
+    require(actor, "export", current_organization(actor))
     form = UsageFileForm(sent(request), request.FILES or None)
     context: dict[str, Any] = {"form": form}
-    if found := form.applied(_compared, actor, organization):
+    if found := form.applied(bill_compared, actor):
         comparison, file = found
         lines = comparison.differing or comparison.lines
         context |= {
@@ -39,10 +35,3 @@ def reconcile(request: HttpRequest, actor: Actor) -> HttpResponse:
             "zone": form.data["zone"],
         }
     return render(request, "budgets/reconcile.html", context, status=form.status)
-
-
-def _compared(
-    actor: Actor, organization: Organization, *, files: list[bytes], zone: tzinfo
-) -> tuple[Comparison, UsageFile]:
-    rows = ledger_visible(actor).filter(organization_id=organization.id)
-    return usage_compared(rows, files=files, zone=zone)

@@ -18,6 +18,7 @@ from budgets.meter_port import Bill
 from budgets.pricing import Usage
 from tests.budgets.support import hold
 from tests.budgets.test_pages import at_desk
+from tests.support.callers import Caller
 from tests.support.pages import html
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -102,3 +103,33 @@ def test_a_month_of_calls_is_summed_by_the_database(called: str, acme: Organizat
     uses = ledger_use(LedgerEntry.objects.filter(organization_id=acme.id), today, today)
     assert sum(use.cost_micros for use in uses) == 1_600_000
     assert (sum(use.calls for use in uses), sum(use.charged for use in uses)) == (2, 1)
+
+
+def sent(person: Any, content: str, **more: Any) -> Any:
+    file = SimpleUploadedFile("usage.csv", content.encode())
+    caller = Caller(person)
+    return caller.client.post("/api/v1/budgets/reconcile", {"file": file, **more}, headers=caller.headers)
+
+
+def test_programs_get_the_same_comparison(called: str, olivia: Any, charlie: Any, stella: Any) -> None:
+    found = sent(olivia, table(called.replace("0.60", "0.90"))).json()
+    assert (found["ledger_usd"], found["provider_usd"], found["agrees"]) == (0.6, 0.9, False)
+    [line] = found["lines"]
+    assert (line["day"], line["model"], line["reason"]) == (called[:10], "small", "price")
+    assert line["ledger"]["input_tokens"] == 100 and line["difference_usd"] == -0.3
+    assert "the provider charged 1.5 times" in line["why"]
+    agreed = sent(olivia, table(called)).json()
+    assert agreed["agrees"] and "The ledger agrees with the file" in agreed["words"]
+    other = sent(charlie, table(called)).json()  # of another organisation, whose ledger has nothing
+    assert other["ledger_micros"] == 0 and other["lines"][0]["ledger"] is None
+    assert sent(stella, table(called)).status_code == 403
+
+
+def test_a_file_that_a_program_sends_is_refused_with_the_reason(called: str, olivia: Any) -> None:
+    for content, more, word in (
+        ("date,model,cost\nyesterday,small,1\n", {}, "yesterday"),
+        (table(called), {"zone": "Basel"}, "Europe/Berlin"),
+        (table(called), {"zones": "UTC"}, "did you mean zone"),
+    ):
+        answer = sent(olivia, content, **more)
+        assert answer.status_code == 400 and word in answer.content.decode()
