@@ -131,7 +131,7 @@ class Calls:
         except CallRefused as refused:
             status = TraceStatus.REFUSED if refused.status < 500 else TraceStatus.FAILED
             row = {"status": status, "http_status": refused.status, "error": refused.message}
-            row["attempts"] = refused.attempts
+            row["attempts"] = max(refused.attempts, call.played.get("attempts", 0))
             raise
         except asyncio.CancelledError:
             row = {"status": TraceStatus.INTERRUPTED, "http_status": 0, "error": "the caller went away"}
@@ -140,7 +140,7 @@ class Calls:
             row = {"status": TraceStatus.FAILED, "http_status": 500, "error": f"{type(error).__name__} at the gateway"}
             raise
         finally:
-            self._store(call, known | row, begun)
+            self._store(call, known | call.played | row, begun)
             if call.held:
                 assert call.consumer.key_id is not None
                 self._run_in_background(self._holds.end(call.consumer.key_id, call.id, call.cost_micros), self._ends)

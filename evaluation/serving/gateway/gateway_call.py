@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from typing import Any
 
 from agentcore_site.ids import uuid7
 from budgets.llm.types import Completion
@@ -37,6 +38,7 @@ class GatewayCall:
     lesson_handles: list[str] = field(default_factory=list)
     endpoint: str = ""
     completion: Completion | None = None  # of a model
+    played: dict[str, Any] = field(default_factory=dict)  # of a release that makes several calls: columns of its trace
     held: bool = False  # whether its worst case counts against its key's month
     cost_micros: int = 0  # once it has ended
     on_step: Callable[[], None] = lambda: None  # of an agent that takes several

@@ -171,9 +171,10 @@ async def played(call: GatewayCall, endpoints: EndpointCalls, tools: Callable[[]
     except RolloutFailure as failure:
         raise _unusable(str(failure), model) from None
     finally:
+        call.played = _columns(world.answer, steps, model)
         await own.aclose()
     call.token_received()
-    return _columns(world.answer, steps, model)
+    return call.played
 
 
 def completion_of(call: GatewayCall, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,11 +190,12 @@ def completion_of(call: GatewayCall, row: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _columns(answer: str, steps: Sequence[Step], model: CallModel) -> dict[str, Any]:
+def _columns(answer: str | None, steps: Sequence[Step], model: CallModel) -> dict[str, Any]:
     done = [{"action": step.action, "result": _short(step.result)} for step in steps]
+    said = {} if answer is None else {"content": clean(answer)}
     return {
-        "response": {"role": "assistant", "content": clean(answer), "agentcore_steps": done},
-        "finish_reason": "stop",
+        "response": {"role": "assistant", **said, "agentcore_steps": done} if said or done else {},
+        "finish_reason": "" if answer is None else "stop",
         "input_tokens": sum(one.usage.input_tokens for one in model.answers),
         "output_tokens": sum(one.usage.output_tokens for one in model.answers),
         "attempts": sum(one.attempts for one in model.answers),

@@ -141,7 +141,10 @@ def conversation(trace: ProductionTrace) -> list[ShownMessage]:
     said = [_message(message) for message in trace.messages if isinstance(message, dict)]
     if not trace.response:
         return said
-    *steps, _ = trace.response.get("agentcore_steps") or [{}]  # the last one is the answer
+    steps = trace.response.get("agentcore_steps") or [{}]
+    if trace.status != TraceStatus.OK and "content" not in trace.response:
+        return [*said, *map(_step, steps)]
+    *steps, _ = steps  # the last one is the answer
     return [*said, *map(_step, steps), _message({"role": "assistant", **trace.response})]
 
 

@@ -23,6 +23,7 @@ from evaluation.serving.releases.bundle import digest
 from evaluation.serving.releases.presenters import served_as
 from evaluation.serving.releases.selectors import bundle_of
 from evaluation.serving.releases.services import release_make
+from evaluation.serving.traces.presenters import conversation
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create
@@ -204,6 +205,10 @@ def test_a_loop_that_comes_to_no_answer_is_a_refusal_for_which_clients_pay_once(
     server.will(*["tool_calls"] * 30)
     refused = shop.ask(messages=QUERY)
     assert refused.status_code == 424 and "20 steps" in refused.text
+    [failed] = shop.traces(1)
+    assert [step["action"]["type"] for step in failed.response["agentcore_steps"]] == ["tool"] * 20
+    assert failed.input_tokens > 0 and failed.attempts == 20 and "content" not in failed.response
+    assert [one.role for one in conversation(failed)][-2:] == ["tool", "tool"]  # the steps, and no answer
     server.script.clear()
     server.will(*[act("answer", message={"content": ""})] * 3)
     assert "unusable answers in a row" in shop.ask(messages=QUERY).text
