@@ -3,7 +3,7 @@
 Arguments choose parts (science storage archive export search jobs crowd scale llm ace ledger paid privacy learning
 telemetry rewarders feedback gateway events bad_events flood otlp poison walls context),
 or one of a part: ``jobs.fairness``. Benches of their own: ``fuzz [requests]``, ``neighbour [door …]``, ``weights
-FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``, ``canary``, ``gate``."""
+[speed] FOLDER [options]``, and with options ``worlds``, ``again``, ``same``, ``rivals``, ``canary``, ``gate``."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 ``make bench ARGS="weights FOLDER --seed 1"``: the job of ``make run MODEL=1`` by the engine in this process, without a
 site. ``manage.py model_setup`` prints the folder. An answer is right as the scorer has it; it *names* the sum where
-that number is anywhere in it.
+that number is anywhere in it. ``ARGS="weights speed FOLDER"`` measures time and memory (``weights_speed``).
 """
 
 from __future__ import annotations
@@ -106,6 +106,10 @@ def measured(learner: Learner, rows: Rows, when: str) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
+    if arguments[:1] == ["speed"]:
+        from tests.performance import weights_speed
+
+        return weights_speed.main(arguments[1:])
     options = argparse.ArgumentParser(prog="tests.performance.weights", description=__doc__)
     options.add_argument("folder", type=Path)
     options.add_argument("--seed", type=int, default=1)

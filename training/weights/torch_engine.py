@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +18,11 @@ import torch
 from torch.utils.checkpoint import checkpoint
 from transformers.modeling_layers import GradientCheckpointingLayer
 
-from training.policies.archive import MOST_UNPACKED, CorruptState, nested, pack, under, unpack
+from training.policies.archive import CorruptState
 from training.weights.causal_model import CausalModel, number_kind
 from training.weights.engine import BASE, Adam, BadInput, Datum, TokenDraw, TokensDrawn, UnknownWeights
 from training.weights.sampling import DrawnBatch
+from training.weights.slots import FULL, Slot, Tensors, loaded_slot
 from training.weights.token_tree import TokenTree, batches_of, trees_of
 
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
@@ -30,28 +30,13 @@ MEMORY_MB: Final = 1_000  # what an update or a batch of answers may take beside
 TOKENS_AT_ONCE: Final = 4_096  # of a padded batch, where memory does not allow fewer
 MOST_NODES: Final = 2_048  # of a tree, whose mask has a number for each pair
 MOST_RANK: Final = 256
-FULL: Final = 0  # the rank that means a full copy
 TARGETS: Final = "all-linear"
-
-Tensors = dict[str, torch.Tensor]
-
-
-@dataclass
-class Slot:
-    """Weights and their optimiser, in float32. ``first`` and ``second`` are Adam's moments after ``steps`` steps."""
-
-    rank: int
-    weights: Tensors
-    first: Tensors = field(default_factory=dict)
-    second: Tensors = field(default_factory=dict)
-    gradient: Tensors = field(default_factory=dict)
-    steps: int = 0
 
 
 class TorchEngine:
     """``folder`` is a model as ``save_pretrained`` writes it; nothing is fetched. ``memory``: bytes that an update or a
     batch of answers may take beside the weights. ``decode`` gives the text of tokens, for answers that stop at one.
-    ``dtype`` "auto" is bfloat16 where the processor computes it."""
+    ``dtype`` "auto" is bfloat16 where the processor computes it. ``scratch``: the folder of its temporary files."""
 
     def __init__(
         self,
@@ -62,10 +47,11 @@ class TorchEngine:
         decode: Callable[[Sequence[int]], str] = str,
         dtype: str = "",
         most_loaded: int = MOST_LOADED,
+        scratch: Path | None = None,
     ) -> None:
         from transformers import AutoModelForCausalLM
 
-        self.folder, self.memory, self._decode = folder, memory, decode
+        self.folder, self.memory, self._decode, self._scratch = folder, memory, decode, scratch
         self.device = device or ("cuda" if torch.cuda.is_available() else "cpu")
         kind = number_kind(dtype, self.device)
         model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype=getattr(torch, kind))
@@ -97,23 +83,14 @@ class TorchEngine:
 
     def load(self, name: str, state: bytes) -> None:
         try:
-            stored = unpack(state, most=MOST_UNPACKED)
-            rank, steps = int(stored["rank"]), int(stored["steps"])
-            wanted = self._full if rank == FULL else self._adapter(rank)
-            parts = [self._tensors(under(part, stored), wanted) for part in ("weights", "first", "second")]
+            slot = loaded_slot(state, lambda rank: self._full if rank == FULL else self._adapter(rank))
         except (CorruptState, KeyError, TypeError, ValueError) as error:
             raise BadInput(f"These weights do not fit this model: {error}") from error
-        if parts[0].keys() != wanted.keys() or not parts[1].keys() == parts[2].keys():
-            raise BadInput("These weights do not fit this model: some of its tensors are missing.")
-        weights, first, second = parts
-        self._put(name, Slot(rank, weights, first, second, steps=steps))
+        slot.keep(state, self._scratch)
+        self._put(name, slot)
 
     def save(self, name: str) -> bytes:
-        slot = self._slot(name)
-        state: dict[str, Any] = {"rank": slot.rank, "steps": slot.steps}
-        for part, tensors in (("weights", slot.weights), ("first", slot.first), ("second", slot.second)):
-            state |= nested(part, {at: one.float().cpu().numpy() for at, one in tensors.items()})
-        return pack(state)
+        return self._slot(name).state()
 
     def drop(self, name: str) -> None:
         self._slots.pop(name, None)
@@ -201,27 +178,8 @@ class TorchEngine:
             hidden.backward(torch.cat(slopes))  # type: ignore[no-untyped-call]
         return found
 
-    @torch.no_grad()
     def optim_step(self, name: str, adam: Adam) -> dict[str, float]:
-        """AdamW with decoupled decay, as torch computes it."""
-        slot = self._slot(name)
-        gradient, slot.gradient = slot.gradient, {}
-        norm = float(torch.stack([one.float().norm() for one in gradient.values()] or [torch.zeros(())]).norm())
-        if not np.isfinite(norm):
-            return {"grad_norm": 0.0, "skipped": 1.0}
-        scale = min(1.0, adam.grad_clip_norm / (norm + 1e-6)) if adam.grad_clip_norm else 1.0
-        slot.steps += 1
-        bias1, bias2 = 1 - adam.beta1**slot.steps, 1 - adam.beta2**slot.steps
-        for at, g in gradient.items():
-            g = g.float() * scale
-            weight = slot.weights[at]
-            first = slot.first[at] = slot.first.get(at, torch.zeros_like(g)) * adam.beta1 + g * (1 - adam.beta1)
-            second = slot.second[at] = slot.second.get(at, torch.zeros_like(g)) * adam.beta2 + g * g * (1 - adam.beta2)
-            step = first / bias1 / ((second / bias2).sqrt() + adam.eps)
-            slot.weights[at] = (weight * (1 - adam.learning_rate * adam.weight_decay) - adam.learning_rate * step).to(
-                weight.dtype
-            )
-        return {"grad_norm": norm}
+        return self._slot(name).step(adam)
 
     # -- inside ----------------------------------------------------------------------------------------------------
 
@@ -343,14 +301,6 @@ class TorchEngine:
             raise UnknownWeights(f"No weights named {name!r} are loaded.")
         self._slots.move_to_end(name)
         return self._slots[name]
-
-    def _tensors(self, arrays: dict[str, Any], wanted: Tensors) -> Tensors:
-        found = {}
-        for at, array in arrays.items():
-            if at not in wanted or tuple(array.shape) != tuple(wanted[at].shape) or not np.isfinite(array).all():
-                raise ValueError(f"{at} has another shape, or numbers that are not finite")
-            found[at] = torch.from_numpy(np.array(array)).to(self.device, torch.float32)
-        return found
 
 
 class Nodes:

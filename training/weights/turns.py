@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from training.weights.engine import Engine, TokenDraw, TokensDrawn
 
 T = TypeVar("T")
 Waiting = tuple[TokenDraw, "asyncio.Future[TokensDrawn]"]
+# The C library of Linux keeps freed memory of one call for the next, as long as anything lies behind it.
+_TRIM: Final = getattr(ctypes.CDLL(None), "malloc_trim", None)
 
 
 class Turns:
@@ -92,6 +95,8 @@ class Turns:
         finally:
             seconds = time.perf_counter() - began
             self.busy += seconds
+            if _TRIM is not None:
+                _TRIM(0)
         return found, seconds
 
 

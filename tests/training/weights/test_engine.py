@@ -224,6 +224,19 @@ def test_a_restored_state_continues_bit_for_bit(engine: TorchEngine, rank: int) 
     assert engine.save("one") == engine.save("two")
 
 
+def test_weights_that_are_only_sampled_from_hold_no_moments(engine: TorchEngine) -> None:
+    engine.create("trained", 4, 3)
+    for prompt in PROMPTS[:2]:
+        engine.forward_backward("trained", [Datum((*prompt, 30), (0.0,) * 8 + (1.0,))])
+        engine.optim_step("trained", Adam(0.01))
+    state = engine.save("trained")
+    engine.load("sampled", state)
+    engine.sample("sampled", [TokenDraw(PROMPTS[0], 2)])
+    slot = engine._slots["sampled"]
+    assert not (slot.first or slot.second or slot.gradient) and slot.weights.keys() == engine._adapted[4].keys()
+    assert engine.save("sampled") == state
+
+
 def test_an_input_that_does_not_fit_is_refused_and_changes_nothing(engine: TorchEngine) -> None:
     engine.create("kept", 4, 1)
     before = engine.save("kept")

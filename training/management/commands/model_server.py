@@ -67,7 +67,8 @@ class Command(BaseCommand):
                 from training.weights.torch_engine import TorchEngine
 
                 memory, dtype = options["memory"] << 20, options["dtype"]
-                engine = TorchEngine(folder, memory=memory, dtype=dtype, decode=chat.text)
+                saved.mkdir(parents=True, exist_ok=True)
+                engine = TorchEngine(folder, memory=memory, dtype=dtype, decode=chat.text, scratch=saved)
         except ImportError as error:
             raise CommandError(f"The extra [weights] is not installed here: {error}") from error
         server = ModelServer(engine, chat, name=name or folder.name, token=token, saved=saved)
