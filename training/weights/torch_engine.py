@@ -28,6 +28,7 @@ from training.weights.token_tree import TokenTree, batches_of, trees_of
 MOST_LOADED: Final = 8  # weights beside the base; the one that was used longest ago makes room
 MEMORY_MB: Final = 1_000  # what an update or a batch of answers may take beside the weights
 TOKENS_AT_ONCE: Final = 4_096  # of a padded batch, where memory does not allow fewer
+CHECKPOINTED: Final = 4  # times as many tokens fit where each layer is computed twice
 MOST_NODES: Final = 2_048  # of a tree, whose mask has a number for each pair
 MOST_RANK: Final = 256
 TARGETS: Final = "all-linear"
@@ -151,7 +152,8 @@ class TorchEngine:
         found = [np.zeros(len(row), np.float32) for row in rows]
         with self._holding(name, learning=True):
             most = min(TOKENS_AT_ONCE, self._tokens_at_once(slot.rank))
-            for batch in self._batches(rows, most):
+            longest = max(map(len, rows), default=0)
+            for batch in self._batches(rows, most, of_tree=most if longest <= most else CHECKPOINTED * most):
                 nodes = Nodes(batch, rows, weights if weighted_only else None, weights)
                 with self._checkpointing(len(batch[0]) > most):
                     nodes.spread(self._descend(batch, nodes), found)
@@ -167,16 +169,21 @@ class TorchEngine:
         if not len(nodes.parents):
             return []
         hidden = self._causal.hidden(batch).flatten(0, 1)[nodes.parents]
-        found, slopes = [], []
+        # What is kept of a chunk lies here already: a new small tensor between the large ones would be in the way of
+        # the next chunk's, and the memory of all chunks would be taken.
+        found, slopes, at = torch.empty(len(hidden)), torch.empty_like(hidden, requires_grad=False), 0
         for part, targets, weight in self._chunks(hidden.detach(), nodes):
             leaf = part.detach().requires_grad_(hidden.requires_grad)
             logp = self._logp(leaf, targets, weight)
             (-(logp * weight).sum()).backward()  # type: ignore[no-untyped-call]
-            found += logp.tolist()
-            slopes.append(leaf.grad)
+            found[at : at + len(part)] = logp.detach()
+            if leaf.grad is not None:
+                slopes[at : at + len(part)] = leaf.grad
+            at += len(part)
+            del leaf, logp
         if hidden.requires_grad:
-            hidden.backward(torch.cat(slopes))  # type: ignore[no-untyped-call]
-        return found
+            hidden.backward(slopes)  # type: ignore[no-untyped-call]
+        return list(found.tolist())
 
     def optim_step(self, name: str, adam: Adam) -> dict[str, float]:
         return self._slot(name).step(adam)
@@ -190,16 +197,19 @@ class TorchEngine:
 
     def _chunks(self, hidden: torch.Tensor, nodes: Nodes) -> Iterator[tuple[torch.Tensor, ...]]:
         """Hidden values, targets and weights of some nodes. Their logits, with slopes, fit a quarter of the memory."""
-        size = max(1, self.memory // (4 * 16 * self._causal.vocabulary))
+        size = max(1, self.memory // (4 * 24 * self._causal.vocabulary))
         targets, weights = (one.to(self.device) for one in (nodes.targets, nodes.weights))
         return zip(hidden.split(size), targets.split(size), weights.split(size), strict=True)
 
-    def _batches(self, rows: Sequence[Sequence[int]], most: int) -> Iterator[list[TokenTree]]:
+    def _batches(
+        self, rows: Sequence[Sequence[int]], most: int, *, of_tree: int = MOST_NODES
+    ) -> Iterator[list[TokenTree]]:
+        """Batches of ``most`` tokens of trees of ``of_tree``: these may be larger, where rows themselves are."""
         vocabulary = self._causal.vocabulary
         for row in rows:
             if not 0 < len(row) <= self.context or not all(0 <= one < vocabulary for one in row):
                 raise BadInput(f"A row has 1 to {self.context} tokens, each below {vocabulary}.")
-        trees = trees_of(rows, most=min(most, MOST_NODES), linear=self._causal.linear)
+        trees = trees_of(rows, most=min(of_tree, MOST_NODES), linear=self._causal.linear)
         return batches_of(list(trees), most)
 
     def _tokens_at_once(self, rank: int) -> int:

@@ -104,6 +104,18 @@ def test_little_memory_changes_no_gradient(engine: TorchEngine, rank: int, monke
     assert not any(module.training for module in engine._model.modules())
 
 
+def test_siblings_of_a_prompt_that_is_too_long_share_it_still(
+    engine: TorchEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = [(*range(5, 65), 100 + at, 7) for at in range(8)]
+    sizes, run = [], engine._causal.run
+    monkeypatch.setattr(engine, "_tokens_at_once", lambda rank: 50)
+    monkeypatch.setattr(engine._causal, "run", lambda ids, *rest: sizes.append(ids.numel()) or run(ids, *rest))
+    engine.create("learning", 4, 1)
+    engine.forward_backward("learning", [Datum(row, (0.0,) * 60 + (1.0,) * 2) for row in rows])
+    assert sum(sizes) == 60 + 8 * 2
+
+
 def test_only_the_log_probabilities_that_are_needed_are_computed(engine: TorchEngine) -> None:
     whole = engine.logprobs(BASE, ROWS)
     needed = engine.logprobs(BASE, ROWS, WEIGHTS)
