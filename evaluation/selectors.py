@@ -21,7 +21,7 @@ from training.models import LARGE, PolicyCheckpoint
 def evaluations_visible(actor: Actor) -> QuerySet[EvaluationRun]:
     rows = EvaluationRun.objects.visible_to(actor)
     return rows.select_related(
-        "job", "job__created_by", "agent", "run", "run__job", "checkpoint", "checkpoint__run"
+        "job", "job__created_by", "agent", "run", "run__job", "run__dataset", "checkpoint", "checkpoint__run"
     ).defer("checkpoint__data", *(f"{run}__{name}" for run in ("run", "checkpoint__run") for name in LARGE))
 
 

@@ -22,6 +22,8 @@ from agentcore_site.lib.errors import DomainError, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.comparison import compare_on_held_out
 from evaluation.presenters.landscape import MOST_DRAWN, drawn
+from training.grading.error_rates import GraderErrors
+from training.grading.selectors import errors_of_runs
 from training.models import TrainingRun
 from training.presenters.comparisons import MOST_JOBS, job_figures, job_settings
 from training.presenters.panel import AXES
@@ -49,6 +51,7 @@ class ComparedJob:
     run: TrainingRun
     name: str
     verdict: str
+    grader_errors: Sequence[GraderErrors]
     without: str
     first: str
 
@@ -66,7 +69,7 @@ def compare(request: HttpRequest, actor: Actor) -> HttpResponse:
     if len(runs) >= 2:
         keep = {name: value for name in ("metric", "axis") if (value := request.GET.get(name))}
         context |= {
-            "compared": (compared := [_compared(run, runs, keep) for run in runs]),
+            "compared": (compared := _compared(runs, keep)),
             "names": {one.run.pk: one.name for one in compared},
             "figures": job_figures(runs),
             "settings": job_settings(runs),
@@ -145,7 +148,14 @@ def _offered(actor: Actor, runs: Sequence[TrainingRun]) -> list[TrainingRun]:
     return sorted(newest, key=lambda run: run.agent_id not in agents)[:OFFERED]
 
 
-def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str]) -> ComparedJob:
+def _compared(runs: Sequence[TrainingRun], keep: dict[str, str]) -> list[ComparedJob]:
+    errors = errors_of_runs((run, "") for run in runs)
+    return [_compared_job(run, runs, keep, rates) for run, rates in zip(runs, errors, strict=True)]
+
+
+def _compared_job(
+    run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str], rates: Sequence[GraderErrors]
+) -> ComparedJob:
     others = [one.pk for one in runs if one.pk != run.pk]
 
     def address(ids: Sequence[UUID]) -> str:
@@ -153,4 +163,4 @@ def _compared(run: TrainingRun, runs: Sequence[TrainingRun], keep: dict[str, str
 
     alike = sum(one.job.title == run.job.title for one in runs) > 1
     name = f"{run.job.title} ({str(run.pk)[-6:]})" if alike else run.job.title
-    return ComparedJob(run, name, run_verdict(run), address(others), address([run.pk, *others]))
+    return ComparedJob(run, name, run_verdict(run), rates, address(others), address([run.pk, *others]))

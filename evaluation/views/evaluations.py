@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from django.contrib import messages
@@ -17,12 +18,14 @@ from agentcore_site.jobs.services import job_cancel, job_resume, may_cancel
 from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
+from evaluation.graded import evaluated_digest
 from evaluation.models import Against, EvaluationRun, Split
 from evaluation.presenters.charts import metric_rows, metrics_forest
 from evaluation.presenters.shapes import EvaluationRow
 from evaluation.reports import LINE_NAMES
 from evaluation.selectors import changed_queries, evaluation_get, evaluations_visible
 from evaluation.services import evaluation_start
+from training.grading.selectors import errors_of_runs
 from training.selectors.runs import run_get
 from training.services.checkpoints import checkpoint_of, job_with_queries
 
@@ -51,7 +54,7 @@ def evaluations(request: HttpRequest, actor: Actor) -> HttpResponse:
     found = listing(request, rows, SORTS, one="evaluation", of=everything, columns=COLUMNS)
     context = {
         "listing": found,
-        "rows": [_summary(row) for row in found.rows],
+        "rows": _summaries(found.rows),
         "splits": Split.choices,
         "split": split,
         "status": status,
@@ -102,7 +105,7 @@ def of_run(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     rows = evaluations_visible(actor).filter(run=run).order_by("-job__created_at")[:50]
     context = {
         "run": run,
-        "rows": [_summary(row) for row in rows],
+        "rows": _summaries(list(rows)),
         "may": allowed(actor, run.organization_id),
         "has_checkpoint": run.checkpoints.exists(),
     }
@@ -143,6 +146,12 @@ def resume(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     evaluation = evaluation_get(actor, job_id)
     job_resume(actor, evaluation.job)
     return redirect("evaluation:report", job_id=evaluation.pk)
+
+
+def _summaries(rows: Sequence[EvaluationRun]) -> list[dict[str, Any]]:
+    """Rows of a list, with the error rates of their graders."""
+    errors = errors_of_runs((one.run, evaluated_digest(one)) for one in rows)
+    return [{**_summary(one), "grader_errors": rates} for one, rates in zip(rows, errors, strict=True)]
 
 
 def _summary(evaluation: EvaluationRun) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -56,24 +57,43 @@ def scorers_of(graded: GradedSet) -> list[tuple[str, int]]:
     return sorted(counts.items(), key=lambda item: (-item[1], item[0]))
 
 
-def errors_on(organization_id: UUID, digest: str, only: str = "") -> list[GraderErrors]:
-    """Error rates of each scorer on the data with that digest. The same graded answer counts once, as it was judged
-    last. ``only``: the scorer that a run names for all rows."""
+DataOf = tuple[UUID, str]  # organisation, digest of the data
+
+
+def errors_on(data: Collection[DataOf]) -> dict[DataOf, list[GraderErrors]]:
+    """Error rates of each scorer on each of these data sets, by one query. The same graded answer counts once, as it
+    was judged last."""
     rows = GraderJudgement.objects.filter(
-        sample__organization_id=organization_id, sample__data_digest=digest, right__isnull=False
-    )
-    found: dict[str, dict[str, tuple[bool, bool]]] = defaultdict(dict)
-    for scorer, of, graded, right in rows.order_by("judged_at").values_list(
-        "sample__scorer", "digest", "graded", "right"
-    ):
-        found[scorer][of] = (graded, bool(right))
-    return [grader_errors(name, judged.values()) for name, judged in sorted(found.items()) if only in ("", name)]
+        sample__organization_id__in={one for one, _ in data},
+        sample__data_digest__in={digest for _, digest in data},
+        right__isnull=False,
+    ).order_by("judged_at")
+    found: dict[DataOf, dict[str, dict[str, tuple[bool, bool]]]] = defaultdict(lambda: defaultdict(dict))
+    names = ("sample__organization_id", "sample__data_digest", "sample__scorer", "digest", "graded", "right")
+    for organization_id, data_of, scorer, of, graded, right in rows.values_list(*names):
+        found[organization_id, data_of][scorer][of] = (graded, bool(right))
+    return {
+        one: [grader_errors(name, judged.values()) for name, judged in sorted(scorers.items())]
+        for one, scorers in found.items()
+    }
+
+
+def errors_of_runs(runs: Iterable[tuple[TrainingRun, str]]) -> list[list[GraderErrors]]:
+    """Error rates of the scorers of runs on the data with the digest beside each; "": on the run's own. One query."""
+    of = [(run, (run.organization_id, digest or data_digest(run))) for run, digest in runs]
+    found = errors_on([data for _, data in of])
+    return [[one for one in found.get(data, []) if _only(run) in ("", one.scorer)] for run, data in of]
 
 
 def errors_of(run: TrainingRun, digest: str = "") -> list[GraderErrors]:
-    """Error rates of the scorers of a run on its data, or on other data with that digest."""
+    """As ``errors_of_runs``, of one run."""
+    return errors_of_runs([(run, digest)])[0]
+
+
+def _only(run: TrainingRun) -> str:
+    """The scorer that a run names for all rows; "" where each row names or implies one."""
     chosen = str(run.environment_options.get("scorer") or "auto") if run.dataset_id else "auto"
-    return errors_on(run.organization_id, digest or data_digest(run), "" if chosen == "auto" else chosen)
+    return "" if chosen == "auto" else chosen
 
 
 @dataclass(frozen=True, slots=True)

@@ -224,8 +224,10 @@ class StatusOut(Shape):
     verdict = serializers.CharField(help_text="Result or status, as a sentence.")
     estimated_completion_time = serializers.DateTimeField(allow_null=True)
     error = serializers.CharField(allow_null=True)
+    grader_errors = GraderErrorsOut(many=True, help_text="Of each scorer that people judged on this data.")
 
     computed = {
+        "grader_errors": errors_of,
         "priority": lambda run: PRIORITY_NAMES[run.job.priority],
         "best_checkpoint": best_label,
         "verdict": run_verdict,
@@ -253,7 +255,6 @@ class JobOut(StatusOut, JobRow):
     n_held_out = serializers.IntegerField()
     estimate = EstimateOut()
     warnings = serializers.ListField(child=serializers.CharField())
-    grader_errors = GraderErrorsOut(many=True, help_text="Of each scorer that people judged on this data.")
     criteria = CriterionOut(many=True, help_text="The definition of done, criterion by criterion.")
 
     computed = {
@@ -263,7 +264,6 @@ class JobOut(StatusOut, JobRow):
         "continues": goes_on_from,
         "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],
         "criteria": done_criteria,
-        "grader_errors": errors_of,
     }
 
 

@@ -45,6 +45,7 @@ from agentcore_site.tenancy.members import who_may
 from budgets.alerts.job_stops import blocked
 from budgets.alerts.raise_requests import asked_at
 from budgets.job_chain import blocking
+from training.grading.selectors import errors_of_runs
 from training.models import Iteration, TrainingRun
 from training.presenters import panel
 from training.presenters.columns import column_choices
@@ -93,11 +94,18 @@ def jobs(request: HttpRequest, actor: Actor) -> HttpResponse:
         at_once=bool(query),
     )
     sparks = success_sparks(found.rows)
+    errors = errors_of_runs((run, "") for run in found.rows)
     context = {
         "listing": found,
         "rows": [
-            {"run": run, "verdict": run_verdict(run), "spark": sparks[run.pk], "pinned": run.pk in pinned}
-            for run in found.rows
+            {
+                "run": run,
+                "verdict": run_verdict(run),
+                "spark": sparks[run.pk],
+                "pinned": run.pk in pinned,
+                "grader_errors": rates,
+            }
+            for run, rates in zip(found.rows, errors, strict=True)
         ],
         "tag": tag,
         "choices": choices,

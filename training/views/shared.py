@@ -11,6 +11,7 @@ from django.urls import reverse
 from agentcore_site.jobs.selectors import shared_job
 from agentcore_site.lib.links import placed
 from agentcore_site.lib.money import dollars
+from training.grading.selectors import errors_of
 from training.models import TrainingRun
 from training.presenters import panel
 from training.selectors.runs import run_series
@@ -25,6 +26,7 @@ def job(request: HttpRequest, token: str) -> HttpResponse:
         **panel.head(run),
         **panel.curves(shared=True),
         "shared": True,
+        "grader_errors": errors_of(run),
         "token": token,
         "series_url": reverse("training:shared_series", args=[token]),
         "socket": placed(f"/ws/shared/{token}/"),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agentcore_site.jobs.services import share_create
 from agentcore_site.lib.errors import Conflict, Forbidden, Invalid, Missing
 from agentcore_site.tenancy.actors import Actor
 from evaluation.services import evaluation_start
@@ -143,6 +144,29 @@ def test_success_rates_have_the_errors_of_their_grader_beside_them(
     for address in (f"training-jobs/{run.job_id}", f"evaluations/{evaluation.job_id}"):
         [found] = caller.get(address).json()["grader_errors"]
         assert (found["scorer"], found["judged"], found["false_positive_rate"]) == ("exact", 1, None)
+    [found] = caller.result("training.get_status", {"job_id": str(run.job_id)})["grader_errors"]
+    assert found["judged"] == 1
+
+
+def test_lists_comparisons_and_shared_pages_have_them_too(
+    sample: GraderSample, run: TrainingRun, operator: Actor, stella: Any, agent: Agent
+) -> None:
+    GraderJudgement.objects.filter(sample=sample).update(graded=True)
+    for place, word in enumerate(("right", "wrong", "right", "right")):
+        said(operator, sample, place, word)
+    evaluation_start(operator, run=run, samples=1)
+    other = rows.lived_run(operator, agent, iterations=1, queries=1, rollouts=2)
+    other.environment_options = {"other": "data"}
+    other.save()
+    short = "100 % of wrong answers pass (21 % to 100 %), 0 % of right ones fail (0 % to 56 %)"
+    desk = client(stella)
+    for address in ("/jobs/", "/evaluations/"):
+        assert html(desk.get(address)).count(short) == 1, address  # and not beside the other job
+    page = html(desk.get(f"/jobs/compare/?pick={run.pk}&pick={other.pk}"))
+    assert page.count(short) == page.count("not checked by a person") == 1
+    token = share_create(operator, run.job)
+    shown = html(Client().get(f"/shared/{token}/"))
+    assert "1 of 1 wrong answers passed" in shown and "Samples" not in shown
 
 
 def test_strangers_and_people_who_only_look_judge_nothing(
