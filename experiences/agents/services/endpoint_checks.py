@@ -44,7 +44,7 @@ def endpoint_check(actor: Actor, agent: Agent) -> None:
     remedy = (
         f"Save {named(found.options)} as the options of the endpoint, or test it, which can save them."
         if found.options
-        else "No job was started. The endpoint's page tests it again."
+        else "Test the endpoint on its page."
     )
     message = f"The model's service refuses what this job would send: {found.message} {remedy}"
     raise Invalid(message, fields={"agent": message})
