@@ -15,7 +15,7 @@ from django.urls import get_resolver  # noqa: E402
 
 from agentcore_site.lib import gc_freeze, heartbeats  # noqa: E402
 from agentcore_site.lib.connection_handover import is_gateway  # noqa: E402
-from agentcore_site.lib.large_bodies import LargeBodies  # noqa: E402
+from agentcore_site.lib.request_turns import RequestTurns  # noqa: E402
 from agentcore_site.mcp_path import McpPath  # noqa: E402
 from agentcore_site.placed import Placed  # noqa: E402
 from agentcore_site.request_bodies import BoundedBodies  # noqa: E402
@@ -30,7 +30,7 @@ Send = Callable[[dict[str, Any]], Awaitable[None]]
 require_same_or_exit()
 
 
-gateway = Gateway(FastContexts(McpPath(LargeBodies(BoundedBodies()))))
+gateway = Gateway(FastContexts(McpPath(RequestTurns(BoundedBodies()))))
 
 
 async def lifespan(scope: object, receive: Receive, send: Send) -> None:

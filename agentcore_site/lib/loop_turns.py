@@ -17,8 +17,8 @@ class LoopTurns:
     """The turns of one task. After each, the loop and its threads are free for a moment; of all tasks that have turns
     only the next one goes on then."""
 
-    def __init__(self) -> None:
-        self._left = TURN_BYTES
+    def __init__(self, turn_bytes: int = TURN_BYTES) -> None:
+        self._turn = self._left = turn_bytes
 
     async def worked(self, size: int) -> None:
         """Counts the work on an event of ``size`` bytes, and waits for the next turn where this one is used up."""
@@ -26,7 +26,7 @@ class LoopTurns:
         if self._left <= 0:
             async with _queue():
                 await asyncio.sleep(REST_SECONDS)
-            self._left = TURN_BYTES
+            self._left = self._turn
 
 
 def _queue() -> asyncio.Lock:

@@ -197,7 +197,7 @@ def during(work: Work, door: str | None, needs: dict[str, Any]) -> dict[str, lis
     flood = None
     if door:
         command = [sys.executable, "-m", "tests.performance.neighbour_floods", door]
-        flood = subprocess.Popen(command, stdin=subprocess.PIPE, text=True)
+        flood = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         assert flood.stdin is not None
         flood.stdin.write(json.dumps(needs))
         flood.stdin.close()
@@ -206,8 +206,10 @@ def during(work: Work, door: str | None, needs: dict[str, Any]) -> dict[str, lis
         time.sleep(SECONDS)
     if flood:
         assert flood.poll() is None, f"the flood of {door} ended"
-        flood.kill()
+        flood.terminate()
         flood.wait()
+        assert flood.stdout is not None
+        print(f"{door}: {flood.stdout.read().strip()} requests of the flood were answered", file=sys.stderr)
     typical = {
         kind: f"{1e3 * median([one for one in took if one is not None] or [0]):.0f}" for kind, took in found.items()
     }
