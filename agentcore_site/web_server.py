@@ -18,8 +18,8 @@ from uvicorn.server import Server
 from agentcore_site.lib.connection_handover import connection_handover, is_gateway
 from agentcore_site.lib.timed_requests import TimedRequests
 
-# Threads of a request give way so often. Python's 5 ms make a page, which waits for the database ten times, wait as long
-# for each busy thread every time.
+# Busy threads give way so often. After each of its waits for the database a page waits as long for each of them, with
+# Python's own value 5 ms each time.
 SWITCH_SECONDS: Final = 0.0005
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -29,6 +30,13 @@ METHODS: Final = ("POST", "PUT", "PATCH")
 WAIT_SECONDS: Final = 5.0  # for a small request: those before may wait for a service elsewhere
 TURN_BYTES: Final = 256 * 1024  # of arriving bodies: about half a millisecond of the event loop
 
+_places: Final[ContextVar[list[asyncio.Semaphore] | None]] = ContextVar("places of this request", default=None)
+
+
+def turn_end() -> None:
+    """Ends the turn of this request, from its event loop: it only waits from now on."""
+    _leave(_places.get() or [])
+
 
 class RequestTurns:
     """An ASGI application in front of another one."""
@@ -42,6 +50,7 @@ class RequestTurns:
         headers = dict(scope["headers"])
         large = scope["method"] in METHODS and _is_large(headers)
         needed, held = self._needed(scope, headers, large), list[asyncio.Semaphore]()
+        _places.set(held)
         reading, begun = LoopTurns(TURN_BYTES), False
 
         async def receive_in_turn() -> Any:

@@ -21,6 +21,7 @@ from rest_framework import serializers
 from agentcore_site.lib.async_db import briefly, in_thread
 from agentcore_site.lib.database import TROUBLE
 from agentcore_site.lib.errors import DomainError, Forbidden, Invalid
+from agentcore_site.lib.request_turns import turn_end
 from agentcore_site.lib.storable import parse_json
 from agentcore_site.lib.trace_context import request_id
 from agentcore_site.rest.problems import UNEXPECTED
@@ -52,6 +53,7 @@ class Call:
         end = min(time.monotonic() + seconds, self.deadline)
         pause = 0.05
         while not (found := await briefly(read)()) and time.monotonic() < end:
+            turn_end()
             await asyncio.sleep(min(pause, max(0.0, end - time.monotonic())))
             pause = min(pause * 1.5, 1.0)
         return found

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from agentcore_site.lib import request_turns
-from agentcore_site.lib.request_turns import AT_ONCE, LARGE, LARGE_AT_ONCE, OF_ADDRESS, RequestTurns
+from agentcore_site.lib.request_turns import AT_ONCE, LARGE, LARGE_AT_ONCE, OF_ADDRESS, RequestTurns, turn_end
 
 
 class Door:
@@ -26,6 +26,8 @@ class Door:
         self.inside[name] += 1
         self.most[name] = max(self.most[name], self.inside[name])
         try:
+            if name == "/waits-for-a-job":
+                turn_end()
             if name == "/download":
                 await send({"type": "http.response.start"})
             await self.open.wait()
@@ -114,13 +116,14 @@ async def test_an_address_with_many_keys_has_so_many_places_and_keeps_none_from_
     await tried.end()
 
 
-async def test_a_body_that_has_not_arrived_keeps_no_place_and_neither_does_a_download() -> None:
+async def test_a_body_that_has_not_arrived_a_download_and_who_waits_for_a_job_keep_no_place() -> None:
     tried = Tried()
     await tried.ask(10, "/slow", size=LARGE + 1, receive=never)
     slow = [tried.tasks.pop() for _ in range(10)]
     await tried.ask(10, "/download", key="Bearer a")
+    await tried.ask(10, "/waits-for-a-job", key="Bearer a")
     await tried.ask(1, "/quick", size=LARGE + 1)
-    assert tried.door.inside == {"/download": 10, "/quick": 1}
+    assert tried.door.inside == {"/download": 10, "/waits-for-a-job": 10, "/quick": 1}
     for one in slow:
         one.cancel()
     del slow, one

@@ -1,7 +1,7 @@
 """``python -m tests.performance.neighbour_floods DOOR``: one organisation asks a door as fast as it can.
 
-What it needs comes as JSON by standard input. It has the lowest priority: its work would be on machines of its own. When
-it is ended it says how many of its requests were answered.
+What it needs comes as JSON by standard input. When it is ended it says how many of its requests were answered. It has
+the lowest priority: its work would be on machines of its own.
 """
 
 from __future__ import annotations
