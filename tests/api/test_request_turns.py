@@ -52,7 +52,7 @@ async def never() -> dict[str, Any]:
 
 
 async def sent(message: Any) -> None:
-    """Nobody reads the answer."""
+    """Drops the answer."""
 
 
 class Tried:
