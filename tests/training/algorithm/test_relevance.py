@@ -245,3 +245,18 @@ def test_an_erased_lesson_is_served_no_more_and_the_others_as_before() -> None:
     rule = rule_of(confidence=0.99)
     assert rule.without(["a"]).lessons_for(QUERIES[0]) == ("c",)
     assert rule.without(["a"]).lessons_for(QUERIES[25]) == rule.lessons_for(QUERIES[25])
+
+
+def test_a_group_counts_by_its_weight() -> None:
+    """Two groups of two: deviations of a half in inclusion and reward give a product of a half in all."""
+    z, reward = np.array([[1.0], [0.0], [1.0], [0.0]]), np.array([1.0, 0.0, 1.0, 0.0])
+    group, query = np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1])
+    sums = query_sums(z, reward, group, query, np.eye(2), np.array([1.0, 1.0, 4.0, 4.0]))
+    assert sums.gram[:, 0, 0].tolist() == [0.5, 2.0] and sums.moment[:, 0].tolist() == [0.5, 2.0]
+
+
+def test_the_deviation_at_a_share_of_queries_is_that_of_the_share() -> None:
+    """One effect of 1 +- 2 at half of the queries: the second moment 5 counts a quarter, the mean .5."""
+    known = QueryEffects(np.array([[0.0, 1.0]]), np.array([[0.0, 5.0]]), 1.0)
+    mean, sd = known.at(np.array([[0.5]]))
+    assert mean[0, 0] == 0.5 and sd[0, 0] == pytest.approx(1.0)
