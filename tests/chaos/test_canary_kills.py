@@ -27,6 +27,7 @@ from evaluation.serving.models import ProductionTrace
 from evaluation.serving.releases.services import release_make
 from tests.support.llm_server import ModelServer
 from tests.support.playbooks import PRICE, model_agent
+from tests.support.rounds import rounds
 from tests.support.workers import environment
 
 pytestmark = [
@@ -34,10 +35,11 @@ pytestmark = [
     pytest.mark.thorough(reason="kills at random moments"),
 ]
 
-CALLERS, KILLS, SECONDS = 6, 4, 240
-BEFORE = 2  # kills before the worse release gives itself away, so that its evidence outlives them
+CALLERS, KILLS, SECONDS = 6, rounds(4, 16), 330
+BEFORE = rounds(2, 10)  # kills before the worse release gives itself away, so that its evidence outlives them
 
 
+@pytest.mark.rounds
 def test_a_canary_is_decided_while_web_processes_are_killed(
     adam: Any, acme: Organization, broker: Any, tmp_path: Path
 ) -> None:
