@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
+from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import QueryDict
 
+from agentcore_site.console.forms import OptionsField
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
+from experiences.agents.option_fields import options_context, typed_options
 from experiences.agents.selectors import dataset_get, datasets_visible
 from experiences.models import Agent, Dataset
 from experiences.models.agent_lookup import OFFERED, agent_get, agents_offered, agents_visible
+from experiences.rollouts.rewards import rewards
 from training.config.applicability import counts_for
 from training.config.form import PLAIN, Field, changes, fields, groups, nested, value_at
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
@@ -25,6 +30,7 @@ from training.models import TrainingRun
 from training.services.launch_defaults import groups_fault, launch_defaults
 
 SOURCES: Final = ("environment", "dataset", "upload")
+OPTIONS: Final = "reward_options"
 OWN: Final = ("agent", "source", "dataset", "domain", "dataset_domain", "preset", "title", "priority", "not_before")
 
 
@@ -36,6 +42,7 @@ class Setting:
     typed: str
     preset: Any
     error: str = ""
+    options: dict[str, Any] | None = None  # context of the inputs of a reward's options
 
     @property
     def touched(self) -> bool:
@@ -50,6 +57,7 @@ class LaunchForm:
     typed: dict[str, str]
     errors: dict[str, str] = field(default_factory=dict)
     status: int = 400  # of the page that shows a refusal
+    shown: str | None = None  # the reward whose options the form showed as inputs
     _agents: dict[str, Agent | None] = field(default_factory=dict)  # what was looked up, by what was typed
     _datasets: dict[str, Dataset] = field(default_factory=dict)
 
@@ -58,7 +66,11 @@ class LaunchForm:
     @classmethod
     def read(cls, actor: Actor, data: QueryDict) -> LaunchForm:
         known = {*OWN, *fields()}
-        return cls(actor, {name: data.get(name, "").strip() for name in known if data.get(name)})
+        typed = {name: data.get(name, "").strip() for name in known if data.get(name)}
+        options = typed_options(data, OPTIONS, rewards)
+        if options is not None:
+            typed[OPTIONS] = json.dumps(options)
+        return cls(actor, typed, shown=data.get(f"{OPTIONS}.shown"))
 
     @classmethod
     def like(cls, actor: Actor, run: TrainingRun) -> LaunchForm:
@@ -160,11 +172,11 @@ class LaunchForm:
     @property
     def typed_settings(self) -> list[str]:
         """The names of the settings that differ from the preset."""
-        return [name for name in fields() if self.text(name)]
+        return [name for name in fields() if self._setting_typed(name)]
 
     def config(self) -> dict[str, Any]:
         """Differences from the preset, nested as in the schema. The schema parses the texts."""
-        return nested({name: _value(fields()[name], self.text(name)) for name in self.typed_settings})
+        return nested({name: _value(fields()[name], self._setting_typed(name)) for name in self.typed_settings})
 
     # -- how it is shown ---------------------------------------------------------------------------------------------
 
@@ -210,7 +222,28 @@ class LaunchForm:
     def _setting(self, one: Field) -> Setting:
         if one.name == "learner":
             one = replace(one, kind="choice", choices=tuple(each.name for each in learners_for(self._runtime)))
-        return Setting(one, self.text(one.name), value_at(self._preset_values, one.name), self.errors.get(one.name, ""))
+        preset, error = value_at(self._preset_values, one.name), self.errors.get(one.name, "")
+        if one.name == "reward":
+            preset = launch_defaults(self._known_agent, {}).get("reward", preset)  # that of an empty field
+            named = {self.text("reward")} - {""}  # also a reward that is not there any more
+            one = replace(one, kind="choice", choices=tuple(sorted({*rewards.names()} | named)))
+        setting = Setting(one, self._setting_typed(one.name), preset, error)
+        if one.name == OPTIONS:
+            typed = _object(setting.typed)
+            setting.options = options_context(OPTIONS, rewards, self._reward, preset if typed is None else typed)
+        return setting
+
+    @property
+    def _reward(self) -> str:
+        return self.text("reward") or str(self._preset_values["reward"])
+
+    def _setting_typed(self, name: str) -> str:
+        """The text of a setting. Options of another reward, and options as they are anyway, count as not typed."""
+        text = self.text(name)
+        if name == OPTIONS and text:
+            same = _object(text) == self._preset_values[OPTIONS]
+            return "" if same or self.shown not in {None, self._reward} else text
+        return text
 
     @cached_property
     def _preset_values(self) -> Mapping[str, Any]:
@@ -251,7 +284,17 @@ def typed_of(run: TrainingRun) -> dict[str, str]:
     return typed
 
 
+def _object(text: str) -> Any:
+    """The options as an object, where the text is one."""
+    try:
+        return OptionsField().clean(text) if text else None
+    except ValidationError:
+        return text
+
+
 def _text(value: Any) -> str:
+    if isinstance(value, dict):
+        return json.dumps(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return "" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

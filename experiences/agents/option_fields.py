@@ -87,6 +87,22 @@ def option_inputs(registry: Registry[Any], name: str) -> list[OptionInput]:
     return inputs
 
 
+def typed_options(data: Mapping[str, Any], field: str, registry: Registry[Any]) -> dict[str, Any] | None:
+    """The options that were typed by inputs; None where JSON was chosen, or the request has no inputs."""
+    shown = data.get(f"{field}.shown")
+    if shown is None or data.get(f"{field}.as_json"):
+        return None
+    options: dict[str, Any] = {}
+    for one in option_inputs(registry, shown):
+        if text := data.get(f"{field}.{one.name}", "").strip():
+            outer, _, inner = one.name.partition(".")
+            if inner:
+                options.setdefault(outer, {})[inner] = one.value(text)
+            else:
+                options[outer] = one.value(text)
+    return options
+
+
 class OptionsWidget(forms.Textarea):
     """Inputs for the options of the plugin whose name the form's field ``chooser`` holds. The inputs count, unless JSON
     was chosen; a request without inputs sends JSON."""
@@ -96,18 +112,8 @@ class OptionsWidget(forms.Textarea):
         self.registry, self.chooser = registry, chooser
 
     def value_from_datadict(self, data: Any, files: Any, name: str) -> Any:
-        shown = data.get(f"{name}.shown")
-        if shown is None or data.get(f"{name}.as_json"):
-            return super().value_from_datadict(data, files, name)
-        options: dict[str, Any] = {}
-        for one in option_inputs(self.registry, shown):
-            if text := data.get(f"{name}.{one.name}", "").strip():
-                outer, _, inner = one.name.partition(".")
-                if inner:
-                    options.setdefault(outer, {})[inner] = one.value(text)
-                else:
-                    options[outer] = one.value(text)
-        return options
+        options = typed_options(data, name, self.registry)
+        return super().value_from_datadict(data, files, name) if options is None else options
 
 
 class PluginOptionsField(OptionsField):

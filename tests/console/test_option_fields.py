@@ -1,4 +1,4 @@
-"""Options of rewards and environments as fields of the agent's form."""
+"""Options of rewards and environments as fields of the forms of agents and launches."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from django.test import Client
 
+from agentcore_site.jobs.models import Job, Status
 from experiences.agents.option_fields import OptionInput, option_inputs
 from experiences.models import Agent
 from experiences.rollouts.environments import environments
 from experiences.rollouts.options import Option
 from experiences.rollouts.rewards import rewards
 from tests.support.pages import html
+from training.models import TrainingRun
 
 PLUGINS = [(registry, name) for registry in (rewards, environments) for name in registry.names()]
 
@@ -108,3 +110,37 @@ def test_json_counts_where_it_is_chosen_and_is_open_where_fields_cannot_hold_the
 )
 def test_fields_follow_the_choice(console: Client, query: str, shown: str) -> None:
     assert f'name="{shown}"' in html(console.get(f"/agents/options/?{query}"))
+
+
+def launched(console: Client, agent: Agent, **typed: str) -> dict[str, Any]:
+    """The configuration of a job that the launch form started."""
+    answer = console.post("/launch/", {"agent": str(agent.pk), "n_iterations": "2", **typed})
+    assert answer.status_code == 302, html(answer)
+    config = TrainingRun.objects.latest("job__created_at").configuration.as_dict()
+    Job.objects.update(status=Status.CANCELLED)
+    return config
+
+
+@pytest.mark.django_db
+def test_a_launch_shows_the_options_of_its_reward_and_takes_what_is_typed(console: Client, agent: Agent) -> None:
+    Agent.objects.filter(pk=agent.pk).update(reward="composite", reward_options={"window": 500})
+    page = html(console.get(f"/launch/?agent={agent.pk}"))
+    assert "Options of composite" in page and re.search(r'name="reward_options.window"[^>]*\svalue="500"', page)
+    shown = {"reward_options.shown": "composite", "reward_options.window": "500"}
+    assert launched(console, agent, **shown)["reward_options"] == {"window": 500}  # the agent's own
+    more = launched(console, agent, **shown, **{"reward_options.formulas": "feedback_loop"})
+    assert more["reward_options"] == {"window": 500, "formulas": "feedback_loop"}
+    none = {"reward_options.shown": "composite"}
+    assert launched(console, agent, **none)["reward_options"] == {}
+    page = html(console.post("/launch/", {"agent": str(agent.pk), "n_iterations": "many", **none}))
+    assert re.search(r'name="reward_options.window"[^>]*\svalue=""', page)  # emptied stays empty
+
+
+@pytest.mark.django_db
+def test_options_of_another_reward_are_left_behind_and_a_wrong_one_stays_typed(console: Client, agent: Agent) -> None:
+    left = {"reward": "judge", "reward_options.shown": "composite", "reward_options.window": "500"}
+    page = html(console.post("/launch/settings/", {"agent": str(agent.pk), **left}))
+    assert "Options of judge" in page and 'name="reward_options.rubric"' in page and "500" not in page
+    wrong = {"reward": "composite", "reward_options.shown": "composite", "reward_options.window": "often"}
+    answer = console.post("/launch/", {"agent": str(agent.pk), **wrong})
+    assert answer.status_code == 400 and re.search(r'name="reward_options.window"[^>]*\svalue="often"', html(answer))
