@@ -266,7 +266,8 @@ READS = dict.fromkeys(RAW, "data.view") | {
 ROWS = [{"query": "what is 1?", "expected_outcome": {"answer": "1"}}]
 STAMP = experience_stamp(pack_stamp(""), "x9", 1, "", "When lost, ask.")
 # A form, with a file that the agent has already.
-FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy")}
+# Bodies with bytes are sent as forms with files.
+FILE = {"agent": "router-7", "sha256": PolicyCheckpoint.digest(b"policy"), "file": b"policy"}
 OF_ROUTER = {"key": "service.name", "value": {"stringValue": "router-7"}}
 # A dashboard and a chart of it: every organisation has them, each of its own rows.
 NO_ROW = {"key", "chart"}
@@ -380,7 +381,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("post", "loop-turns/<uuid:pk>/stop"): ("deployment.edit", {}),
     ("post", "loop-turns/<uuid:turn>/rows"): ("deployment.edit", {"approve": True}),
     ("post", "datasets"): ("dataset.edit", {"name": "new", "rows": ROWS}),
-    ("post", "budgets/reconcile"): ("export", {}),
+    ("post", "budgets/reconcile"): ("export", {"file": b"date,model,cost\n2026-01-01,m,1\n"}),
     ("post", "datasets/annotated"): (
         "dataset.edit",
         lambda values: {"filters": {"trajectory": str(values["trajectory_id"])}, "answer": "Ask."},

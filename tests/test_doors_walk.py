@@ -37,7 +37,6 @@ from tests.support.routes import CONSOLE, of_rest, parameters, routes
 from tests.support.sockets import Socket
 from tests.test_doors import (
     CONSOLE_WRITES,
-    FILE,
     NO_ROW,
     RAW,
     READS,
@@ -199,8 +198,9 @@ def walk_rest(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
 
 
 def sending(caller: Caller, method: str, path: str, body: Any) -> Any:
-    if body is FILE:
-        form = FILE | {"file": SimpleUploadedFile("x.bin", b"policy")}
+    files = {name: SimpleUploadedFile("x.bin", one) for name, one in body.items() if isinstance(one, bytes)}
+    if files:
+        form = body | files
         return caller.client.post(f"/api/v1/{path}", form, headers=caller.headers)
     return caller.send(method, path, body, {})
 

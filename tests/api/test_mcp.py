@@ -189,6 +189,7 @@ def test_every_method_of_json_rpc_is_a_tool() -> None:
     assert {*TOOLS.values(), DISCOVER} == set(METHODS)
 
 
+@pytest.mark.thorough(reason="a process that loses its database")
 def test_a_worker_of_requests_that_lost_its_database_says_so(transactional_db: None, olivia: Any, fleet: Fleet) -> None:
     from tests.support.proxy import Proxy
     from tests.support.workers import environment

@@ -354,6 +354,7 @@ def test_a_run_whose_dataset_is_gone_fails_and_says_so(operator: Actor, adder: A
     assert job.status == Status.FAILED and "can't be asked any more: There is no dataset" in job.error
 
 
+@pytest.mark.thorough(reason="a whole run of a suite")
 def test_a_foreign_agent_over_http_gets_only_tasks_without_our_tools(
     operator: Actor, adam: Any, adder: Agent, sums: Suite, server: ModelServer
 ) -> None:

@@ -244,6 +244,7 @@ def evaluation_report(evaluation: EvaluationRun) -> dict[str, Any]:
     return evaluation.report
 
 
+@pytest.mark.thorough(reason="a whole job, with its command")
 def test_the_command_follows_its_job_and_writes_the_manifest(learner: Agent, data: Path, tmp_path: Path) -> None:
     path = tmp_path / "kept" / "manifest.json"
     quick = ["--epochs=1", "--sample-size=40", "--batch-size=16", "--group-size=2", "--budget-usd=5"]

@@ -412,6 +412,7 @@ def test_a_run_that_selects_by_query_ships_its_rule_and_the_next_run_begins_with
     assert {one.part for one in releases_differ(*released)} <= {"agent"}
 
 
+@pytest.mark.thorough(reason="a whole run")
 def test_a_prompt_pack_frames_a_context_and_says_for_how_many_lessons_there_is_room(
     operator: Actor, agent: Agent, server: ModelServer
 ) -> None:

@@ -348,6 +348,7 @@ async def test_client_leaves_no_process_behind_when_the_work_fails() -> None:
     assert await gone(server)
 
 
+@pytest.mark.thorough(reason="servers of tools as processes; a dead one is restarted in make test too")
 async def test_client_leaves_no_process_behind_when_the_work_is_cancelled() -> None:
     pids: list[int] = []
 
@@ -366,6 +367,7 @@ async def test_client_leaves_no_process_behind_when_the_work_is_cancelled() -> N
     assert await gone(*pids)
 
 
+@pytest.mark.thorough(reason="servers of tools as processes; a dead one is restarted in make test too")
 async def test_client_starts_a_server_that_died_again_but_once() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
@@ -389,6 +391,7 @@ async def test_client_restarts_a_dead_server_once_for_all_rollouts() -> None:
         assert len({result.output for result in pids}) == 1 and all(result.ok for result in pids)
 
 
+@pytest.mark.thorough(reason="servers of tools as processes; a dead one is restarted in make test too")
 async def test_client_keeps_a_new_connection_when_a_late_call_gives_up_the_old_one() -> None:
     async with allowing(local()) as mcp:
         tools = Toolset(await mcp.tools())
@@ -413,6 +416,7 @@ async def test_client_makes_a_new_session_when_an_http_server_forgot_the_old_one
         await mcp.__aexit__()
 
 
+@pytest.mark.thorough(reason="servers of tools as processes; a dead one is restarted in make test too")
 async def test_client_says_so_when_a_server_can_not_be_had() -> None:
     async with allowing(local("--broken")) as mcp:
         with pytest.raises(MCPFailure, match="local: it can't be connected: Connection closed"):
