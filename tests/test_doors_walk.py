@@ -3,9 +3,8 @@
 One set-up serves all: each request runs in a transaction that is taken back. The counts are printed at the end of a run
 (``tests/doors_table.py``); addresses come from the resolver, rights from ``tests/test_doors.py``.
 
-`make test` sends all requests as an operator. The other roles ask for half of the pages, by chance, and send half of
-the requests that change a row. All of them send all requests in `make test-all`. Strangers send theirs there too:
-`tests/test_doors.py` has walks of theirs that `make test` runs.
+`make test` draws addresses by chance: half of them for an operator, a third for each other role. In `make test-all` all
+roles ask for all of them, and so do strangers: `tests/test_doors.py` has walks of theirs that `make test` runs.
 """
 
 from __future__ import annotations
@@ -77,7 +76,7 @@ class Walk:
     def __init__(self, counts: Counts, role: str, person: Any, *, stranger: bool) -> None:
         self.counts, self.role, self.stranger, self.before = counts, role, stranger, snapshot()
         self.reads = rounds(role == Role.OPERATOR, True)
-        self.part = 1 if role == Role.OPERATOR else 2  # of the addresses, one in so many
+        self.part = 2 if role == Role.OPERATOR else 3  # of the addresses, one in so many
         membership = person.memberships.get()
         self.may = ROLE_MAY[membership.role] | (WITH_EXPORT if membership.can_export else frozenset())
         self.may |= {"site"} if person.is_staff else set()

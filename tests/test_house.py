@@ -5,8 +5,11 @@ from __future__ import annotations
 import ast
 import re
 import tomllib
+from functools import cache
+from graphlib import TopologicalSorter
 from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from django.apps import apps
 from django.db.models import Field
@@ -17,44 +20,54 @@ ROOT = Path(__file__).parent.parent
 APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 
-def modules() -> dict[str, ast.Module]:
-    """Every module by its dotted name, without migrations."""
+class Source(NamedTuple):
+    """What the tests below read of a module."""
+
+    imports: list[ast.Import | ast.ImportFrom]  # also inside of functions and for types alone
+    classes: list[str]
+    strong_locks: list[int]  # lines
+
+
+@cache
+def modules() -> dict[str, Source]:
+    """Every module by its dotted name, without migrations. One walk serves all tests."""
     values = {}
     for app in APPS:
         for path in (ROOT / app).rglob("*.py"):
             if "migrations" not in path.parts:
                 name = ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
-                values[name] = ast.parse(path.read_text(encoding="utf-8"))
+                values[name] = found = Source([], [], [])
+                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                    if isinstance(node, ast.Import | ast.ImportFrom):
+                        found.imports.append(node)
+                    elif isinstance(node, ast.ClassDef):
+                        found.classes.append(node.name)
+                    elif isinstance(node, ast.Call) and is_strong_lock(node):
+                        found.strong_locks.append(node.lineno)
     return values
 
 
-def arrows(known: dict[str, ast.Module]) -> dict[str, set[str]]:
-    """Which modules each module imports, also inside of functions and for types alone."""
+def is_strong_lock(call: ast.Call) -> bool:
+    named = isinstance(call.func, ast.Attribute) and call.func.attr == "select_for_update"
+    return named and "no_key" not in {word.arg for word in call.keywords}
+
+
+def arrows(known: dict[str, Source]) -> dict[str, set[str]]:
+    """Which modules each module imports."""
     values: dict[str, set[str]] = {name: set() for name in known}
-    for name, tree in known.items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ImportFrom) and node.module:
+    for name, source in known.items():
+        for node in source.imports:
+            if isinstance(node, ast.Import):
+                values[name] |= {alias.name for alias in node.names} & known.keys()
+            elif node.module:
                 for alias in node.names:
                     inner = f"{node.module}.{alias.name}"
                     values[name] |= {inner if inner in known else node.module} & known.keys()
-            elif isinstance(node, ast.Import):
-                values[name] |= {alias.name for alias in node.names} & known.keys()
     return values
 
 
-def reached(start: str, imports: dict[str, set[str]]) -> set[str]:
-    seen: set[str] = set()
-    waiting = list(imports[start])
-    while waiting:
-        if (name := waiting.pop()) not in seen:
-            seen.add(name)
-            waiting += imports[name]
-    return seen
-
-
 def test_no_module_imports_itself_by_a_detour() -> None:
-    imports = arrows(modules())
-    assert [name for name in imports if name in reached(name, imports)] == []
+    TopologicalSorter(arrows(modules())).prepare()  # a CycleError names the detour
 
 
 def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
@@ -71,24 +84,15 @@ def test_nothing_asks_for_the_kind_of_a_policy_but_its_learner() -> None:
 def test_no_lock_on_a_row_blocks_foreign_keys_to_that_row() -> None:
     """``FOR UPDATE`` waits for every row that refers to the locked one, and they for it: two changes that cross, and a
     deadlock. A key is never changed here, so that the weaker lock is enough."""
-    strong = [
-        f"{name}, line {node.lineno}"
-        for name, tree in modules().items()
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr == "select_for_update"
-        and "no_key" not in {word.arg for word in node.keywords}
-    ]
-    assert strong == []
+    assert {name: found.strong_locks for name, found in modules().items() if found.strong_locks} == {}
 
 
 def test_no_two_classes_have_one_name() -> None:
     values: dict[str, list[str]] = {}
-    for name, tree in modules().items():
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name not in ("Meta", "Command"):
-                values.setdefault(node.name, []).append(name)
+    for name, source in modules().items():
+        for one in source.classes:
+            if one not in ("Meta", "Command"):
+                values.setdefault(one, []).append(name)
     assert {name: places for name, places in values.items() if len(places) > 1} == {}
 
 
