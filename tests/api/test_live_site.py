@@ -48,6 +48,7 @@ class Program:
         return str(started["training_job_id"])
 
 
+@pytest.mark.thorough(reason="a site of its own")
 def test_a_program_trains_evaluates_and_exports(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     program = Program(live_site, operator)
     job_id = program.start(agent)
@@ -117,6 +118,7 @@ def test_waiting_callers_delay_no_other_caller(live_site: LiveSite, operator: Ac
     assert {answer["status"] for answer in answers} == {"queued"} and answers[0]["metrics"] is None
 
 
+@pytest.mark.thorough(reason="a site of its own")
 def test_an_export_sends_its_first_rows_before_the_last_are_read(
     live_site: LiveSite, operator: Actor, agent: Agent
 ) -> None:
@@ -136,6 +138,7 @@ def test_an_export_sends_its_first_rows_before_the_last_are_read(
     assert first < whole / 2, (first, whole)  # a response that is built whole arrives whole
 
 
+@pytest.mark.thorough(reason="a site of its own")
 def test_a_reader_who_goes_away_stops_the_export(live_site: LiveSite, operator: Actor, agent: Agent) -> None:
     run = lived_run(operator, agent)
     trajectories_write(owner_of(run), [trajectory(n, 0, 0, "q" * 100, True) for n in range(100, 4100)])
