@@ -21,7 +21,7 @@ APPS = ("agentcore_site", "budgets", "experiences", "training", "evaluation")
 
 
 class Source(NamedTuple):
-    """What the tests below read of a module."""
+    """The parts of a module that the tests below read."""
 
     imports: list[ast.Import | ast.ImportFrom]  # also inside of functions and for types alone
     classes: list[str]
