@@ -174,14 +174,16 @@ class _LibraryBatch:
         lesson = self._target(operation)
         if lesson is None:
             return
-        if self.no_deletes:
-            self._say(operation, False, self.no_deletes, lesson.handle)
+        # A lesson that came back counts once in the share that a batch may take out.
+        gone = any(one.taken and one.op == "DELETE" and one.handle == lesson.handle for one in self.receipts)
+        if why := self.no_deletes or ("this batch took it out before" if gone else ""):
+            self._say(operation, False, why, lesson.handle)
             return
         self.library = self.library.moved([lesson.handle], "pruned")
         self._say(operation, True, operation.reason, lesson.handle)
 
     def _merge(self, operation: Operation, lineage: Lineage, number: int) -> None:
-        parents = [lesson for one in dict.fromkeys(operation.ids) if (lesson := self.library.get(_id(one)))]
+        parents = [lesson for one in dict.fromkeys(map(_id, operation.ids)) if (lesson := self.library.get(one))]
         unknown = [one for one in operation.ids if self.library.get(_id(one)) is None]
         text = " ".join(operation.text.split())
         if unknown or len(parents) < 2:

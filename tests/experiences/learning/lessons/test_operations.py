@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from experiences.learning.lessons.guards import Source
@@ -306,6 +306,8 @@ CHANGES = st.builds(
 
 
 @settings(max_examples=300, deadline=None)
+@example([Operation(op, TEXTS[0], "x0") for op in ("DELETE", "ADD", "DELETE")], set(), True)
+@example([Operation("DELETE", id="x0"), Operation("MERGE", TEXTS[0], ids=("x2", "[x2]"))], set(), True)
 @given(
     st.lists(CHANGES, max_size=20),
     st.sets(st.sampled_from([f"x{n}" for n in range(8)])),
