@@ -9,11 +9,9 @@ from datetime import UTC, datetime
 from functools import cached_property, lru_cache
 from typing import Any, Final
 
-from django.core.exceptions import ValidationError
 from django.db.models import QuerySet
 from django.http import QueryDict
 
-from agentcore_site.console.forms import OptionsField
 from agentcore_site.jobs.models import Priority
 from agentcore_site.lib.errors import Conflict, DomainError, Invalid
 from agentcore_site.tenancy.actors import Actor
@@ -27,6 +25,7 @@ from training.config.form import PLAIN, Field, changes, fields, groups, nested, 
 from training.config.presets import DEFAULT_PRESET, PRESETS, Preset, preset_config, presets_for
 from training.learners import learners_for
 from training.models import TrainingRun
+from training.schema import read_object
 from training.services.launch_defaults import groups_fault, launch_defaults
 
 SOURCES: Final = ("environment", "dataset", "upload")
@@ -285,11 +284,9 @@ def typed_of(run: TrainingRun) -> dict[str, str]:
 
 
 def _object(text: str) -> Any:
-    """The options as an object, where the text is one."""
-    try:
-        return OptionsField().clean(text) if text else None
-    except ValidationError:
-        return text
+    """The options in a text; the text itself where it is no object, and None where it is empty."""
+    found = read_object(text)
+    return found if isinstance(found, dict) else text or None
 
 
 def _text(value: Any) -> str:

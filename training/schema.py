@@ -34,7 +34,7 @@ from training.splits import HELD_OUT_SHARE, SELECTION_LEAST, SELECTION_SHARE
 MOST_HELD_OUT = 0.9  # of a dataset: the rest has to teach and to select
 
 
-def _read_object(value: Any) -> Any:
+def read_object(value: Any) -> Any:
     """A form has texts only: an object is read from JSON, or from Python's way of writing it, in which a form shows
     the value of an earlier job. What is neither is left for the schema to refuse."""
     if not isinstance(value, str):
@@ -258,7 +258,7 @@ class GRPOConfig(Section):
         description=f"Name of the reward function in the registry: {', '.join(rewards.built_in())}, "
         "or one of your own.",
     )  # fmt: skip
-    reward_options: Annotated[dict[str, Any], BeforeValidator(_read_object)] = Field(
+    reward_options: Annotated[dict[str, Any], BeforeValidator(read_object)] = Field(
         default_factory=dict, title="Reward options",
         description="Options of the reward by name, as a JSON object: the weights of composite, what relative_rank "
         "ranks by, the rubric of judge. /api/v1/rewards lists them.",

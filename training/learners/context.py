@@ -282,7 +282,7 @@ def _distinguishes(setup: TrainerSetup) -> bool:
 
 
 def _sorts(setup: TrainerSetup, policy: ContextPolicy, iteration: int) -> bool:
-    """Whether the training queries are sorted by kind now: before anything of this run is learned."""
+    """True in the first iteration of a run that sorts its training queries by kind."""
     return setup.config.context.kinds and iteration == 1 and policy.selects and bool(policy.words.size)
 
 
