@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
+from agentcore_site.lib.object_storage import ObjectsUnavailable
 from agentcore_site.lib.retention import RetentionRule, kept, rules
 from training.models import PolicyCheckpoint
-from training.services.checkpoints import KEEP_BEST, KEEP_DAYS, checkpoints_move, expired, retention
+from training.services.checkpoints import KEEP_BEST, KEEP_DAYS, checkpoints_move, expired, retention, strays_delete
 
 RUNS = ("training_trainingrun", "training_iteration", "training_epoch")
 
 
 def _age() -> int:
     checkpoints_move()  # those that waited for the object storage
-    return retention()
+    gone = retention()
+    with suppress(ObjectsUnavailable):  # the next time
+        strays_delete()
+    return gone
 
 
 rules.register("checkpoints")(

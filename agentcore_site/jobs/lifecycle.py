@@ -38,6 +38,7 @@ log = logging.getLogger(__name__)
 AGAIN: Final = {
     Reason.WAITING_FOR_LLM: "Trying the model's service again.",
     Reason.KEY_AWAY: "Asking for the encryption key again.",
+    Reason.STORAGE_AWAY: "Trying the object storage again.",
     Reason.SPENDING_RATE: "Its organisation may spend again.",
 }
 WAITS: Final = (*AGAIN, Reason.DISK_FULL)

@@ -51,6 +51,7 @@ class Reason(models.TextChoices):
     WAITING_FOR_LLM = "waiting_for_llm", "waiting for the model's service"
     DISK_FULL = "disk_full", "the disk is nearly full"
     KEY_AWAY = "key_away", "its encryption key can't be had"
+    STORAGE_AWAY = "storage_away", "waiting for the object storage"
     LLM_REFUSED = "llm_refused", "the model's service refuses"
     REWARD_TIMEOUT = "reward_timeout", "its reward ran out of time"
     NOT_RECORDED = "not_recorded", "its agent may not be recorded"
@@ -63,6 +64,7 @@ class Reason(models.TextChoices):
 RESUMING: Final = (
     Reason.WAITING_FOR_LLM,
     Reason.KEY_AWAY,
+    Reason.STORAGE_AWAY,
     Reason.SPENDING_RATE,
     Reason.DISK_FULL,
     Reason.BUDGET_EXCEEDED,

@@ -31,6 +31,7 @@ HOW: Final[dict[str, str]] = {
     Reason.LLM_REFUSED: "Test its model endpoint, correct its address, key or options, then resume it.",
     Reason.DISK_FULL: "It goes on by itself once there is room on the disk.",
     Reason.KEY_AWAY: "It goes on by itself once the encryption key can be had.",
+    Reason.STORAGE_AWAY: "It goes on by itself once the object storage answers.",
 }
 EVENT_TYPE_OF: Final[dict[str, str]] = {
     Status.RUNNING: "job.started",

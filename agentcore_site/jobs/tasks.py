@@ -67,16 +67,11 @@ def run_slice(job: Job) -> str:
             log.warning("the database failed job %s: %s", job.id, error)
             lifecycle.put_back(job, lease)
             return "database away"
-        except ObjectsUnavailable as error:
-            log.warning("job %s waits for its objects: %s", job.id, error)
-            lifecycle.put_back(job, lease)
-            return "storage away"
 
 
 def _turn(job: Job, lease: Lease) -> str:
     """Raises:
     LeaseLost: another worker has the job.
-    ObjectsUnavailable: the object storage can't be reached.
     TROUBLE: the database's own errors, also while the turn's end was written.
     """
     try:
@@ -98,7 +93,9 @@ def _turn(job: Job, lease: Lease) -> str:
         lifecycle.finish(job, lease, status=Status.PAUSED, retry_after=pause.retry_after, **why)
     except KeyUnavailable as away:
         lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.KEY_AWAY, error=away.message)
-    except (LeaseLost, ObjectsUnavailable):
+    except ObjectsUnavailable as away:
+        lifecycle.finish(job, lease, status=Status.PAUSED, reason=Reason.STORAGE_AWAY, error=away.message)
+    except LeaseLost:
         raise
     except Exception as error:  # a failure is data: it is stored in the job's row and events
         if (trouble := trouble_in(error)) is not None:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
-from typing import IO
+from typing import IO, Final
 
 from django.core.files.base import ContentFile, File
 from django.core.files.storage import default_storage
+from django.utils import timezone
 
 from agentcore_site.lib.errors import Unavailable
 from agentcore_site.lib.http_client import http_client_of
 from agentcore_site.lib.row_scope import in_request
+
+STRAY: Final = timedelta(days=1)
 
 
 class ObjectsUnavailable(Unavailable):
@@ -87,6 +91,7 @@ def object_open(path: str) -> Iterator[IO[bytes]]:
     _require_answer()
     try:
         stored = default_storage.open(path)
+        _ = stored.file  # an object of a bucket is fetched here: what fails later would be no error of the storage
     except FileNotFoundError:
         raise
     except Exception as error:
@@ -106,3 +111,32 @@ def object_delete(*paths: str) -> None:
             default_storage.delete(path)
     except Exception as error:
         raise ObjectsUnavailable from error
+
+
+def objects_unnamed_delete(folder: str, named: Container[str]) -> int:
+    """Deletes objects of a folder that are not among ``named`` and older than a day: an upload is younger. Returns how
+    many.
+
+    Raises:
+        ObjectsUnavailable: the storage can't be asked.
+    """
+    _require_answer()
+    gone = 0
+    try:
+        for path in _objects_in(folder):
+            if path not in named and default_storage.get_modified_time(path) < timezone.now() - STRAY:
+                default_storage.delete(path)
+                gone += 1
+    except Exception as error:
+        raise ObjectsUnavailable from error
+    return gone
+
+
+def _objects_in(folder: str) -> Iterator[str]:
+    try:
+        folders, files = default_storage.listdir(folder)
+    except FileNotFoundError:
+        return
+    yield from (f"{folder}/{name}" for name in files)
+    for name in folders:
+        yield from _objects_in(f"{folder}/{name}")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Self
 from urllib.parse import urlsplit, urlunsplit
@@ -11,7 +13,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 class Proxy:
     """``with Proxy(url) as way: way.url``. ``freeze`` keeps every connection and passes nothing on, new ones are
-    accepted and hear nothing; ``cut`` closes all and refuses new ones; ``heal`` ends both."""
+    accepted and hear nothing; ``cut`` closes all and refuses new ones; ``heal`` ends both. ``cut_after`` and
+    ``freeze_after`` do so once that many more bytes have passed, in both directions together."""
 
     def __init__(self, url: str) -> None:
         self._parts = urlsplit(url)
@@ -20,6 +23,8 @@ class Proxy:
         self._flows = asyncio.Event()
         self._server: asyncio.Server | None = None
         self._links: set[asyncio.StreamWriter] = set()
+        self._left: float = math.inf  # bytes until ``_then``
+        self._then: Callable[[], None] = self._flows.clear
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
 
     @property
@@ -46,7 +51,19 @@ class Proxy:
     def cut(self) -> None:
         self._run(self._close())
 
+    def cut_after(self, size: int) -> None:
+        self._then, self._left = self._close_now, size
+
+    def freeze_after(self, size: int) -> None:
+        self._then, self._left = self._flows.clear, size
+
+    @property
+    def is_open(self) -> bool:
+        """Neither cut nor frozen."""
+        return self._server is not None and self._flows.is_set()
+
     def heal(self) -> None:
+        self._left = math.inf
         self._loop.call_soon_threadsafe(self._flows.set)
         if self._server is None:
             self._run(self._listen())
@@ -59,6 +76,9 @@ class Proxy:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def _close(self) -> None:
+        self._close_now()
+
+    def _close_now(self) -> None:
         if self._server is not None:
             self._server.close()
             self._server = None
@@ -91,6 +111,12 @@ class Proxy:
     async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(ConnectionError, OSError):
             while data := await reader.read(65536):
+                if len(data) > self._left:
+                    size, self._left = int(self._left), math.inf
+                    writer.write(data[:size])
+                    self._then()
+                    data = data[size:]
+                self._left -= len(data)
                 await self._flows.wait()
                 writer.write(data)
                 await writer.drain()

@@ -16,7 +16,7 @@ from agentcore_site.audit.services import record
 from agentcore_site.ids import uuid7
 from agentcore_site.jobs.models import ACTIVE, Status
 from agentcore_site.lib.errors import Conflict, Invalid, Missing
-from agentcore_site.lib.object_storage import ObjectsUnavailable, object_save
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_save, objects_unnamed_delete
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.permissions import require
 from experiences.models import Agent
@@ -26,6 +26,7 @@ from training.signals import checkpoint_saved
 
 log = logging.getLogger(__name__)
 
+FOLDER = "rl-checkpoints"
 DATABASE_LIMIT = 10 * 1024 * 1024
 KEEP_BEST = 5
 KEEP_DAYS = 90
@@ -37,16 +38,19 @@ def checkpoint_save(
     iteration: int,
     data: bytes,
     metrics: dict[str, Any],
+    place: StoredBytes | None = None,
     selection: dict[str, Any] | None = None,
     final: bool = False,
     prune: bool = True,
 ) -> PolicyCheckpoint:
     """Saves the state after ``iteration``; saving it again replaces nothing. Call it inside a fenced transaction.
 
+    ``place``: of ``place_ahead``; without it, large bytes are stored within the transaction.
+
     ``prune``: deletes what is not worth keeping any more. A slice saves many, and prunes with its last.
 
     Bytes go to storage before the row is written: a crash between leaves an object without a row, never a row
-    without its object.
+    without its object (``strays_delete``).
     """
     # Without the bytes: those of the one before are not read here.
     upto = PolicyCheckpoint.objects.filter(run=run, iteration__lte=iteration).order_by("-iteration")
@@ -63,7 +67,7 @@ def checkpoint_save(
             sha256=PolicyCheckpoint.digest(data),
             size=len(data),
             metrics=metrics,
-            **place_of(run, data),
+            **(place or place_of(run, data)),
         )
     if selection:
         found.validation_score = selection["success_rate"]
@@ -220,8 +224,23 @@ def place_of(owner: TrainingRun | PolicyCheckpoint, data: bytes) -> StoredBytes:
         return {"data": data}
 
 
+def place_ahead(run: TrainingRun, iteration: int, data: bytes) -> StoredBytes:
+    """``place_of`` before the transaction of ``checkpoint_save``, so that no row is locked meanwhile: an object storage
+    that falls silent in the middle of an upload takes minutes. Empty: this iteration is saved already."""
+    if PolicyCheckpoint.objects.filter(run=run, iteration=iteration).exists():
+        return {}
+    return place_of(run, data)
+
+
 def _name(owner: TrainingRun | PolicyCheckpoint) -> str:
-    return f"rl-checkpoints/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
+    return f"{FOLDER}/{owner.organization_id}/{owner.pk}/{uuid7()}.bin"
+
+
+def strays_delete() -> int:
+    """Deletes objects that no checkpoint names: of a save that was rolled back, or whose deletion met a storage that
+    was away. Returns how many."""
+    named = set(PolicyCheckpoint.objects.exclude(path="").values_list("path", flat=True))
+    return objects_unnamed_delete(FOLDER, named)
 
 
 def checkpoints_move(most: int = 100) -> int:

@@ -49,6 +49,7 @@ from training.trainer import IterationReport, TrainerSetup, TrainerState, Traini
 
 log = logging.getLogger(__name__)
 EVENT_SECONDS = 0.5
+StoredState = tuple[bytes, checkpoints.StoredBytes]
 
 
 class TrainingSlice:
@@ -150,6 +151,9 @@ class TrainingSlice:
             spent_micros = figures["spent_micros"] = runtime_factory.spent_micros()
         tokens = sum(trajectory.tokens for trajectory in trajectories)
         done = report.iteration / self.run.total_iterations
+        # An update on a model server is paid for, so that a committed one is never repeated.
+        due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
+        stored = self._stored() if selection or due else None
         with self._writer.committing(progress=done, crashes=0):
             groups_write(self.owner, report.iteration, report.groups)
             Iteration.objects.create(
@@ -177,10 +181,8 @@ class TrainingSlice:
                 epoch_add(self.run, report)
             transaction.on_commit(lambda: self._log(report, len(trajectories), spent_micros), robust=True)
             self._publish(report, len(trajectories), cost_micros, spent_micros, selection)
-            # An update on a model server is paid for, so that a committed one is never repeated.
-            due = report.iteration % self.setup.config.checkpoint_interval == 0 or self.setup.learner.needs_model_server
-            if selection or due:
-                self._write_checkpoint(figures, self._validated(report, selection), prune=False)
+            if stored is not None:
+                self._write_checkpoint(stored, figures, self._validated(report, selection), prune=False)
         self.run.iteration = report.iteration
         self._most_expensive_micros = max(self._most_expensive_micros, cost_micros)
         self._writer.forget()
@@ -285,11 +287,18 @@ class TrainingSlice:
 
     def _checkpoint(self) -> None:
         if self.state.iteration > self._saved or not self._pruned:
+            stored = self._stored()
             with self.lease.fenced():
-                self._write_checkpoint(self.run.metrics, None)
+                self._write_checkpoint(stored, self.run.metrics, None)
+
+    def _stored(self) -> StoredState:
+        """The state's bytes, and where they are. An object storage that hangs takes minutes: no row is locked then."""
+        data = self.state.to_bytes()
+        return data, checkpoints.place_ahead(self.run, self.state.iteration, data)
 
     def _write_checkpoint(
         self,
+        stored: StoredState,
         figures: dict[str, Any],
         selection: dict[str, Any] | None,
         *,
@@ -299,7 +308,8 @@ class TrainingSlice:
         checkpoints.checkpoint_save(
             self.run,
             iteration=self.state.iteration,
-            data=self.state.to_bytes(),
+            data=stored[0],
+            place=stored[1],
             metrics=figures,
             selection=selection,
             final=final,
@@ -313,15 +323,17 @@ class TrainingSlice:
         agent may not be recorded."""
         try:
             self._writer.save()
-            with recording(self.lease, self.run.agent_id):
-                # Interrupted while it validated, the state is one update ahead of the rows:
-                # that update is redone from the last checkpoint and the kept trajectories.
-                if 0 < self.state.iteration == self.run.iteration:
-                    self._write_checkpoint(self.run.metrics, None)
+            # Interrupted while it validated, the state is one update ahead of the rows:
+            # that update is redone from the last checkpoint and the kept trajectories.
+            if 0 < self.state.iteration == self.run.iteration:
+                stored = self._stored()
+                with recording(self.lease, self.run.agent_id):
+                    self._write_checkpoint(stored, self.run.metrics, None)
         except (LeaseLost, MustPause):
             return
 
     def _finished(self, reason: str) -> Progressed:
+        stored = self._stored()
         with self.lease.fenced(progress=1.0):
-            self._write_checkpoint(self.run.metrics, None, final=True)
+            self._write_checkpoint(stored, self.run.metrics, None, final=True)
         return Progressed(finished=True, reason=reason)

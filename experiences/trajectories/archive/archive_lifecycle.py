@@ -24,7 +24,6 @@ from typing import IO, Any, Final, Protocol
 
 import orjson
 from django.conf import settings
-from django.core.files.storage import default_storage
 from django.db import OperationalError, connection, transaction
 from django.utils import timezone
 
@@ -32,7 +31,13 @@ from agentcore_site.audit.services import record
 from agentcore_site.jobs.models import ACTIVE, Job
 from agentcore_site.lib.errors import Conflict
 from agentcore_site.lib.months import month_after
-from agentcore_site.lib.object_storage import object_delete, object_open, object_save, object_save_file
+from agentcore_site.lib.object_storage import (
+    object_delete,
+    object_open,
+    object_save,
+    object_save_file,
+    objects_unnamed_delete,
+)
 from agentcore_site.lib.parallel_map import parallel_map
 from agentcore_site.lib.row_scope import everything
 from experiences.models import Annotation, ArchivedJob, ArchiveRule, ArchiveState, GroupRecord, TrajectoryArchive
@@ -48,7 +53,6 @@ log = logging.getLogger(__name__)
 FILE_ROWS: Final = 50_000  # a new file begins after the job that reaches this
 AT_WORK: Final = 2  # files at once: each has row groups of at most 32 MB of text in memory
 FORMAT: Final = 1
-STRAY: Final = timedelta(days=1)
 
 
 class ArchiveUnsound(Conflict):
@@ -379,22 +383,7 @@ def stray_delete(organization_id: uuid.UUID) -> int:
         state=ArchiveState.DELETED
     ):
         named |= {archive.path, archive.manifest}
-    gone = 0
-    for path in _files(folder_of(organization_id)):
-        if path not in named and default_storage.get_modified_time(path) < timezone.now() - STRAY:
-            object_delete(path)
-            gone += 1
-    return gone
-
-
-def _files(folder: str) -> Iterator[str]:
-    try:
-        folders, files = default_storage.listdir(folder)
-    except FileNotFoundError:
-        return
-    yield from (f"{folder}/{name}" for name in files)
-    for name in folders:
-        yield from _files(f"{folder}/{name}")
+    return objects_unnamed_delete(folder_of(organization_id), named)
 
 
 def partitions_ahead() -> None:

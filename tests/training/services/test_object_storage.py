@@ -7,19 +7,22 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
-import boto3
 import pytest
+from django.core.files.base import ContentFile
 from django.core.files.storage import default_storage
-from moto.server import ThreadedMotoServer
+from django.db import connection
 
 from agentcore_site import env
 from agentcore_site.jobs import lifecycle
-from agentcore_site.jobs.models import Job, Status
+from agentcore_site.jobs.models import Job, Reason, Status
 from agentcore_site.jobs.tasks import advance
-from agentcore_site.lib.object_storage import ObjectsUnavailable
+from agentcore_site.lib import object_storage
+from agentcore_site.lib.object_storage import ObjectsUnavailable, object_open
 from agentcore_site.tenancy.actors import Actor
 from experiences.models import Agent
-from tests.support.running import SMALL, SMALL_POOL
+from tests.support.proxy import Proxy
+from tests.support.running import SMALL, SMALL_POOL, run_to_end
+from tests.support.s3_server import BUCKET, s3_server
 from training.checkpoint_bytes import Damaged, checkpoint_load
 from training.models import PolicyCheckpoint
 from training.services import checkpoints
@@ -27,25 +30,16 @@ from training.services.checkpoint_uploads import checkpoint_upload
 from training.services.run_setup import setup_of
 from training.services.runs import run_start
 
-BUCKET = "agentcore-test"
 LARGE = os.urandom(10 * 2**20 + 1)  # the database holds up to 10 MB
 
 pytestmark = pytest.mark.django_db
 
 
 @pytest.fixture
-def bucket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[ThreadedMotoServer]:
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.setenv(name, "of-the-test")
-    monkeypatch.setenv("AWS_DEFAULT_REGION", "us-east-1")
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    host, port = server.get_host_and_port()
-    address = f"http://{host}:{port}"
-    boto3.client("s3", endpoint_url=address).create_bucket(Bucket=BUCKET)
-    settings.STORAGES = settings.STORAGES | {"default": env.bucket_storage(BUCKET, address)}
-    yield server
-    server.stop()
+def bucket(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    with s3_server(monkeypatch) as address:
+        settings.STORAGES = settings.STORAGES | {"default": env.bucket_storage(BUCKET, address)}
+        yield address
 
 
 def saved(operator: Actor, agent: Agent) -> PolicyCheckpoint:
@@ -71,7 +65,7 @@ def test_one_that_is_gone_or_was_changed_says_so(bucket: Any, operator: Actor, a
 
 
 def test_while_the_bucket_is_away_the_database_keeps_a_checkpoint_and_moves_the_checkpoint_later(
-    bucket: ThreadedMotoServer, operator: Actor, agent: Agent, settings: Any
+    bucket: str, operator: Actor, agent: Agent, settings: Any
 ) -> None:
     there = settings.STORAGES
     settings.STORAGES = there | {"default": env.bucket_storage(BUCKET, "http://127.0.0.1:1")}
@@ -101,7 +95,7 @@ def test_a_large_upload_goes_there_and_puts_right_what_was_lost(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_job_waits_for_an_unreachable_checkpoint(
-    bucket: ThreadedMotoServer, operator: Actor, agent: Agent, settings: Any, monkeypatch: pytest.MonkeyPatch
+    bucket: str, operator: Actor, agent: Agent, settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
     config = SMALL | {"n_iterations": 400}  # more than a slice of the shipped length
@@ -113,10 +107,59 @@ def test_a_job_waits_for_an_unreachable_checkpoint(
     row = PolicyCheckpoint.objects.filter(run=run).latest("iteration")
     with pytest.raises(ObjectsUnavailable, match="Try again in a minute"):
         checkpoint_load(row)
-    assert advance(str(run.job_id)) == "storage away"
-    settings.STORAGES = there
-    advance(str(run.job_id))
+    assert advance(str(run.job_id)) == "paused"
     job = Job.objects.get(id=run.job_id)
+    assert job.status_reason == Reason.STORAGE_AWAY and "can't be reached" in job.error and job.not_before
+    settings.STORAGES = there
+    Job.objects.filter(id=job.id).update(not_before=job.created_at)
+    assert lifecycle.resume_waiting() == 1
+    advance(str(run.job_id))
+    job.refresh_from_db()
     assert (job.status, job.error) == (Status.RUNNING, "")
     assert PolicyCheckpoint.objects.filter(run=run).latest("iteration").iteration > row.iteration
     lifecycle.cancel(None, job)
+
+
+def test_a_bucket_that_goes_away_while_a_file_is_read_is_away(
+    bucket: str, operator: Actor, agent: Agent, settings: Any
+) -> None:
+    row = saved(operator, agent)
+    with Proxy(bucket) as way:
+        settings.STORAGES = settings.STORAGES | {"default": env.bucket_storage(BUCKET, way.url)}
+        way.cut_after(1_000_000)
+        with pytest.raises(ObjectsUnavailable), object_open(row.path) as stored:
+            stored.read()
+        way.heal()
+        with object_open(row.path) as stored:
+            assert stored.read() == LARGE
+
+
+@pytest.mark.django_db(transaction=True)
+def test_no_row_is_locked_while_a_job_stores_a_large_checkpoint(
+    bucket: str, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoints, "DATABASE_LIMIT", 1_000)  # so that a small policy's state is a large one
+    store, within = checkpoints.object_save, []
+
+    def noting(name: str, data: bytes) -> str:
+        within.append(connection.in_atomic_block)
+        return store(name, data)
+
+    monkeypatch.setattr(checkpoints, "object_save", noting)
+    run = run_start(operator, agent=agent, environment_options=SMALL_POOL, config=SMALL)
+    assert run_to_end(run.job).status == Status.COMPLETED
+    kept = PolicyCheckpoint.objects.filter(run=run)
+    assert within == [False] * len(within) and within and all(checkpoint_load(row) for row in kept)
+    paths = set(kept.values_list("path", flat=True))
+    assert "" not in paths and len(within) >= len(paths)
+
+
+def test_an_object_that_no_checkpoint_names_is_deleted_a_day_later(
+    bucket: str, operator: Actor, agent: Agent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    row = saved(operator, agent)
+    stray = default_storage.save(f"rl-checkpoints/{row.organization_id}/{row.pk}/stray.bin", ContentFile(b"a"))
+    assert checkpoints.strays_delete() == 0 and default_storage.exists(stray)
+    monkeypatch.setattr(object_storage, "STRAY", -object_storage.STRAY)
+    assert checkpoints.strays_delete() == 1 and not default_storage.exists(stray)
+    assert checkpoint_load(row) == LARGE
