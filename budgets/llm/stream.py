@@ -47,7 +47,7 @@ class Assembly:
         self._halves, self._thought_halves = Halves(), Halves()
         self._finish: object = None
         self._head: dict[str, Any] = {}
-        self._done = self._begun = False
+        self._done = self._begun = self._in_messages = False
         self.started = False
 
     @property
@@ -88,7 +88,7 @@ class Assembly:
             try:
                 chunk = load_halves(data)
             except Malformed:
-                if name == "error":
+                if name == "error" or stripped[0] not in '{["':  # words of a proxy
                     raise error_in(stripped) from None
                 lines = [line for line in data.split("\n") if line.strip()]
                 if len(lines) < 2:
@@ -201,13 +201,12 @@ class Assembly:
     def _delta_in(self, choice: Mapping[str, Any]) -> tuple[Mapping[str, Any], bool]:
         """The addition of a choice, and whether it lies where OpenAI puts it."""
         delta = choice.get("delta")
-        if delta is None and not self._begun:  # a server that sends a whole message, or a text
-            message, text = choice.get("message"), choice.get("text")
-            if isinstance(message, Mapping):
-                return message, False
-            if isinstance(text, str):
-                return {"content": text}, False
-        elif delta is None and isinstance(text := choice.get("text"), str):
+        message, text = choice.get("message"), choice.get("text")
+        if delta is None and isinstance(message, Mapping):  # a server that sends messages, or one whole message
+            self._in_messages = self._in_messages or not self._begun
+            again = ends(choice.get("finish_reason")) and message.get("content") == "".join(self._content)
+            return (message if self._in_messages and not (self._begun and again) else {}), False
+        if delta is None and isinstance(text, str):
             return {"content": text}, False
         if delta is None:
             return {}, True

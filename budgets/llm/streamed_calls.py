@@ -154,7 +154,7 @@ class StreamedCalls:
                 return None
         if call is None:
             return None
-        if name and text and call.complete and text.strip() != call.text.strip():
+        if name and call.complete and (text.strip() != call.text.strip() if text else name != call.name):
             return None
         if name and not identity and index is None and name != call.name and not call.arguments:
             return None

@@ -145,7 +145,7 @@ def error_beside(value: Mapping[str, Any], kind: str = "") -> Malformed | None:
         return error_in(value)  # {"error": true, "message": …}
     named = "error" in (kind, value.get("object"), value.get("type"))
     worded = any(isinstance(value.get(name), str | list) for name in ("message", "detail", "msg"))
-    bare = value.get("choices") is None and worded and any(name in value for name in CODES)
+    bare = value.get("choices") is None and worded and any(name in value for name in (*CODES, "detail"))
     return error_in(value) if named or bare else None
 
 

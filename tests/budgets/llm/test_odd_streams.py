@@ -56,6 +56,26 @@ TWO = [("weather", {"city": "Paris"}), ("time", {"city": "Rome"})]
 CALLS: dict[str, tuple[list[list[Any]], list[tuple[str, dict[str, Any]]]]] = {
     "one index": ([[call(PARIS, "weather", index=0, id="a")], [call(ROME, "time", index=0, id="b")]], TWO),
     "one index, no ids": ([[call(PARIS, "weather", index=0)], [call(ROME, "time", index=0)]], TWO),
+    "one index, no ids, arguments in pieces": (
+        [
+            [call("", "weather", index=0)],
+            [call(PARIS[:5], index=0)],
+            [call(PARIS[5:], index=0)],
+            [call("", "time", index=0)],
+            [call(ROME[:5], index=0)],
+            [call(ROME[5:], index=0)],
+        ],
+        TWO,
+    ),
+    "one index, no ids, the name in each piece": (
+        [
+            [call(PARIS[:5], "weather", index=0)],
+            [call(PARIS[5:], "weather", index=0)],
+            [call("", "weather", index=0)],
+            [call(ROME, "time", index=0)],
+        ],
+        TWO,
+    ),
     "one index, one tool": (
         [[call(PARIS, "weather", index=0, id="a")], [call(ROME, "weather", index=0, id="b")]],
         [TWO[0], ("weather", {"city": "Rome"})],
@@ -318,3 +338,25 @@ def _status(body: bytes) -> Any:
     from tests.support.llm_acts import act
 
     return act("status", code=200, body=body, kind="text/event-stream")
+
+
+def test_messages_in_place_of_deltas_are_added_up_and_a_last_whole_one_is_not() -> None:
+    def said(text: str, reason: str | None = None) -> dict[str, Any]:
+        return {"choices": [{"index": 0, "message": {"content": text}, "finish_reason": reason}]}
+
+    found, assembly = deltas(sse(said("Hel"), said("lo"), said("", "stop")))
+    assert wire.read(assembly.value()).text == "Hello" == "".join(one.text for one in found)
+    assert read(sse(said("Hel"), said("lo"), said("Hello", "stop"))).text == "Hello"
+    assert read(sse(delta(content="Hello"), said("Hello", "stop"))).text == "Hello"
+    assert read(sse(said("Hello", "stop"))).text == "Hello"
+
+
+@pytest.mark.parametrize(
+    "event",
+    [b'{"detail": "overloaded"}', b'{"detail": [{"loc": ["body"], "msg": "overloaded"}]}', b"overloaded, try again"],
+    ids=["FastAPI's", "FastAPI's list", "a proxy's words"],
+)
+def test_an_error_within_a_stream_has_its_words(event: bytes) -> None:
+    with pytest.raises(errors.Malformed, match="overloaded") as refused:
+        deltas(sse(delta(content="Hel"), done=False) + b"data: %b\n\n" % event)
+    assert refused.value.broken
