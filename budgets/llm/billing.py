@@ -23,12 +23,14 @@ from budgets.pricing import Price, Usage, cost_micros
 ERROR_LENGTH = 300
 
 
-def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int) -> tuple[Bill, Usage]:
+def bill_of_answer(
+    price: Price, answer: Answer, *, prompt: str, latency_ms: int, images: int = 0
+) -> tuple[Bill, Usage]:
     """A good answer's bill. Parts of the usage that are missing are estimated, and the usage marked."""
     reported = answer.usage
     usage = _usage(reported)
     if usage is None:
-        guess = tokens.estimate(prompt, _generated(answer))
+        guess = tokens.estimate(prompt, _generated(answer), images)
         usage = replace(
             reported.tokens(
                 guess.input_tokens if reported.input_tokens is None else reported.input_tokens,
@@ -41,7 +43,9 @@ def bill_of_answer(price: Price, answer: Answer, *, prompt: str, latency_ms: int
     return Bill(cost_micros(price, usage), usage, "estimate" if usage.estimated else "table", latency_ms), usage
 
 
-def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold_micros: int, latency_ms: int) -> Bill:
+def bill_of_error(
+    price: Price, error: LLMError, *, prompt: str, hold_micros: int, latency_ms: int, images: int = 0
+) -> Bill:
     """A failed attempt's bill: its reported cost; nothing where that is certain; what can be measured of a
     broken answer; else the whole hold."""
     message = f"{type(error).__name__}: {error.message}"[:ERROR_LENGTH]
@@ -54,7 +58,7 @@ def bill_of_error(price: Price, error: LLMError, *, prompt: str, hold_micros: in
     if error.unbilled:
         return Bill(0, None, "none", latency_ms, message)
     if error.received is not None:
-        measured = _measured(reported, prompt, error.received)
+        measured = _measured(reported, prompt, error.received, images)
         return Bill(min(hold_micros, cost_micros(price, measured)), measured, "estimate", latency_ms, message)
     return Bill(hold_micros, None, "estimate", latency_ms, message)
 
@@ -70,9 +74,9 @@ def _usage(reported: ReportedUsage) -> Usage | None:
     return reported.tokens(reported.input_tokens, reported.output_tokens)
 
 
-def _measured(reported: ReportedUsage, prompt: str, received: int) -> Usage:
+def _measured(reported: ReportedUsage, prompt: str, received: int, images: int) -> Usage:
     """Tokens of an answer of which ``received`` bytes came: what it said of them, else counted high."""
-    sent = tokens.most_of(tokens.upper_bytes(prompt))
+    sent = tokens.most_of(tokens.upper_bytes(prompt)) + tokens.IMAGE_USUAL * images
     return Usage(
         input_tokens=sent if reported.input_tokens is None else reported.input_tokens,
         output_tokens=max(tokens.most_of(received), reported.output_tokens or 0),

@@ -152,13 +152,20 @@ class MeteredChatClient:
             raise
         latency = self._since(began)
         if isinstance(outcome, LLMError):
-            bill = bill_of_error(price, outcome, prompt=request.prompt, hold_micros=hold_micros, latency_ms=latency)
+            bill = bill_of_error(
+                price,
+                outcome,
+                hold_micros=hold_micros,
+                latency_ms=latency,
+                prompt=request.prompt,
+                images=request.images,
+            )
             await self._meter.settle(key, bill)
             outcome.spent_micros = bill.amount_micros
             if exchange.failure is not None:
                 raise exchange.failure
             return outcome
-        bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency)
+        bill, usage = bill_of_answer(price, outcome, prompt=request.prompt, latency_ms=latency, images=request.images)
         await self._meter.settle(key, bill)
         if exchange.failure is not None:
             raise exchange.failure

@@ -10,6 +10,7 @@ from typing import Any, Final, Literal, Unpack
 from budgets.llm import tokens
 from budgets.llm.fitting import fitted, messages_fitted
 from budgets.llm.halves import all_paired, clean
+from budgets.llm.images import image_of
 from budgets.llm.opaque import opaque_shown
 from budgets.llm.types import OURS, Endpoint, Message, RequestOptions, ToolSpec
 
@@ -27,14 +28,15 @@ TOOL_LISTS: Final = ("tools", "functions")
 
 @dataclass(frozen=True, slots=True)
 class ModelRequest:
-    """``body`` is sent in each attempt as it is. ``prompt`` is the part of it that is counted as the prompt,
-    ``prompt_tokens`` the upper bound of its tokens."""
+    """``body`` is sent in each attempt as it is. ``prompt`` is the part of it that is counted as the prompt, without
+    the addresses of its ``images``, which are counted by themselves; ``prompt_tokens`` is the upper bound of both."""
 
     body: bytes
     prompt: str
     prompt_tokens: int
     max_tokens: int
     stream: bool
+    images: int = 0
 
 
 def encode(
@@ -68,13 +70,10 @@ def written(
     *,
     length: Mapping[str, int],
     stream: bool,
-    more_tokens: int = 0,
 ) -> ModelRequest:
     """The request of a job, or of a caller of the gateway: equal fields give equal bytes.
 
-    ``fields`` are optional ones, without None; ``length`` is the bound of the answer by the caller's name for it.
-    ``more_tokens`` is added to the bound of the prompt's tokens.
-    """
+    ``fields`` are optional ones, without None; ``length`` is the bound of the answer by the caller's name for it."""
     messages = messages_fitted(endpoint, messages)
     [(length_field, max_tokens)] = length.items()
     ours: dict[str, Any] = {"model": endpoint.model, endpoint.max_tokens_field or length_field: max_tokens}
@@ -91,18 +90,38 @@ def written(
     # What is said here wins: a name in both would be in the body twice.
     extra = {name: value for name, value in endpoint.extra.items() if name not in ours and name not in asked}
     prompt, ours = dumped(fitted(endpoint, {**extra, "messages": messages, **asked})), fitted(endpoint, ours)
+    images = sum(image_of(part) is not None for one in messages for part in _parts(one))
+    counted = prompt
+    if images:
+        counted = dumped(fitted(endpoint, {**extra, "messages": _without_addresses(messages), **asked}))
     return ModelRequest(
         body=f"{prompt[:-1]},{dumped(ours)[1:]}".encode(),
-        prompt=prompt,
+        prompt=counted,
         prompt_tokens=tokens.prompt_bound(
-            prompt,
+            counted,
             messages=len(messages),
             tools=sum(len(asked.get(name) or ()) for name in TOOL_LISTS),
-            overhead=endpoint.prompt_overhead + more_tokens,
+            overhead=endpoint.prompt_overhead + tokens.IMAGE_BOUND * images,
         ),
         max_tokens=max_tokens,
         stream=stream,
+        images=images,
     )
+
+
+def _parts(message: Mapping[str, Any]) -> list[Any]:
+    content = message.get("content")
+    return content if isinstance(content, list) else []
+
+
+def _without_addresses(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    empty = {"type": "image_url", "image_url": {"url": ""}}
+    return [
+        {**one, "content": [part if image_of(part) is None else empty for part in parts]}
+        if (parts := _parts(one))
+        else one
+        for one in messages
+    ]
 
 
 def _message(message: Message) -> dict[str, Any]:

@@ -112,8 +112,8 @@ class ToolCall:
 class Message:
     """One turn. ``role`` is "system", "user", "assistant" or "tool" (then with ``tool_call_id``).
 
-    Text only: the tokens of an image have no bound in bytes, so that its cost could not be held. ``opaque``: further
-    fields of an answer, which go back to the service as they came; they win over ours.
+    ``opaque``: further fields of an answer, which go back to the service as they came, and the content of a message
+    with images, as parts of a chat completion; they win over ours.
     """
 
     role: str

@@ -17,7 +17,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from agentcore_site.lib.text_uploads import refused
-from experiences.rollouts.conversations import conversation_of, conversation_text
+from experiences.rollouts.conversations import (
+    Content,
+    conversation_of,
+    conversation_text,
+    images_fault,
+    images_in,
+    images_of,
+)
 from experiences.rollouts.environments.answers import boxes_in
 from experiences.rollouts.environments.scorers import scorer_of
 from training.data.tables import RowTable
@@ -109,8 +116,16 @@ def conversations_in(rows: Sequence[Mapping[str, Any]]) -> int:
     return sum(conversation_of(str(row.get("query")), row.get("metadata") or {}) is not None for row in rows)
 
 
+def images_asked(rows: Sequence[Mapping[str, Any]]) -> int:
+    """Images in all queries."""
+    return sum(len(images_of(str(row.get("query")), row.get("metadata") or {})) for row in rows)
+
+
 def never_right(row: Mapping[str, Any]) -> str:
     """The reason why no answer to a row can be right, as a sentence; "" without one."""
+    metadata = row.get("metadata") or {}
+    if conversation_of(row["query"], metadata) and (fault := images_fault(row["query"], metadata["messages"])):
+        return fault
     expected = row.get("expected_outcome")
     if not isinstance(expected, Mapping):
         return ""
@@ -134,7 +149,7 @@ def written_by_python(row: Mapping[str, Any]) -> str:
 
 
 def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[str, Any]:
-    """Raises ValueError: it has no query."""
+    """Raises ValueError: it has no query, or its images can't be asked."""
     query, further = row.get(mapping.query), {}
     messages = _conversation(query)
     answer: Any = row.get(mapping.answer) if mapping.answer else None
@@ -143,7 +158,9 @@ def _row(row: Mapping[str, Any], mapping: ColumnMapping, numbers: bool) -> dict[
             answer = messages[-1]["content"]
             messages = messages[:-1]
         query = conversation_text(messages)
-        further = {"messages": messages} if len(messages) > 1 else {}
+        if fault := images_fault(query, messages):
+            raise ValueError(fault)
+        further = {"messages": messages} if len(messages) > 1 or any(images_in(messages)) else {}
     if not isinstance(query, str) or not query.strip():
         raise ValueError(f"column {mapping.query!r} has no text.")
     context = row.get("input")
@@ -239,16 +256,34 @@ def _conversation(value: Any) -> list[dict[str, Any]] | None:
     return messages
 
 
-def _content(content: Any) -> str:
-    """The text of a message; an image by its address."""
+def _content(content: Any) -> Content:
+    """A message's content: a text, or with images the parts of a chat completion. Raises ValueError."""
     if not isinstance(content, list):
         return content or ""
-    parts = []
-    for part in content:
-        if isinstance(part, Mapping):
-            image = part.get("image_url")
-            address = image.get("url") if isinstance(image, Mapping) else image
-            parts.append(str(part.get("text") or (f"Image: {address}" if isinstance(address, str) else "")))
-        else:
-            parts.append(str(part))
-    return "\n".join(part for part in parts if part)
+    parts = [part for one in content for part in _parts(one)]
+    if any(images_in([{"content": parts}])):
+        return parts
+    return "\n".join(part["text"] for part in parts)
+
+
+def _parts(part: Any) -> list[dict[str, Any]]:
+    """A part of a content as chat completions have it: OpenAI's own, Responses', Anthropic's; none of an empty text.
+    Raises ValueError: neither text nor an image with an address."""
+    if not isinstance(part, Mapping):
+        return [{"type": "text", "text": str(part)}] if part not in (None, "") else []
+    kind, image = str(part.get("type") or ""), part.get("image_url")
+    if kind == "image" or image is not None:
+        source = image if image is not None else part.get("source") or part.get("image") or part.get("url")
+        given = source if isinstance(source, Mapping) else {"url": source}
+        if given.get("type") == "base64":
+            given = {"url": f"data:{given.get('media_type')};base64,{given.get('data')}"}
+        if not isinstance(given.get("url"), str) or not given["url"]:
+            raise ValueError("an image of its conversation has no address; give it as image_url.")
+        detail = given.get("detail") or part.get("detail")
+        return [{"type": "image_url", "image_url": {"url": given["url"]} | ({"detail": detail} if detail else {})}]
+    text = part.get("text")
+    if isinstance(text, str):
+        return [{"type": "text", "text": text}] if text else []
+    if kind and not part.keys() & {"text", "refusal"}:
+        raise ValueError(f"a part of kind {kind[:40]!r} can't be asked; a message has texts and images by address.")
+    return []

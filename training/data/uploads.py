@@ -16,6 +16,7 @@ from training.data.mapping import (
     conversations_in,
     graded_by,
     guessed,
+    images_asked,
     mapped,
     never_right,
     written_by_python,
@@ -39,6 +40,7 @@ class Preview:
     size: int
     graders: list[tuple[str, str, int]]
     conversations: int
+    images: int
     fault: str = ""
 
 
@@ -78,6 +80,7 @@ def preview(filename: str, content: bytes, mapping: ColumnMapping | None = None)
         len(table.rows),
         graded_by(rows),
         conversations_in(rows),
+        images_asked(rows),
         fault,
     )
 

@@ -23,7 +23,7 @@ from budgets.services import budget_open_job, budget_set_limit
 from experiences.agents.endpoint_config import uses_model_server
 from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_of_rows
-from experiences.agents.services.environments import environment_addresses_check, environment_fits
+from experiences.agents.services.environments import environment_addresses_check, environment_fits, images_fit
 from experiences.lessons.job_prompt import ChosenPrompt, prompt_for, prompt_frozen, with_pack
 from experiences.models import Agent, AgentRuntime, Dataset
 from experiences.models.trajectories import DatasetOrigin
@@ -293,10 +293,10 @@ def _pools(asked: LaunchRequest, seed: int) -> Pools:
 
 
 def _made(asked: LaunchRequest, seed: int) -> Pools:
-    if asked.rows is not None:
-        return dataset_pools(asked.rows, asked.options, seed, **shares(asked.config))
-    if asked.dataset is not None:
-        return dataset_pools(dataset_rows(asked.dataset), asked.options, seed, **shares(asked.config))
+    rows = dataset_rows(asked.dataset) if asked.rows is None and asked.dataset is not None else asked.rows
+    if rows is not None:
+        images_fit(asked.agent, rows)
+        return dataset_pools(rows, asked.options, seed, **shares(asked.config))
     # The agent's own environment may be another one: it has to be able to play this one too.
     environment_fits(asked.agent, asked.environment)
     return environment_pools(asked.environment, asked.options, seed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from agentcore_site.outbound import AddressRefused, OutboundPolicy
+from budgets.llm.images import fetches_within, is_public
 from budgets.llm.types import NEVER_PASSED, Endpoint, Kind
 from experiences.rollouts.runtimes.chat_body import BadCall
 
@@ -65,8 +65,6 @@ ADDED: Final = frozenset({
     "parsed", "parsed_arguments", "cache_control", "prefix", "partial", "prefill", "audio", "agentcore_steps", "cache",
 })  # fmt: skip
 TOOLS: Final = frozenset({"function", "custom"})  # others run at the service, and are billed or call addresses
-OWN_SERVERS: Final = frozenset({"vllm", "ollama", "weights"})  # kinds that run within an operator's network
-INLINE: Final = "data:"
 SEND_DATA: Final = "Send the image itself, as a data: URL."
 
 
@@ -95,22 +93,13 @@ def images_check(addresses: Sequence[str], endpoints: Mapping[str, Endpoint]) ->
     Raises:
         BadCall: an address is internal, or the service runs within a private network, whose addresses it would reach.
     """
-    public = OutboundPolicy()
     for name, endpoint in endpoints.items():
-        if endpoint.kind in OWN_SERVERS or not _is_public(public, endpoint.base_url):
+        if fetches_within(endpoint):
             why = f"The endpoint {name or 'of the site'} would fetch an image within a private network."
             raise BadCall(f"{why} {SEND_DATA}", param="messages")
     for address in addresses:
-        if not _is_public(public, address):
+        if not is_public(address):
             raise BadCall(f"An image's address is a public http or https address. {SEND_DATA}", param="messages")
-
-
-def _is_public(policy: OutboundPolicy, address: str) -> bool:
-    try:
-        policy.check_entered(address)
-    except AddressRefused:
-        return False
-    return True
 
 
 def _sorted_out(body: Mapping[str, Any], endpoint: Endpoint) -> tuple[dict[str, Any], list[str]]:

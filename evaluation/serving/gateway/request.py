@@ -10,12 +10,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from budgets.llm.content import THOUGHTS
+from budgets.llm.images import INLINE
 from budgets.llm.request import TOOL_LISTS, ModelRequest, written
 from budgets.llm.types import DEARER, Endpoint
-from evaluation.serving.gateway.passed_fields import INLINE, NOTHING, fields_passed
+from evaluation.serving.gateway.passed_fields import NOTHING, fields_passed
 from experiences.rollouts.runtimes.chat_body import MAX_MESSAGES, BadCall, loaded
 
-IMAGE_TOKENS: Final = 50_000  # more than any model counts for one image
 MOST_TOKENS: Final = 4_096  # of an answer, if neither the caller nor the release sets a limit
 ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool", "function"})
 LENGTHS: Final = ("max_completion_tokens", "max_tokens")
@@ -87,7 +87,6 @@ class ChatRequest:
             {name: value for name, value in given.items() if name not in OURS_ALONE},
             length={self.limit_field: length},
             stream=self.stream,
-            more_tokens=IMAGE_TOKENS * len(self.images) - sum(map(len, self.images)),
         )
 
 

@@ -9,12 +9,14 @@ from typing import Any, Final
 
 import orjson
 
+from budgets.llm.images import INLINE, image_of
 from budgets.llm.opaque import opaque_shown
 from budgets.llm.stream import THOUGHTS
 from budgets.llm.types import Completion
-from experiences.privacy import redact, redact_value, redact_with_counts
+from experiences.privacy import cut_short, redact, redact_value, redact_with_counts
 
 MOST_KEPT: Final = 256 * 1024  # bytes of a conversation
+MOST_ADDRESS: Final = 300  # characters of an image's address
 LONG: Final = 8 * 1024  # bytes of a conversation
 LEFT_OUT: Final = ("model", "user", "metadata")  # of a request: they have columns of their own
 
@@ -78,8 +80,13 @@ def _without_images(message: Any) -> Any:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    parts = [{"type": "text", "text": "[image]"} if one.get("type") == "image_url" else one for one in content]
+    shown = [(one, image_of(one)) for one in content]
+    parts = [one if url is None else {"type": "text", "text": _address(url)} for one, url in shown]
     return {**message, "content": parts}
+
+
+def _address(url: str) -> str:
+    return "[image]" if url.startswith(INLINE) else f"[image {cut_short(url, MOST_ADDRESS)}]"
 
 
 def answered(completion: Completion) -> dict[str, Any]:

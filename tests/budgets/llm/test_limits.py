@@ -7,18 +7,21 @@ import json
 import random
 import unicodedata
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from budgets.llm import tokens
+from budgets.llm.billing import bill_of_answer
 from budgets.llm.breaker import CircuitBreaker
 from budgets.llm.concurrency_limits import ConcurrencyLimit, OwnPace
 from budgets.llm.errors import CircuitOpen
-from budgets.llm.request import encode
-from budgets.llm.types import Endpoint, Message, ToolCall, ToolSpec
+from budgets.llm.request import ModelRequest, encode
+from budgets.llm.types import Answer, Endpoint, Message, ToolCall, ToolSpec
 from budgets.meter_port import FreeMeter
+from budgets.pricing import Price
 from tests.support.llm_client import SAY, Sleeper, client, key
 from tests.support.llm_server import ModelServer
 
@@ -251,6 +254,25 @@ def test_the_bound_has_room_for_what_a_template_puts_around_messages_and_tools()
 
     assert bound(2, 0) - bound(1, 0) >= SPECIAL
     assert bound(1, 1) - bound(1, 0) >= 530 and bound(1, 2) > bound(1, 1)
+
+
+def test_an_image_counts_as_an_image_however_long_its_address_is() -> None:
+    def asked(url: str, *more: dict[str, Any]) -> ModelRequest:
+        parts = [{"type": "image_url", "image_url": {"url": url}}, *more]
+        return encoded([Message("user", "What is it?", opaque={"content": parts})], [])
+
+    plain = encoded([Message("user", "")], []).prompt_tokens
+    small, inline = asked("https://a.org/1.png"), asked(f"data:image/png;base64,{'A' * 2**20}")
+    assert small.prompt_tokens == inline.prompt_tokens  # of the same image
+    assert plain + 48_169 <= small.prompt_tokens <= plain + 51_000
+    assert asked("https://a.org/1.png", {"type": "text", "text": "x" * 900}).prompt_tokens >= small.prompt_tokens + 900
+    assert json.loads(inline.body)["messages"][0]["content"][0]["image_url"]["url"].endswith("AAAA")
+    price = Price("small", 1_000_000, 1_000_000)
+    for request in (small, inline):  # a service that reports no usage is paid for an image, not for its address
+        bill, usage = bill_of_answer(
+            price, Answer(text="A cat."), prompt=request.prompt, latency_ms=1, images=request.images
+        )
+        assert 1_000 < usage.input_tokens < 2_000 and bill.source == "estimate"
 
 
 def test_settings_of_the_endpoint_count_as_prompt_too() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -13,6 +13,7 @@ import openai
 import pytest
 
 from agentcore_site.jobs.models import Status
+from agentcore_site.lib.errors import Invalid
 from agentcore_site.tenancy.actors import Actor
 from agentcore_site.tenancy.services import api_key_create
 from budgets.services import price_set
@@ -27,7 +28,8 @@ from evaluation.serving.traces.presenters import conversation
 from experiences.agents.services.agents import agent_create
 from experiences.agents.services.endpoints import endpoint_create
 from experiences.agents.services.tool_servers import tool_server_archive, tool_server_create
-from experiences.models import Agent
+from experiences.models import Agent, TrajectoryRecord
+from experiences.rollouts.conversations import conversation_text
 from tests.evaluation.serving.production import Production
 from tests.factories import ExperienceFactory
 from tests.support.llm_acts import act
@@ -92,15 +94,17 @@ def made(admin: Actor, endpoint: Any, **values: Any) -> Agent:
     return agent
 
 
-def proven(operator: Actor, agent: Agent, server: ModelServer) -> tuple[str, list[bytes]]:
+def proven(
+    operator: Actor, agent: Agent, server: ModelServer, rows: Sequence[dict[str, Any]] = ROWS
+) -> tuple[str, list[bytes]]:
     """Runs a job and its held-out evaluation. Returns a held-out query, and the bodies of its last rollout."""
-    run = run_start(operator, agent=agent, rows=ROWS, config=CONFIG)
+    run = run_start(operator, agent=agent, rows=list(rows), config=CONFIG)
     assert run_to_end(run.job).status == Status.COMPLETED
     evaluation = evaluation_start(operator, run=run)
     before = len(server.requests)
     assert run_to_end(evaluation.job).status == Status.COMPLETED
     query = EvaluationResult.objects.filter(evaluation=evaluation, arm="trained").order_by("scenario").last().query
-    asked = [one for one in list(server.requests)[before:] if query in str(one.body["messages"])]
+    asked = [one for one in list(server.requests)[before:] if query.split("\n")[0] in str(one.body["messages"])]
     seeds = [one.body["seed"] for one in asked]
     assert len(set(seeds)) == 1  # both arms draw alike, and act alike: no lesson was learned
     return query, [one._raw for one in asked[len(asked) // 2 :]]
@@ -145,6 +149,50 @@ def test_the_gateway_sends_what_the_proof_sent(
         assert (agent.philosophy, answer) == ("chat", f"VERDICT: right, {a + b}")
         assert first["messages"][0]["content"].startswith("You add numbers.\n\nWhat was learned")
         assert "Answer:" not in str(first) and "step by step" not in str(first)
+
+
+def test_images_of_a_query_reach_the_model_in_the_proof_as_at_the_gateway(
+    fleet: Fleet, adam: Any, operator: Actor, endpoint: Any, server: ModelServer, journal: str
+) -> None:
+    image = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo=", "detail": "low"}}
+    rows = []
+    for row in ROWS:
+        said = [{"role": "user", "content": [{"type": "text", "text": row["query"]}, image]}]
+        rows.append(row | {"query": conversation_text(said), "metadata": {"messages": said}})
+    rows = [row | {"expected_outcome": {"contains": [str(row["expected_outcome"]["answer"])]}} for row in rows]
+    agent = made(Actor(adam), endpoint)
+    query, sent = proven(operator, agent, server, rows)
+    content = [{"type": "text", "text": query.split("\n")[0]}, image]
+    assert json.loads(sent[0])["messages"][-1] == {"role": "user", "content": content}
+    training = [one.body["messages"][-1]["content"] for one in server.requests]
+    assert all(one[1:] == [image] for one in training)
+    steps = str(list(TrajectoryRecord.objects.values_list("steps", flat=True)))
+    assert "data:image/png;base64, 12 characters" in steps and "iVBOR" not in steps
+    shop = served(fleet, Actor(adam), agent, journal)
+    before = len(server.requests)
+    shop.ask(messages=[{"role": "user", "content": content}], seed=json.loads(sent[0])["seed"])
+    assert [one._raw for one in list(server.requests)[before:]] == sent
+
+
+@pytest.mark.parametrize(
+    ("values", "image", "reason"),
+    [
+        ({"philosophy": "react"}, "data:image/png;base64,iVBORw0KGgo=", "philosophy react"),
+        ({"runtime": "http", "url": "http://127.0.0.1:9/act"}, "data:image/png;base64,iVBORw0KGgo=", "over HTTP"),
+        ({}, "https://example.org/a.png", "within a private network: put the images into the file"),
+    ],
+    ids=["another philosophy", "an agent over HTTP", "a service within"],
+)
+def test_a_launch_with_images_that_would_not_arrive_is_refused(
+    adam: Any, operator: Actor, endpoint: Any, values: dict[str, Any], image: str, reason: str
+) -> None:
+    said = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": image}}]}]
+    row = {"query": conversation_text(said), "metadata": {"messages": said}, "expected_outcome": {"answer": "a cat"}}
+    agent = made(Actor(adam), endpoint)
+    Agent.objects.filter(pk=agent.pk).update(**values)
+    agent.refresh_from_db()
+    with pytest.raises(Invalid, match=f"The queries hold images.*{reason}"):
+        run_start(operator, agent=agent, rows=[row] * 20, config=CONFIG)
 
 
 @pytest.fixture

@@ -5,14 +5,16 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import re
 from typing import Any, Final
 
 import pytest
 
 from agentcore_site.lib.errors import Invalid, TooLarge
+from experiences.rollouts.conversations import images_of
 from experiences.rollouts.environments.scorers import SCORERS
 from training.data.mapping import GRADED_AS, NOTHING, ColumnMapping
-from training.data.uploads import MAX_BYTES, preview, read_rows
+from training.data.uploads import MAX_BYTES, clean_rows, preview, read_rows
 
 GOOD = '{"query": " 2 + 2? ", "expected_outcome": {"answer": "4"}, "metadata": {"source": "x"}}\n'
 
@@ -176,14 +178,115 @@ def test_other_columns_become_metadata_and_a_mapping_is_chosen() -> None:
         read_rows("q.csv", content, ColumnMapping("Frage", "Antwort"))
 
 
-def test_images_stay_as_addresses_and_conversations_as_messages() -> None:
-    image = {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}
+PNG = "data:image/png;base64,iVBORw0KGgo="
+ADDRESS = "https://example.org/a.png"
+FORMS = {
+    "a chat completion's": {"type": "image_url", "image_url": {"url": ADDRESS, "detail": None}},
+    "its address as text": {"type": "image_url", "image_url": ADDRESS},
+    "a response's": {"type": "input_image", "image_url": ADDRESS},
+    "Anthropic's by address": {"type": "image", "source": {"type": "url", "url": ADDRESS}},
+    "Anthropic's inline": {
+        "type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "iVBORw0KGgo="}
+    },
+    "transformers'": {"type": "image", "image": ADDRESS},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("image", FORMS.values(), ids=FORMS)
+def test_images_of_a_conversation_are_kept_as_parts_and_shown_by_their_addresses(image: dict[str, Any]) -> None:
     row = {
-        "messages": [{"role": "system", "content": "Look."}, {"role": "user", "content": [image, {"text": "What?"}]}]
+        "messages": [
+            {"role": "system", "content": "Look."},
+            {"role": "user", "content": [image, {"type": "text", "text": "What?"}]},
+            {"role": "assistant", "content": "A cat."},
+        ]
     }
     [found] = read_rows("q.jsonl", json.dumps(row).encode())
-    assert found["query"] == "System: Look.\n\nUser: Image: https://example.org/a.png\nWhat?"
-    assert [one["role"] for one in found["metadata"]["messages"]] == ["system", "user"]
+    url = PNG if "source" in image and image["source"]["type"] == "base64" else ADDRESS
+    shown = "data:image/png;base64, 12 characters, sha256 " if url == PNG else ADDRESS
+    assert found["query"].startswith(f"System: Look.\n\nUser: Image: {shown}") and found["query"].endswith("\nWhat?")
+    assert "iVBOR" not in found["query"]
+    part = {"type": "image_url", "image_url": {"url": url}}
+    assert found["metadata"]["messages"][1] == {
+        "role": "user", "content": [part, {"type": "text", "text": "What?"}]
+    }  # fmt: skip
+    assert images_of(found["query"], found["metadata"]) == [url]
+    assert found["expected_outcome"] == {"answer": "A cat."}
+
+
+def test_a_single_message_with_an_image_is_a_conversation_and_the_preview_counts_images() -> None:
+    content = [
+        {"type": "text", "text": "What?"},
+        {"type": "image_url", "image_url": {"url": PNG, "detail": "low"}},
+        {"type": "image_url", "image_url": {"url": ADDRESS}},
+    ]
+    rows = [{"messages": [{"role": "user", "content": content}], "answer": "a cat"}]
+    found = preview("q.json", json.dumps(rows).encode())
+    assert (found.conversations, found.images, found.fault) == (1, 2, "")
+    assert found.rows[0]["metadata"]["messages"] == [{"role": "user", "content": content}]
+    again = clean_rows(found.rows)
+    assert again == found.rows
+
+
+def shown(url: str) -> dict[str, Any]:
+    return {"type": "image_url", "image_url": {"url": url}}
+
+
+IMAGES_REFUSED = {
+    "another scheme": ([shown("file:///etc/passwd")], "an image's address is http"),
+    "ftp": ([shown("ftp://example.org/a.png")], "an image's address is http"),
+    "script": ([shown("javascript:alert(1)")], "an image's address is http"),
+    "no scheme": ([shown("a.png")], "an image's address is http"),
+    "a password": ([shown("https://u:p@example.org/a.png")], "a password"),
+    "a space": ([shown("https://example.org/a b.png")], "without spaces"),
+    "a long address": ([shown(f"https://a.org/{'x' * 2_000}")], "2,000 is the most"),
+    "no picture": ([shown("data:text/html;base64,AAAA")], "data:image/<png"),
+    "a drawing with scripts": ([shown("data:image/svg+xml;base64,AAAA")], "data:image/<png"),
+    "no base64": ([shown("data:image/png,AAAA")], "data:image/<png"),
+    "broken base64": ([shown("data:image/png;base64,AAA")], "data:image/<png"),
+    "a large one": ([shown(f"data:image/png;base64,{'A' * 2**22}")], "4,194,304 is the most"),
+    "no address": ([{"type": "image"}], "has no address"),
+    "an id of a file": ([{"type": "input_image", "file_id": "file-1"}], "can't be asked"),
+    "a sound": ([{"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}], "kind 'input_audio'"),
+    "too many": ([shown(ADDRESS)] * 21, "21 images; 20 is the most"),
+}
+
+
+@pytest.mark.parametrize(("content", "reason"), IMAGES_REFUSED.values(), ids=IMAGES_REFUSED)
+def test_images_that_no_model_could_be_asked_with_are_refused(content: list[Any], reason: str) -> None:
+    row = {"messages": [{"role": "user", "content": [{"type": "text", "text": "What?"}, *content]}], "answer": "a"}
+    with pytest.raises(Invalid, match=f"Row 1: .*{re.escape(reason)}"):
+        read_rows("q.json", json.dumps([row]).encode())
+
+
+@pytest.mark.parametrize(
+    ("messages", "reason"),
+    [
+        ([{"role": "system", "content": [shown(ADDRESS)]}, {"role": "user", "content": "a"}], "not the user"),
+        (
+            [
+                {"role": "user", "content": [shown(ADDRESS)]},
+                {"role": "assistant", "content": None, "tool_calls": [{"id": "1"}]},
+                {"role": "user", "content": "And?"},
+            ],
+            "a call of a tool",
+        ),
+        (
+            [{"role": "user", "content": [shown(ADDRESS)]}, {"role": "tool", "content": "4"}],
+            "its last message is not the user's",
+        ),
+    ],
+)
+def test_images_beside_what_is_not_sent_as_messages_are_refused(messages: list[Any], reason: str) -> None:
+    with pytest.raises(Invalid, match=reason):
+        read_rows("q.json", json.dumps([{"messages": messages, "answer": "a"}]).encode())
+
+
+def test_rows_of_our_own_form_are_refused_for_images_too() -> None:
+    messages = [{"role": "user", "content": [{"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}]}]
+    row = {"query": "Image: file:///etc/passwd", "expected_outcome": {"answer": 1}, "metadata": {"messages": messages}}
+    with pytest.raises(Invalid, match="Row 1: an image's address"):
+        clean_rows([row])
 
 
 def test_preview_says_how_many_queries_are_conversations() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 
 from budgets.llm.types import Message
-from experiences.rollouts.conversations import conversation_of
+from experiences.rollouts.conversations import Content, content_shown, content_words, conversation_of
 from experiences.rollouts.environments.base import EquippedEpisode, TextEpisode
 from experiences.rollouts.runtimes.base import EnvironmentFailure, PromptContext, RolloutAttempt, noting
 from experiences.rollouts.runtimes.llm.calls import ChatModel, Conversation, Sampling
@@ -19,6 +19,11 @@ from experiences.rollouts.types import RolloutKey
 def prompt_with(system: str, context: str) -> str:
     """An agent's own prompt and its context, as one text."""
     return "\n\n".join(part for part in (system.strip(), context.strip()) if part)
+
+
+def said_message(role: str, content: Content) -> Message:
+    """A message of a query. Parts of a content go to the service as they are; its text shows images by address."""
+    return Message(role, content_shown(content), opaque={} if isinstance(content, str) else {"content": content})
 
 
 @dataclass
@@ -52,8 +57,11 @@ class LLMRuntime:
         key, episode = attempt.key, attempt.episode
         if not isinstance(episode, TextEpisode):
             raise EnvironmentFailure("this environment can't be spoken to in text; choose an action agent")
+        said = conversation_of(attempt.scenario.query, attempt.scenario.metadata)
+        # As at the gateway, the context is that of the user's last words.
+        query = attempt.scenario.query if said is None else content_words(said.task)
         given = self.context
-        context = PromptContext(given, {}) if isinstance(given, str) else given(key, attempt.scenario.query)
+        context = PromptContext(given, {}) if isinstance(given, str) else given(key, query)
         toolset = await self._toolset(episode)
         talk = Conversation(
             model=self.model,
@@ -67,10 +75,10 @@ class LLMRuntime:
             iteration=key.iteration,
         )
         play = PhilosophyPlay(talk, episode, prompt_with(self.system, context.text), self.instructions)
-        said = conversation_of(attempt.scenario.query, attempt.scenario.metadata)
         if said is not None:
-            before = tuple(Message(role, text) for role, text in said.before)
-            play = replace(play, system=prompt_with(play.system, said.system), before=before, task=said.task)
+            before = tuple(said_message(role, content) for role, content in said.before)
+            play = replace(play, system=prompt_with(play.system, said.system), before=before)
+            play = replace(play, task=content_shown(said.task), asked=said_message("user", said.task))
         return await PHILOSOPHIES.get(self.philosophy)(play)
 
     async def _toolset(self, episode: TextEpisode) -> Toolset:

@@ -35,6 +35,7 @@ class PhilosophyPlay:
     instructions: Instructions = INSTRUCTIONS
     before: tuple[Message, ...] = ()
     task: str = ""  # the user's last message, where the query is a conversation; else the world's opening
+    asked: Message | None = None  # the same as it is sent
     said: Message = field(default_factory=lambda: Message("assistant"))  # the loop's last answer, whole
 
     def prompt(self, *parts: str) -> Message:
@@ -117,7 +118,8 @@ async def chat(play: PhilosophyPlay) -> bool:
     """Answers as in production: the agent's own prompt, its context and the query, and nothing else. The whole answer
     is graded. No tools."""
     system = [Message("system", play.system)] if play.system else []
-    return await _without_tools(play, [*system, *play.before, Message("user", await play.opening())], EntireAnswer)
+    asked = play.asked or Message("user", await play.opening())
+    return await _without_tools(play, [*system, *play.before, asked], EntireAnswer)
 
 
 @PHILOSOPHIES.register("cot")
