@@ -262,6 +262,12 @@ class ContextConfig(Section):
         description="Below this share of groups with both good and bad attempts nothing is proposed.",
     )  # fmt: skip
 
+    stop_when_equal: bool = Field(
+        True, title="Stop when rewards are equal",
+        description="Ends the job after so many groups in a row with equal rewards that there is nothing to learn "
+        "(docs/algorithms.md#convergence), which saves the rest of its budget.",
+    )  # fmt: skip
+
     @property
     def validation_samples(self) -> int:
         """Rollouts per selection query of one validation during the run, and of each step of the gate."""

@@ -45,6 +45,7 @@ class Reason(models.TextChoices):
     USER = "user", "by a person"
     ALL_ITERATIONS = "all_iterations", "all iterations ran"
     EARLY_STOPPED = "early_stopped", "no further gain on the selection queries"
+    EQUAL_REWARDS = "equal_rewards", "attempts at one query were all rewarded alike, so nothing can be learned"
     BUDGET_EXCEEDED = "budget_exceeded", "the budget is used up"
     SPENDING_RATE = "spending_rate", "the organisation's spending limit per minute is reached"
     SPENDS_TOO_FAST = "spends_too_fast", "it spends far more than its calls need"

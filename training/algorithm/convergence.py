@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Final
+
+EQUAL_ERROR: Final = 0.001  # probability that a run whose groups differ often enough stops as if they didn't
 
 
 @dataclass(slots=True)
@@ -27,6 +29,22 @@ class EarlyStopper:
 
     def state_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def groups_until_stop(total: int, least_mixed: float, error: float = EQUAL_ERROR) -> int:
+    """The length of a row of groups with equal rewards at which a run of ``total`` groups may stop: the shortest with
+    (1 - q)^n (1 + (total - n) q) <= ``error``, q = ``least_mixed``.
+
+    A row of n can begin at the first group, or after one of the ``total`` - n others whose rewards differ. So a run in
+    which each group's rewards differ with a probability of at least q stops by chance in at most this share of cases.
+    More than ``total``: such a run never stops by this rule.
+    """
+    if least_mixed <= 0:
+        return total + 1
+    for n in range(1, total + 1):
+        if (1 - least_mixed) ** n * (1 + (total - n) * least_mixed) <= error:
+            return n
+    return total + 1
 
 
 @dataclass(frozen=True, slots=True)

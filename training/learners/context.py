@@ -11,7 +11,14 @@ from experiences.learning.lessons.operations import apply_operations
 from experiences.learning.lessons.reflection import Reflected
 from experiences.rollouts.types import TrajectoryGroup
 from training.learners import gate
-from training.learners.context_update import MIXED_AFTER, rules_of, too_even, update_context, worth_reflecting
+from training.learners.context_update import (
+    MIXED_AFTER,
+    nothing_to_learn,
+    rules_of,
+    too_even,
+    update_context,
+    worth_reflecting,
+)
 from training.learners.settings import ACTIONS_ONLY, GRADIENT, MEASURED, SEARCH
 from training.policies.base import Policy
 from training.policies.context import ContextPolicy
@@ -21,7 +28,7 @@ from training.schema import GRPOConfig
 from training.trainer.play import Played
 from training.trainer.reports import GateReport, SelectionReport
 from training.trainer.results import UpdateResult
-from training.trainer.selection import selection_report, stop_on_plateau
+from training.trainer.selection import EQUAL_REWARDS, selection_report, stop_on_plateau
 from training.trainer.setup import Learner, TrainerSetup, ValidationPlayer
 from training.trainer.state import TrainerState
 
@@ -159,6 +166,9 @@ class ContextLearner(Learner):
             applied = apply_operations(policy.library, reflected.proposed, rules, origin=origin)
             policy.take(applied.library)
             reflected.receipts = applied.receipts
+        result.metrics["equal_groups"] = float(policy.equal)
+        if nothing_to_learn(policy.equal, config):
+            state.stop_reason = EQUAL_REWARDS
         return result
 
     def warnings(self, setup: TrainerSetup, state: TrainerState, result: UpdateResult) -> list[str]:

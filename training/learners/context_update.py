@@ -14,6 +14,7 @@ from experiences.learning.lessons.removed import RemovedLessons
 from experiences.rollouts.types import TrajectoryGroup
 from training.algorithm.advantages import GroupAdvantages, apply_filter, group_advantages
 from training.algorithm.arrays import BoolArray, FloatArray, IntArray
+from training.algorithm.convergence import groups_until_stop
 from training.algorithm.losses import PolicyLoss, policy_loss
 from training.algorithm.optimizers import Optimizer, clip_by_global_norm
 from training.policies.context import ContextPolicy
@@ -53,7 +54,10 @@ def update_context(
             for advantage, trajectory in zip(group.advantages, group.trajectories, strict=True)
         ]
     policy.compared += len(groups)
-    policy.mixed += sum(spread(group) > TOLERANCE for group in groups)
+    mixed = [spread(group) > TOLERANCE for group in groups]
+    policy.mixed += sum(mixed)
+    for group, differs in zip(groups, mixed, strict=True):
+        policy.equal = 0 if differs else policy.equal + _comparable(group)
     result = UpdateResult(observed(groups, batch.steps, whole))
     pruned = 0
     if policy.selects and policy.live.any():
@@ -115,6 +119,17 @@ def worth_reflecting(policy: ContextPolicy, config: GRPOConfig, iteration: int) 
 def too_even(policy: ContextPolicy, config: GRPOConfig) -> bool:
     """Whether too few groups had spread to learn from them."""
     return policy.compared >= MIXED_AFTER and policy.mixed < config.context.min_mixed * policy.compared
+
+
+def _comparable(group: TrajectoryGroup) -> bool:
+    """Whether at least two rewards are known: fewer say nothing of whether they differ."""
+    return sum(math.isfinite(trajectory.reward) for trajectory in group.trajectories) > 1
+
+
+def nothing_to_learn(equal: int, config: GRPOConfig) -> bool:
+    """Whether ``equal`` groups in a row had equal rewards that a run in which enough of them differ hardly ever has."""
+    total = config.n_iterations * config.batch_size
+    return config.context.stop_when_equal and equal >= groups_until_stop(total, config.context.min_mixed)
 
 
 def _advantages(drawn: Drawn, config: GRPOConfig) -> GroupAdvantages:

@@ -50,7 +50,7 @@ class ContextPolicy:
     ``kept`` are the handles of the best context that the search has found so far, with the texts of ``kept_library``,
     to which a library that is worse goes back.
     ``selects`` False gives rollouts all live lessons: nothing is drawn, and nothing can be learned about single ones.
-    ``compared`` and ``mixed`` count groups, and those with spread.
+    ``compared`` and ``mixed`` count groups, and those with spread; ``equal`` those in a row without, to the last one.
 
     ``words`` are what distinguishes the training queries: a lesson's effect may hold only where one of them occurs. It
     is estimated from the ``evidence``. Where the policy ``distinguishes`` queries, each gets the lessons that help with
@@ -76,6 +76,7 @@ class ContextPolicy:
     version: str = ""
     compared: int = 0
     mixed: int = 0
+    equal: int = 0
     kind: str = "context"
     parameters: Arrays = field(default_factory=lambda: {"theta": np.zeros(0)})
     _known: QueryEffects | None = field(default=None, init=False, repr=False, compare=False)  # of the evidence as it is
@@ -396,6 +397,7 @@ class ContextPolicy:
             "distinguishes": self.distinguishes,
             "compared": self.compared,
             "mixed": self.mixed,
+            "equal": self.equal,
             "theta": self.theta.copy(),
             **effects,
             **nested("words", self.words.state_dict()),
@@ -442,6 +444,7 @@ class ContextPolicy:
             version=str(state["version"]),
             compared=int(state["compared"]),
             mixed=int(state["mixed"]),
+            equal=int(state.get("equal", 0)),  # earlier releases did not count them
         )
         policy.parameters["theta"] = np.array(state["theta"], dtype=np.float64)
         policy.evidence.grow(len(policy.library))

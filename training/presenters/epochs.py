@@ -16,7 +16,7 @@ from experiences.lessons.selectors import Z, experiences_visible
 from experiences.models import Experience
 from training.models import TrainingRun
 from training.policies.query_words import words_by_hash
-from training.selectors.failed_rollouts import failed_rollouts, unanswered, without_signal
+from training.selectors.failed_rollouts import failed_rollouts, stopped_without_signal, unanswered, without_signal
 from training.selectors.run_lessons import EpochFigures, costs_of_finding, goes_on_from, lessons_of_run, run_epochs
 
 SHOWN: Final = 40  # lessons on the tab; the library has all of them
@@ -152,11 +152,11 @@ def nothing_changed(run: TrainingRun) -> str:
         return failed.verdict
     if not decided:
         found = unanswered(run) or f"No useful lesson was found. {without_signal(run)}".rstrip()
-        return f"{head} {found} {failed.sentence()}".rstrip()
+        return " ".join(filter(None, (head, found, stopped_without_signal(run), failed.sentence())))
     gate = decided[-1]
     return (
         f"{head} The best candidate, {_lessons(len(gate['candidate']))}, came to {gain_words(gate)}: not enough to be"
-        f" sure that it helps. {failed.sentence()}"
+        f" sure that it helps. {stopped_without_signal(run)} {failed.sentence()}"
     ).rstrip()
 
 

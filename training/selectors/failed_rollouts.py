@@ -11,7 +11,8 @@ from django.db.models.expressions import RawSQL
 from django.db.models.functions import Cast
 
 from experiences.models import GroupRecord, Question, TrajectoryRecord
-from training.models import TrainingRun
+from training.learners.context_update import nothing_to_learn
+from training.models import Iteration, TrainingRun
 
 CLASSES: Final = {
     "refused": "were refused by the model's service",
@@ -98,6 +99,20 @@ def without_signal(run: TrainingRun) -> str:
     return (
         f"{same}, so that there was nothing to compare. Add queries at which the agent succeeds only sometimes, or"
         " raise the temperature, where the service takes one."
+    )
+
+
+def stopped_without_signal(run: TrainingRun) -> str:
+    """A sentence about a run that stopped before its last iteration since rewards were equal; "" for others."""
+    last = Iteration.objects.filter(run=run).order_by("-number").values_list("number", "metrics").first()
+    if last is None or last[0] >= run.total_iterations:
+        return ""
+    equal = int(last[1].get("equal_groups") or 0)
+    if not nothing_to_learn(equal, run.configuration):
+        return ""
+    return (
+        f"The job stopped after {last[0]:,} of {run.total_iterations:,} iterations and spent nothing on the others: in"
+        f" {equal:,} groups in a row all attempts at a query had the same reward."
     )
 
 

@@ -118,8 +118,8 @@ class TrainingSlice:
             raise
         finally:
             self._writer.close()
-        if self.state.iteration >= self.run.total_iterations:
-            return self._finished(Reason.ALL_ITERATIONS)
+        if self.state.stop_reason or self.state.iteration >= self.run.total_iterations:
+            return self._finished(self.state.stop_reason or Reason.ALL_ITERATIONS)
         self._checkpoint()
         return Progressed(finished=False)
 

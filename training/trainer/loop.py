@@ -158,7 +158,7 @@ class _Loop:
         config, last = setup.config, state.iteration >= setup.config.n_iterations
         if last:
             state.stop_reason = ALL_ITERATIONS
-        evaluates = last or state.iteration % config.eval_interval == 0
+        evaluates = bool(state.stop_reason) or state.iteration % config.eval_interval == 0
         if state.baseline_success is None or not (evaluates or setup.learner.validates_after(setup, state.iteration)):
             return None, None
         return setup.learner.validate(setup, state, partial(self._validate, loop), evaluates=evaluates)

@@ -16,6 +16,7 @@ from training.trainer.state import TrainerState
 
 SEARCH = 1  # the iteration in the keys of a search's rollouts: its queries have numbers of their own
 EARLY_STOPPED = "early_stopped"  # a run's ``stop_reason``
+EQUAL_REWARDS = "equal_rewards"  # likewise
 RESAMPLES = 1_999  # signs, for a p-value that is looked at, not reported
 
 

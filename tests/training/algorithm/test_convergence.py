@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from training.algorithm.convergence import CollapseGuard, EarlyStopper, Vitals
+from training.algorithm.convergence import EQUAL_ERROR, CollapseGuard, EarlyStopper, Vitals, groups_until_stop
 
 HEALTHY = Vitals(
     success_rate=0.5, reward_mean=0.5, steps_mean=6.0, entropy=1.0, approx_kl=0.01, loss=-0.1, grad_norm=0.3
@@ -31,6 +31,32 @@ def test_a_gain_within_the_noise_is_no_gain_and_many_small_ones_add_up() -> None
 def test_stopper_counts_a_score_that_is_not_a_number_as_no_gain() -> None:
     stopper = EarlyStopper(patience=1)
     assert stopper.update(math.nan, 0.0)
+
+
+def chance_of_a_row(n: int, total: int, q: float) -> float:
+    """The probability of n failures in a row within ``total`` trials that succeed with probability q, by recursion."""
+    none = [1.0] * n + [1 - (1 - q) ** n]  # by number of trials
+    for _ in range(n + 1, total + 1):
+        none.append(none[-1] - none[-1 - n] * q * (1 - q) ** n)
+    return 1 - none[total]
+
+
+@pytest.mark.parametrize("total", [120, 300, 600, 2_000])
+@pytest.mark.parametrize("least", [0.05, 0.1, 0.3])
+def test_a_run_whose_groups_differ_often_enough_hardly_ever_stops(total: int, least: float) -> None:
+    n = groups_until_stop(total, least)
+    if n > total:
+        return
+    exact = chance_of_a_row(n, total, least)
+    assert exact <= EQUAL_ERROR
+    assert chance_of_a_row(n, total, 2 * least) < exact / 50  # a run that learns has more of them
+    assert (1 - least) ** (n - 1) * (1 + (total - n + 1) * least) > EQUAL_ERROR  # no shorter row would do
+
+
+def test_a_job_of_the_preset_may_stop_after_a_sixth_and_a_short_one_never_does() -> None:
+    assert groups_until_stop(600, 0.1) == 103
+    assert groups_until_stop(60, 0.1) > 60
+    assert groups_until_stop(600, 0.0) > 600
 
 
 def test_guard_says_nothing_about_a_healthy_run() -> None:

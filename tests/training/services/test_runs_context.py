@@ -434,6 +434,53 @@ def test_a_prompt_pack_frames_a_context_and_says_for_how_many_lessons_there_is_r
         start(operator, Agent.objects.get(id=agent.id))
 
 
+class Hopeless(SimulatedModel):
+    """It never answers a query rightly."""
+
+    def reply(self, body: Body) -> str:
+        return super().reply(body) if schema_of(body) else "Answer: no idea"
+
+
+def test_a_job_whose_groups_never_differ_ends_early_and_says_why(
+    operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(server, "brain", Hopeless(WORLD, Habits()))
+    run = start(operator, agent, n_iterations=20, context={"epochs": 1, "min_mixed": 0.3})
+    job = run_to_end(run.job)
+    assert (job.status, job.status_reason) == (Status.COMPLETED, "equal_rewards")
+    run.refresh_from_db()
+    played = Iteration.objects.filter(run=run).count()
+    assert played == run.iteration < 6
+    assert f"stopped after {played} of 20 iterations" in run.verdict["verdict"]
+    assert "all attempts at a query had the same reward" in run.verdict["verdict"]
+    assert run.verdict["changed"] is False and not EvaluationRun.objects.filter(run=run).exists()
+    ran = next(one for one in done_criteria(run) if one["name"] == "All iterations ran")
+    assert not ran["met"] and ran["detail"].endswith("stopped early: rewards were equal in each group")
+
+
+def test_a_worker_that_dies_as_a_run_stops_early_leaves_a_job_that_ends(
+    operator: Actor, agent: Agent, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last iteration is committed, and its worker dies before the job's end is."""
+    monkeypatch.setattr(server, "brain", Hopeless(WORLD, Habits()))
+    run = start(operator, agent, n_iterations=20, context={"epochs": 1, "min_mixed": 0.3})
+    finished, deaths = execution.TrainingSlice._finished, []
+
+    def dies_once(self: Any, reason: str) -> Any:
+        if not deaths:
+            deaths.append(reason)
+            raise RuntimeError("killed")
+        return finished(self, reason)
+
+    monkeypatch.setattr(execution.TrainingSlice, "_finished", dies_once)
+    job = run_to_end(run.job)
+    if job.status != Status.COMPLETED:
+        job_resume(operator, run.job)
+        job = run_to_end(run.job)
+    assert deaths == ["equal_rewards"]
+    assert (job.status, job.status_reason) == (Status.COMPLETED, "equal_rewards")
+
+
 def test_a_run_that_began_with_a_playbook_is_compared_with_the_playbook_and_on_request_with_nothing(
     operator: Actor, agent: Agent
 ) -> None:
