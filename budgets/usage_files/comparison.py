@@ -157,7 +157,10 @@ def stem(model: str) -> str:
     name = re.sub(r"^(?:[a-z]{2,6}\.)?(?:anthropic|amazon|meta|mistral|cohere|deepseek)\.", "", name)
     name = re.sub(r"[\s._]+", "-", name)
     name = re.sub(r"-v\d+$", "", name)
-    return re.sub(r"[-@](?:20\d{2}-?\d{2}-?\d{2}|latest)$", "", name)
+    name = re.sub(r"[-@](?:20\d{2}-?\d{2}-?\d{2}|latest)$", "", name)
+    # Anthropic's console writes "Claude Haiku 3.5" of claude-3-5-haiku, and "Claude Sonnet 4" of claude-sonnet-4-0.
+    name = re.sub(r"^claude-(\d(?:-\d)?)-([a-z]+)$", r"claude-\2-\1", name)
+    return re.sub(r"^(claude-[a-z]+-\d)-0$", r"\1", name)
 
 
 def shared_names(ours: Iterable[str], theirs: Iterable[str]) -> dict[str, str]:

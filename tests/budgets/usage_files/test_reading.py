@@ -33,9 +33,10 @@ ANTHROPIC_TOKENS = (
     "2026-11-26,claude-sonnet-4-5-20250929,k,Default,standard,≤ 200k,1000,200,30,4000,50,0\n"
 )
 ANTHROPIC_COST = (
-    "usage_date_utc,model,workspace,api_key,usage_type,context_window,token_type,cost_usd,cost_type\n"
-    "2026-11-26,Claude Sonnet 4.5,Default,k,message,≤ 200k,input_no_cache,0.30,token\n"
-    "2026-11-26,Claude Sonnet 4.5,Default,k,message,≤ 200k,output,0.05,token\n"
+    "usage_date_utc,model,workspace,api_key,usage_type,context_window,token_type,cost_usd,list_price_usd,cost_type,"
+    "inference_geo,speed,api_key_id,api_key_status\n"
+    "2026-11-26,Claude Sonnet 4.5,Default,k,message,≤ 200k,input_no_cache,0.30,0.35,token,not_available,,a,active\n"
+    "2026-11-26,Claude Sonnet 4.5,Default,k,message,≤ 200k,output,0.05,0.06,token,not_available,,a,active\n"
 )
 OPENROUTER = (
     "generation_id,created_at,cost_total,cost_web_search,cost_cache,tokens_prompt,tokens_completion,"
