@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from budgets.llm.usage import as_number
 from evaluation.events.otlp.agent_spans import AgentSpan, SpanKind, SpanMessage
 from evaluation.events.otlp.dialects import as_genai
 from evaluation.events.otlp.messages import (
@@ -34,9 +35,13 @@ MESSAGE_EVENTS: Final = {
     "gen_ai.assistant.message": "assistant",
     "gen_ai.tool.message": "tool",
 }
+ASKED: Final = ("input.value", "traceloop.entity.input")
+ANSWERED: Final = ("output.value", "traceloop.entity.output")
 LOGGED: Final = "agentcore.log.event"  # the name of the log record that a span was made of
 # Of a call whose sender names no operation:
 SIGNS: Final = ("gen_ai.response.model", "gen_ai.response.id", "gen_ai.usage.input_tokens")
+UNNAMED_SIGNS: Final = (*SIGNS, "gen_ai.output.messages", "gen_ai.completion.0.content", "gen_ai.completion.0.role")
+NO_MODEL: Final = ("embedding", "embeddings", "rerank", "event", "evaluator", "guardrail", "prompt", "parser")
 
 
 OPERATIONS: Final = {
@@ -72,8 +77,10 @@ def _kind(about: Mapping[str, Any]) -> SpanKind:
             return found
     if LOGGED in about:
         return SpanKind.MESSAGES
-    unnamed = not any(about.get(name) for name in SAYS_KIND)
-    return SpanKind.MODEL if unnamed and any(name in about for name in SIGNS) else SpanKind.OTHER
+    named = str(next((about[name] for name in SAYS_KIND if about.get(name)), ""))
+    signs = SIGNS if named else UNNAMED_SIGNS
+    shown = named.lower() not in NO_MODEL and any(name in about for name in signs)  # perhaps by a name of its own
+    return SpanKind.MODEL if shown else SpanKind.OTHER
 
 
 def read(span: OtlpSpan) -> AgentSpan:
@@ -96,9 +103,11 @@ def read(span: OtlpSpan) -> AgentSpan:
             tool=_text(about, "gen_ai.tool.name", "tool.name", "traceloop.entity.name") or span.name,
             call=_text(about, "gen_ai.tool.call.id", "tool_call.id"),
             arguments=parsed(
-                _first(about, "gen_ai.tool.call.arguments", "tool.parameters", "input.value", "traceloop.entity.input")
+                _first(
+                    about, "gen_ai.tool.call.arguments", "tool.parameters", *ASKED, "gcp.vertex.agent.tool_call_args"
+                )
             ),
-            result=parsed(_first(about, "gen_ai.tool.call.result", "output.value", "traceloop.entity.output")),
+            result=parsed(_first(about, "gen_ai.tool.call.result", *ANSWERED, "gcp.vertex.agent.tool_response")),
         )
     return AgentSpan(
         **common,
@@ -144,7 +153,7 @@ def _inputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[SpanM
             for one in events
             if one.name in MESSAGE_EVENTS
         ]
-        or messages_of(_first(about, "input.value", "traceloop.entity.input"), "user")
+        or messages_of(_first(about, *ASKED, "gcp.vertex.agent.llm_request"), "user")
     )
     return system + found
 
@@ -155,7 +164,7 @@ def _outputs(about: Mapping[str, Any], events: Sequence[SpanEvent]) -> list[Span
         or _numbered(about, "llm.output_messages", "message.")
         or _numbered(about, "gen_ai.completion", "", role="assistant")
         or [_choice(_body(one)) for one in events if one.name == CHOICE]
-        or messages_of(_first(about, "output.value", "traceloop.entity.output"), "assistant")
+        or messages_of(_first(about, *ANSWERED, "gcp.vertex.agent.llm_response"), "assistant")
     )
 
 
@@ -222,15 +231,14 @@ def _text(about: Mapping[str, Any], *names: str) -> str:
 
 
 def _count(about: Mapping[str, Any], *names: str) -> int:
-    found = _first(about, *names)
-    if isinstance(found, bool) or not isinstance(found, int | float):
-        return 0
-    return max(0, min(int(found), MOST_TOKENS))
+    """A count, which some senders write as a text; 0 for what is none."""
+    found = as_number(_first(about, *names))
+    return 0 if found is None else max(0, min(int(found), MOST_TOKENS))
 
 
 def _dollars(value: Any) -> float | None:
-    known = isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e6
-    return float(value) if known else None
+    found = as_number(value)
+    return found if found is not None and 0 <= found < 1e6 else None
 
 
 def _response_id(about: Mapping[str, Any]) -> str:

@@ -5,6 +5,7 @@
 - LangSmith's SDKs: ``gen_ai.prompt`` and ``gen_ai.completion`` as JSON, ``langsmith.*``
 - logfire before 4: ``request_data`` and ``response_data``
 - Claude Code's spans: ``span.type``
+- MLflow: ``mlflow.span*``, each value as JSON
 
 A name that the sender gave itself wins.
 """
@@ -87,7 +88,8 @@ def _ai_sdk(about: Attributes) -> dict[str, Any]:
 
 def _langfuse(about: Attributes) -> dict[str, Any]:
     name = "langfuse.observation"
-    asked, answered = about.get(f"{name}.input"), about.get(f"{name}.output")
+    asked = about.get(f"{name}.input", about.get("langfuse.trace.input"))
+    answered = about.get(f"{name}.output", about.get("langfuse.trace.output"))
     operation = OBSERVATIONS.get(str(about[f"{name}.type"]).lower())
     usage = parsed(about.get(f"{name}.usage_details", about.get(f"{name}.usage")))
     cost = parsed(about.get(f"{name}.cost_details"))
@@ -165,6 +167,20 @@ def _logfire(about: Attributes) -> dict[str, Any]:
     }
 
 
+def _mlflow(about: Attributes) -> dict[str, Any]:
+    """Its attributes are all JSON."""
+    kind, usage = str(parsed(about["mlflow.spanType"])).strip('"').lower(), parsed(about.get("mlflow.chat.tokenUsage"))
+    asked, answered = about.get("mlflow.spanInputs"), about.get("mlflow.spanOutputs")
+    return (_usage(usage) if isinstance(usage, dict) else {}) | {
+        "gen_ai.operation.name": {"chat_model": MODEL, "llm": MODEL, "tool": TOOL, "retriever": TOOL}.get(kind, AGENT),
+        "gen_ai.request.model": str(about.get("mlflow.llm.model") or "").strip('"'),
+        "gen_ai.input.messages": asked,
+        "gen_ai.output.messages": answered,
+        "gen_ai.tool.call.arguments": asked,
+        "gen_ai.tool.call.result": answered,
+    }
+
+
 def _claude_code(about: Attributes) -> dict[str, Any]:
     kind = CLAUDE_SPANS.get(str(about["span.type"]))
     if kind is None:
@@ -192,4 +208,5 @@ DIALECTS: Final[dict[str, Callable[[Attributes], dict[str, Any]]]] = {
     "langsmith.span.kind": _langsmith,
     "request_data": _logfire,
     "span.type": _claude_code,
+    "mlflow.spanType": _mlflow,
 }

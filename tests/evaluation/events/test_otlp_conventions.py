@@ -98,7 +98,7 @@ def test_a_field_has_a_name_in_each_convention_and_the_first_counts(field: str, 
 
 @pytest.mark.parametrize(
     ("given", "tokens"),
-    [(True, 0), ("12", 0), (None, 0), (-1, 0), (0, 0), (1, 1), (2.9, 2), (MOST_TOKENS, 2**31 - 1), (2**31, 2**31 - 1)],
+    [(True, 0), ("12", 12), (None, 0), (-1, 0), (0, 0), (1, 1), (2.9, 2), (MOST_TOKENS, 2**31 - 1), (2**31, 2**31 - 1)],
 )
 def test_a_number_of_tokens_fits_its_column(given: Any, tokens: int) -> None:
     assert model(**{"gen_ai.usage.input_tokens": given}).input_tokens == tokens
@@ -108,7 +108,7 @@ def test_a_number_of_tokens_fits_its_column(given: Any, tokens: int) -> None:
     ("given", "cost"),
     [
         (True, None),
-        ("1", None),
+        ("1", 1.0),
         (-0.01, None),
         (0, 0.0),
         (0.25, 0.25),

@@ -257,3 +257,42 @@ def test_an_agent_whose_calls_are_unknown_has_its_answer() -> None:
     span = OtlpSpan("t", "s", "", "agent", 1, 2, "", about | {"langfuse.observation.output": '"Because."'})
     found = trajectory_of([read(span)], 0, cost_of=cost_of)
     assert found.query == "Why?" and [step.action["parameters"] for step in found.steps] == [{"text": "Because."}]
+
+
+SAID = {
+    "gen_ai.input.messages": json.dumps([{"role": "user", "parts": [{"type": "text", "content": ASKED}]}]),
+    "gen_ai.output.messages": json.dumps([{"role": "assistant", "parts": [{"type": "text", "content": ANSWERED}]}]),
+    "gen_ai.usage.input_tokens": 20,
+    "gen_ai.usage.output_tokens": 5,
+}
+OTHERS: dict[str, dict[str, Any]] = {
+    "counts as texts": SAID
+    | {"gen_ai.operation.name": "chat", "gen_ai.usage.input_tokens": "20", "gen_ai.usage.output_tokens": "5"},
+    "an operation of a name of its own": SAID | {"gen_ai.operation.name": "responses"},
+    "no operation and no counts": {
+        "gen_ai.request.model": "m", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": ASKED,
+        "gen_ai.completion.0.content": ANSWERED,
+    },
+    "Langfuse with the words at the trace": {
+        "langfuse.observation.type": "generation", "langfuse.observation.usage_details": '{"input": 20, "output": 5}',
+        "langfuse.trace.input": json.dumps({"q": ASKED}), "langfuse.trace.output": json.dumps(ANSWERED),
+    },
+    "MLflow": {
+        "mlflow.spanType": '"CHAT_MODEL"', "mlflow.chat.tokenUsage": '{"input_tokens": 20, "output_tokens": 5}',
+        "mlflow.spanInputs": json.dumps({"messages": [{"role": "user", "content": ASKED}]}),
+        "mlflow.spanOutputs": json.dumps({"choices": [{"message": {"role": "assistant", "content": ANSWERED}}]}),
+    },
+    "Google's ADK": {
+        "gen_ai.usage.input_tokens": 20, "gen_ai.usage.output_tokens": 5, "gen_ai.request.model": "m",
+        "gcp.vertex.agent.llm_request": json.dumps({"contents": [{"role": "user", "parts": [{"text": ASKED}]}]}),
+        "gcp.vertex.agent.llm_response": json.dumps({"content": {"role": "model", "parts": [{"text": ANSWERED}]}}),
+    },
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("about", OTHERS.values(), ids=OTHERS)
+def test_one_call_is_read_by_whatever_names_its_sender_uses(about: dict[str, Any]) -> None:
+    found = trajectory_of([read(OtlpSpan("t", "s", "", "call", 1, 2, "", about))], 0, cost_of=cost_of)
+    assert found.query == ASKED
+    assert [step.action["parameters"] for step in found.steps] == [{"text": ANSWERED}]
+    assert [step.tokens for step in found.steps] == [0 if "gen_ai.prompt.0.role" in about else 25]
