@@ -25,8 +25,8 @@ from experiences.rollouts.conversations import (
     images_in,
     images_of,
 )
-from experiences.rollouts.environments.answers import boxes_in
-from experiences.rollouts.environments.scorers import scorer_of
+from experiences.rollouts.environments.answers import boxes_in, one_form
+from experiences.rollouts.environments.scorers import check_for, scorer_of
 from training.data.tables import RowTable
 
 OURS: Final = ("query", "expected_outcome", "metadata")
@@ -37,7 +37,7 @@ QUERIES: Final = (
 ANSWERS: Final = (
     *("expected_outcome", "answer", "final_answer", "expected_answer", "expected_output", "expected", "ideal"),
     *("ground_truth", "reward_model", "reference_answer", "reference", "target", "label", "gold", "solution"),
-    *("completion", "output", "response", "chosen"),
+    *("completion", "output", "response", "chosen", "answers"),
 )
 CONVERSATIONS: Final = ("messages", "conversations", "conversation", "prompt", "input", "question")
 ROLES: Final = {"human": "user", "gpt": "assistant", "chatgpt": "assistant", "bot": "assistant", "model": "assistant"}
@@ -56,6 +56,11 @@ MAX_WRONG: Final = 5
 _NUMBER: Final = re.compile(r"-?(?:0|[1-9]\d{0,17})(?:\.\d{1,17})?(?:[eE][-+]?\d{1,2})?")
 _GSM8K: Final = re.compile(r"\n####\s*([^\n]+?)\s*\Z")
 _PYTHON: Final = re.compile(r"\s*[{\[]\s*(?:'|None\b|True\b|False\b|\w+\s*:)")
+_OBJECT: Final = re.compile(
+    r"(?:OrderedDict|defaultdict|Counter|array|tensor|Decimal|Timestamp|np\.\w+|datetime\.\w+)\(.*\)", re.DOTALL
+)
+_PYTHON_VALUE: Final = "{!r} is a Python value as text, not JSON; write it with json.dumps."
+MISSING: Final = frozenset({"null", "NULL", "None", "NaN", "nan", "<NA>"})  # as programs write a cell without a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +77,7 @@ class ColumnMapping:
 
 def guessed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]] = ()) -> ColumnMapping | None:
     """The mapping that the names of columns suggest; None: none does."""
-    by_name = {re.sub(r"[\s-]+", "_", name.strip().casefold()): name for name in reversed(columns)}
+    by_name = {_plain_name(name): name for name in reversed(columns)}
     query = next((by_name[name] for name in QUERIES if name in by_name), "")
     if not query:
         return None
@@ -81,6 +86,11 @@ def guessed(columns: Sequence[str], rows: Sequence[Mapping[str, Any]] = ()) -> C
     if not answers and not _conversation(first.get(query)) and len(columns) == 2:
         answers = [name for name in columns if name != query]
     return ColumnMapping(query, answers[0] if answers else "")
+
+
+def _plain_name(name: str) -> str:
+    """A column's name with underscores between its words, also where they are in camel case."""
+    return re.sub(r"[\s-]+|(?<=[a-z\d])(?=[A-Z])", "_", name.strip()).casefold()
 
 
 def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
@@ -96,6 +106,12 @@ def mapped(table: RowTable, mapping: ColumnMapping) -> list[dict[str, Any]]:
     rows, wrong = [], []
     for number, row in enumerate(table.rows, start=1):
         try:
+            answer = row.get(mapping.answer)
+            if table.flat and isinstance(answer, str) and answer.strip() in MISSING:
+                meant = json.dumps({"answer": answer.strip()})
+                raise ValueError(
+                    f"its answer {answer.strip()!r} is how programs write a missing one; if meant: {meant}."
+                )
             rows.append(_row(row, mapping, numbers))
         except ValueError as error:
             wrong.append(f"Row {number}: {error}")
@@ -134,8 +150,19 @@ def never_right(row: Mapping[str, Any]) -> str:
         for one in answer if isinstance(answer, list) and answer else [answer]:
             if one is None:
                 return "its answer is null; give the right answer, or leave the row out."
-            if one in ([], {}) or (isinstance(one, str) and not one.strip()):
+            if one in ([], {}) or (isinstance(one, str) and not one_form(one).strip()):
                 return "its answer is empty; give the right answer, or leave the row out."
+            if isinstance(one, dict | list):
+                return (
+                    "its answer is an object or a list within a list, which no text equals; give json_schema instead."
+                )
+            if isinstance(one, str) and one.lstrip().startswith("{") and _is_python(one):
+                return _PYTHON_VALUE.format(one[:40])
+    if expected:
+        try:
+            check_for(expected)
+        except ValueError as error:
+            return str(error)
     return ""
 
 
@@ -144,7 +171,7 @@ def written_by_python(row: Mapping[str, Any]) -> str:
     files such a text is an answer: some services write lists so."""
     for one in (row.get("expected_outcome") or {}).values():
         if isinstance(one, str) and _is_python(one):
-            return f"{one[:40]!r} is a Python value as text, not JSON; write it with json.dumps."
+            return _PYTHON_VALUE.format(one[:40])
     return ""
 
 
@@ -185,6 +212,8 @@ def _expected(value: Any, numbers: bool) -> dict[str, Any]:
     if isinstance(value, Mapping):
         if "ground_truth" in value:  # verl's reward_model
             return {"answer": _final(value["ground_truth"])}
+        if isinstance(value.get("text"), list):  # SQuAD's answers
+            return {"answer": value["text"]}
         return dict(value)
     if (messages := _conversation(value)) is not None:
         value = messages[-1]["content"]
@@ -223,6 +252,8 @@ def _all_numbers(cells: Sequence[Any]) -> bool:
 
 
 def _is_python(text: str) -> bool:
+    if _OBJECT.fullmatch(text.strip()):
+        return True
     if not _PYTHON.match(text) or len(text) > 10_000:
         return False
     try:

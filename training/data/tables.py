@@ -91,7 +91,8 @@ def _text(name: str, text: str) -> RowTable:
 
 
 def _json(text: str, *, whole: bool) -> list[dict[str, Any]] | None:
-    """The rows of a JSON array, or of an object that holds one list of objects ("data"); None: it is JSONL.
+    """The rows of a JSON array, or of an object. An object holds one list of objects ("data"), a list of cells for each
+    column, or the only row. None: it is JSONL.
 
     Raises:
         Invalid: it is an array that can't be read.
@@ -107,14 +108,23 @@ def _json(text: str, *, whole: bool) -> list[dict[str, Any]] | None:
     except (ValueError, RecursionError):
         raise refused("The file is not JSON that can be read.") from None
     if isinstance(value, dict):
-        lists = [one for one in value.values() if isinstance(one, list) and one and isinstance(one[0], dict)]
-        if "query" in value or len(lists) != 1:
-            return None
-        value = lists[0]
+        lists = [one for one in value.values() if isinstance(one, list)]
+        inner = [one for one in lists if one and isinstance(one[0], dict)]
+        if "query" not in value and len(inner) == 1 and not _said(inner[0]):
+            value = inner[0]
+        elif len(lists) == len(value) > 1 and not inner and len({len(one) for one in lists}) == 1:  # by columns
+            value = [dict(zip(value, cells, strict=True)) for cells in zip(*lists, strict=True)]
+        else:
+            value = [value]
     for number, row in enumerate(value, start=1):
         if not isinstance(row, dict):
             raise refused(f"Row {number} must be an object like {LIKE}.")
     return list(value)
+
+
+def _said(values: list[Any]) -> bool:
+    """Whether objects are the messages of one row, and no rows."""
+    return all(isinstance(one, dict) and ("role" in one or "from" in one) for one in values)
 
 
 def _separator(text: str) -> str:

@@ -230,7 +230,10 @@ def numeric(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
 def contains(expected: Mapping[str, Any], case_sensitive: bool) -> Check:
     """Every expected piece of text occurs in the answer, as whole words."""
     target = _target(expected, "contains", "answer")
-    pieces = [by_words(comparable(piece, case_sensitive=case_sensitive)) for piece in _several(target)]
+    texts = [comparable(piece, case_sensitive=case_sensitive) for piece in _several(target)]
+    if not all(texts):
+        raise ValueError("one of its pieces of text is empty: every answer would hold it.")
+    pieces = [by_words(text) for text in texts]
 
     def check(answer: str) -> Outcome:
         text = comparable(answer, case_sensitive=case_sensitive)

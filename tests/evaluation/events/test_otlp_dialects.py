@@ -291,7 +291,7 @@ OTHERS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("about", OTHERS.values(), ids=OTHERS)
-def test_one_call_is_read_by_whatever_names_its_sender_uses(about: dict[str, Any]) -> None:
+def test_one_call_is_read_by_the_names_of_its_sender(about: dict[str, Any]) -> None:
     found = trajectory_of([read(OtlpSpan("t", "s", "", "call", 1, 2, "", about))], 0, cost_of=cost_of)
     assert found.query == ASKED
     assert [step.action["parameters"] for step in found.steps] == [{"text": ANSWERED}]

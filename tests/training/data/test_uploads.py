@@ -297,6 +297,58 @@ def test_preview_says_how_many_queries_are_conversations() -> None:
     assert (found.conversations, [row["expected_outcome"] for row in found.rows]) == (1, [{"answer": "d"}] * 2)
 
 
+NEVER_RIGHT = {
+    "null": {"answer": None},
+    "a list of null": {"answer": ["a", None]},
+    "no width": {"answer": "\u200b"},
+    "an object": {"answer": {"value": None}},
+    "lists": {"answer": [["a"]]},
+    "a Python dict": {"answer": "{'a': 1}"},
+    "no pieces": {"contains": []},
+    "an empty piece": {"contains": ["a", ""]},
+    "no pattern": {"regex": ""},
+    "half a pattern": {"regex": "("},
+    "no schema": {"json_schema": None},
+    "no schema of JSON": {"json_schema": {"type": "nonsense"}},
+    "no rubric": {"judge": ""},
+    "another key": {"answr": 1},
+    "a wrong answer": {"answer": 1, "correct": False},
+    "a tolerance of words": {"answer": 1, "tolerance": "little"},
+}
+
+
+@pytest.mark.parametrize("expected", NEVER_RIGHT.values(), ids=NEVER_RIGHT)
+def test_what_a_launch_would_refuse_is_refused_at_upload(expected: dict[str, Any]) -> None:
+    row = json.dumps({"query": "a", "expected_outcome": expected})
+    with pytest.raises(Invalid, match="Row 2: "):
+        read_rows("q.jsonl", f"{GOOD}{row}\n".encode())
+
+
+@pytest.mark.parametrize("cell", ["null", "None", "NaN", "<NA>", "array([1])", "OrderedDict([('a', 1)])"])
+def test_a_cell_that_a_program_left_without_an_answer_is_refused(cell: str) -> None:
+    with pytest.raises(Invalid, match=r"Row 1: .*(missing|Python value)"):
+        read_rows("q.csv", f'query,expected_outcome\na,"{cell}"\n'.encode())
+    [meant] = read_rows("q.csv", b'query,expected_outcome\na,"{""answer"": ""None""}"\n')
+    assert meant["expected_outcome"] == {"answer": "None"}
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "rows"),
+    [
+        ("q.json", '{"query": "a",\n "expected_outcome": {"answer": 1}}', [("a", 1)]),
+        ("q.json", '{"question": "a",\n "answer": 1}', [("a", 1)]),
+        ("q.json", '{"messages": [{"role": "user", "content": "a"}],\n "answer": 1}', [("a", 1)]),
+        ("q.json", '{"question": ["a", "b"], "answer": [1, 2]}', [("a", 1), ("b", 2)]),
+        ("q.json", '{"version": 1, "data": [{"question": "a", "answer": 1}]}', [("a", 1)]),
+        ("q.csv", "input,expectedOutput,metadata\na,1,{}\n", [("a", 1)]),
+        ("q.jsonl", '{"question": "a", "answers": {"text": ["b", "c"], "answer_start": [1, 2]}}', [("a", ["b", "c"])]),
+    ],
+)
+def test_files_of_one_object_of_columns_and_of_other_tools_are_read(name: str, text: str, rows: list[Any]) -> None:
+    found = read_rows(name, text.encode())
+    assert [(row["query"], row["expected_outcome"]["answer"]) for row in found] == rows
+
+
 def test_preview_says_columns_rows_and_graders_or_the_fault() -> None:
     found = preview("q.csv", b"question,answer\na,1\nb,2\n")
     assert (found.columns, found.mapping, found.size) == (
