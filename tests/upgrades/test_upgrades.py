@@ -7,7 +7,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from tests.support.old_release import old_release, releases
+from tests.support.llm_server import ModelServer
+from tests.support.old_release import OldRelease, old_release, releases
+from tests.support.playbooks import PRICE
 from tests.support.workers import Fleet, eventually
 
 pytestmark = pytest.mark.thorough(reason="a second program, or a start of the product")
@@ -67,3 +69,63 @@ def test_a_job_in_progress_goes_on_after_an_upgrade(name: str, tmp_path: Path, s
             fleet.stop()
         [(after,)] = old.ask("SELECT iteration FROM training_trainingrun WHERE job_id = %s", job)
         assert after > before > 0
+
+
+# As if the upgrade came a minute after the dump.
+SOON = """
+UPDATE serving_deployment SET created_at = now() - interval '1 minute', step_began_at = now() - interval '1 minute'
+WHERE strategy = 'canary' RETURNING id
+"""
+HELD = "SELECT count(*) FROM budgets_reservation WHERE state = 'held'"
+CANARY = "SELECT state, reason FROM serving_deployment WHERE strategy = 'canary'"
+COUNTED = """
+SELECT count(*), count(*) FILTER (WHERE session ~ '^old') FROM serving_canaryobservation
+WHERE session_counted_at IS NOT NULL
+"""
+CLERK = "SELECT slug FROM experiences_agent WHERE name = 'Clerk'"
+SESSIONS = 1_000
+
+
+def test_a_canary_and_an_open_hold_go_on_after_an_upgrade(tmp_path: Path, services: None) -> None:
+    fleet = Fleet()
+    with old_release("0.1.0", tmp_path) as old, ModelServer(prices={"small": PRICE}) as server:
+        old.environment["OUTBOUND_ALLOW"] = "127.0.0.0/8"
+        [(job, _)] = old.ask(SHORTER)
+        assert len(old.ask(SOON)) == 1
+        old.ask("UPDATE experiences_modelendpoint SET base_url = %s RETURNING id", server.base_url)
+        assert old.ask(HELD) == [(1,)]
+        [(before,)] = old.ask("SELECT count(*) FROM serving_productiontrace")
+        old.manage("migrate", "--verbosity", "0")
+        try:
+            web = f"http://127.0.0.1:{fleet.web(**old.environment)}"
+            fleet.worker(concurrency=2, **old.environment)
+            fleet.beat(**old.environment)
+            eventually(lambda: old.ask(HELD) == [(0,)], seconds=60, why="the hold of the killed gateway is settled")
+            kept = "SELECT status, count(*) FROM serving_productiontrace GROUP BY 1 ORDER BY 1"
+            assert old.ask(kept) == [("interrupted", 1), ("ok", before)]
+            decided = served_until_decided(old, web)
+            # Its prompt is longer, so that it earns less; whether that or its few failures are shown first is chance.
+            assert decided[0] in ("rolled_back", "completed") and decided[1], decided
+            [(of_both, of_old)] = old.ask(COUNTED)
+            assert of_both > of_old == before
+            state = "SELECT status, error FROM jobs_job WHERE id = %s AND finished_at IS NOT NULL"
+            assert eventually(lambda: old.ask(state, job), seconds=240, why="the job ends") == [("completed", "")]
+            assert "The book adds up" in old.manage("ledger_check")
+        finally:
+            fleet.stop()
+
+
+def served_until_decided(old: OldRelease, web: str) -> tuple[str, str]:
+    """A session after the other, until the canary is no longer under way."""
+    [(slug,)] = old.ask(CLERK)
+    key = old.manage("create_api_key", "--user", "adam", "--scopes", "gateway:call", "--name", "shop after")
+    body = {"model": f"agent:{slug}", "messages": [{"role": "user", "content": "?"}]}
+    with httpx.Client(base_url=web, headers={"Authorization": f"Bearer {key}"}, timeout=60) as client:
+        for number in range(SESSIONS):
+            answer = client.post("/v1/chat/completions", json=body, headers={"x-session-id": f"new{number}"})
+            assert answer.status_code == 200, answer.text
+            if old.ask(CANARY)[0][0] != "running":
+                break
+    eventually(lambda: old.ask(CANARY)[0][0] != "running", seconds=60, why="the canary is decided")
+    [found] = old.ask(CANARY)
+    return found
