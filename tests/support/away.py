@@ -48,7 +48,7 @@ def stopped_server() -> Iterator[None]:
         pytest.skip("PostgreSQL's processes are not of this machine")
     stopped: list[int] = []
     try:
-        for pid in (postmaster, *_children(postmaster)):
+        for pid in (postmaster, *children_of(postmaster)):
             os.kill(pid, signal.SIGSTOP)
             stopped.append(pid)
         yield
@@ -71,7 +71,7 @@ def _parent(pid: int) -> int:
     return 0
 
 
-def _children(parent: int) -> list[int]:
+def children_of(parent: int) -> list[int]:
     found = []
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and _parent(int(folder.name)) == parent:

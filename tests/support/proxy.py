@@ -62,6 +62,10 @@ class Proxy:
         """Neither cut nor frozen."""
         return self._server is not None and self._flows.is_set()
 
+    def aim(self, url: str) -> None:
+        """From now on, new connections lead to the service at this address."""
+        self._parts = urlsplit(url)
+
     def heal(self) -> None:
         self._left = math.inf
         self._loop.call_soon_threadsafe(self._flows.set)

@@ -1,4 +1,4 @@
-"""A streaming standby of the tests' PostgreSQL, as a site's read replica is one."""
+"""A streaming standby of the tests' PostgreSQL, as a site's read replica is one; promoted, a primary of its own."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import signal
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -18,6 +18,7 @@ import psycopg
 from agentcore_site.embedded.ports import free_port, wait_until
 from agentcore_site.embedded.postgres import Postgres
 from agentcore_site.lib.service_paths import place_for
+from tests.support.away import children_of
 from tests.support.workers import environment
 
 
@@ -33,16 +34,31 @@ class Standby:
             connection.execute(statement)
 
     def kill(self) -> None:
-        self.process.send_signal(signal.SIGQUIT)  # ends at once, its children too
+        """SIGKILL for the server with all its sessions."""
+        for pid in (self.process.pid, *children_of(self.process.pid)):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         self.process.wait(10)
+
+    def promote(self) -> None:
+        """It waits for no standby of its own."""
+        self.say("SELECT pg_promote()")
+        self.say("ALTER SYSTEM RESET synchronous_standby_names")
+        self.say("SELECT pg_reload_conf()")
+
+    def wait_for_standbys(self) -> None:
+        """Each commit waits until a standby has it."""
+        self.say("ALTER SYSTEM SET synchronous_standby_names = '*'")
+        self.say("SELECT pg_reload_conf()")
 
 
 @contextmanager
-def standby() -> Iterator[Standby]:
+def standby(of: str | None = None) -> Iterator[Standby]:
+    """``of``: the owner's address of the database; of the tests' where there is none."""
     folder = Path(tempfile.mkdtemp(prefix="standby-"))
     folder.chmod(0o711)
     server = Postgres(place_for(folder), folder, free_port(0), {"max_connections": "300", "fsync": "off"})
-    owner = urlsplit(environment()["DATABASE_OWNER_URL"])
+    owner = urlsplit(of or environment()["DATABASE_OWNER_URL"])
     source = owner._replace(path="/", query="application_name=standby").geturl()
     copy = [server.bin / "pg_basebackup", "-D", server.data, "-X", "stream", "-c", "fast", "-R", "-d", source]
     subprocess.run([*map(str, copy)], **server.place.run_as(server.name), cwd="/", check=True, timeout=120)
