@@ -1,14 +1,15 @@
 """``make bench ARGS="fuzz [requests] [interface …]"``: hostile requests at ``manage.py up`` with shipped settings.
 
 Six callers (four roles of one organisation, the admin of another, a stranger) ask every interface. The demo trains
-meanwhile. Prints one line for each part that a caller asked of an interface, what was wrong, and the stack traces of
-the server's log. Only loopback is asked, from a data folder of its own; it ends by itself. The limits are the shipped
-ones (6,000 requests a minute and key); answers of 429 are counted apart.
+meanwhile. Prints the seed (``SEED=n`` asks the same again), one line for each part that a caller asked of an interface,
+what was wrong, and the stack traces of the server's log. Only loopback is asked, from a data folder of its own; it ends
+by itself. The limits are the shipped ones (6,000 requests a minute and key); answers of 429 are counted apart.
 """
 
 from __future__ import annotations
 
 import os
+import random
 import shutil
 import tempfile
 import threading
@@ -31,6 +32,8 @@ AT_ONCE: Final = int(os.environ.get("FUZZ_PROCESSES", "3"))
 LONGEST: Final = 60 * float(os.environ.get("FUZZ_MINUTES", "60"))
 START_SECONDS: Final = 600.0  # until the demo's people are there; a busy machine migrates for minutes
 MEND_SECONDS: Final = 5.0
+SEED: Final = int(os.environ.get("SEED", 0)) or random.SystemRandom().randrange(1, 10**6)
+PARTS: Final = 1_000  # at most, of an interface: each has a seed of its own
 TRACE: Final = "Traceback (most recent call last)"
 SHOWN: Final = 5  # stack traces
 # Of all requests, by interface; the parts that take longest come last.
@@ -65,7 +68,7 @@ def tasks(base: str, callers: list[Caller], n: int, interfaces: list[str]) -> li
         parts = -(-each // PART)
         for number in range(parts * len(who)):
             part, at = divmod(number, len(who))
-            found.append((part, partial(one, name, base, who[at], -(-each // parts), number)))
+            found.append((part, partial(one, name, base, who[at], -(-each // parts), PARTS * SEED + number)))
     return [task for _, task in sorted(found, key=lambda pair: pair[0])]
 
 
@@ -73,6 +76,7 @@ def main(arguments: list[str]) -> int:
     """Raises:
     ValueError: the first argument is no number of requests."""
     n, interfaces = int(arguments[0]) if arguments else REQUESTS, arguments[1:]
+    print(f"seed {SEED}")
     folder = Path(tempfile.mkdtemp(prefix="fuzz-"))
     folder.chmod(0o711)
     from agentcore_site.embedded.ports import free_port
