@@ -220,6 +220,7 @@ REQUEST_SECONDS = env.request_seconds()
 WEB_PROCESSES = env.integer("WEB_PROCESSES", 1, low=1, high=64)
 GATEWAY_PROCESSES = env.integer("GATEWAY_PROCESSES", 1, low=0, high=64)
 # Resident memory above which `manage.py up` starts another web process and lets this one end its requests; 0: never.
+ORGANIZATION_REQUESTS_AT_ONCE = env.integer("ORGANIZATION_REQUESTS_AT_ONCE", 8, low=1, high=10_000)
 WEB_MEMORY_MB = env.integer("WEB_MEMORY_MB", 768, low=0, high=2**20)
 # Jobs fill all cores. With 5 they get a third of the time of a web process that wants the same core.
 WORKER_NICENESS = env.integer("WORKER_NICENESS", 5, low=0, high=19)

@@ -1,18 +1,23 @@
-"""Requests take turns: so many of one key, of one session and of one address are worked on at once.
+"""Requests take turns: so many of one key, one session, one organisation and one address are worked on at once.
 
 Threads of a process share one processor. Without turns a sender of many requests at once has most of it, and pages of
 others wait. With turns who sends many waits for those before, which loses nothing: the processor is one.
 
 A large body counts from its last byte on, so a slow sender keeps no place. Who waits has no session of the database
 yet. A place is free again when the answer begins, so a long download keeps none.
+
+Whose a key or a session is says the database, after its turn: a process notes the organisation then, and counts the
+sender's next requests with those of the organisation's other keys, sessions and addresses.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Hashable
 from contextvars import ContextVar
+from functools import partial
+from hashlib import sha256
 from typing import Any, Final
 from weakref import WeakValueDictionary
 
@@ -30,6 +35,9 @@ METHODS: Final = ("POST", "PUT", "PATCH")
 WAIT_SECONDS: Final = 5.0  # for a small request: those before may wait for a service elsewhere
 TURN_BYTES: Final = 256 * 1024  # of arriving bodies: about half a millisecond of the event loop
 
+KNOWN: Final = 10_000  # senders whose organisation a process remembers
+
+_sender: Final[ContextVar[Callable[[Hashable], None] | None]] = ContextVar("notes the sender's organisation")
 _places: Final[ContextVar[list[asyncio.Semaphore] | None]] = ContextVar("places of this request", default=None)
 
 
@@ -38,12 +46,19 @@ def turn_end() -> None:
     _leave(_places.get() or [])
 
 
+def sender_belongs_to(organization: Hashable) -> None:
+    """Notes whose the key or the session of this request is."""
+    if (note := _sender.get(None)) is not None:
+        note(organization)
+
+
 class RequestTurns:
     """An ASGI application in front of another one."""
 
     def __init__(self, behind: Application) -> None:
         self._behind = behind
         self._turns: WeakValueDictionary[object, asyncio.Semaphore] = WeakValueDictionary()
+        self._organizations: dict[bytes, Hashable] = {}  # by a digest of the key or the session
         self._session = re.compile(rf"(?:^|; ?){re.escape(settings.SESSION_COOKIE_NAME)}=([^;]+)".encode())
 
     async def __call__(self, scope: dict[str, Any], receive: Any, send: Any) -> None:
@@ -51,6 +66,7 @@ class RequestTurns:
         large = scope["method"] in METHODS and _is_large(headers)
         needed, held = self._needed(scope, headers, large), list[asyncio.Semaphore]()
         _places.set(held)
+        _sender.set(partial(self._note, self._sender(headers)))
         reading, begun = LoopTurns(TURN_BYTES), False
 
         async def receive_in_turn() -> Any:
@@ -73,15 +89,27 @@ class RequestTurns:
 
     def _needed(self, scope: dict[str, Any], headers: dict[bytes, bytes], large: bool) -> list[asyncio.Semaphore]:
         """The places that a request needs, in the order in which everyone takes them."""
-        address = str((scope.get("client") or ("",))[0])
-        cookie = self._session.search(headers.get(b"cookie", b""))
-        sender = headers.get(b"authorization") or (cookie and cookie[1])
-        needed = []
+        address, sender, needed = str((scope.get("client") or ("",))[0]), self._sender(headers), []
         if large:
             needed.append(self._of((sender or address, "large"), LARGE_AT_ONCE))
         elif sender:
             needed.append(self._of(sender, AT_ONCE))
+        if (organization := self._organizations.get(sender)) is not None:
+            needed.append(self._of(organization, settings.ORGANIZATION_REQUESTS_AT_ONCE))
         return [*needed, self._of(address, OF_ADDRESS)]
+
+    def _sender(self, headers: dict[bytes, bytes]) -> bytes:
+        """A digest of the key, or of the session; empty for an anonymous request."""
+        cookie = self._session.search(headers.get(b"cookie", b""))
+        sender = headers.get(b"authorization") or (cookie[1] if cookie else b"")
+        return sha256(sender).digest() if sender else b""
+
+    def _note(self, sender: bytes, organization: Hashable) -> None:
+        if not sender or self._organizations.get(sender) == organization:
+            return
+        if len(self._organizations) >= KNOWN:
+            self._organizations.clear()
+        self._organizations[sender] = organization
 
     def _of(self, whom: object, count: int) -> asyncio.Semaphore:
         return self._turns.setdefault(whom, asyncio.Semaphore(count))

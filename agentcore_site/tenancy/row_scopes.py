@@ -10,6 +10,7 @@ from django.http import FileResponse, HttpRequest, HttpResponse
 from django.utils.functional import empty
 
 from agentcore_site.lib import row_scope
+from agentcore_site.lib.request_turns import sender_belongs_to
 from agentcore_site.tenancy.authentication import actor_of
 
 Respond = Callable[[HttpRequest], HttpResponse]
@@ -43,7 +44,10 @@ class RequestScope:
             if request.path_info.startswith("/admin/") and request.user.is_active and request.user.is_superuser:
                 self.text = row_scope.EVERYTHING
             else:
-                self.text = row_scope.scope_of([*actor_of(request).organization_ids, *self._let_in])
+                mine = actor_of(request).organization_ids
+                if mine:
+                    sender_belongs_to(min(mine))  # of several organisations: always the same one
+                self.text = row_scope.scope_of([*mine, *self._let_in])
 
 
 class RowScope:

@@ -8,9 +8,20 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from django.test import Client
 
 from agentcore_site.lib import request_turns
-from agentcore_site.lib.request_turns import AT_ONCE, LARGE, LARGE_AT_ONCE, OF_ADDRESS, RequestTurns, turn_end
+from agentcore_site.lib.request_turns import (
+    AT_ONCE,
+    LARGE,
+    LARGE_AT_ONCE,
+    OF_ADDRESS,
+    RequestTurns,
+    sender_belongs_to,
+    turn_end,
+)
+from agentcore_site.tenancy.actors import Actor
+from agentcore_site.tenancy.services import api_key_create
 
 
 class Door:
@@ -25,6 +36,8 @@ class Door:
         name = scope["path"]
         self.inside[name] += 1
         self.most[name] = max(self.most[name], self.inside[name])
+        if organization := dict(scope["headers"]).get(b"x-of"):  # as the database says it, after the turn
+            sender_belongs_to(organization)
         try:
             if name == "/waits-for-a-job":
                 turn_end()
@@ -114,6 +127,44 @@ async def test_an_address_with_many_keys_has_so_many_places_and_keeps_none_from_
     await tried.ask(2, "/other", key="Bearer b")
     assert tried.door.inside == {"/flood": OF_ADDRESS, "/anonymous": OF_ADDRESS, "/other": 2}
     await tried.end()
+
+
+async def test_keys_of_one_organisation_take_turns_from_their_second_request_on(settings: Any) -> None:
+    settings.ORGANIZATION_REQUESTS_AT_ONCE = 3
+    tried = Tried()
+    flood = [{"key": f"Bearer {number}", "address": f"10.0.1.{number}", "x_of": "flood"} for number in range(20)]
+    tried.door.open.set()
+    for one in flood:  # their first requests say whose they are
+        await tried.ask(1, "/first", **one)
+    tried.door.open.clear()
+    for one in flood:
+        await tried.ask(1, "/flood", **one)
+    await tried.ask(2, "/quiet", key="Bearer quiet", address="10.0.2.1", x_of="quiet")
+    await tried.ask(1, "/anonymous", address="10.0.2.2")
+    assert tried.door.inside == {"/flood": 3, "/quiet": 2, "/anonymous": 1, "/first": 0}
+    await tried.end()
+    assert tried.door.most["/flood"] == 3
+
+
+def test_a_process_remembers_so_many_senders(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(request_turns, "KNOWN", 10)
+    turns = RequestTurns(Door())
+    for number in range(25):
+        turns._note(str(number).encode(), number)
+    assert len(turns._organizations) <= 10 and turns._organizations[b"24"] == 24
+
+
+@pytest.mark.django_db
+def test_a_request_says_whose_its_key_is(operator: Actor, acme: Any) -> None:
+    noted: list[Any] = []
+    _, key = api_key_create(operator, name="any", scopes=["training:view"])
+    before = request_turns._sender.set(noted.append)
+    try:
+        assert Client(headers={"authorization": f"Bearer {key}"}).get("/api/v1/agents").status_code == 200
+        assert Client(headers={"authorization": "Bearer ac_wrong"}).get("/api/v1/agents").status_code == 401
+    finally:
+        request_turns._sender.reset(before)
+    assert set(noted) == {acme.pk}
 
 
 async def test_a_body_that_has_not_arrived_a_download_and_who_waits_for_a_job_keep_no_place() -> None:
