@@ -18,7 +18,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -48,10 +48,11 @@ class Work:
 
     def __init__(self, base: str, needs: dict[str, Any]) -> None:
         self.base, self.needs = base, needs
+        self.failed = Counter[str]()  # kind of work, and what came in place of its answer
         self.kinds: dict[str, Callable[[httpx.Client], bool]] = {
-            "sign-in page": lambda http: http.get("/sign-in/").status_code == 200,
-            "page": lambda http: http.get("/jobs/", cookies={"sessionid": needs["cookie"]}).status_code == 200,
-            "list": lambda http: http.get("/api/v1/agents").status_code == 200,
+            "sign-in page": lambda http: self._is("sign-in page", 200, http.get("/sign-in/")),
+            "page": lambda http: self._is("page", 200, http.get("/jobs/", cookies={"sessionid": needs["cookie"]})),
+            "list": lambda http: self._is("list", 200, http.get("/api/v1/agents")),
             "call": self._call,
             "job": self._job,
         }
@@ -79,19 +80,26 @@ class Work:
                 began = time.perf_counter()
                 try:
                     good = self.kinds[kind](http)
-                except httpx.HTTPError:
+                except httpx.HTTPError as error:
+                    self.failed[f"{kind}: {type(error).__name__}"] += 1
                     good = False
                 took.append(time.perf_counter() - began if good else None)
 
     def _call(self, http: httpx.Client) -> bool:
         body = {"model": self.needs["model"], "messages": ASKED}
-        return http.post("/v1/chat/completions", json=body).status_code == 200
+        return self._is("call", 200, http.post("/v1/chat/completions", json=body))
+
+    def _is(self, kind: str, status: int, answer: httpx.Response) -> bool:
+        """Whether the answer has that status; any other is noted, with the cause that it names."""
+        if answer.status_code != status:
+            self.failed[f"{kind}: {answer.status_code} {answer.text[:200]}"] += 1
+        return answer.status_code == status
 
     def _job(self, http: httpx.Client) -> bool:
         """From the launch until a worker has begun."""
         body = {"agent": self.needs["slug"], "config": {"n_iterations": 300}}
         job = http.post("/api/v1/training-jobs", json=body)
-        if job.status_code != 201:
+        if not self._is("job", 201, job):
             return False
         path = f"/api/v1/jobs/{job.json()['job_id']}"
         until = time.monotonic() + 60
@@ -100,7 +108,9 @@ class Work:
         http.post(f"{path}/cancel")
         while http.get(path).json()["status"] not in ("cancelled", "completed") and time.monotonic() < until:
             time.sleep(0.05)
-        return status == "running"
+        if status != "running":
+            self.failed[f"job: {status} after 60 s"] += 1
+        return bool(status == "running")
 
     def _publish(self, took: list[float | None], ended: threading.Event) -> None:
         from evaluation.events.models import ReceivedTrajectory
@@ -209,11 +219,17 @@ def during(work: Work, door: str | None, needs: dict[str, Any]) -> dict[str, lis
         flood.terminate()
         flood.wait()
         assert flood.stdout is not None
-        print(f"{door}: {flood.stdout.read().strip()} requests of the flood were answered", file=sys.stderr)
+        print(
+            f"{door}: requests of the flood that were answered, by status: {flood.stdout.read().strip()}",
+            file=sys.stderr,
+        )
     typical = {
         kind: f"{1e3 * median([one for one in took if one is not None] or [0]):.0f}" for kind, took in found.items()
     }
     print(f"{door or 'idle'}: medians in ms {typical}", file=sys.stderr)
+    for what, count in work.failed.most_common():
+        print(f"{door or 'idle'}: {count} times {what}", file=sys.stderr)
+    work.failed.clear()
     return found
 
 

@@ -17,6 +17,7 @@ import socket
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from http import HTTPStatus
@@ -44,6 +45,7 @@ class Flood:
         self.address = ("127.0.0.1", needs["port"])
         self.base = f"http://127.0.0.1:{needs['port']}"
         self.answered = 0
+        self.statuses = Counter[str]()  # of its answers, where it reads them
         self.headers = {"Authorization": f"Bearer {needs['key']}"}
 
     def gateway(self) -> None:
@@ -139,9 +141,14 @@ class Flood:
         def call() -> None:
             with httpx.Client(base_url=self.base, headers=self.headers, timeout=60) as http:
                 while True:
-                    with suppress(httpx.HTTPError):
-                        ask(http)
-                        self.answered += 1
+                    try:
+                        answer = ask(http)
+                    except httpx.HTTPError as error:
+                        self.statuses[type(error).__name__] += 1
+                        continue
+                    self.answered += 1
+                    if answer is not None:
+                        self.statuses[str(answer.status_code)] += 1
 
         for thread in [threading.Thread(target=call, daemon=True) for _ in range(CALLERS)]:
             thread.start()
@@ -160,7 +167,7 @@ if __name__ == "__main__":
     flood = Flood(json.load(sys.stdin))
 
     def end(*_: Any) -> None:
-        print(flood.answered, flush=True)
+        print(flood.answered, dict(flood.statuses), flush=True)
         os._exit(0)
 
     signal.signal(signal.SIGTERM, end)
