@@ -52,6 +52,7 @@ document.addEventListener("click", (event) => {
 function setField(name, value) {
   const field = document.querySelector(`[name="${name}"]`);
   field.value = value;
+  for (let fold = field.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
   field.dispatchEvent(new Event("input", { bubbles: true }));
 }
 

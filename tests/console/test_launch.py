@@ -130,10 +130,8 @@ def test_a_duplicate_starts_from_the_same_agent_data_and_settings(
 
 def test_every_setting_that_counts_for_the_agent_is_on_the_form_with_its_effect(console: Client, agent: Agent) -> None:
     shown = html(console.get(f"/launch/?agent={agent.pk}"))
-    assert {name for members in groups().values() for name in (one.name for one in members)} | {
-        "n_iterations",
-        "max_budget_usd",
-    } == set(fields())
+    advanced = {one.name for members in groups().values() for one in members}
+    assert advanced | {"max_budget_usd"} == set(fields())
     for field in fields().values():
         assert (f'name="{field.name}"' in shown) == counts_for(field.name, agent.runtime), field.name
         assert field.title and field.description, field.name
@@ -151,6 +149,27 @@ def test_an_agent_that_trains_on_datasets_needs_one(console: Client, operator: A
     assert response.status_code == 400 and "Choose a dataset" in text(response)
 
 
+def test_all_mistakes_of_a_launch_are_said_in_one_answer_each_at_its_field(console: Client, agent: Agent) -> None:
+    form = {"agent": agent.pk, "source": "dataset", "not_before": "tomorrow", "gamma": "2", "n_iterations": "0"}
+    response = console.post("/launch/", form)
+    shown = text(response)
+    assert response.status_code == 400 and "4 things must be corrected" in shown
+    for message in ("Choose a dataset, or upload", "Give the start as", "gamma must be", "n_iterations must be"):
+        assert shown.count(message) >= 2, message  # above the form, and at the field
+
+
+def test_the_form_asks_for_agent_data_and_budget_and_offers_what_the_last_job_had(
+    console: Client, operator: Actor, agent: Agent
+) -> None:
+    shown = html(console.get(f"/launch/?agent={agent.pk}"))
+    questions = re.findall(r"<legend>(\d\. \w+)</legend>", shown)
+    assert questions == ["1. Agent", "2. Data", "3. Budget"]
+    assert "Use its data and settings" not in shown
+    run = queued_run(operator, agent, config={"learning_rate": 0.007})
+    shown = html(console.get(f"/launch/?agent={agent.pk}"))
+    assert f'href="/launch/?from={run.pk}">Use its data and settings' in shown
+
+
 def test_a_start_that_is_no_date_is_said_at_its_field(console: Client, agent: Agent) -> None:
     response = console.post("/launch/", {"agent": agent.pk, "not_before": "tomorrow", "source": "environment"})
     assert response.status_code == 400 and "Give the start as a date and a time" in text(response)
@@ -161,7 +180,9 @@ def test_agents_and_datasets_of_others_can_not_be_chosen(
 ) -> None:
     theirs = agent_create(charlie, name="Theirs")
     rows = dataset_create(charlie, name="theirs", rows=ROWS)
-    assert console.post("/launch/", {"agent": theirs.pk}).status_code == 400
+    response = console.post("/launch/", {"agent": theirs.pk, "not_before": "tomorrow"})
+    assert response.status_code == 400 and "There is no agent" in text(response)
+    assert "Give the start as" in text(response)
     response = console.post("/launch/", {"agent": agent.pk, "source": "dataset", "dataset": rows.pk})
     assert response.status_code == 400 and TrainingRun.objects.count() == 0
     assert console.get(f"/launch/?agent={theirs.pk}").status_code == 200

@@ -56,6 +56,7 @@ def test_console_launches_follows_live_and_proves(live_site: LiveSite, olivia: A
 
     # The plan follows what is typed, and says what is wrong before anything is started.
     page.goto(f"{live_site.url}/launch/")
+    page.click("text=Advanced settings")
     page.fill("[name=n_iterations]", "many")
     page.wait_for_selector("#plan >> text=must be a whole number")
     page.fill("[name=n_iterations]", "60")
@@ -92,6 +93,7 @@ def test_text_typed_while_an_answer_comes_stays(live_site: LiveSite, olivia: Any
     page.route("**/launch/data/", lambda route: (page.wait_for_timeout(600), route.continue_()))
     with page.expect_response("**/launch/data/"):
         page.select_option("select[name=dataset]", index=1)
+        page.click("text=Advanced settings")
         page.fill("[name=n_iterations]", "77")
         page.fill("[name=max_budget_usd]", "3")
     page.wait_for_selector("#plan >> text=77 ×")

@@ -49,6 +49,7 @@ def test_a_refused_plan_is_repaired_and_a_stopped_job_asks(
 
     budget_set_limit(Actor(adam), organization=acme, limit_micros=200_000)
     page.goto(f"{live_site.url}/launch/?agent={reader.pk}&dataset={rows.pk}&source=dataset")
+    page.click("text=Advanced settings")
     page.fill("[name=n_iterations]", "500")
     page.wait_for_selector("#plan button.primary[disabled]")
     page.click("#plan >> text=Set iterations to")

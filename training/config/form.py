@@ -19,8 +19,8 @@ from training.schema import GRPOConfig
 # The groups of the advanced settings, in their order. What no group names falls under "Rollouts".
 GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "Size and pace": (
-        "algorithm", "learner", "batch_size", "n_trajectories_per_query", "learning_rate", "checkpoint_interval",
-        "seed", "warm_start", "max_monthly_budget_usd",
+        "n_iterations", "algorithm", "learner", "batch_size", "n_trajectories_per_query", "learning_rate",
+        "checkpoint_interval", "seed", "warm_start", "max_monthly_budget_usd",
     ),
     "Advantages and credit": (
         "scale_rewards", "baseline", "adv_eps", "std_ddof", "advantage_filter", "credit", "gamma", "step_advantage_w",
@@ -41,7 +41,7 @@ GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
         "early_stopping",
     ),
 }  # fmt: skip
-PLAIN: Final = ("n_iterations", "max_budget_usd")  # are above the advanced settings
+PLAIN: Final = ("max_budget_usd",)  # are above the advanced settings
 
 
 @dataclass(frozen=True)

@@ -196,7 +196,7 @@ def run_estimate(
         Invalid: the configuration is wrong.
     """
     require(actor, "view", agent.organization_id)
-    parsed, warnings = _config(config, preset, agent)
+    parsed, warnings = run_config(config, preset, agent)
     n_queries = dataset.size if dataset is not None else n_queries
     if n_queries is not None:
         n_train, n_selection, n_held_out = split_counts(n_queries, **shares(parsed))
@@ -241,7 +241,7 @@ def _validated(agent: Agent, data: RequestedData, config: Mapping[str, Any] | No
     if dataset is not None and dataset.archived_at is not None:
         message = f"{dataset.name} is archived. Restore it, or choose another dataset."
         raise Conflict(message, fields={"data": message})
-    parsed, warnings = _config(config, preset, agent)
+    parsed, warnings = run_config(config, preset, agent)
     cleaned = clean_rows(list(data.rows)) if data.rows is not None else None
     from_rows = dataset is not None or cleaned is not None
     if from_rows:
@@ -267,7 +267,12 @@ def _domain(agent: Agent, dataset: Dataset | None, rows: list[dict[str, Any]] | 
     return given or (known.domain if known is not None else "")
 
 
-def _config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
+def run_config(config: Mapping[str, Any] | None, preset: str, agent: Agent) -> tuple[GRPOConfig, list[str]]:
+    """(configuration, warnings) of a run of this agent.
+
+    Raises:
+        Invalid: the configuration is wrong; ``fields`` names each mistake.
+    """
     asked = dict(config or {})
     raw = {"preset": preset, **asked}
     try:

@@ -3,7 +3,8 @@ except an uploaded dataset."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 from django.contrib import messages
 from django.http import HttpRequest, HttpResponse
@@ -21,16 +22,17 @@ from experiences.agents.selectors import dataset_rows
 from experiences.agents.services.datasets import dataset_create, dataset_update
 from experiences.agents.services.endpoint_checks import endpoint_check
 from experiences.lessons.selectors import domains
-from experiences.models import Dataset
+from experiences.models import Agent, Dataset
 from experiences.models.trajectories import DatasetOrigin
 from training.data.uploads import read_rows
 from training.forms import LaunchForm
 from training.models import TrainingRun
 from training.presenters.requests import launch_call
-from training.selectors.runs import run_get
-from training.services.runs import run_estimate, run_start
+from training.selectors.runs import run_get, runs_visible
+from training.services.runs import run_config, run_estimate, run_start
 
 PREVIEW = 3
+Checked = TypeVar("Checked")
 
 
 @page
@@ -98,14 +100,17 @@ def domain(request: HttpRequest, actor: Actor) -> HttpResponse:
 
 
 def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun | None:
-    """The started run; None with ``form.errors`` set."""
+    """The started run; None with ``form.errors`` set: all mistakes of the form, or the service's own refusal."""
+    agent = _checked(form, lambda: _agent(form))
+    if form.source == "upload":
+        _checked(form, lambda: _take_upload(request, actor, form))
+    dataset = _checked(form, lambda: _dataset(form)) if form.source != "upload" else None
+    _checked(form, lambda: form.not_before)
+    if agent is not None:
+        _checked(form, lambda: run_config(form.config(), form.preset, agent))
+    if agent is None or form.errors:
+        return None
     try:
-        if form.source == "upload":
-            _take_upload(request, actor, form)
-        agent = form.agent
-        if agent is None:
-            raise Invalid("Choose an agent.", fields={"agent": "Choose an agent."})
-        dataset = _dataset(form)
         endpoint_check(actor, agent)
         return run_start(
             actor,
@@ -121,6 +126,26 @@ def _start(request: HttpRequest, actor: Actor, form: LaunchForm) -> TrainingRun 
     except DomainError as error:
         form.refuse(error)
         return None
+
+
+def _checked(form: LaunchForm, check: Callable[[], Checked]) -> Checked | None:
+    """The value of a check; None where its refusal was added to the form's errors."""
+    try:
+        return check()
+    except DomainError as error:
+        form.refuse(error)
+        return None
+
+
+def _agent(form: LaunchForm) -> Agent:
+    try:
+        agent, message = form.agent, "Choose an agent."
+    except Missing as error:
+        agent, message = None, error.message
+        form.typed.pop("agent")
+    if agent is None:
+        raise Invalid(message, fields={"agent": message})
+    return agent
 
 
 def _dataset(form: LaunchForm) -> Dataset | None:
@@ -203,6 +228,7 @@ def _form_context(form: LaunchForm) -> dict[str, Any]:
         "agent": agent,
         "dataset": dataset,
         "preview": preview,
+        "last_job": runs_visible(form.actor).filter(agent=agent).order_by("-job__created_at").first() if agent else None,
         "domains": domains(form.actor),
         "edits_domain": dataset is not None and form.actor.may("dataset.edit", dataset.organization_id),
     }
