@@ -1,7 +1,7 @@
 # Two commands matter: `make run` and `make test`. Both set up what they need.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help run demo-loop demo-ace chaos-hosts test test-all test-fast mutants coverage bench lint manifests docs wheel pictures openapi lock setup
+.PHONY: help run demo-loop demo-ace chaos-hosts test test-all test-fast mutants bench lint manifests docs wheel pictures openapi lock setup
 
 help: ## This list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
@@ -31,7 +31,8 @@ test: ## Every promise once, on real services (WORKERS=2 processes, each with se
 	@.ci/programs
 	@WORKERS=$(WORKERS) .ci/tests $(ARGS)
 
-test-all: test docs ## And the thorough ones: other programs, browsers, kills, whole runs, all seeds, branches of the core
+test-all: export COVERAGE := 1
+test-all: test docs ## And the thorough ones: other programs, browsers, kills, whole runs, all seeds; lines and branches are counted
 	@WORKERS=$(WORKERS) .ci/tests --rest
 
 test-fast: ## The tests that need no database, broker or browser, in under two minutes; starts no service
@@ -41,10 +42,6 @@ test-fast: ## The tests that need no database, broker or browser, in under two m
 mutants: ## Change the pure core and run its fast tests, which have to notice (SEED=, ARGS="--module NAME --sample 60")
 	@.ci/setup dev
 	@nice .venv/bin/python -m tests.mutants $(ARGS)
-
-coverage: ## Lines and branches of every module that the tests run in their own processes (ARGS="tests/jobs" narrows it)
-	@.ci/setup dev
-	@.venv/bin/python -m pytest -q -n $(WORKERS) --dist worksteal -m "not bench and not alone" --cov --cov-report=term:skip-covered $(if $(ARGS),$(ARGS),--cov-fail-under=90)
 
 wheel: docs ## The package as people install it, with its pages and documents: dist/agentcore-*.whl
 	@.ci/setup dev

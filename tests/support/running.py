@@ -13,6 +13,7 @@ from django.test import override_settings
 from agentcore_site.jobs import lease, lifecycle
 from agentcore_site.jobs.models import ENDED, Job, Status
 from agentcore_site.jobs.tasks import run_slice
+from experiences.trajectories import rollout_writer
 
 SMALL = {
     "n_iterations": 12,
@@ -40,8 +41,13 @@ def run_to_end(job: Job, *, slices: int = 1000) -> Job:
 
 @contextmanager
 def _without_keeper() -> Iterator[None]:
-    """The thread that renews the lease and reads requests sees nothing of a test's transaction: to it no job exists."""
-    with override_settings(JOB_LEASE_SECONDS=600), patch.object(lease, "POLL_SECONDS", 600):
+    """Threads see nothing of a test's transaction: to them no job exists. The one that renews the lease and the one that
+    writes rollouts which take longer than half a second, as on a slow machine, don't come to work."""
+    with (
+        override_settings(JOB_LEASE_SECONDS=600),
+        patch.object(lease, "POLL_SECONDS", 600),
+        patch.object(rollout_writer, "FREE_LINGER", 600),
+    ):
         yield
 
 
