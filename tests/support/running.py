@@ -41,8 +41,8 @@ def run_to_end(job: Job, *, slices: int = 1000) -> Job:
 
 @contextmanager
 def _without_keeper() -> Iterator[None]:
-    """Threads see nothing of a test's transaction: to them no job exists. The one that renews the lease and the one that
-    writes rollouts which take longer than half a second, as on a slow machine, don't come to work."""
+    """Threads see nothing of a test's transaction: to them no job exists. The one that renews the lease does no work
+    here, nor does the one that writes rollouts which take half a second, as they do on a slow machine."""
     with (
         override_settings(JOB_LEASE_SECONDS=600),
         patch.object(lease, "POLL_SECONDS", 600),

@@ -228,7 +228,9 @@ def _form_context(form: LaunchForm) -> dict[str, Any]:
         "agent": agent,
         "dataset": dataset,
         "preview": preview,
-        "last_job": runs_visible(form.actor).filter(agent=agent).order_by("-job__created_at").first() if agent else None,
+        "last_job": runs_visible(form.actor).filter(agent=agent).order_by("-job__created_at").first()
+        if agent
+        else None,
         "domains": domains(form.actor),
         "edits_domain": dataset is not None and form.actor.may("dataset.edit", dataset.organization_id),
     }
