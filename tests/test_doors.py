@@ -194,6 +194,7 @@ CONSOLE_WRITES = {
     "jobs/<uuid:job_id>/unpin/": "view",
     "jobs/<uuid:job_id>/pause/": "run.pause",
     "jobs/<uuid:job_id>/resume/": "run.resume",
+    "jobs/<uuid:job_id>/go-on/": "run.start",
     "budgets/of-job/<uuid:job_id>/ask/": "run.resume",
     "jobs/<uuid:job_id>/cancel/": "run.cancel",
     "jobs/<uuid:job_id>/share/": "share.edit",
@@ -399,6 +400,7 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("delete", "training-jobs/<uuid:pk>/pin"): ("view", {}),
     ("post", "training-jobs/<uuid:pk>/pause"): ("run.pause", {}),
     ("post", "training-jobs/<uuid:pk>/resume"): ("run.resume", {}),
+    ("post", "training-jobs/<uuid:pk>/go-on"): ("run.start", {"max_budget_usd": 1}),
     ("post", "training-jobs/<uuid:pk>/cancel"): ("run.cancel", {}),
     ("post", "jobs/<uuid:pk>/share"): ("share.edit", {}),
     ("delete", "jobs/<uuid:pk>/share/<uuid:link>"): ("share.edit", {}),
@@ -434,11 +436,13 @@ REST_WRITES: dict[tuple[str, str], tuple[str, Any]] = {
     ("patch", "budgets/<int:pk>"): ("budget.edit", {"limit_usd": 500}),
     ("post", "prices"): ("price.edit", {"model": "small", "input_usd": 1, "output_usd": 2}),
 }
+MORE = {"training.go_on": {"max_budget_usd": 1}}  # parameters besides the job
 RPC: dict[str, tuple[str, Any]] = {
     "training.start_grpo": ("run.start", {"agent_id": "router-7", "config": {"n_iterations": 1}}),
     "training.get_status": ("view", "job"),
     "training.pause": ("run.pause", "job"),
     "training.resume": ("run.resume", "job"),
+    "training.go_on": ("run.start", "job"),
     "training.cancel": ("run.cancel", "job"),
     "training.evaluate": ("evaluate", {"agent_id": "router-7", "wait_seconds": 0}),
     "training.export_trajectories": ("export", "job"),
@@ -831,7 +835,7 @@ def test_a_stranger_gets_404_from_every_method(values: dict[str, Any], charlie: 
     for method, (_, params) in RPC.items():
         if method == "rpc.discover":  # names no row of anybody
             continue
-        asked = {"job_id": str(values["job_id"])} if params == "job" else params
+        asked = {"job_id": str(values["job_id"]), **MORE.get(method, {})} if params == "job" else params
         error = stranger.error(method, asked)
         assert error["code"] == 404, (method, error)
         assert "Zanzibar" not in str(error)

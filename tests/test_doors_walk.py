@@ -36,6 +36,7 @@ from tests.support.routes import CONSOLE, of_rest, parameters, routes
 from tests.support.sockets import Socket
 from tests.test_doors import (
     CONSOLE_WRITES,
+    MORE,
     NO_ROW,
     RAW,
     READS,
@@ -217,7 +218,7 @@ class Answered:
 
 def walk_rpc(walk: Walk, caller: Caller, values: dict[str, Any]) -> None:
     for method, (right, params) in RPC.items():
-        given = {"job_id": str(values["job_id"])} if params == "job" else params
+        given = {"job_id": str(values["job_id"]), **MORE.get(method, {})} if params == "job" else params
         send: Ask = lambda method=method, given=given: Answered(caller.rpc(method, given))  # noqa: E731
         walk.ask("JSON-RPC", right, send, row=method != "rpc.discover", where=method, writes=True)
 
@@ -305,7 +306,7 @@ async def test_every_role_opens_its_own_sockets_and_calls_its_own_tools(
                 counts["socket", "view", f"{role} allowed"] += 1
             for tool, method in TOOLS.items():
                 right, params = RPC[method]
-                given = {"job_id": str(run.job_id)} if params == "job" else params
+                given = {"job_id": str(run.job_id), **MORE.get(method, {})} if params == "job" else params
                 answer = await called(client, headers, tool, given)
                 refused = "You may not" in answer or "There is no" in answer or "There is nothing" in answer
                 counts["MCP", right, f"{who} asked"] += 1

@@ -13,6 +13,7 @@ urlpatterns = [
     path("jobs/<uuid:job_id>/pause/", jobs.pause, name="pause"),
     path("jobs/<uuid:job_id>/resume/", jobs.resume, name="resume"),
     path("jobs/<uuid:job_id>/cancel/", jobs.cancel, name="cancel"),
+    path("jobs/<uuid:job_id>/go-on/", jobs.go_on, name="go_on"),
     path("jobs/<uuid:job_id>/share/", jobs.share, name="share"),
     path("jobs/<uuid:job_id>/unshare/", jobs.unshare, name="unshare"),
     path("jobs/<uuid:job_id>/unshare/<uuid:link_id>/", jobs.unshare_one, name="unshare_one"),

@@ -190,7 +190,8 @@ def test_each_method_answers_by_its_own_description(
         "training.list_jobs": {},
         "rpc.discover": {},
     }
-    assert set(values) == set(METHODS)
+    # It takes a job that learned lessons: tests/training/services/test_starting_points.py.
+    assert set(values) | {"training.go_on"} == set(METHODS)
     for method, params in values.items():
         result = api.result(method, params)
         result_check(described, method, result)

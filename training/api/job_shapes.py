@@ -60,6 +60,35 @@ class JobIn(PlanIn):
     title = serializers.CharField(max_length=200, required=False, allow_blank=True)
 
 
+class GoOnIn(Strict):
+    max_budget_usd = serializers.FloatField(help_text="The most that the next job may spend.")
+    title = serializers.CharField(max_length=200, required=False, allow_blank=True)
+
+
+class GoOnQuery(Strict):
+    amount_usd = serializers.FloatField(
+        required=False, min_value=0, max_value=1e9, help_text="Default: the money that the job took."
+    )
+
+
+class GainOut(serializers.Serializer[Any]):
+    expected = serializers.FloatField(help_text="In units of reward for each query.")
+    low = serializers.FloatField(help_text="95 % interval of the gain.")
+    high = serializers.FloatField()
+
+
+class OutlookOut(serializers.Serializer[Any]):
+    """Expected gain of a further amount, by the estimates of lessons that the job stored."""
+
+    can_go_on = serializers.BooleanField()
+    reason = serializers.CharField(help_text="Why it can't go on; empty where it can.")
+    amount_usd = serializers.FloatField()
+    rollouts = serializers.IntegerField(allow_null=True, help_text="That the amount pays for, at the job's price.")
+    lessons = serializers.IntegerField(help_text="Lessons that were still tried at its end.")
+    gain = GainOut(allow_null=True, help_text="By better estimates of these lessons alone; null: not known.")
+    text = serializers.CharField()
+
+
 class SeriesQuery(Strict):
     after = serializers.IntegerField(min_value=0, max_value=BIGGEST, default=0, help_text="Iterations after this one.")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -31,11 +32,14 @@ from training.api.job_shapes import (
     DescriptionIn,
     EstimateIn,
     FailuresOut,
+    GoOnIn,
+    GoOnQuery,
     GroupRowOut,
     GroupsOut,
     GroupsQuery,
     JobFilters,
     JobIn,
+    OutlookOut,
     SeriesOut,
     SeriesQuery,
 )
@@ -45,9 +49,11 @@ from training.exports.metric_files import MetricFile, metric_lines, per_epoch
 from training.models import TrainingRun
 from training.presenters.failures import failures_of
 from training.presenters.shapes import PRIORITIES, FullEstimateOut, JobOut, JobRow
+from training.selectors import going_on
 from training.selectors.notes import comments_of
 from training.selectors.run_lessons import run_epochs
 from training.selectors.runs import group_grid, run_get, run_series, runs_visible
+from training.services.going_on import run_go_on
 from training.services.notes import (
     comment_add,
     comment_edit,
@@ -74,9 +80,9 @@ class TrainingJobViewSet(ScopedViewSet):
         "status": "job__status",
         "agent": "agent__slug",
     }
-    known_query = {"series": ("after",), "groups": ("first", "last")}
+    known_query = {"series": ("after",), "groups": ("first", "last"), "go_on": ("amount_usd",)}
     versioned, locks = ("status", "status_reason", "requested", "note", "tags"), Job
-    idempotent = ("create", "comments")
+    idempotent = ("create", "comments", "go_on")
 
     @extend_schema(summary="List training jobs", responses=JobRow(many=True))
     def list(self, request: Request) -> Response:
@@ -149,6 +155,33 @@ class TrainingJobViewSet(ScopedViewSet):
     def cancel(self, request: Request, pk: UUID) -> Response:
         """A job that a worker holds ends within one rollout's step; until then `requested` says cancel."""
         return self._moved(pk, job_cancel)
+
+    @extend_schema(
+        methods=["GET"],
+        operation_id="training_jobs_go_on_retrieve",
+        summary="What more money lets expect of a finished job",
+        parameters=[GoOnQuery],
+        responses=OutlookOut,
+    )
+    @extend_schema(
+        methods=["POST"],
+        summary="Go on with a finished job",
+        description="Starts a job of the same agent, data and settings that begins with the lessons, estimates and "
+        "rollouts of this one; it has as many iterations as the amount is expected to pay for.",
+        request=GoOnIn,
+        responses={201: JobOut},
+    )
+    @action(detail=True, methods=["get", "post"], url_path="go-on", pagination_class=None, filter_backends=[])
+    def go_on(self, request: Request, pk: UUID) -> Response:
+        run = run_get(self.actor, pk)
+        if request.method == "POST":
+            values = parsed(GoOnIn, request.data)
+            return self.once(request, lambda: self._job(run_go_on(self.actor, run, **values).job_id, status=201))
+        asked = parsed(GoOnQuery, request.query_params.dict())
+        seen = going_on.outlook(run, asked.get("amount_usd", going_on.usual_amount_usd(run)))
+        reason = going_on.fault(run)
+        gain = None if seen.gain is None else seen.gain._asdict()
+        return Response({**asdict(seen), "gain": gain, "reason": reason, "can_go_on": not reason})
 
     @extend_schema(summary="The curves of a job", parameters=[SeriesQuery], responses=SeriesOut)
     @action(detail=True, pagination_class=None)

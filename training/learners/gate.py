@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from training.algorithm.arrays import FloatArray
+from training.algorithm.gain_of_more import shrunk
 from training.algorithm.inference import PairedDifference, paired_difference, per_query
 from training.algorithm.sequential import InterimAnalysis, Sequential
 from training.policies.context import ContextPolicy
@@ -134,6 +135,7 @@ def decide(
     report = _report(setup, state, policy, candidate, compared.played, difference)
     accepted = compared.analysis.decision == "better"
     rolled_back: list[str] = []
+    unsure = unsure_of(policy)
     needs = None if accepted or difference.mean <= 0 else design(setup.config).queries_for(difference.mean, POWER)
     if accepted:
         policy.ship(candidate)
@@ -150,7 +152,19 @@ def decide(
         looks=compared.analyses,
         most_looks=compared.most,
         needs=needs,
+        unsure=unsure,
     )
+
+
+def unsure_of(policy: ContextPolicy) -> list[tuple[float, float, int]]:
+    """(mean, deviation, rollouts) of the effect of each live lesson; empty where lessons are not measured."""
+    if not policy.selects:
+        return []
+    known, live = policy.estimate(), policy.live
+    found = known.beta[live], known.error[live], policy.effects.rollouts[live]
+    if not policy.words.size:  # a regression without a prior
+        found = shrunk(*found)
+    return [(round(float(b), 6), round(float(e), 6), round(float(n))) for b, e, n in zip(*found, strict=True)]
 
 
 def _report(

@@ -250,6 +250,7 @@ class JobOut(StatusOut, JobRow):
     config = serializers.DictField()
     seed = serializers.IntegerField()
     continues = OriginOut(allow_null=True)
+    continued_by = serializers.ListField(child=serializers.UUIDField(), help_text="Jobs that went on from this one.")
     n_train = serializers.IntegerField()
     n_selection = serializers.IntegerField()
     n_held_out = serializers.IntegerField()
@@ -262,6 +263,7 @@ class JobOut(StatusOut, JobRow):
         **JobRow.computed,
         "config": lambda run: run.configuration.as_dict(),
         "continues": goes_on_from,
+        "continued_by": lambda run: [*run.continued_by.order_by("job__created_at").values_list("pk", flat=True)],
         "warnings": lambda run: [*run.warnings, *filter(None, [never_solved(run)])],
         "criteria": done_criteria,
     }

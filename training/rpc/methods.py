@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
 
@@ -29,6 +30,7 @@ from training.rpc.results import (
     StartedOut,
 )
 from training.selectors.runs import run_get, runs_visible
+from training.services.going_on import run_go_on
 from training.services.runs import run_start
 
 CANCEL_SECONDS: Final = 5.0
@@ -55,6 +57,15 @@ class StartParams(Params):
 
 class JobParams(Params):
     job_id: str
+
+
+class GoOnParams(Params):
+    """``max_budget_usd`` is the most that the next job may spend."""
+
+    job_id: str
+    max_budget_usd: float
+    title: Annotated[str, Field(max_length=200)] = ""
+    idempotency_key: str | None = None
 
 
 class ExportFilters(Params):
@@ -96,10 +107,27 @@ def start_grpo(call: Call, params: StartParams) -> dict[str, Any]:
         )
         return 200, StartedOut(run).data
 
+    return _once(call, params, "training.start_grpo", work)
+
+
+def go_on(call: Call, params: GoOnParams) -> dict[str, Any]:
+    def work() -> tuple[int, dict[str, Any]]:
+        run = run_get(call.actor, params.job_id)
+        return 200, StartedOut(
+            run_go_on(call.actor, run, max_budget_usd=params.max_budget_usd, title=params.title)
+        ).data
+
+    return _once(call, params, "training.go_on", work)
+
+
+def _once(
+    call: Call, params: StartParams | GoOnParams, operation: str, work: Callable[[], tuple[int, dict[str, Any]]]
+) -> dict[str, Any]:
+    """The work, or with an idempotency key the answer that it had before."""
     if params.idempotency_key is None:
         return work()[1]
     payload = params.model_dump(exclude={"idempotency_key"})
-    found = once(call.actor, params.idempotency_key, operation="training.start_grpo", payload=payload, work=work)
+    found = once(call.actor, params.idempotency_key, operation=operation, payload=payload, work=work)
     return dict(found.body)
 
 
@@ -178,6 +206,9 @@ def list_jobs(call: Call, params: ListParams) -> dict[str, Any]:
 
 METHODS: Final[Table] = {
     "training.start_grpo": Method(StartParams, "run.start", start_grpo, "Queue a training job.", StartedOut),
+    "training.go_on": Method(
+        GoOnParams, "run.start", go_on, "Go on with a finished job for a further amount.", StartedOut
+    ),
     "training.get_status": Method(JobParams, "view", get_status, "State of a job.", StatusOut),
     # The owner of a job may cancel it without the operator's role, so the service alone decides.
     "training.cancel": Method(JobParams, "view", cancel, "Cancel a job.", CancelledOut),

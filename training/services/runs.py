@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cache, partial
-from typing import Any
+from typing import Any, Final
 
 from django.db import transaction
 from django.utils import timezone
@@ -44,6 +44,8 @@ from training.services.promotion import warm_start
 from training.services.run_lessons import starting_library, starting_rule
 from training.services.starting_points import starting_point
 from training.splits import split_counts
+
+MOST_ITERATIONS: Final = 10_000  # that the schema allows
 
 
 @dataclass(frozen=True)
@@ -85,9 +87,11 @@ def run_start(
     priority: int = Priority.NORMAL,
     not_before: datetime | None = None,
     title: str = "",
+    after: TrainingRun | None = None,
 ) -> TrainingRun:
-    """Queues a training job. Data are a dataset, rows, or the agent's (or a named) environment. ``domain`` says what
-    rows are about; a dataset says it itself.
+    """Queues a training job. ``after`` is a run that it goes on from (``going_on.run_go_on``): the job then has as many
+    iterations as its budget is expected to pay for. Data are a dataset, rows, or the agent's (or a named)
+    environment. ``domain`` says what rows are about; a dataset says it itself.
 
     Raises:
         Missing, Forbidden: the actor may not.
@@ -104,12 +108,14 @@ def run_start(
     known = agent.environment_options if asked.environment == agent.environment else {}
     environment_addresses_check(actor, agent.organization_id, asked.environment, asked.options, known)
     pools = _pools(asked, asked.config.seed)
+    if after is not None:
+        asked = replace(asked, config=_affordable(asked, pools))
     sizes = {"n_train": len(pools.train), "n_selection": len(pools.selection), "n_held_out": len(pools.held_out)}
     planned = planning.planned(asked.config, agent, **sizes)
     choose = cache(partial(prompt_for, agent, asked.domain))
     if refused := refusals(actor, planned, choose):
         raise refused[0].error
-    run = _prepared(asked, pools, planned, choose())
+    run = _prepared(asked, pools, planned, choose(), after)
     partition_ensure(timezone.now().date().replace(day=1))
     with transaction.atomic():
         run.dataset = asked.dataset
@@ -132,14 +138,26 @@ def run_start(
     return run
 
 
-def _prepared(asked: LaunchRequest, pools: Pools, planned: Planned, prompt: ChosenPrompt) -> TrainingRun:
+def _affordable(asked: LaunchRequest, pools: Pools) -> GRPOConfig:
+    """The configuration with as many iterations as its budget is expected to pay for, and at least one. Those that were
+    asked for stay where they cost nothing."""
+    sizes = {"n_train": len(pools.train), "n_selection": len(pools.selection), "n_held_out": len(pools.held_out)}
+    config = asked.config
+    most = config.model_copy(update={"n_iterations": MOST_ITERATIONS})
+    paid = planning.planned(most, asked.agent, **sizes).affordable
+    return config if paid is None else config.model_copy(update={"n_iterations": max(paid, 1)})
+
+
+def _prepared(
+    asked: LaunchRequest, pools: Pools, planned: Planned, prompt: ChosenPrompt, after: TrainingRun | None
+) -> TrainingRun:
     """The run with all that its start decides; its job and its dataset are yet to be stored.
 
     Raises:
         ObjectsUnavailable: the checkpoint that it would begin with can't be reached.
     """
     agent, config = asked.agent, asked.config
-    start_from = starting_point(agent, config, pools, prompt.pack)
+    start_from = starting_point(agent, config, pools, prompt.pack, after=after)
     start = warm_start(agent, config, pools.environment)
     acting = with_pack(agent, prompt.pack)
     of_actions = agent.runtime == AgentRuntime.ACTION

@@ -57,9 +57,17 @@ class StartingPoint:
         return self.known.only(Library.of([entry["lesson"] for entry in library])).as_json()
 
 
-def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: PromptPack | None = None) -> StartingPoint:
+def starting_point(
+    agent: Agent,
+    config: GRPOConfig,
+    pools: Pools,
+    chosen: PromptPack | None = None,
+    *,
+    after: TrainingRun | None = None,
+) -> StartingPoint:
     """The starting point of a run of this agent on these queries. ``chosen`` is the prompt pack of the run, if it was
-    chosen by the domain of its data.
+    chosen by the domain of its data. ``after`` is the run that it goes on from, with all lessons that this still tried
+    at its end; None: the agent's last run, with the candidate that its gate refused.
 
     Raises:
         Conflict: the agent's prompt pack was altered.
@@ -68,7 +76,7 @@ def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: Promp
         return StartingPoint()
     acting = with_pack(agent, chosen)
     alone = StartingPoint(origin={"acts_by": acts_by(acting)})
-    earlier = _earlier(agent, chosen) if config.context.reuse else None
+    earlier = after or (_earlier(agent, chosen) if config.context.reuse else None)
     if earlier is None:
         return alone
     taught = _taught(earlier)
@@ -76,7 +84,7 @@ def starting_point(agent: Agent, config: GRPOConfig, pools: Pools, chosen: Promp
     if taught is None or shared:
         return replace(alone, warning=_not_used(earlier, shared))
     try:
-        return _going_on(alone, acting, earlier)
+        return _going_on(alone, acting, earlier, all_tried=after is not None)
     except (DomainError, CorruptState, KeyError) as error:
         return replace(alone, warning=f"What job {_named(earlier)} measured could not be read and is not used: {error}")
 
@@ -105,7 +113,7 @@ def _fingerprint(value: Any) -> str:
     return hashlib.sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun) -> StartingPoint:
+def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun, *, all_tried: bool) -> StartingPoint:
     checkpoint = latest(earlier)
     if checkpoint is None or not earlier.learns_context:
         return begun
@@ -113,7 +121,7 @@ def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun) -> Start
     then, now = earlier.origin.get("acts_by", {}), begun.origin["acts_by"]
     changed = [name for name, value in now.items() if then.get(name, value) != value]
     known, weight = PriorEstimates.of(policy), CHANGED_WEIGHT if changed else 1.0
-    lessons = [library_entry(row, "proposed") for row in _refused(agent, policy, earlier.configuration)]
+    lessons = [library_entry(row, "proposed") for row in _tried(agent, policy, earlier, all_tried=all_tried)]
     origin = {
         **begun.origin,
         "refused": len(lessons),
@@ -124,11 +132,13 @@ def _going_on(begun: StartingPoint, agent: Agent, earlier: TrainingRun) -> Start
     return replace(begun, run=earlier, lessons=lessons, known=known.weighed(weight), origin=origin)
 
 
-def _refused(agent: Agent, policy: ContextPolicy, config: GRPOConfig) -> Iterator[Experience]:
-    """Lessons of the candidate that a run of this configuration ended with and did not ship, by their current rows.
-    Lessons that a person pruned or reworded since are left out."""
-    chosen = policy.candidate(config.context.ship_confidence) if policy.selects else policy.keeps
-    wanted = [handle for handle in chosen.handles if handle not in policy.shipped]
+def _tried(agent: Agent, policy: ContextPolicy, earlier: TrainingRun, *, all_tried: bool) -> Iterator[Experience]:
+    """Lessons of the candidate that a run ended with and did not ship, or all that it still tried, by their current
+    rows. Lessons that a person pruned or reworded since are left out."""
+    confidence = earlier.configuration.context.ship_confidence
+    chosen = policy.candidate(confidence).handles if policy.selects else policy.keeps.handles
+    tried = [lesson.handle for lesson in policy.library if lesson.live] if all_tried else chosen
+    wanted = [handle for handle in tried if handle not in policy.shipped]
     rows = Experience.objects.filter(agent=agent, handle__in=wanted, status=ExperienceStatus.PROPOSED)
     for row in checked(of_agent(agent, rows.order_by("handle"))):
         draft = policy.library.get(row.handle)

@@ -41,7 +41,8 @@ class GateReport:
     ``tokens`` is the approximate size of the candidate in a call, ``lessons_each`` the number of lessons of a query,
     both on average over the queries of training; ``where`` is the result of ``gate.where``. ``needs`` is set for a
     refused candidate that did better: with so many selection queries a true gain of that size is found in four of five
-    runs (None: with more than 200).
+    runs (None: with more than 200). ``unsure`` has (mean, deviation, rollouts) of the effect of each lesson that was
+    still tried at the end of a run which measures them.
     """
 
     iteration: int
@@ -68,6 +69,7 @@ class GateReport:
     final: bool = True
     kept: bool = False
     needs: int | None = None
+    unsure: list[tuple[float, float, int]] = field(default_factory=list)
 
 
 @dataclass

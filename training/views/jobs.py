@@ -53,8 +53,10 @@ from training.presenters.requests import again_call, watch_call
 from training.presenters.shapes import JobRow
 from training.presenters.summaries import success_sparks
 from training.presenters.tabs import tab_context, tabs_of
+from training.selectors import going_on
 from training.selectors.notes import comments_of, pinned_jobs
 from training.selectors.runs import SERIES_METRICS, described, run_get, run_series, run_verdict, runs_visible, searched
+from training.services.going_on import run_go_on
 
 SHARE_CHOICES: Final = (1, 7, SHARE_DAYS, 90, 366)  # days
 STATUSES = ("running", "queued", "paused", "completed", "failed", "cancelled")
@@ -179,6 +181,19 @@ def cancel(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
 
 
 @post_page
+def go_on(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
+    """Starts the next job from a finished one. A refusal is shown on the page of the finished job."""
+    run = run_get(actor, job_id)
+    try:
+        amount = float(request.POST.get("max_budget_usd", ""))
+    except ValueError:
+        raise Invalid("Give an amount in dollars.", fields={"max_budget_usd": "Not a number."}) from None
+    further = run_go_on(actor, run, max_budget_usd=amount)
+    messages.success(request, "The next job is queued. This page follows it live.")
+    return redirect("training:job", job_id=further.pk)
+
+
+@post_page
 def share(request: HttpRequest, actor: Actor, job_id: Any) -> HttpResponse:
     """Makes a link and shows it, once."""
     run = run_get(actor, job_id)
@@ -235,8 +250,14 @@ def _permissions(run: TrainingRun, actor: Actor, may: frozenset[str]) -> dict[st
         "can_cancel": run.job.active and may_cancel(actor, run.job),
         "can_duplicate": "run.start" in may,
         "can_share": "share.edit" in may,
+        **(_further(run) if "run.start" in may and not going_on.fault(run) else {}),
         **(_stopped(run, may) if status == Status.PAUSED else {}),
     }
+
+
+def _further(run: TrainingRun) -> dict[str, Any]:
+    """The amount for which a finished job goes on, and the gain that it lets expect."""
+    return {"further": going_on.outlook(run, going_on.usual_amount_usd(run))}
 
 
 def _stopped(run: TrainingRun, may: frozenset[str]) -> dict[str, Any]:

@@ -109,6 +109,55 @@ def ended(run: TrainingRun) -> ContextPolicy:
     return policy
 
 
+def test_a_finished_run_goes_on_by_one_click_with_all_that_it_still_tried(
+    operator: Actor, agent: Agent, first: TrainingRun, client: Client, olivia: Any, stella: Any
+) -> None:
+    """By the page, by REST and by JSON-RPC; the amount decides how many iterations there are."""
+    client.force_login(olivia)
+    page, door = f"/jobs/{first.pk}/", f"/api/v1/training-jobs/{first.pk}/go-on"
+    seen = client.get(door).json()
+    assert seen["can_go_on"] and seen["lessons"] == int(ended(first).live.sum()) and seen["gain"]["expected"] >= 0
+    assert seen["rollouts"] > 0 and seen["text"] in html(client.get(page)).replace("&#x27;", "'")
+    more = client.get(door, {"amount_usd": 10 * seen["amount_usd"]}).json()
+    assert more["gain"]["expected"] >= seen["gain"]["expected"] and more["rollouts"] > seen["rollouts"]
+    # The page starts it.
+    answer = client.post(f"{page}go-on/", {"max_budget_usd": seen["amount_usd"]})
+    second = TrainingRun.objects.exclude(pk=first.pk).get()
+    assert (answer.status_code, answer["Location"]) == (302, f"/jobs/{second.pk}/")
+    assert (second.continues, second.dataset, second.seed) == (first, first.dataset, first.seed)
+    assert second.job.title == f"{first.job.title}, further"
+    mine, theirs = second.configuration.as_dict(), first.configuration.as_dict()
+    changed = {name for name in mine if mine[name] != theirs[name]}
+    assert changed <= {"max_budget_usd", "n_iterations"} and mine["max_budget_usd"] == seen["amount_usd"]
+    before, now = ended(first), began(second)
+    live = {lesson.handle for lesson in before.library if lesson.live}
+    assert {one.handle for one in now.library} == live and np.array_equal(now.evidence.group, before.evidence.group)
+    assert f'href="/jobs/{second.pk}/"' in html(client.get(page))
+    assert client.get(f"/api/v1/training-jobs/{first.pk}").json()["continued_by"] == [str(second.pk)]
+    assert 'id="go-on"' not in html(client.get(f"/jobs/{second.pk}/"))  # it is not done
+    refused = client.post(door.replace(str(first.pk), str(second.pk)), {"max_budget_usd": 1}, "application/json")
+    assert refused.status_code == 409 and "has not completed" in refused.json()["detail"]
+    job_cancel(operator, second.job)
+    # Twice the money pays for more iterations; an amount that is none is refused with the field.
+    wrong = client.post(door, {"max_budget_usd": -1}, "application/json")
+    assert wrong.status_code == 400 and "max_budget_usd" in wrong.content.decode()
+    twice = client.post(door, {"max_budget_usd": 2 * seen["amount_usd"]}, "application/json")
+    assert twice.status_code == 201 and twice.json()["config"]["n_iterations"] > second.total_iterations
+    job_cancel(operator, TrainingRun.objects.get(pk=twice.json()["id"]).job)
+    called = client.post(
+        "/api/v1/jsonrpc",
+        {"jsonrpc": "2.0", "id": 1, "method": "training.go_on", "params": [str(first.pk), seen["amount_usd"], "Third"]},
+        "application/json",
+    ).json()
+    third = TrainingRun.objects.get(pk=called["result"]["training_job_id"])
+    assert third.continues == first and third.job.title == "Third"
+    job_cancel(operator, third.job)
+    # A viewer sees neither the button nor the door.
+    client.force_login(stella)
+    assert 'id="go-on"' not in html(client.get(page))
+    assert client.post(door, {"max_budget_usd": 1}, "application/json").status_code == 403
+
+
 def test_the_next_run_tries_again_what_was_refused_and_counts_what_was_paid_for(
     operator: Actor, agent: Agent, first: TrainingRun, client: Client, olivia: Any
 ) -> None:
