@@ -234,6 +234,7 @@ RAW = {
     "jobs/<uuid:job_id>/groups/<int:iteration>/<int:scenario>/", "executions/<uuid:trace_id>/",
     "traces/", "traces/<uuid:production_trace_id>/", "traces/<uuid:production_trace_id>/json/",
     "endpoints/", "tool-servers/", "releases/<uuid:release_id>/json/", "releases/<uuid:release_id>/tensorzero/",
+    "releases/<uuid:release_id>/skill/", "api/v1/releases/<uuid:pk>/skill",
     "api/v1/trajectories", "api/v1/trajectories/<uuid:pk>", "api/v1/training-jobs/<uuid:pk>/groups",
     "api/v1/training-jobs/<uuid:pk>/failures",
     "api/v1/annotations", "api/v1/annotations/<uuid:pk>", "api/v1/executions", "api/v1/executions/<uuid:pk>",

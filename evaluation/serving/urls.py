@@ -42,6 +42,7 @@ urlpatterns = [
     path("traces/<uuid:production_trace_id>/feedback/", traces.give, name="trace_feedback"),
     path("keys/", keys.keys, name="keys"),
     path("keys/<uuid:key_id>/revoke/", keys.revoke, name="key_revoke"),
+    path("releases/<uuid:release_id>/skill/", views.release_as_skill, name="release_skill"),
     path("releases/<uuid:release_id>/tensorzero/", views.release_tensorzero, name="release_tensorzero"),
     path("agents/<uuid:agent_id>/releases/make/", views.make, name="make"),
     path("agents/<uuid:agent_id>/roll-back/", views.roll_back, name="roll_back"),

@@ -35,6 +35,7 @@ from evaluation.serving.releases.selectors import (
     without_addresses,
 )
 from evaluation.serving.releases.services import release_download, release_make
+from evaluation.serving.releases.skills import release_skill
 from evaluation.serving.suites.selectors import latest_results
 from experiences.models.agent_lookup import agent_get
 from training.models import PolicyCheckpoint
@@ -120,6 +121,15 @@ def release_tensorzero(request: HttpRequest, actor: Actor, release_id: Any) -> H
             archive.writestr(name, text)
     response = HttpResponse(packed.getvalue(), content_type="application/zip")
     name = f"{found.agent.slug}-release-{found.number}-tensorzero.zip"
+    response["Content-Disposition"] = f'attachment; filename="{name}"'
+    return response
+
+
+@page
+def release_as_skill(request: HttpRequest, actor: Actor, release_id: Any) -> HttpResponse:
+    """The release as a signed skill."""
+    name, packed = release_skill(release_download(actor, release_id, form="skill"))
+    response = HttpResponse(packed, content_type="application/zip")
     response["Content-Disposition"] = f'attachment; filename="{name}"'
     return response
 

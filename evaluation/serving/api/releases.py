@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from django.http import HttpResponse
+from drf_spectacular.types import OpenApiTypes
 from drf_spectacular.utils import OpenApiExample, extend_schema, extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 from rest_framework.decorators import action
@@ -30,7 +32,8 @@ from evaluation.serving.releases.selectors import (
     releases_visible,
     without_addresses,
 )
-from evaluation.serving.releases.services import MOST_NOTE, release_make
+from evaluation.serving.releases.services import MOST_NOTE, release_download, release_make
+from evaluation.serving.releases.skills import release_skill
 from evaluation.serving.suites.selectors import latest_results
 from experiences.models.agent_lookup import agent_get
 from training.services.checkpoints import checkpoint_of
@@ -247,6 +250,18 @@ class ReleaseViewSet(ReadViewSet):
         release = release_get(self.actor, pk)
         require(self.actor, "data.view", release.organization_id)
         return Response(ServingFilesOut(tensorzero_of(plan_of_release(release))).data)
+
+    @extend_schema(
+        summary="A release as a signed skill",
+        description="A zip file with SKILL.md, the texts and an Ed25519 signature of both; see docs/releases.md.",
+        responses={(200, "application/zip"): OpenApiTypes.BINARY, 409: None},
+    )
+    @action(detail=True, methods=["get"], pagination_class=None)
+    def skill(self, request: Request, pk: UUID) -> HttpResponse:
+        name, packed = release_skill(release_download(self.actor, pk, form="skill"))
+        response = HttpResponse(packed, content_type="application/zip")
+        response["Content-Disposition"] = f'attachment; filename="{name}"'
+        return response
 
     @extend_schema(summary="Suite results of a release", responses=ReleaseResultsOut)
     @action(detail=True, methods=["get"], pagination_class=None)
