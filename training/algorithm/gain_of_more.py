@@ -29,7 +29,7 @@ class GainOfMore(NamedTuple):
 
 def shrunk(mean: FloatArray, error: FloatArray, rollouts: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Posterior means and deviations (K,) of estimates with their standard errors, where effects are drawn from
-    N(0, t^2), and the ``rollouts`` (K,) that would be as informative as prior and estimate together.
+    N(0, t^2). The ``rollouts`` (K,) become those that would be as informative as prior and estimate together.
 
     t^2 is what the squares of the estimates have above that of their errors (empirical Bayes, Morris 1983)."""
     known = error[np.isfinite(error) & (error > 0)] ** 2

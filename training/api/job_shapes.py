@@ -66,8 +66,13 @@ class GoOnIn(Strict):
 
 
 class GoOnQuery(Strict):
-    amount_usd = serializers.FloatField(
-        required=False, min_value=0, max_value=1e9, help_text="Default: the money that the job took."
+    # No float: that would be "nan" too.
+    amount_usd = serializers.DecimalField(
+        max_digits=15,
+        decimal_places=6,
+        required=False,
+        min_value=0,
+        help_text="Default: the money that the job took.",
     )
 
 

@@ -178,7 +178,7 @@ class TrainingJobViewSet(ScopedViewSet):
             values = parsed(GoOnIn, request.data)
             return self.once(request, lambda: self._job(run_go_on(self.actor, run, **values).job_id, status=201))
         asked = parsed(GoOnQuery, request.query_params.dict())
-        seen = going_on.outlook(run, asked.get("amount_usd", going_on.usual_amount_usd(run)))
+        seen = going_on.outlook(run, float(asked.get("amount_usd", going_on.usual_amount_usd(run))))
         reason = going_on.fault(run)
         gain = None if seen.gain is None else seen.gain._asdict()
         return Response({**asdict(seen), "gain": gain, "reason": reason, "can_go_on": not reason})

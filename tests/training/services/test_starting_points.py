@@ -120,6 +120,9 @@ def test_a_finished_run_goes_on_by_one_click_with_all_that_it_still_tried(
     assert seen["rollouts"] > 0 and seen["text"] in html(client.get(page)).replace("&#x27;", "'")
     more = client.get(door, {"amount_usd": 10 * seen["amount_usd"]}).json()
     assert more["gain"]["expected"] >= seen["gain"]["expected"] and more["rollouts"] > seen["rollouts"]
+    assert [client.get(door, {"amount_usd": odd}).status_code for odd in ("nan", "-1", "inf", "x")] == [400] * 4
+    odd = client.post(door, {"max_budget_usd": "nan"}, "application/json")
+    assert odd.status_code == 400 and client.post(f"{page}go-on/", {"max_budget_usd": "nan"}).status_code == 400
     # The page starts it.
     answer = client.post(f"{page}go-on/", {"max_budget_usd": seen["amount_usd"]})
     second = TrainingRun.objects.exclude(pk=first.pk).get()
